@@ -1,0 +1,261 @@
+//! Aligned memory that moves with requests.
+//!
+//! A [`Buffer`] is the only handle to its bytes and may be written; it can be split into several such
+//! handles, so that parts of one client buffer go to several members at once without a copy.
+//! [`Buffer::freeze`] turns it into [`Data`], which is read-only and may be cloned, so that one buffer
+//! is written to several members and summed into parity at the same time. A [`Claim`], taken before,
+//! gets the whole allocation back as one buffer once every other handle is gone.
+//!
+//! Invariant: at any time each byte of an allocation belongs to at most one `Buffer`, or to any number
+//! of `Data`, never to both. Splitting divides the range, freezing consumes the buffer, and a claim
+//! yields only when it holds the last reference.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Alignment of every allocation: a page, which satisfies direct I/O to any drive.
+pub const BLOCK_ALIGN: usize = 4096;
+
+struct Memory {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: `Memory` owns its allocation; access to the bytes goes through `Buffer` and `Data`, whose
+// invariant (see the module head) is that of `&mut` and `&`.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len.max(1), BLOCK_ALIGN).expect("buffer is larger than the address space")
+    }
+
+    fn zeroed(len: usize) -> Self {
+        let layout = Self::layout(len);
+        // SAFETY: the layout's size is at least 1.
+        let start = unsafe { alloc_zeroed(layout) };
+        Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), len }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `zeroed` with this very layout, and dropped once.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
+    }
+}
+
+/// Unique, writable, aligned bytes.
+pub struct Buffer {
+    memory: Arc<Memory>,
+    start: usize,
+    len: usize,
+}
+
+/// Shared, read-only bytes.
+#[derive(Clone)]
+pub struct Data {
+    memory: Arc<Memory>,
+    start: usize,
+    len: usize,
+}
+
+/// The right to get a whole allocation back, see [`Buffer::claim`].
+pub struct Claim(Arc<Memory>);
+
+impl Buffer {
+    /// New memory of `len` bytes, zeroed, aligned to [`BLOCK_ALIGN`].
+    pub fn zeroed(len: usize) -> Self {
+        Self { memory: Arc::new(Memory::zeroed(len)), start: 0, len }
+    }
+
+    /// New memory that holds a copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut buffer = Self::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        buffer
+    }
+
+    /// Takes the first `len` bytes off into a buffer of their own; `self` keeps the rest.
+    ///
+    /// # Panics
+    /// When `len` is larger than the buffer.
+    pub fn split_to(&mut self, len: usize) -> Self {
+        assert!(len <= self.len, "split beyond the end of a buffer");
+        let front = Self { memory: Arc::clone(&self.memory), start: self.start, len };
+        self.start += len;
+        self.len -= len;
+        front
+    }
+
+    /// Read-only, cloneable bytes.
+    pub fn freeze(self) -> Data {
+        Data { memory: self.memory, start: self.start, len: self.len }
+    }
+
+    /// The right to get the whole allocation back once all parts of it are gone.
+    pub fn claim(&self) -> Claim {
+        Claim(Arc::clone(&self.memory))
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: in bounds by construction; no other handle covers these bytes (module head).
+        unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr().add(self.start), self.len) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: in bounds by construction; no other handle covers these bytes (module head).
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start.as_ptr().add(self.start), self.len) }
+    }
+}
+
+impl Data {
+    /// Bytes `from..from + len` of these.
+    ///
+    /// # Panics
+    /// When the range leaves the data.
+    pub fn slice(&self, from: usize, len: usize) -> Self {
+        assert!(from + len <= self.len, "slice beyond the end of data");
+        Self { memory: Arc::clone(&self.memory), start: self.start + from, len }
+    }
+
+    /// The right to get the whole allocation back once all handles to it are gone.
+    pub fn claim(&self) -> Claim {
+        Claim(Arc::clone(&self.memory))
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: in bounds by construction; only `Data` covers these bytes, so nobody writes them.
+        unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr().add(self.start), self.len) }
+    }
+}
+
+impl Claim {
+    /// The whole allocation as one buffer.
+    ///
+    /// # Errors
+    /// The claim itself, while any other handle to the allocation lives.
+    pub fn redeem(mut self) -> Result<Buffer, Self> {
+        // `get_mut` proves that this is the last reference, and synchronises with the others' drops.
+        match Arc::get_mut(&mut self.0) {
+            Some(memory) => {
+                let len = memory.len;
+                Ok(Buffer { memory: self.0, start: 0, len })
+            }
+            None => Err(self),
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Data({} bytes)", self.len)
+    }
+}
+
+/// Buffers of a few sizes, kept for reuse by one thread.
+///
+/// `take` gives memory with **old contents**: only for callers that overwrite all of it.
+#[derive(Default)]
+pub struct Pool {
+    /// `free[n]`: whole allocations of `BLOCK_ALIGN << n` bytes.
+    free: Vec<Vec<Buffer>>,
+    kept_bytes: usize,
+}
+
+impl Pool {
+    /// 64 MiB: what one thread keeps at most; beyond that memory goes back to the system.
+    const KEPT_BYTES_MAX: usize = 64 << 20;
+
+    fn class(len: usize) -> usize {
+        len.div_ceil(BLOCK_ALIGN).max(1).next_power_of_two().trailing_zeros() as usize
+    }
+
+    /// A buffer of exactly `len` bytes, with whatever it held before.
+    pub fn take(&mut self, len: usize) -> Buffer {
+        let class = Self::class(len);
+        let mut buffer = match self.free.get_mut(class).and_then(Vec::pop) {
+            Some(buffer) => {
+                self.kept_bytes -= buffer.memory.len;
+                buffer
+            }
+            None => Buffer::zeroed(BLOCK_ALIGN << class),
+        };
+        buffer.len = len;
+        buffer
+    }
+
+    /// Takes a buffer back. Kept when it is the only handle to an allocation of a fitting size.
+    pub fn give(&mut self, buffer: Buffer) {
+        self.give_claim(Claim(buffer.memory));
+    }
+
+    /// Takes an allocation back through its claim, if nothing else holds it.
+    pub fn give_claim(&mut self, claim: Claim) {
+        let Ok(buffer) = claim.redeem() else { return };
+        let class = Self::class(buffer.len);
+        if buffer.len != BLOCK_ALIGN << class || self.kept_bytes + buffer.len > Self::KEPT_BYTES_MAX {
+            return;
+        }
+        if self.free.len() <= class {
+            self.free.resize_with(class + 1, Vec::new);
+        }
+        self.kept_bytes += buffer.len;
+        self.free[class].push(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_buffer_are_written_apart_and_claimed_whole() {
+        let mut buffer = Buffer::zeroed(8192);
+        let claim = buffer.claim();
+        let mut front = buffer.split_to(4096);
+        front.fill(1);
+        buffer.fill(2);
+        let claim = claim.redeem().err().expect("parts live");
+        drop(front);
+        let back = buffer.freeze();
+        let clone = back.slice(0, 512);
+        assert!(clone.iter().all(|&byte| byte == 2));
+        drop((back, clone));
+        let whole = claim.redeem().ok().expect("all parts are gone");
+        assert_eq!((whole[0], whole[4095], whole[4096], whole.len()), (1, 1, 2, 8192));
+    }
+
+    #[test]
+    fn pool_reuses_what_nobody_holds() {
+        let mut pool = Pool::default();
+        let first = pool.take(5000);
+        let start = first.as_ptr();
+        assert_eq!((first.len(), start as usize % BLOCK_ALIGN), (5000, 0));
+        pool.give(first);
+        let second = pool.take(8192);
+        assert_eq!(second.as_ptr(), start);
+        let data = second.freeze();
+        pool.give_claim(data.claim());
+        assert_ne!(pool.take(8192).as_ptr(), start, "data still lives");
+    }
+}

@@ -1,0 +1,101 @@
+//! What a block device promises, and what it says of itself.
+
+use crate::{Completion, Request};
+
+/// Virtual or real time in nanoseconds since an arbitrary start; only differences mean anything.
+pub type Nanos = u64;
+
+/// The submitter's own name for a request; comes back in its [`Completion`].
+pub type Tag = u64;
+
+/// What a device can do. Probed once; a device never grows or shrinks under its user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Usable size.
+    pub size_sectors: u64,
+    /// Smallest unit of I/O, in bytes: 512 or 4096. Requests that are not aligned to it are refused.
+    pub logical_block_bytes: u32,
+    /// Unit below which a write costs the device a read.
+    pub physical_block_bytes: u32,
+    /// Best size and alignment of large I/O; 0 where the device does not say.
+    pub optimal_io_bytes: u32,
+    /// Whether completed writes may be lost with power until a flush (or FUA).
+    pub volatile_cache: bool,
+    /// Smallest range worth discarding in bytes; 0: the device cannot discard.
+    pub discard_granularity_bytes: u32,
+    /// Whether [`Operation::WriteZeroes`](crate::Operation::WriteZeroes) with `unmap` is quick and
+    /// gives room back, so that a discard may be done in that form and leaves defined bytes.
+    pub unmap_zeroes: bool,
+    /// Whether the device has moving parts.
+    pub rotational: bool,
+}
+
+impl Limits {
+    /// Limits of a plain device of `size_sectors` with 512-byte blocks that does nothing special.
+    pub fn plain(size_sectors: u64) -> Self {
+        Self {
+            size_sectors,
+            logical_block_bytes: 512,
+            physical_block_bytes: 512,
+            optimal_io_bytes: 0,
+            volatile_cache: false,
+            discard_granularity_bytes: 0,
+            unmap_zeroes: false,
+            rotational: false,
+        }
+    }
+}
+
+/// A run of sectors in one state of allocation, as [`BlockDevice::extents`] tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Length of the run.
+    pub sectors: u64,
+    /// Whether the run reads as zeros and takes no room.
+    pub hole: bool,
+}
+
+/// A device that takes requests and ends each of them exactly once, later.
+///
+/// No call blocks. `submit` may only queue; work proceeds in `poll`. Requests may be carried out
+/// and end in any order: who needs an order waits for one to end before submitting the next.
+/// A flush covers every write that ended before the flush was submitted.
+pub trait BlockDevice {
+    /// What the device can do.
+    fn limits(&self) -> &Limits;
+
+    /// Takes a request. A bad one (out of range, misaligned) ends with an error like any other.
+    fn submit(&mut self, request: Request);
+
+    /// Makes progress, and appends what ended. `now` never goes back.
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>);
+
+    /// When polling next makes progress with nothing arriving from outside: `Some(0)` at once,
+    /// `None` when the device is idle or waits for its drive.
+    fn next_wake(&self) -> Option<Nanos>;
+
+    /// The allocation of `sectors` from `start_sector`, for the first stretch that is known
+    /// cheaply; at least one extent, all within the range. A device that cannot tell says "all data".
+    fn extents(&self, start_sector: u64, sectors: u64) -> Vec<Extent> {
+        let _ = start_sector;
+        vec![Extent { sectors, hole: false }]
+    }
+}
+
+impl BlockDevice for Box<dyn BlockDevice> {
+    fn limits(&self) -> &Limits {
+        (**self).limits()
+    }
+    fn submit(&mut self, request: Request) {
+        (**self).submit(request)
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        (**self).poll(now, completions)
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        (**self).next_wake()
+    }
+    fn extents(&self, start_sector: u64, sectors: u64) -> Vec<Extent> {
+        (**self).extents(start_sector, sectors)
+    }
+}

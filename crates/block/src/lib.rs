@@ -1,0 +1,31 @@
+//! The one face of every block device in Stria, and what crosses it.
+//!
+//! Members below, the array above, and a faulty drive, a recorder or another array in between all
+//! implement [`BlockDevice`], so arrays nest and tests swap drives for memory. This crate owns the
+//! requests, the buffers they carry, the errors they end with, and the simplest device there is,
+//! [`RamDevice`]. It knows nothing of arrays, files, threads or clocks: time is an argument.
+//!
+//! One unit everywhere: positions and lengths are in **sectors of 512 bytes** ([`SECTOR_BYTES`]),
+//! whatever the logical block of the drive; names end in `_sector` (a position) or `_sectors` (a count).
+
+mod buffer;
+mod device;
+mod error;
+mod fault;
+mod ram;
+mod request;
+
+pub use buffer::{BLOCK_ALIGN, Buffer, Claim, Data, Pool};
+pub use device::{BlockDevice, Extent, Limits, Nanos, Tag};
+pub use error::{ErrorKind, IoError};
+pub use fault::{FaultDevice, FaultKind, FaultPlan};
+pub use ram::RamDevice;
+pub use request::{Completion, Operation, Request, Segments};
+
+/// Bytes in a sector, the unit of every position and length.
+pub const SECTOR_BYTES: usize = 512;
+
+/// Sectors as bytes.
+pub const fn bytes(sectors: u64) -> usize {
+    sectors as usize * SECTOR_BYTES
+}

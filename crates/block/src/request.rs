@@ -1,0 +1,107 @@
+//! Requests and their ends.
+
+use crate::{Buffer, Data, ErrorKind, IoError, Limits, SECTOR_BYTES, Tag};
+use smallvec::SmallVec;
+
+/// The pieces of memory of one request, in the order of the device's sectors.
+pub type Segments<T> = SmallVec<[T; 1]>;
+
+/// What to do with a range of sectors; carries its memory with it.
+#[derive(Debug)]
+pub enum Operation {
+    /// Fill `into`, whose lengths add up to the range.
+    Read {
+        /// Unique memory, returned filled.
+        into: Segments<Buffer>,
+    },
+    /// Write `from`, whose lengths add up to the range. With `fua`, durable when it ends.
+    Write {
+        /// Shared memory; may be given to several devices at once.
+        from: Segments<Data>,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Make every write that has ended durable. The range is empty.
+    Flush,
+    /// These bytes are not needed any more; what they read as afterwards is undefined. Advisory.
+    Discard,
+    /// These bytes shall read as zeros. `unmap`: the room may be given back.
+    /// `fast`: fail with [`ErrorKind::Unsupported`] rather than write the zeros one by one.
+    WriteZeroes {
+        /// Force unit access.
+        fua: bool,
+        /// A hole may be left.
+        unmap: bool,
+        /// Quick or not at all.
+        fast: bool,
+    },
+}
+
+/// One request to a device.
+#[derive(Debug)]
+pub struct Request {
+    /// Given back in the completion.
+    pub tag: Tag,
+    /// First sector.
+    pub start_sector: u64,
+    /// Count of sectors; 0 only for a flush.
+    pub sectors: u64,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// The one end of a request.
+#[derive(Debug)]
+pub struct Completion {
+    /// The request's own.
+    pub tag: Tag,
+    /// How it ended. After an error the memory of a read is undefined.
+    pub result: Result<(), IoError>,
+    /// The operation with its memory, back to the submitter.
+    pub operation: Operation,
+}
+
+impl Request {
+    /// The first sector after the range.
+    pub fn end_sector(&self) -> u64 {
+        self.start_sector + self.sectors
+    }
+
+    /// Ends the request.
+    pub fn complete(self, result: Result<(), IoError>) -> Completion {
+        Completion { tag: self.tag, result, operation: self.operation }
+    }
+
+    /// What is wrong with the request for a device of these limits, if anything: every device's first duty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] when the range leaves the device, is misaligned, or its memory has another length.
+    pub fn check(&self, limits: &Limits) -> Result<(), IoError> {
+        let block_sectors = u64::from(limits.logical_block_bytes) / SECTOR_BYTES as u64;
+        let memory_bytes = match &self.operation {
+            Operation::Read { into } => Some(into.iter().map(Buffer::len).sum::<usize>()),
+            Operation::Write { from, .. } => Some(from.iter().map(Data::len).sum()),
+            Operation::Flush => return Ok(()),
+            Operation::Discard | Operation::WriteZeroes { .. } => None,
+        };
+        let end = self.start_sector.checked_add(self.sectors);
+        let problem = if end.is_none_or(|end| end > limits.size_sectors) {
+            "reaches beyond the end of the device"
+        } else if self.start_sector % block_sectors != 0 || self.sectors % block_sectors != 0 {
+            "is not aligned to the device's blocks"
+        } else if self.sectors == 0 {
+            "is empty"
+        } else if memory_bytes.is_some_and(|bytes| bytes as u64 != self.sectors * SECTOR_BYTES as u64) {
+            "has memory of another length"
+        } else {
+            return Ok(());
+        };
+        Err(IoError::new(
+            ErrorKind::Invalid,
+            format!(
+                "request of {} sectors at sector {} {problem} ({} sectors)",
+                self.sectors, self.start_sector, limits.size_sectors
+            ),
+        ))
+    }
+}
