@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// A run of sectors in one state of allocation, as [`BlockDevice::extents`] tells it.
+/// A run of sectors in one state of allocation, as [`Operation::Extents`](crate::Operation::Extents) tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Length of the run.
@@ -73,13 +73,6 @@ pub trait BlockDevice {
     /// When polling next makes progress with nothing arriving from outside: `Some(0)` at once,
     /// `None` when the device is idle or waits for its drive.
     fn next_wake(&self) -> Option<Nanos>;
-
-    /// The allocation of `sectors` from `start_sector`, for the first stretch that is known
-    /// cheaply; at least one extent, all within the range. A device that cannot tell says "all data".
-    fn extents(&self, start_sector: u64, sectors: u64) -> Vec<Extent> {
-        let _ = start_sector;
-        vec![Extent { sectors, hole: false }]
-    }
 }
 
 impl BlockDevice for Box<dyn BlockDevice> {
@@ -94,8 +87,5 @@ impl BlockDevice for Box<dyn BlockDevice> {
     }
     fn next_wake(&self) -> Option<Nanos> {
         (**self).next_wake()
-    }
-    fn extents(&self, start_sector: u64, sectors: u64) -> Vec<Extent> {
-        (**self).extents(start_sector, sectors)
     }
 }

@@ -1,6 +1,6 @@
 //! A layer with the device's face on both sides that makes chosen requests fail.
 
-use crate::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request};
+use crate::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ impl<D: BlockDevice> FaultDevice<D> {
         let (write, read) = match request.operation {
             Operation::Read { .. } => (false, true),
             Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard => (true, false),
-            Operation::Flush => (false, false),
+            Operation::Flush | Operation::Extents { .. } => (false, false),
         };
         let failing = plan.bad.iter().any(|(bad, kind)| {
             hits(bad)
@@ -101,9 +101,5 @@ impl<D: BlockDevice> BlockDevice for FaultDevice<D> {
 
     fn next_wake(&self) -> Option<Nanos> {
         if self.ended.is_empty() { self.inner.next_wake() } else { Some(0) }
-    }
-
-    fn extents(&self, start_sector: u64, sectors: u64) -> Vec<Extent> {
-        self.inner.extents(start_sector, sectors)
     }
 }

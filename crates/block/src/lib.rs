@@ -12,6 +12,7 @@ mod buffer;
 mod device;
 mod error;
 mod fault;
+mod mailbox;
 mod ram;
 mod request;
 
@@ -19,6 +20,7 @@ pub use buffer::{BLOCK_ALIGN, Buffer, Claim, Data, Pool};
 pub use device::{BlockDevice, Extent, Limits, Nanos, Tag};
 pub use error::{ErrorKind, IoError};
 pub use fault::{FaultDevice, FaultKind, FaultPlan};
+pub use mailbox::{Mailbox, RemoteDevice};
 pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
 

@@ -1,6 +1,6 @@
 //! A device in memory: exact, quick, and in order.
 
-use crate::{BlockDevice, Buffer, Completion, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
+use crate::{BlockDevice, Buffer, Completion, Extent, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 
 /// A RAM disk. Every request is carried out when it is submitted and ends at the next poll.
 pub struct RamDevice {
@@ -52,6 +52,7 @@ impl RamDevice {
                 }
             }
             Operation::Flush => {}
+            Operation::Extents { extents } => *extents = extents_of(&range[..range.len().min(EXTENTS_SCAN_BYTES)]),
             Operation::Discard | Operation::WriteZeroes { .. } => range.fill(0),
         }
         Ok(())
@@ -75,18 +76,20 @@ impl BlockDevice for RamDevice {
     fn next_wake(&self) -> Option<Nanos> {
         (!self.ended.is_empty()).then_some(0)
     }
+}
 
-    fn extents(&self, start_sector: u64, sectors: u64) -> Vec<Extent> {
-        let range = &self.memory[bytes(start_sector)..][..bytes(sectors.min(2048))];
-        let hole_of = |sector: &[u8]| sector.iter().all(|&byte| byte == 0);
-        let mut extents: Vec<Extent> = Vec::new();
-        for sector in range.chunks(crate::SECTOR_BYTES) {
-            let hole = hole_of(sector);
-            match extents.last_mut() {
-                Some(last) if last.hole == hole => last.sectors += 1,
-                _ => extents.push(Extent { sectors: 1, hole }),
-            }
+/// 1 MiB: what one answer about allocation looks at; a scan longer than that would stall the lane.
+const EXTENTS_SCAN_BYTES: usize = 1 << 20;
+
+/// Zero sectors as holes, the rest as data.
+fn extents_of(bytes: &[u8]) -> Vec<Extent> {
+    let mut extents: Vec<Extent> = Vec::new();
+    for sector in bytes.chunks(SECTOR_BYTES) {
+        let hole = sector.iter().all(|&byte| byte == 0);
+        match extents.last_mut() {
+            Some(last) if last.hole == hole => last.sectors += 1,
+            _ => extents.push(Extent { sectors: 1, hole }),
         }
-        extents
     }
+    extents
 }

@@ -1,6 +1,6 @@
 //! Requests and their ends.
 
-use crate::{Buffer, Data, ErrorKind, IoError, Limits, SECTOR_BYTES, Tag};
+use crate::{Buffer, Data, ErrorKind, Extent, IoError, Limits, SECTOR_BYTES, Tag};
 use smallvec::SmallVec;
 
 /// The pieces of memory of one request, in the order of the device's sectors.
@@ -25,6 +25,12 @@ pub enum Operation {
     Flush,
     /// These bytes are not needed any more; what they read as afterwards is undefined. Advisory.
     Discard,
+    /// Tell what room the range takes: `extents` comes back with at least one extent from the start of
+    /// the range on, none beyond it; it may stop early. A device that cannot tell says "all data".
+    Extents {
+        /// The answer.
+        extents: Vec<Extent>,
+    },
     /// These bytes shall read as zeros. `unmap`: the room may be given back.
     /// `fast`: fail with [`ErrorKind::Unsupported`] rather than write the zeros one by one.
     WriteZeroes {
@@ -79,10 +85,10 @@ impl Request {
     pub fn check(&self, limits: &Limits) -> Result<(), IoError> {
         let block_sectors = u64::from(limits.logical_block_bytes) / SECTOR_BYTES as u64;
         let memory_bytes = match &self.operation {
-            Operation::Read { into } => Some(into.iter().map(Buffer::len).sum::<usize>()),
-            Operation::Write { from, .. } => Some(from.iter().map(Data::len).sum()),
+            Operation::Read { into } => Some(into.iter().map(|buffer| buffer.len()).sum::<usize>()),
+            Operation::Write { from, .. } => Some(from.iter().map(|data| data.len()).sum()),
             Operation::Flush => return Ok(()),
-            Operation::Discard | Operation::WriteZeroes { .. } => None,
+            Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => None,
         };
         let end = self.start_sector.checked_add(self.sectors);
         let problem = if end.is_none_or(|end| end > limits.size_sectors) {

@@ -1,0 +1,65 @@
+//! Messages between threads: front ends to a lane, and a lane's answers back.
+
+use crate::{Completion, Limits, Request};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A queue with many senders and one receiver, who sleeps in a system call of its own choosing.
+///
+/// The lock is held to move a few words, never around I/O; the receiver takes everything at once.
+/// Senders pay for a wake-up only when the receiver said that it sleeps.
+pub struct Mailbox<T> {
+    queue: Mutex<Vec<T>>,
+    asleep: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl<T> Mailbox<T> {
+    /// A mailbox whose receiver is woken by `wake` (an eventfd write, an unpark).
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { queue: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), wake: Box::new(wake) }
+    }
+
+    /// Adds a message.
+    pub fn push(&self, message: T) {
+        self.push_all(std::iter::once(message));
+    }
+
+    /// Adds several messages with one lock and at most one wake-up.
+    pub fn push_all(&self, messages: impl IntoIterator<Item = T>) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).extend(messages);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            (self.wake)();
+        }
+    }
+
+    /// Moves everything that arrived to the end of `into`.
+    pub fn take(&self, into: &mut Vec<T>) {
+        into.append(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The receiver is about to sleep. `false`: something has arrived, take it first.
+    /// After `true` every sender wakes the receiver, until one has or [`Mailbox::awake`] is called.
+    pub fn prepare_sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        if self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return true;
+        }
+        self.awake();
+        false
+    }
+
+    /// The receiver is up again.
+    pub fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A device that lives on another thread: what front ends hold.
+pub trait RemoteDevice: Send + Sync {
+    /// What the device can do.
+    fn limits(&self) -> Limits;
+
+    /// Sends requests; each ends with one completion in `reply`, also when the device's thread has ended.
+    fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>);
+}
