@@ -1,0 +1,184 @@
+//! The erasure code of one stripe: what is computed, on slices. How, is `kernel`'s.
+
+use std::mem::MaybeUninit;
+
+use crate::field::coefficient;
+use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, Update, chosen};
+
+/// Strips are processed in steps of 64 bytes, so this divides every length.
+pub const GRANULARITY_BYTES: usize = 64;
+
+/// Data strips at most, by parity count.
+///
+/// Q's coefficients 2^i are distinct for 255 strips, R's 4^i too since 4 = 2² and squaring permutes the field. Every set
+/// of up to three erasures is then solvable: the determinants, with x, y, z for the lost strips' 2^i, are
+/// P,Q: x + y · P,R: (x + y)² · Q,R: xy(x + y) · P,Q,R: (x + y)(x + z)(y + z), none zero for distinct x, y, z.
+/// Hence 255, by the order of 2. Linux md stops at 253 for P and Q, and so do we there, since arrays are shared with it.
+/// P alone has no limit in the algebra.
+pub const DATA_COUNT_MAX: [usize; LEVEL_MAX + 1] = [255, 255, 253, 255];
+const _: () = assert!(DATA_COUNT_MAX[3] == crate::field::EXPONENTIAL.len());
+
+/// Erasure code of one stripe: `data_count` data strips and 0 to 3 parity strips P, Q, R.
+/// ```text
+/// P = Σ D_i        Q = Σ 2^i D_i        R = Σ 4^i D_i        over GF(2^8), polynomial 0x11d
+/// ```
+/// P and Q are bit for bit what Linux md writes, with D_0 the strip that md counts first after Q.
+/// All operations work byte by byte, so strips may be cut into sub-ranges of multiples of 64 bytes.
+/// Source: H. P. Anvin, "The mathematics of RAID-6".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    data_count: u8,
+    parity_count: u8,
+}
+
+impl Code {
+    /// # Panics
+    /// When `parity_count` exceeds 3 or `data_count` is outside 1..=`DATA_COUNT_MAX[parity_count]`.
+    pub fn new(data_count: usize, parity_count: usize) -> Code {
+        assert!(parity_count <= LEVEL_MAX, "no code with {parity_count} parity strips, at most {LEVEL_MAX}");
+        let max = DATA_COUNT_MAX[parity_count];
+        assert!((1..=max).contains(&data_count), "{data_count} data strips: 1 to {max} with {parity_count} parity");
+        Code { data_count: data_count as u8, parity_count: parity_count as u8 }
+    }
+
+    /// Data strips of a stripe.
+    pub fn data_count(&self) -> usize {
+        self.data_count.into()
+    }
+
+    /// Parity strips of a stripe.
+    pub fn parity_count(&self) -> usize {
+        self.parity_count.into()
+    }
+
+    /// Generates parity[j] for every j for which it is `Some`; P is 0, Q 1, R 2.
+    ///
+    /// `data`: `data_count` strips. All slices have the same length, a multiple of 64; they may start anywhere.
+    ///
+    /// # Panics
+    /// When counts or lengths are not as described.
+    pub fn generate(&self, data: &[&[u8]], parity: &mut [Option<&mut [u8]>]) {
+        self.generate_by(chosen(), data, parity);
+    }
+
+    pub(crate) fn generate_by(&self, kernel: &Kernel, data: &[&[u8]], parity: &mut [Option<&mut [u8]>]) {
+        let bytes = self.assert_data(data);
+        let output = self.outputs(parity, bytes);
+        let Some(level) = level_of(&output) else { return };
+        let mut room = [MaybeUninit::uninit(); 255];
+        let job = Job {
+            data: pointers(data, &mut room),
+            input: [std::ptr::null(); LEVEL_MAX],
+            output,
+            matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
+            closing: None,
+            bytes,
+            stream: false,
+        };
+        // SAFETY: all lengths were asserted equal; the outputs are exclusive borrows.
+        unsafe { kernel.syndromes(Purpose::GENERATE, level, &job) };
+    }
+
+    /// Adds to each given parity the change of data strip `index` (read-modify-write).
+    /// ```text
+    /// P' = P + D + D'        Q' = Q + 2^i (D + D')        R' = R + 4^i (D + D')
+    /// ```
+    /// `before`, `after` and the parities have the same length, a multiple of 64.
+    ///
+    /// # Panics
+    /// When index or lengths are not as described.
+    pub fn update(&self, index: usize, before: &[u8], after: &[u8], parity: &mut [Option<&mut [u8]>]) {
+        self.update_by(chosen(), index, before, after, parity);
+    }
+
+    pub(crate) fn update_by(&self, kernel: &Kernel, index: usize, before: &[u8], after: &[u8], parity: &mut [Option<&mut [u8]>]) {
+        assert!(index < self.data_count(), "no data strip {index} of {}", self.data_count);
+        let bytes = before.len();
+        assert_length(bytes);
+        assert_eq!(after.len(), bytes, "before and after differ in length");
+        let job = Update {
+            before: before.as_ptr(),
+            after: after.as_ptr(),
+            parity: self.outputs(parity, bytes),
+            coefficient: std::array::from_fn(|j| coefficient(j, index)),
+            bytes,
+        };
+        // SAFETY: all lengths were asserted equal; the parities are exclusive borrows.
+        unsafe { kernel.update(&job) };
+    }
+
+    /// Which of the given parities disagree with the data: bit j is set where parity j differs in any byte.
+    ///
+    /// Shapes as in `generate`.
+    ///
+    /// # Panics
+    /// When counts or lengths are not as described.
+    #[must_use]
+    pub fn check(&self, data: &[&[u8]], parity: &[Option<&[u8]>]) -> u8 {
+        self.check_by(chosen(), data, parity)
+    }
+
+    pub(crate) fn check_by(&self, kernel: &Kernel, data: &[&[u8]], parity: &[Option<&[u8]>]) -> u8 {
+        let bytes = self.assert_data(data);
+        assert!(parity.len() <= self.parity_count(), "more parities given than the code has");
+        let mut input = [std::ptr::null(); LEVEL_MAX];
+        for (pointer, strip) in input.iter_mut().zip(parity) {
+            if let Some(strip) = strip {
+                assert_eq!(strip.len(), bytes, "parity and data differ in length");
+                *pointer = strip.as_ptr();
+            }
+        }
+        let Some(level) = input.iter().rposition(|p| !p.is_null()) else { return 0 };
+        let mut room = [MaybeUninit::uninit(); 255];
+        let job = Job {
+            data: pointers(data, &mut room),
+            input,
+            output: [std::ptr::null_mut(); LEVEL_MAX],
+            matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
+            closing: None,
+            bytes,
+            stream: false,
+        };
+        // SAFETY: all lengths were asserted equal; nothing is written.
+        unsafe { kernel.syndromes(Purpose::CHECK, level + 1, &job) }
+    }
+
+    /// The strips' common length.
+    pub(crate) fn assert_data(&self, data: &[&[u8]]) -> usize {
+        assert_eq!(data.len(), self.data_count(), "data strips given against those of the code");
+        let bytes = data[0].len();
+        assert_length(bytes);
+        assert!(data.iter().all(|strip| strip.len() == bytes), "data strips differ in length");
+        bytes
+    }
+
+    fn outputs(&self, parity: &mut [Option<&mut [u8]>], bytes: usize) -> [*mut u8; LEVEL_MAX] {
+        assert!(parity.len() <= self.parity_count(), "more parities given than the code has");
+        let mut output = [std::ptr::null_mut(); LEVEL_MAX];
+        for (pointer, strip) in output.iter_mut().zip(parity) {
+            if let Some(strip) = strip {
+                assert_eq!(strip.len(), bytes, "parity and data differ in length");
+                *pointer = strip.as_mut_ptr();
+            }
+        }
+        output
+    }
+}
+
+pub(crate) fn assert_length(bytes: usize) {
+    assert!(bytes.is_multiple_of(GRANULARITY_BYTES), "{bytes} bytes: not a multiple of {GRANULARITY_BYTES}");
+}
+
+/// The level that computes every output, unless there is none.
+pub(crate) fn level_of(output: &[*mut u8; LEVEL_MAX]) -> Option<usize> {
+    output.iter().rposition(|p| !p.is_null()).map(|last| last + 1)
+}
+
+/// The strips' addresses, in `room`, which is left uninitialised beyond them.
+fn pointers<'r>(data: &[&[u8]], room: &'r mut [MaybeUninit<*const u8>; 255]) -> &'r [*const u8] {
+    for (pointer, strip) in room.iter_mut().zip(data) {
+        pointer.write(strip.as_ptr());
+    }
+    // SAFETY: the loop wrote this many, and an array of MaybeUninit<T> lies in memory as one of T does.
+    unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), data.len()) }
+}

@@ -1,0 +1,127 @@
+//! The kernels: one set of loops (`horner`), one file per instruction set, one choice at start.
+//!
+//! Knows pointers and lengths only; `code` and `recover` turn slices and strips into these jobs and answer for them.
+
+mod horner;
+mod lanes;
+mod portable;
+
+use std::sync::OnceLock;
+
+/// Which parities a job computes: 1 = P, 2 = P and Q, 3 = P, Q and R. The sums of a level nobody asks for are dropped.
+pub(crate) const LEVEL_MAX: usize = 3;
+
+/// What happens to the sums over the data strips. Integers, since stable Rust has no enums as const parameters.
+pub(crate) struct Purpose;
+impl Purpose {
+    /// Store each sum where `output` says.
+    pub(crate) const GENERATE: u8 = 0;
+    /// Compare each sum with `input`; bit j of the answer: parity j differs.
+    pub(crate) const CHECK: u8 = 1;
+    /// Add `input`, multiply by `matrix`, store. Data strips may be null.
+    pub(crate) const RECOVER: u8 = 2;
+}
+
+/// One pass over a stripe. Pointers are null where there is nothing to read or write.
+pub(crate) struct Job<'a> {
+    /// Start of each data strip, in order, at least one; null (not there: zeros) only for `RECOVER`.
+    pub data: &'a [*const u8],
+    /// Parities to add to the sums.
+    pub input: [*const u8; LEVEL_MAX],
+    pub output: [*mut u8; LEVEL_MAX],
+    /// output k = sum over j of matrix[k][j] · (sum j + input j)
+    pub matrix: [[u8; LEVEL_MAX]; LEVEL_MAX],
+    /// This output is the first syndrome less all outputs before it: cheaper than its row of the matrix.
+    pub closing: Option<usize>,
+    /// Of each strip; a multiple of 64.
+    pub bytes: usize,
+    /// Store past the caches: the outputs are 64-byte aligned.
+    pub stream: bool,
+}
+
+/// The change of one data strip on its way to up to three parities.
+pub(crate) struct Update {
+    pub before: *const u8,
+    pub after: *const u8,
+    /// Null: leave alone.
+    pub parity: [*mut u8; LEVEL_MAX],
+    pub coefficient: [u8; LEVEL_MAX],
+    /// Of each strip; a multiple of 64.
+    pub bytes: usize,
+}
+
+/// One instruction set's entry points.
+pub(crate) struct Kernel {
+    pub name: &'static str,
+    is_present: fn() -> bool,
+    /// By purpose, then level - 1. Every pointer that is not null is valid for `bytes`, outputs overlap nothing.
+    syndromes: [[unsafe fn(&Job<'_>) -> u8; LEVEL_MAX]; 3],
+    update: unsafe fn(&Update),
+}
+
+impl Kernel {
+    /// # Safety
+    /// Every pointer of `job` that is not null is valid for `bytes` bytes; the outputs overlap nothing.
+    pub(crate) unsafe fn syndromes(&self, purpose: u8, level: usize, job: &Job<'_>) -> u8 {
+        debug_assert!(!job.data.is_empty() && job.bytes % 64 == 0);
+        // SAFETY: the caller's promise; a kernel is reached only where `is_present`.
+        unsafe { self.syndromes[usize::from(purpose)][level - 1](job) }
+    }
+
+    /// # Safety
+    /// Every pointer of `job` that is not null is valid for `bytes` bytes; the parities overlap nothing.
+    pub(crate) unsafe fn update(&self, job: &Update) {
+        debug_assert!(job.bytes % 64 == 0);
+        // SAFETY: the caller's promise; a kernel is reached only where `is_present`.
+        unsafe { (self.update)(job) }
+    }
+}
+
+/// Writes an instruction set's entry points: `entries!(Lanes, "name", W at level 1, 2, 3, is_present: …, features …)`.
+macro_rules! entries {
+    ($lanes:ty, $name:literal, $w1:literal, $w2:literal, $w3:literal, is_present: $present:expr $(, $feature:literal)?) => {
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn syndromes<const W: usize, const LEVEL: usize, const PURPOSE: u8>(job: &super::Job<'_>) -> u8 {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { super::horner::syndromes::<$lanes, W, { 64 / <$lanes>::BYTES }, LEVEL, PURPOSE>(job) }
+        }
+
+        $(#[target_feature(enable = $feature)])?
+        unsafe fn update(job: &super::Update) {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { super::horner::update::<$lanes, $w2, { 64 / <$lanes>::BYTES }>(job) }
+        }
+
+        pub(super) static KERNEL: super::Kernel = super::Kernel {
+            name: $name,
+            is_present: || $present,
+            syndromes: [
+                [syndromes::<$w1, 1, 0>, syndromes::<$w2, 2, 0>, syndromes::<$w3, 3, 0>],
+                [syndromes::<$w1, 1, 1>, syndromes::<$w2, 2, 1>, syndromes::<$w3, 3, 1>],
+                [syndromes::<$w1, 1, 2>, syndromes::<$w2, 2, 2>, syndromes::<$w3, 3, 2>],
+            ],
+            update,
+        };
+    };
+}
+use entries;
+
+/// All kernels of this build, the best first.
+static KERNELS: &[&Kernel] = &[&portable::KERNEL];
+
+/// The kernels that this processor can run, the best first; the last is the portable one.
+pub(crate) fn present() -> impl Iterator<Item = &'static Kernel> {
+    KERNELS.iter().copied().filter(|kernel| (kernel.is_present)())
+}
+
+/// The kernel of this process: the one that `STRIA_PARITY_KERNEL` names, else the best.
+pub(crate) fn chosen() -> &'static Kernel {
+    static CHOSEN: OnceLock<&'static Kernel> = OnceLock::new();
+    CHOSEN.get_or_init(|| match std::env::var("STRIA_PARITY_KERNEL") {
+        Err(_) => present().next().expect("the portable kernel is always present"),
+        Ok(name) => present().find(|kernel| kernel.name == name).unwrap_or_else(|| {
+            let names: Vec<_> = present().map(|kernel| kernel.name).collect();
+            panic!("STRIA_PARITY_KERNEL={name}: not a kernel of this processor; there are {}", names.join(", "))
+        }),
+    })
+}

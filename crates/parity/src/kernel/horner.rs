@@ -1,0 +1,233 @@
+//! The loops, written once over `Lanes`. A step takes `W` registers from every strip, from the last strip to the first:
+//! ```text
+//! P = D_(n-1) + … + D_0        Q = (…(D_(n-1)·2 + D_(n-2))·2 …)·2 + D_0        R likewise with 4 for 2
+//! ```
+//! Two strips at a time, which saves a third of the additions where one instruction adds three registers.
+//! Source: H. P. Anvin, "The mathematics of RAID-6", sections 2 and 4.
+
+use super::lanes::{Lanes, start};
+use super::{Job, Purpose, Update};
+
+/// Runs the whole job: `W` registers a step, then `T` (which are 64 bytes) for what is left.
+///
+/// # Safety
+/// As `Kernel::syndromes`, and the processor has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn syndromes<V: Lanes, const W: usize, const T: usize, const LEVEL: usize, const PURPOSE: u8>(
+    job: &Job<'_>,
+) -> u8 {
+    let mut differing = 0;
+    let mut at = 0;
+    // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
+    unsafe {
+        while at + W * V::BYTES <= job.bytes {
+            differing |= step::<V, W, LEVEL, PURPOSE>(job, at);
+            at += W * V::BYTES;
+        }
+        while at < job.bytes {
+            differing |= step::<V, T, LEVEL, PURPOSE>(job, at);
+            at += T * V::BYTES;
+        }
+    }
+    differing
+}
+
+/// `W` registers at `from`.
+#[inline(always)]
+unsafe fn load<V: Lanes, const W: usize>(from: *const u8) -> [V; W] {
+    // SAFETY: the caller promises W registers' worth of bytes.
+    std::array::from_fn(|w| unsafe { V::load(from.add(w * V::BYTES)) })
+}
+
+/// `W` registers of strip `index`; a strip that is not there counts as zeros.
+#[inline(always)]
+unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8>(job: &Job<'_>, index: usize, at: usize) -> [V; W] {
+    // SAFETY: `index` is below the count, `at` within the strip.
+    unsafe {
+        let from = *job.data.get_unchecked(index);
+        if PURPOSE == Purpose::RECOVER && from.is_null() { [V::splat(0); W] } else { load(from.add(at)) }
+    }
+}
+
+#[inline(always)]
+unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8>(job: &Job<'_>, at: usize) -> u8 {
+    // SAFETY: the caller promises that `at` + W registers lies within every strip.
+    unsafe {
+        let steps = job.data.len() - 1;
+        let mut i = job.data.len() - 1;
+        let first = strip::<V, W, PURPOSE>(job, i, at);
+        let mut sums = [first; LEVEL];
+        if V::BIAS != 0 {
+            for j in 1..LEVEL {
+                let bias = V::splat(start(V::BIAS, j * steps));
+                for w in 0..W {
+                    sums[j][w] = first[w].add(bias);
+                }
+            }
+        }
+        if i % 2 == 1 {
+            i -= 1;
+            let d = strip::<V, W, PURPOSE>(job, i, at);
+            for w in 0..W {
+                sums[0][w] = sums[0][w].add(d[w]);
+                if LEVEL > 1 {
+                    sums[1][w] = sums[1][w].double_add(d[w]);
+                }
+                if LEVEL > 2 {
+                    sums[2][w] = sums[2][w].quadruple_add(d[w]);
+                }
+            }
+        }
+        while i > 0 {
+            i -= 2;
+            let high = strip::<V, W, PURPOSE>(job, i + 1, at);
+            let low = strip::<V, W, PURPOSE>(job, i, at);
+            for w in 0..W {
+                sums[0][w] = sums[0][w].add3(high[w], low[w]);
+                if LEVEL > 1 {
+                    sums[1][w] = sums[1][w].double_add_two(high[w], low[w]);
+                }
+                if LEVEL > 2 {
+                    sums[2][w] = sums[2][w].quadruple_add_two(high[w], low[w]);
+                }
+            }
+        }
+        match PURPOSE {
+            Purpose::GENERATE => {
+                for j in 0..LEVEL {
+                    save(sums[j], job.output[j], at, job.stream);
+                }
+                0
+            }
+            Purpose::CHECK => check(job, &mut sums, at),
+            _ => {
+                recover(job, &mut sums, at);
+                0
+            }
+        }
+    }
+}
+
+/// Stores a row of registers, unless it has no place to go.
+#[inline(always)]
+unsafe fn save<V: Lanes, const W: usize>(row: [V; W], to: *mut u8, at: usize, stream: bool) {
+    if to.is_null() {
+        return;
+    }
+    for w in 0..W {
+        // SAFETY: the caller promises W registers' worth of bytes, aligned where `stream` is set.
+        unsafe {
+            let to = to.add(at + w * V::BYTES);
+            if stream { row[w].stream(to) } else { row[w].store(to) }
+        }
+    }
+}
+
+/// Adds the parities that are there: what remains of each sum is its syndrome.
+#[inline(always)]
+unsafe fn add_inputs<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, sums: &mut [[V; W]; LEVEL], at: usize) {
+    for j in 0..LEVEL {
+        if !job.input[j].is_null() {
+            // SAFETY: an input that is not null is as long as the strips.
+            unsafe {
+                let parity = load::<V, W>(job.input[j].add(at));
+                for w in 0..W {
+                    sums[j][w] = sums[j][w].add(parity[w]);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn check<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, sums: &mut [[V; W]; LEVEL], at: usize) -> u8 {
+    let mut differing = 0;
+    // SAFETY: as for the caller.
+    unsafe {
+        add_inputs(job, sums, at);
+        for j in 0..LEVEL {
+            if !job.input[j].is_null() && !(0..W).all(|w| sums[j][w].is_zero()) {
+                differing |= 1 << j;
+            }
+        }
+    }
+    differing
+}
+
+/// outputs = matrix · syndromes
+#[inline(always)]
+unsafe fn recover<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, sums: &mut [[V; W]; LEVEL], at: usize) {
+    // SAFETY: as for the caller.
+    unsafe {
+        add_inputs(job, sums, at);
+        // P's syndrome is the sum of the lost data, so the last of them needs no multiplication.
+        let mut rest = sums[0];
+        for k in 0..LEVEL {
+            if job.output[k].is_null() {
+                continue;
+            }
+            let mut row = [V::splat(0); W];
+            if job.closing == Some(k) {
+                row = rest;
+            } else {
+                for j in 0..LEVEL {
+                    let c = job.matrix[k][j];
+                    if c == 1 {
+                        for w in 0..W {
+                            row[w] = row[w].add(sums[j][w]);
+                        }
+                    } else if c != 0 {
+                        for w in 0..W {
+                            row[w] = row[w].add(sums[j][w].times(c));
+                        }
+                    }
+                }
+                for w in 0..W {
+                    rest[w] = rest[w].add(row[w]);
+                }
+            }
+            save(row, job.output[k], at, job.stream);
+        }
+    }
+}
+
+/// parity_j += coefficient_j (before + after)
+///
+/// # Safety
+/// As `Kernel::update`, and the processor has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn update<V: Lanes, const W: usize, const T: usize>(job: &Update) {
+    let mut at = 0;
+    // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
+    unsafe {
+        while at + W * V::BYTES <= job.bytes {
+            update_step::<V, W>(job, at);
+            at += W * V::BYTES;
+        }
+        while at < job.bytes {
+            update_step::<V, T>(job, at);
+            at += T * V::BYTES;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn update_step<V: Lanes, const W: usize>(job: &Update, at: usize) {
+    // SAFETY: the caller promises that `at` + W registers lies within every strip.
+    unsafe {
+        let before = load::<V, W>(job.before.add(at));
+        let after = load::<V, W>(job.after.add(at));
+        let change: [V; W] = std::array::from_fn(|w| before[w].add(after[w]));
+        for j in 0..3 {
+            if job.parity[j].is_null() {
+                continue;
+            }
+            let mut parity = load::<V, W>(job.parity[j].add(at));
+            for w in 0..W {
+                let c = job.coefficient[j];
+                parity[w] = parity[w].add(if c == 1 { change[w] } else { change[w].times(c) });
+            }
+            save(parity, job.parity[j], at, false);
+        }
+    }
+}

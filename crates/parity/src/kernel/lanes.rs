@@ -1,0 +1,77 @@
+//! What a kernel asks of an instruction set: a register of bytes, added and multiplied lane by lane over GF(2^8).
+
+use crate::field::{invert, multiply, power_of_two};
+
+/// One vector register, each byte an element of GF(2^8).
+///
+/// Every method is `inline(always)` in every implementation, so that it ends in a function that carries the instruction
+/// set's `target_feature`.
+///
+/// # Safety
+/// All methods: the processor has the instruction set. `load`, `store`, `stream`, `prefetch`: `BYTES` bytes at the
+/// pointer are valid; `stream` besides wants it aligned to `BYTES`.
+pub(crate) trait Lanes: Copy {
+    /// Bytes in a register; divides 64.
+    const BYTES: usize;
+    /// What `double_add` adds to 2q + d in every byte; a kernel may leave it in, for `start` takes it out.
+    const BIAS: u8 = 0;
+
+    unsafe fn load(from: *const u8) -> Self;
+    unsafe fn store(self, to: *mut u8);
+    /// Stores past the caches; needs `fence` before anyone else may read.
+    unsafe fn stream(self, to: *mut u8) {
+        unsafe { self.store(to) }
+    }
+    /// Asks for the line at `from`; any address may be given.
+    unsafe fn prefetch(_from: *const u8) {}
+    unsafe fn splat(byte: u8) -> Self;
+    unsafe fn is_zero(self) -> bool;
+    unsafe fn add(self, other: Self) -> Self;
+    unsafe fn add3(self, a: Self, b: Self) -> Self {
+        unsafe { self.add(a).add(b) }
+    }
+    /// 2q + d + BIAS
+    unsafe fn double_add(self, d: Self) -> Self;
+    /// 4q + d, with what BIAS becomes when doubled twice
+    unsafe fn quadruple_add(self, d: Self) -> Self {
+        unsafe { self.double_add(Self::splat(0)).double_add(d) }
+    }
+    /// Two Horner steps of Q: 4q + 2 high + low
+    unsafe fn double_add_two(self, high: Self, low: Self) -> Self {
+        unsafe { self.double_add(high).double_add(low) }
+    }
+    /// Two Horner steps of R: 16r + 4 high + low
+    unsafe fn quadruple_add_two(self, high: Self, low: Self) -> Self {
+        unsafe { self.quadruple_add(high).quadruple_add(low) }
+    }
+    /// c times every byte
+    unsafe fn times(self, c: u8) -> Self;
+}
+
+/// What a Horner sum of `steps` doublings must start from so that the biases of all steps end at zero.
+/// ```text
+/// e' = 2e + B has the fixed point f = B / (1 + 2), hence e_n = f + 2^n (e_0 + f), and e_n = 0 for e_0 = f + f / 2^n
+/// ```
+pub(crate) const fn start(bias: u8, steps: usize) -> u8 {
+    let fixed = multiply(bias, invert(3));
+    fixed ^ multiply(fixed, invert(power_of_two(steps)))
+}
+
+/// Products of every c with every nibble: row c holds c·0 … c·15, then c·0x00, c·0x10 … c·0xf0.
+#[repr(align(64))]
+pub(crate) struct Nibbles(pub [[u8; 32]; 256]);
+
+pub(crate) static NIBBLES: Nibbles = {
+    let mut table = [[0; 32]; 256];
+    let mut c = 0;
+    while c < 256 {
+        let mut n = 0;
+        while n < 16 {
+            table[c][n] = multiply(c as u8, n as u8);
+            table[c][16 + n] = multiply(c as u8, (n << 4) as u8);
+            n += 1;
+        }
+        c += 1;
+    }
+    Nibbles(table)
+};

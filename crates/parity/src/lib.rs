@@ -1,0 +1,27 @@
+//! Parity of a stripe: P, Q and R over GF(2^8), and what can be computed back from them.
+//!
+//! Slices in, slices out. This crate does not know arrays, drives, layouts or threads, allocates nothing, and keeps no state
+//! but the choice of a kernel, made once from what the processor has.
+//!
+//! `code` and `recover` say what is computed, `kernel` how, `reference` what is right. All operations work byte by byte, so
+//! any sub-range of a multiple of 64 bytes may be given alone. `unsafe` stands in the kernels and where slices become
+//! their jobs.
+
+mod code;
+mod field;
+mod kernel;
+mod locate;
+mod recover;
+pub mod reference;
+#[cfg(test)]
+mod tests;
+mod xor;
+
+pub use code::{Code, DATA_COUNT_MAX, GRANULARITY_BYTES};
+pub use recover::{Strip, Unrecoverable};
+pub use xor::xor_into;
+
+/// The kernel in use: "avx512-gfni", "avx512", "avx2", "ssse3", "neon" or "portable".
+pub fn kernel_name() -> &'static str {
+    kernel::chosen().name
+}

@@ -1,0 +1,173 @@
+//! Erasure recovery: which syndromes to take and what to multiply them by.
+//!
+//! With the lost data strips x, y, z counted as zeros, each parity j that is there leaves the syndrome
+//! ```text
+//! S_j = parity_j + Σ (2^j)^i D_i = (2^j)^x D_x + (2^j)^y D_y + (2^j)^z D_z
+//! ```
+//! As many syndromes as lost data strips give a square system A D = S, so D = A^-1 S. A lost parity l follows from
+//! its own sum over the data that is there, S_l, plus (2^l)^x D_x + …, which is again a row over the syndromes. So one
+//! pass over the strips computes everything lost, by one matrix of at most 3 × 3.
+//! Source: H. P. Anvin, "The mathematics of RAID-6", section 3.
+
+use std::mem::MaybeUninit;
+
+use crate::code::{Code, assert_length};
+use crate::field::{coefficient, invert, multiply};
+use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, chosen};
+
+/// One strip of a stripe that lost some.
+pub enum Strip<'a> {
+    /// Read correctly.
+    Present(&'a [u8]),
+    /// To be computed.
+    Lost(&'a mut [u8]),
+    /// Neither available nor wanted.
+    Absent,
+}
+
+/// More data strips are gone than parities are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unrecoverable;
+
+impl std::fmt::Display for Unrecoverable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("more data strips are gone than parities are there")
+    }
+}
+impl std::error::Error for Unrecoverable {}
+
+type Matrix = [[u8; LEVEL_MAX]; LEVEL_MAX];
+
+impl Code {
+    /// Computes every `Lost` strip from the `Present` ones, in place, in one pass.
+    ///
+    /// `strips`: the data strips in order, then P, Q, R as far as the code has them. All slices have the same length, a
+    /// multiple of 64; they may start anywhere. Reads every data strip that is there and, for k data strips gone, the
+    /// first k parities.
+    ///
+    /// # Errors
+    /// `Unrecoverable` when strips are `Lost` and more data strips are `Lost` or `Absent` than parities are `Present`.
+    /// Nothing is written then.
+    ///
+    /// # Panics
+    /// When counts or lengths are not as described.
+    pub fn recover(&self, strips: &mut [Strip<'_>]) -> Result<(), Unrecoverable> {
+        self.recover_by(chosen(), strips)
+    }
+
+    pub(crate) fn recover_by(&self, kernel: &Kernel, strips: &mut [Strip<'_>]) -> Result<(), Unrecoverable> {
+        assert_eq!(strips.len(), self.data_count() + self.parity_count(), "strips given against those of the code");
+        let Some(bytes) = lost_length(strips) else { return Ok(()) };
+        let (data, parity) = strips.split_at_mut(self.data_count());
+
+        let mut job = Job {
+            data: &[],
+            input: [std::ptr::null(); LEVEL_MAX],
+            output: [std::ptr::null_mut(); LEVEL_MAX],
+            matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
+            closing: None,
+            bytes,
+            stream: false,
+        };
+        let mut room = [MaybeUninit::<*const u8>::uninit(); 255];
+        let mut gone = [0; LEVEL_MAX];
+        let mut gone_count = 0;
+        for (i, strip) in data.iter().enumerate() {
+            let pointer = if let Strip::Present(strip) = strip { strip.as_ptr() } else { std::ptr::null() };
+            room[i].write(pointer);
+            if pointer.is_null() {
+                *gone.get_mut(gone_count).ok_or(Unrecoverable)? = i;
+                gone_count += 1;
+            }
+        }
+        // SAFETY: the loop wrote this many, and an array of MaybeUninit<T> lies in memory as one of T does.
+        job.data = unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), data.len()) };
+        let gone = &gone[..gone_count];
+
+        let mut level = 0;
+        let mut used = [0; LEVEL_MAX];
+        let mut used_count = 0;
+        for (j, strip) in parity.iter().enumerate() {
+            if let (Strip::Present(strip), true) = (strip, used_count < gone_count) {
+                job.input[j] = strip.as_ptr();
+                used[used_count] = j;
+                used_count += 1;
+                level = j + 1;
+            }
+        }
+        if used_count < gone_count {
+            return Err(Unrecoverable);
+        }
+
+        let solution = solve(&used[..used_count], gone);
+        let mut row = 0;
+        for (strip, solved) in gone.iter().zip(&solution) {
+            if let Strip::Lost(strip) = &mut data[*strip] {
+                job.output[row] = strip.as_mut_ptr();
+                job.matrix[row] = *solved;
+                row += 1;
+            }
+        }
+        if used[0] == 0 && gone_count > 1 && row == gone_count {
+            job.closing = Some(row - 1);
+        }
+        for (l, strip) in parity.iter_mut().enumerate() {
+            if let Strip::Lost(strip) = strip {
+                job.output[row] = strip.as_mut_ptr();
+                job.matrix[row][l] = 1;
+                for (&x, solved) in gone.iter().zip(&solution) {
+                    for (entry, &s) in job.matrix[row].iter_mut().zip(solved) {
+                        *entry ^= multiply(coefficient(l, x), s);
+                    }
+                }
+                row += 1;
+                level = level.max(l + 1);
+            }
+        }
+        level = level.max(row);
+        // SAFETY: `lost_length` asserted all lengths equal; the outputs are exclusive borrows. There are at most three:
+        // lost data strips are no more than parities present, lost parities no more than the others.
+        unsafe { kernel.syndromes(Purpose::RECOVER, level, &job) };
+        Ok(())
+    }
+}
+
+/// The strips' common length; none when none is lost.
+fn lost_length(strips: &[Strip<'_>]) -> Option<usize> {
+    let length = |strip: &Strip<'_>| match strip {
+        Strip::Present(strip) => Some(strip.len()),
+        Strip::Lost(strip) => Some(strip.len()),
+        Strip::Absent => None,
+    };
+    let bytes = strips.iter().find(|strip| matches!(strip, Strip::Lost(_))).and_then(length)?;
+    assert_length(bytes);
+    assert!(strips.iter().filter_map(length).all(|other| other == bytes), "strips differ in length");
+    Some(bytes)
+}
+
+/// Row c: data strip gone[c] as a row over the syndromes, by Gauss and Jordan. The columns are parities, not positions.
+fn solve(used: &[usize], gone: &[usize]) -> Matrix {
+    let count = gone.len();
+    let mut a: Matrix =
+        std::array::from_fn(|r| std::array::from_fn(|c| if r < count && c < count { coefficient(used[r], gone[c]) } else { 0 }));
+    let mut inverse: Matrix = [[0; LEVEL_MAX]; LEVEL_MAX];
+    for r in 0..count {
+        inverse[r][used[r]] = 1;
+    }
+    for pivot in 0..count {
+        // The leading minors are the determinants of `DATA_COUNT_MAX`, so a pivot is never zero.
+        let scale = invert(a[pivot][pivot]);
+        for c in 0..LEVEL_MAX {
+            a[pivot][c] = multiply(a[pivot][c], scale);
+            inverse[pivot][c] = multiply(inverse[pivot][c], scale);
+        }
+        for r in (0..count).filter(|&r| r != pivot) {
+            let factor = a[r][pivot];
+            for c in 0..LEVEL_MAX {
+                a[r][c] ^= multiply(factor, a[pivot][c]);
+                inverse[r][c] ^= multiply(factor, inverse[pivot][c]);
+            }
+        }
+    }
+    inverse
+}
