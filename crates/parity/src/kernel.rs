@@ -2,9 +2,19 @@
 //!
 //! Knows pointers and lengths only; `code` and `recover` turn slices and strips into these jobs and answer for them.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod gfni;
 mod horner;
 mod lanes;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod ssse3;
 
 use std::sync::OnceLock;
 
@@ -107,7 +117,19 @@ macro_rules! entries {
 use entries;
 
 /// All kernels of this build, the best first.
-static KERNELS: &[&Kernel] = &[&portable::KERNEL];
+static KERNELS: &[&Kernel] = &[
+    #[cfg(target_arch = "x86_64")]
+    &gfni::KERNEL,
+    #[cfg(target_arch = "x86_64")]
+    &avx512::KERNEL,
+    #[cfg(target_arch = "x86_64")]
+    &avx2::KERNEL,
+    #[cfg(target_arch = "x86_64")]
+    &ssse3::KERNEL,
+    #[cfg(target_arch = "aarch64")]
+    &neon::KERNEL,
+    &portable::KERNEL,
+];
 
 /// The kernels that this processor can run, the best first; the last is the portable one.
 pub(crate) fn present() -> impl Iterator<Item = &'static Kernel> {

@@ -20,8 +20,11 @@ pub(crate) trait Lanes: Copy {
     unsafe fn store(self, to: *mut u8);
     /// Stores past the caches; needs `fence` before anyone else may read.
     unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: the same promise.
         unsafe { self.store(to) }
     }
+    /// Orders `stream`s before what follows.
+    unsafe fn fence() {}
     /// Asks for the line at `from`; any address may be given.
     unsafe fn prefetch(_from: *const u8) {}
     unsafe fn splat(byte: u8) -> Self;

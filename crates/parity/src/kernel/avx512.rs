@@ -1,0 +1,82 @@
+//! AVX-512 (F, BW): 64 bytes a register, three of them added by one `vpternlog`. Products by two table look-ups (`pshufb`), one per nibble.
+
+use std::arch::x86_64::*;
+
+use super::lanes::{Lanes, NIBBLES};
+use crate::field::POLYNOMIAL_LOW;
+
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(pub(super) __m512i);
+
+impl Lanes for Avx512 {
+    const BYTES: usize = 64;
+    /// `pshufb` into a table of 0x1d gives 0x1d where the highest bit is clear: one instruction for two, and one 0x1d over.
+    const BIAS: u8 = POLYNOMIAL_LOW;
+
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> Self {
+        // SAFETY: the trait's promise.
+        Self(unsafe { _mm512_loadu_si512(from.cast()) })
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8) {
+        // SAFETY: the trait's promise.
+        unsafe { _mm512_storeu_si512(to.cast(), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn stream(self, to: *mut u8) {
+        // SAFETY: the trait's promise.
+        unsafe { _mm512_stream_si512(to.cast(), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn fence() {
+        // SAFETY: always possible.
+        unsafe { _mm_sfence() }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        // SAFETY: a hint; any address may be given.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn splat(byte: u8) -> Self {
+        // SAFETY: the trait's promise.
+        Self(unsafe { _mm512_set1_epi8(byte as i8) })
+    }
+    #[inline(always)]
+    unsafe fn is_zero(self) -> bool {
+        // SAFETY: the trait's promise.
+        unsafe { _mm512_test_epi64_mask(self.0, self.0) == 0 }
+    }
+    #[inline(always)]
+    unsafe fn add(self, other: Self) -> Self {
+        // SAFETY: the trait's promise.
+        Self(unsafe { _mm512_xor_si512(self.0, other.0) })
+    }
+    #[inline(always)]
+    unsafe fn add3(self, a: Self, b: Self) -> Self {
+        // SAFETY: the trait's promise; 0x96 is the truth table of XOR.
+        Self(unsafe { _mm512_ternarylogic_epi64::<0x96>(self.0, a.0, b.0) })
+    }
+    #[inline(always)]
+    unsafe fn double_add(self, d: Self) -> Self {
+        // SAFETY: the trait's promise.
+        unsafe {
+            let reduction = _mm512_shuffle_epi8(_mm512_set1_epi8(POLYNOMIAL_LOW as i8), self.0);
+            Self(_mm512_add_epi8(self.0, self.0)).add3(Self(reduction), d)
+        }
+    }
+    #[inline(always)]
+    unsafe fn times(self, c: u8) -> Self {
+        // SAFETY: the trait's promise; a row of the table is 32 bytes.
+        unsafe {
+            let row = NIBBLES.0[usize::from(c)].as_ptr();
+            let mask = _mm512_set1_epi8(0x0f);
+            let low = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(row.cast())), _mm512_and_si512(self.0, mask));
+            let high = _mm512_and_si512(_mm512_srli_epi64::<4>(self.0), mask);
+            Self(_mm512_xor_si512(low, _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(row.add(16).cast())), high)))
+        }
+    }
+}
+
+super::entries!(Avx512, "avx512", 4, 4, 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"), "avx512f,avx512bw");
