@@ -1,0 +1,65 @@
+//! What an array is when it starts: the assembler's answer, the engine's question.
+
+use crate::Geometry;
+use std::ops::Range;
+
+/// A member's handle within one run of an array: an index that is never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MemberId(pub usize);
+
+/// Where the array's data lies on one member, and how much of it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberConfig {
+    /// Its handle.
+    pub id: MemberId,
+    /// For people: a path, with a serial number where known.
+    pub name: String,
+    /// First sector of the data area on the drive.
+    pub data_start_sector: u64,
+    /// Length of the data area.
+    pub data_sectors: u64,
+    /// Sectors of the data area below this hold what they should; `u64::MAX`: all.
+    pub recovered_sector: u64,
+    /// Only what the write-intent bitmap marks is missing (a member that was away).
+    pub by_intent: bool,
+    /// Sectors of the data area known to be unreadable.
+    pub bad_blocks: Vec<Range<u64>>,
+}
+
+/// A role and who holds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotConfig {
+    /// `None`: missing.
+    pub member: Option<MemberConfig>,
+    /// A copy in the making.
+    pub replacement: Option<MemberConfig>,
+}
+
+/// The write-intent bitmap as found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntentConfig {
+    /// Sectors of the sync space that one bit stands for.
+    pub chunk_sectors: u64,
+    /// Chunks whose bit is set, in ascending order.
+    pub dirty: Vec<u64>,
+}
+
+/// Everything the engine needs to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayConfig {
+    /// For people and messages.
+    pub name: String,
+    /// Level, layout, sizes.
+    pub geometry: Geometry,
+    /// One for each role, in order.
+    pub slots: Vec<SlotConfig>,
+    /// Members without a role.
+    pub spares: Vec<MemberConfig>,
+    /// Redundancy holds below this position of the sync space, except where the bitmap has bits;
+    /// `u64::MAX`: everywhere. 0 with a bitmap: resync what its bits say.
+    pub resync_sector: u64,
+    /// `None`: no bitmap.
+    pub intent: Option<IntentConfig>,
+    /// Refuse all writes.
+    pub read_only: bool,
+}

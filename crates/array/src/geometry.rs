@@ -1,0 +1,182 @@
+//! The shape of an array: level, layout, strip and sizes, checked once.
+//!
+//! Three spaces, all in sectors. The **array** is what clients see. A **member**'s data area starts at
+//! sector 0 here, wherever it lies on the drive. The **sync space** is where redundancy is kept in step:
+//! member rows for parity levels, array sectors for mirrors. Locks, the write-intent bitmap, and resync
+//! all speak of the sync space, as md does (`resync_max_sectors`).
+
+mod mirror;
+mod parity;
+mod stripe;
+
+pub use mirror::Copy;
+pub use parity::StripeMap;
+pub use stripe::Extent;
+
+use crate::{Layout, Level};
+
+/// A checked geometry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    level: Level,
+    layout: Layout,
+    strip_sectors: u64,
+    /// Data area used on each member; all equal but for linear and RAID 0.
+    member_sectors: Vec<u64>,
+    zones: Vec<stripe::Zone>,
+    capacity_sectors: u64,
+}
+
+/// Why a geometry cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GeometryError {
+    /// Too few or too many members for the level.
+    #[error("RAID level {level} needs {needs} members, and {count} were given")]
+    MemberCount {
+        /// The level.
+        level: Level,
+        /// In words.
+        needs: String,
+        /// Given.
+        count: usize,
+    },
+    /// A strip size that no level of ours can have.
+    #[error("a strip of {strip_sectors} sectors cannot be used: choose a power of two from 4K to 1M")]
+    Strip {
+        /// Asked for.
+        strip_sectors: u64,
+    },
+    /// A layout of another level.
+    #[error("layout {layout} does not belong to RAID level {level}: leave --layout out to take the default")]
+    Layout {
+        /// The layout.
+        layout: Layout,
+        /// The level.
+        level: Level,
+    },
+    /// No room for a single strip.
+    #[error("the members are too small: {sectors} sectors of data room do not hold one strip of {strip_sectors} sectors")]
+    TooSmall {
+        /// Room on the smallest.
+        sectors: u64,
+        /// One strip.
+        strip_sectors: u64,
+    },
+}
+
+impl Geometry {
+    /// 384: what md's v1.2 superblock has room for in practice.
+    pub const MEMBER_COUNT_MAX: usize = 384;
+
+    /// A geometry on members whose data areas have `member_sectors` each. Levels with redundancy use of every
+    /// member what the smallest has; lengths are rounded down to whole strips.
+    /// `strip_sectors` is ignored by RAID 1; linear rounds members down to it when it is not 0.
+    ///
+    /// # Errors
+    /// [`GeometryError`], in words for the person who asked.
+    pub fn new(level: Level, layout: Layout, strip_sectors: u64, member_sectors: &[u64]) -> Result<Self, GeometryError> {
+        let count = member_sectors.len();
+        let copies = match (level, layout) {
+            (Level::Raid10, Layout::Copies(copies)) => copies.count(),
+            (Level::Linear | Level::Raid1 | Level::Raid4, Layout::Plain) | (Level::Raid0, Layout::Zones(_)) => 1,
+            (Level::Raid5 | Level::Raid6, Layout::Parity(parity)) if parity.suits(level) => 1,
+            _ => return Err(GeometryError::Layout { layout, level }),
+        };
+        let (count_min, needs) = match level {
+            Level::Linear | Level::Raid0 | Level::Raid1 => (1, "1 or more".to_string()),
+            Level::Raid4 | Level::Raid5 => (2, "2 or more".to_string()),
+            Level::Raid6 => (4, "4 or more".to_string()),
+            Level::Raid10 => (copies.max(2), format!("{} or more in layout {layout}", copies.max(2))),
+        };
+        // P and Q tell at most 255 data strips apart.
+        let count_max = if level == Level::Raid6 { 255 } else { Self::MEMBER_COUNT_MAX };
+        if count < count_min || count > count_max {
+            return Err(GeometryError::MemberCount { level, needs: format!("{needs}, at most {count_max}"), count });
+        }
+        let strip_free = matches!(level, Level::Raid1) || (level == Level::Linear && strip_sectors == 0);
+        let strip_sectors = if level == Level::Raid1 { 8 } else { strip_sectors };
+        if !strip_free && !(strip_sectors.is_power_of_two() && (8..=STRIP_SECTORS_MAX).contains(&strip_sectors)) {
+            return Err(GeometryError::Strip { strip_sectors });
+        }
+        let whole = |sectors: u64| {
+            if level == Level::Raid1 || strip_sectors == 0 { sectors } else { sectors / strip_sectors * strip_sectors }
+        };
+        let smallest = member_sectors.iter().copied().min().expect("there is a member");
+        if whole(smallest) == 0 {
+            return Err(GeometryError::TooSmall { sectors: smallest, strip_sectors });
+        }
+        let member_sectors: Vec<u64> =
+            member_sectors.iter().map(|&sectors| whole(if level.is_redundant() { smallest } else { sectors })).collect();
+        let mut geometry = Self { level, layout, strip_sectors, zones: Vec::new(), capacity_sectors: 0, member_sectors };
+        geometry.zones = geometry.make_zones();
+        geometry.capacity_sectors = match level {
+            Level::Linear | Level::Raid0 => geometry.member_sectors.iter().sum(),
+            Level::Raid1 => geometry.member_sectors[0],
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => geometry.member_sectors[0] * geometry.data_count() as u64,
+            Level::Raid10 => geometry.mirror_capacity_sectors(),
+        };
+        if geometry.capacity_sectors == 0 {
+            return Err(GeometryError::TooSmall { sectors: smallest, strip_sectors });
+        }
+        Ok(geometry)
+    }
+
+    /// The level.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Strip length; 0 for a linear array without rounding, 8 for RAID 1, where it means nothing.
+    pub fn strip_sectors(&self) -> u64 {
+        self.strip_sectors
+    }
+
+    /// Count of roles.
+    pub fn slot_count(&self) -> usize {
+        self.member_sectors.len()
+    }
+
+    /// Data area used on the member of a role.
+    pub fn member_sectors(&self, slot: usize) -> u64 {
+        self.member_sectors[slot]
+    }
+
+    /// What clients see.
+    pub fn capacity_sectors(&self) -> u64 {
+        self.capacity_sectors
+    }
+
+    /// Size of the sync space; 0 for levels without redundancy.
+    pub fn sync_sectors(&self) -> u64 {
+        match self.level {
+            Level::Linear | Level::Raid0 => 0,
+            Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 => self.member_sectors[0],
+            Level::Raid10 => self.capacity_sectors,
+        }
+    }
+
+    /// How many members may be lost, whichever they are.
+    pub fn losses_survived(&self) -> usize {
+        match (self.level, self.layout) {
+            (Level::Raid1, _) => self.slot_count() - 1,
+            (_, Layout::Copies(copies)) => copies.count() - 1,
+            _ => self.level.parity_count(),
+        }
+    }
+
+    /// Data strips in a stripe of a parity level.
+    pub fn data_count(&self) -> usize {
+        self.slot_count() - self.level.parity_count()
+    }
+}
+
+/// 64 MiB: md takes strips as large as this; what we create is kept to 1 MiB by the command line.
+const STRIP_SECTORS_MAX: u64 = (64 << 20) / 512;
+
+#[cfg(test)]
+mod tests;

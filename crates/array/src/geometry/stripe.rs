@@ -1,0 +1,82 @@
+//! RAID 0 and linear: zones of equal shape.
+//!
+//! Members of different size make several zones. Zone 0 runs over all members up to the smallest, the next
+//! over those that remain, and so on. A linear array is the extreme: one member a zone.
+//! After `drivers/md/raid0.c` (`create_strip_zones`, `map_sector`).
+
+use super::Geometry;
+use crate::{Layout, Level, Zones};
+
+/// A run of strips over the same members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Zone {
+    /// Where the zone starts in the array.
+    start_sector: u64,
+    end_sector: u64,
+    /// Where it starts on each of its members.
+    member_sector: u64,
+    /// Roles, in order.
+    slots: Vec<usize>,
+}
+
+/// A run of sectors on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The role.
+    pub slot: usize,
+    /// First sector in the member's data area.
+    pub start_sector: u64,
+    /// Length.
+    pub sectors: u64,
+}
+
+impl Geometry {
+    pub(super) fn make_zones(&self) -> Vec<Zone> {
+        let mut zones: Vec<Zone> = Vec::new();
+        let mut add = |member_sector: u64, member_end: u64, slots: Vec<usize>| {
+            let start_sector = zones.last().map_or(0, |zone| zone.end_sector);
+            let end_sector = start_sector + (member_end - member_sector) * slots.len() as u64;
+            zones.push(Zone { start_sector, end_sector, member_sector, slots });
+        };
+        match self.level {
+            Level::Linear => {
+                for (slot, &sectors) in self.member_sectors.iter().enumerate() {
+                    add(0, sectors, vec![slot]);
+                }
+            }
+            Level::Raid0 => {
+                let mut done = 0;
+                while let Some(&end) = self.member_sectors.iter().filter(|&&sectors| sectors > done).min() {
+                    let slots = (0..self.slot_count()).filter(|&slot| self.member_sectors[slot] > done).collect();
+                    add(done, end, slots);
+                    done = end;
+                }
+            }
+            Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {}
+        }
+        zones
+    }
+
+    /// Where array sector `sector` of a level without redundancy lies, and how far it runs on there, at most `sectors`.
+    pub fn extent(&self, sector: u64, sectors: u64) -> Extent {
+        let index = self.zones.partition_point(|zone| zone.end_sector <= sector);
+        let zone = &self.zones[index];
+        if let [slot] = zone.slots[..] {
+            let start_sector = zone.member_sector + (sector - zone.start_sector);
+            return Extent { slot, start_sector, sectors: sectors.min(zone.end_sector - sector) };
+        }
+        let width = zone.slots.len() as u64;
+        let strip = self.strip_sectors;
+        let in_zone = sector - zone.start_sector;
+        let turn = match self.layout {
+            Layout::Zones(Zones::Original) => sector / strip,
+            _ => in_zone / strip,
+        };
+        let in_strip = sector % strip;
+        Extent {
+            slot: zone.slots[(turn % width) as usize],
+            start_sector: zone.member_sector + in_zone / strip / width * strip + in_strip,
+            sectors: sectors.min(strip - in_strip),
+        }
+    }
+}

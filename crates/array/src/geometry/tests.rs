@@ -1,0 +1,98 @@
+//! Every place of every small geometry is used once, and the maps there and back agree.
+
+use super::*;
+use crate::{Copies, ParityLayout, Zones};
+use std::collections::HashSet;
+
+#[test]
+fn raid0_of_unequal_members_uses_every_sector_once() {
+    for zones in [Zones::Original, Zones::Alternate] {
+        let geometry = Geometry::new(Level::Raid0, Layout::Zones(zones), 8, &[20, 45, 33, 8]).expect("good");
+        assert_eq!(geometry.capacity_sectors(), 16 + 40 + 32 + 8);
+        let mut seen = HashSet::new();
+        let mut sector = 0;
+        while sector < geometry.capacity_sectors() {
+            let extent = geometry.extent(sector, u64::MAX);
+            for offset in 0..extent.sectors {
+                assert!(extent.start_sector + offset < geometry.member_sectors(extent.slot));
+                assert!(seen.insert((extent.slot, extent.start_sector + offset)));
+            }
+            sector += extent.sectors;
+        }
+        assert_eq!(seen.len() as u64, geometry.capacity_sectors());
+    }
+}
+
+#[test]
+fn every_stripe_places_each_strip_on_its_own_member() {
+    for level in [Level::Raid4, Level::Raid5, Level::Raid6] {
+        let layouts: Vec<Layout> = match level {
+            Level::Raid4 => vec![Layout::Plain],
+            _ => ParityLayout::all().filter(|layout| layout.suits(level)).map(Layout::Parity).collect(),
+        };
+        for layout in layouts {
+            for count in 4..9 {
+                let geometry = Geometry::new(level, layout, 8, &vec![800; count]).expect("good");
+                for stripe in 0..2 * count as u64 + 1 {
+                    let map = geometry.stripe_map(stripe);
+                    let slots: HashSet<u16> = map.data.iter().chain(&map.parity).copied().collect();
+                    assert_eq!(slots.len(), count, "{level} {layout} {map:?}");
+                    let code: HashSet<u16> = map.code.iter().copied().collect();
+                    assert_eq!(code.len(), map.data.len());
+                    assert!(code.iter().all(|&position| usize::from(position) < map.code_count));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn left_symmetric_is_what_the_books_draw() {
+    // D0 D1 D2 P / D4 D5 P D3 / ...: five members rotate P from the last to the first, data follows it.
+    let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[80; 4]).expect("good");
+    let rows: Vec<_> = (0..3).map(|stripe| geometry.stripe_map(stripe)).collect();
+    assert_eq!((rows[0].data.as_slice(), rows[0].parity[0]), (&[0, 1, 2][..], 3));
+    assert_eq!((rows[1].data.as_slice(), rows[1].parity[0]), (&[3, 0, 1][..], 2));
+    assert_eq!((rows[2].data.as_slice(), rows[2].parity[0]), (&[2, 3, 0][..], 1));
+}
+
+#[test]
+fn copies_lie_on_different_members_and_lead_back() {
+    for (near, far, offset) in
+        [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, false), (1, 2, true), (1, 3, true), (2, 2, false), (2, 2, true)]
+    {
+        let copies = Copies { near, far, offset };
+        for count in copies.count().max(2)..8 {
+            let geometry = Geometry::new(Level::Raid10, Layout::Copies(copies), 8, &vec![8 * 13; count]).expect("good");
+            let mut seen = HashSet::new();
+            for strip in 0..geometry.capacity_sectors() / 8 {
+                let (found, run) = geometry.copies_of(strip * 8 + 3, 100);
+                assert_eq!((found.len(), run), (copies.count(), 5));
+                let members: HashSet<usize> = found.iter().map(|copy| copy.slot).collect();
+                assert_eq!(members.len(), copies.count(), "{copies:?} of {count}: {found:?}");
+                for copy in found {
+                    assert!(copy.start_sector + 5 <= geometry.member_sectors(copy.slot), "{copies:?} of {count}");
+                    assert!(seen.insert((copy.slot, copy.start_sector)));
+                    assert_eq!(geometry.array_sector_of(copy.slot, copy.start_sector, 100), (Some(strip * 8 + 3), 5));
+                }
+            }
+            for slot in 0..count {
+                for row in 0..13 {
+                    let known = geometry.array_sector_of(slot, row * 8 + 3, 1).0.is_some();
+                    assert_eq!(known, seen.contains(&(slot, row * 8 + 3)), "{copies:?} of {count}: member {slot} row {row}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_in_words() {
+    let refuse = |level: Level, strip, members: &[u64]| {
+        Geometry::new(level, level.default_layout(), strip, members).unwrap_err().to_string()
+    };
+    assert!(refuse(Level::Raid6, 8, &[80; 3]).contains("needs 4 or more"));
+    assert!(refuse(Level::Raid5, 12, &[80; 3]).contains("power of two"));
+    assert!(refuse(Level::Raid0, 64, &[80, 63]).contains("too small"));
+    assert!(Geometry::new(Level::Raid1, Layout::Zones(Zones::Original), 8, &[80; 2]).is_err());
+}

@@ -1,0 +1,278 @@
+//! RAID levels and layouts by the names that mdadm's users know.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What kind of redundancy an array has. 50 and 60 are a `Raid0` whose members are arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Members one after another (JBOD, md linear).
+    Linear,
+    /// Strips in turn, no redundancy.
+    Raid0,
+    /// Every member holds everything.
+    Raid1,
+    /// XOR parity on one member.
+    Raid4,
+    /// Rotating XOR parity.
+    Raid5,
+    /// Rotating P and Q.
+    Raid6,
+    /// Copies of strips spread over members.
+    Raid10,
+}
+
+/// How data and parity are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Linear, RAID 1 and RAID 4 have one layout each.
+    Plain,
+    /// RAID 0 of unequal members has two; with equal members they are the same.
+    Zones(Zones),
+    /// RAID 5 and 6.
+    Parity(ParityLayout),
+    /// RAID 10.
+    Copies(Copies),
+}
+
+/// Which member takes the first strip of the second and later zones of a RAID 0 of unequal members.
+/// Linux kernels before 3.14 and later ones differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Zones {
+    /// Counted from the start of the array (kernels before 3.14; layout 1).
+    Original,
+    /// Counted from the start of the zone (kernels from 3.14 on; layout 2).
+    Alternate,
+}
+
+/// Where parity and data strips of a stripe lie, after `drivers/md/raid5.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParityLayout {
+    /// Parity moves left, data starts on the first member.
+    LeftAsymmetric,
+    /// Parity moves right, data starts on the first member.
+    RightAsymmetric,
+    /// Parity moves left, data starts after parity: the default.
+    LeftSymmetric,
+    /// Parity moves right, data starts after parity.
+    RightSymmetric,
+    /// Parity on the first members.
+    ParityFirst,
+    /// Parity on the last members.
+    ParityLast,
+    /// RAID 6 of SNIA DDF: rotating parity 0, data restart.
+    DdfZeroRestart,
+    /// RAID 6 of SNIA DDF: rotating parity N, data restart.
+    DdfNRestart,
+    /// RAID 6 of SNIA DDF: rotating parity N, data continuation.
+    DdfNContinue,
+    /// RAID 6: left-asymmetric RAID 5 with Q on the last member.
+    LeftAsymmetric6,
+    /// RAID 6: right-asymmetric RAID 5 with Q on the last member.
+    RightAsymmetric6,
+    /// RAID 6: left-symmetric RAID 5 with Q on the last member.
+    LeftSymmetric6,
+    /// RAID 6: right-symmetric RAID 5 with Q on the last member.
+    RightSymmetric6,
+    /// RAID 6: P on the first member, Q on the last.
+    ParityFirst6,
+}
+
+/// RAID 10 placement: `near` copies side by side, each of which `far` times at a distance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Copies {
+    /// Copies on neighbouring members.
+    pub near: u8,
+    /// Copies at a distance; 1 for a near layout.
+    pub far: u8,
+    /// Far copies lie in the next stripe (offset) rather than in another part of the member (far).
+    pub offset: bool,
+}
+
+impl Copies {
+    /// Copies in all.
+    pub fn count(self) -> usize {
+        usize::from(self.near) * usize::from(self.far)
+    }
+}
+
+impl Level {
+    /// Strips of parity in a stripe; 0 for levels without.
+    pub fn parity_count(self) -> usize {
+        match self {
+            Level::Raid4 | Level::Raid5 => 1,
+            Level::Raid6 => 2,
+            Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid10 => 0,
+        }
+    }
+
+    /// Whether the level keeps data when a member is lost.
+    pub fn is_redundant(self) -> bool {
+        !matches!(self, Level::Linear | Level::Raid0)
+    }
+
+    /// The layout taken when none is named: mdadm's defaults.
+    pub fn default_layout(self) -> Layout {
+        match self {
+            Level::Linear | Level::Raid1 | Level::Raid4 => Layout::Plain,
+            Level::Raid0 => Layout::Zones(Zones::Alternate),
+            Level::Raid5 | Level::Raid6 => Layout::Parity(ParityLayout::LeftSymmetric),
+            Level::Raid10 => Layout::Copies(Copies { near: 2, far: 1, offset: false }),
+        }
+    }
+
+    /// The layout called `name` in mdadm's words, of this level.
+    ///
+    /// # Errors
+    /// A sentence that lists the layouts of the level.
+    pub fn parse_layout(self, name: &str) -> Result<Layout, String> {
+        let name = name.to_ascii_lowercase();
+        let found = match self {
+            Level::Linear | Level::Raid1 | Level::Raid4 => None,
+            Level::Raid0 => match name.as_str() {
+                "original" => Some(Layout::Zones(Zones::Original)),
+                "alternate" => Some(Layout::Zones(Zones::Alternate)),
+                _ => None,
+            },
+            Level::Raid5 | Level::Raid6 => PARITY_LAYOUTS
+                .iter()
+                .find(|(layout, names)| names.contains(&name.as_str()) && layout.suits(self))
+                .map(|(layout, _)| Layout::Parity(*layout)),
+            Level::Raid10 => parse_copies(&name).map(Layout::Copies),
+        };
+        found.ok_or_else(|| format!("layout \"{name}\" is not one of RAID level {self}: use {}", self.layout_names()))
+    }
+
+    fn layout_names(self) -> String {
+        match self {
+            Level::Linear | Level::Raid1 | Level::Raid4 => "no --layout, this level has only one".into(),
+            Level::Raid0 => "original or alternate".into(),
+            Level::Raid5 | Level::Raid6 => {
+                let names = PARITY_LAYOUTS.iter().filter(|(layout, _)| layout.suits(self));
+                names.map(|(_, names)| names[0]).collect::<Vec<_>>().join(", ")
+            }
+            Level::Raid10 => "n2, n3 … (near), f2 … (far), o2 … (offset)".into(),
+        }
+    }
+}
+
+fn parse_copies(name: &str) -> Option<Copies> {
+    let (kind, count) = name.split_at_checked(1)?;
+    let count = count.parse().ok().filter(|&count| count >= 1)?;
+    match kind {
+        "n" => Some(Copies { near: count, far: 1, offset: false }),
+        "f" => Some(Copies { near: 1, far: count, offset: false }),
+        "o" => Some(Copies { near: 1, far: count, offset: true }),
+        _ => None,
+    }
+}
+
+/// mdadm's names, the long one first.
+const PARITY_LAYOUTS: [(ParityLayout, &[&str]); 14] = [
+    (ParityLayout::LeftSymmetric, &["left-symmetric", "ls", "default"]),
+    (ParityLayout::RightSymmetric, &["right-symmetric", "rs"]),
+    (ParityLayout::LeftAsymmetric, &["left-asymmetric", "la"]),
+    (ParityLayout::RightAsymmetric, &["right-asymmetric", "ra"]),
+    (ParityLayout::ParityFirst, &["parity-first"]),
+    (ParityLayout::ParityLast, &["parity-last"]),
+    (ParityLayout::DdfZeroRestart, &["ddf-zero-restart"]),
+    (ParityLayout::DdfNRestart, &["ddf-n-restart"]),
+    (ParityLayout::DdfNContinue, &["ddf-n-continue"]),
+    (ParityLayout::LeftSymmetric6, &["left-symmetric-6"]),
+    (ParityLayout::RightSymmetric6, &["right-symmetric-6"]),
+    (ParityLayout::LeftAsymmetric6, &["left-asymmetric-6"]),
+    (ParityLayout::RightAsymmetric6, &["right-asymmetric-6"]),
+    (ParityLayout::ParityFirst6, &["parity-first-6"]),
+];
+
+impl ParityLayout {
+    /// Every layout.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PARITY_LAYOUTS.iter().map(|(layout, _)| *layout)
+    }
+
+    /// Whether `level` can have this layout.
+    pub fn suits(self, level: Level) -> bool {
+        use ParityLayout::*;
+        match self {
+            LeftAsymmetric | RightAsymmetric | LeftSymmetric | RightSymmetric | ParityFirst | ParityLast => {
+                matches!(level, Level::Raid5 | Level::Raid6)
+            }
+            DdfZeroRestart | DdfNRestart | DdfNContinue | LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6
+            | RightSymmetric6 | ParityFirst6 => level == Level::Raid6,
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Linear => "jbod",
+            Level::Raid0 => "0",
+            Level::Raid1 => "1",
+            Level::Raid4 => "4",
+            Level::Raid5 => "5",
+            Level::Raid6 => "6",
+            Level::Raid10 => "10",
+        })
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        let lower = name.to_ascii_lowercase();
+        Ok(match lower.strip_prefix("raid").unwrap_or(&lower) {
+            "jbod" | "linear" => Level::Linear,
+            "0" | "stripe" => Level::Raid0,
+            "1" | "mirror" => Level::Raid1,
+            "4" => Level::Raid4,
+            "5" => Level::Raid5,
+            "6" => Level::Raid6,
+            "10" => Level::Raid10,
+            _ => return Err(format!("RAID level \"{name}\" is unknown: use jbod, 0, 1, 4, 5, 6 or 10")),
+        })
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layout::Plain => f.write_str("plain"),
+            Layout::Zones(Zones::Original) => f.write_str("original"),
+            Layout::Zones(Zones::Alternate) => f.write_str("alternate"),
+            Layout::Parity(layout) => {
+                let named = PARITY_LAYOUTS.iter().find(|(known, _)| known == layout);
+                f.write_str(named.expect("every parity layout has a name").1[0])
+            }
+            Layout::Copies(copies) => {
+                let mut parts = Vec::new();
+                if copies.near > 1 || copies.far == 1 {
+                    parts.push(format!("n{}", copies.near));
+                }
+                if copies.far > 1 {
+                    parts.push(format!("{}{}", if copies.offset { 'o' } else { 'f' }, copies.far));
+                }
+                f.write_str(&parts.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layout_reads_back_by_its_own_name() {
+        for layout in ParityLayout::all() {
+            let shown = Layout::Parity(layout).to_string();
+            assert_eq!(Level::Raid6.parse_layout(&shown), Ok(Layout::Parity(layout)));
+        }
+        for name in ["n2", "n3", "f2", "o3"] {
+            assert_eq!(Level::Raid10.parse_layout(name).expect("known").to_string(), name);
+        }
+        assert!(Level::Raid5.parse_layout("left-symmetric-6").is_err());
+        assert!(Level::Raid10.parse_layout("x2").is_err());
+    }
+}

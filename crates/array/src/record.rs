@@ -1,0 +1,81 @@
+//! What must be durable on the members' metadata, and the face of whoever knows its bytes.
+//!
+//! The engine says *what* (an [`ArrayState`], write-intent bits), a [`Recorder`] (the `format` crate)
+//! says *which bytes*, and the binder writes them. Recording is synchronous in thought: the engine does
+//! not acknowledge what depends on a record before all of its writes have ended.
+
+use crate::MemberId;
+use stria_block::Data;
+
+/// The place of a member in its array at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Who.
+    pub member: MemberId,
+    /// Member sectors below this hold what they should; `u64::MAX`: all.
+    pub recovered_sector: u64,
+    /// The missing sectors are those of the write-intent bitmap only (a member that came back).
+    pub by_intent: bool,
+}
+
+/// A role: the member that holds it, and one that is being made ready to take it over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotState {
+    /// The member; `None`: missing or failed.
+    pub member: Option<Place>,
+    /// Receives a copy of the member, to replace it.
+    pub replacement: Option<Place>,
+}
+
+/// What every superblock of the array must say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayState {
+    /// No write is in flight, and none was since the last clean state: a crash now needs no resync.
+    pub clean: bool,
+    /// Redundancy holds below this position of the sync space; `u64::MAX`: everywhere.
+    pub resync_sector: u64,
+    /// By role.
+    pub slots: Vec<SlotState>,
+    /// Members that wait for a role.
+    pub spares: Vec<MemberId>,
+    /// Members that were dropped since the array started, with the role they had; they are not written to.
+    pub failed: Vec<(MemberId, Option<usize>)>,
+    /// Every role has a whole member, so that cleared write-intent bits need not be kept for one that returns.
+    pub whole: bool,
+}
+
+/// Some bytes on one member's metadata area.
+#[derive(Clone, Debug)]
+pub struct MetadataWrite {
+    /// On which member.
+    pub member: MemberId,
+    /// Where, from the start of the drive (not of the data area).
+    pub start_sector: u64,
+    /// A multiple of the member's logical block.
+    pub data: Data,
+}
+
+/// Knows the bytes of a metadata format. Pure: it returns writes, the binder carries them out,
+/// durable (FUA) before the record counts as made.
+pub trait Recorder {
+    /// The writes that make `state` the truth of the array, one batch without order. `unix_seconds` is
+    /// the time of the update.
+    fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite>;
+
+    /// The writes that set and clear write-intent bits (indices of chunks of the sync space) on all members
+    /// of the last recorded state. Called only when the array has a bitmap.
+    fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite>;
+}
+
+/// Keeps nothing: for arrays without metadata, such as tests and benchmarks on RAM.
+#[derive(Debug, Default)]
+pub struct NoRecorder;
+
+impl Recorder for NoRecorder {
+    fn record_state(&mut self, _state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn record_intent(&mut self, _set: &[u64], _clear: &[u64]) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+}
