@@ -65,6 +65,12 @@ pub struct Data {
     len: usize,
 }
 
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim({} bytes)", self.0.len)
+    }
+}
+
 /// The right to get a whole allocation back, see [`Buffer::claim`].
 pub struct Claim(Arc<Memory>);
 
@@ -91,6 +97,18 @@ impl Buffer {
         self.start += len;
         self.len -= len;
         front
+    }
+
+    /// Puts `next` back behind this buffer, undoing a split.
+    ///
+    /// # Errors
+    /// `next` itself, when it does not follow in the same allocation.
+    pub fn unite(&mut self, next: Self) -> Result<(), Self> {
+        if !Arc::ptr_eq(&self.memory, &next.memory) || self.start + self.len != next.start {
+            return Err(next);
+        }
+        self.len += next.len;
+        Ok(())
     }
 
     /// Read-only, cloneable bytes.
@@ -235,7 +253,7 @@ mod tests {
         let mut front = buffer.split_to(4096);
         front.fill(1);
         buffer.fill(2);
-        let claim = claim.redeem().err().expect("parts live");
+        let claim = claim.redeem().expect_err("parts live");
         drop(front);
         let back = buffer.freeze();
         let clone = back.slice(0, 512);
@@ -243,6 +261,17 @@ mod tests {
         drop((back, clone));
         let whole = claim.redeem().ok().expect("all parts are gone");
         assert_eq!((whole[0], whole[4095], whole[4096], whole.len()), (1, 1, 2, 8192));
+    }
+
+    #[test]
+    fn split_buffers_unite_in_order_only() {
+        let mut buffer = Buffer::zeroed(3 * 512);
+        let mut first = buffer.split_to(512);
+        let second = buffer.split_to(512);
+        let third = first.unite(buffer).expect_err("it does not follow");
+        first.unite(second).expect("it follows");
+        first.unite(third).expect("now it does");
+        assert_eq!(first.len(), 3 * 512);
     }
 
     #[test]
