@@ -1,0 +1,111 @@
+//! Who runs what. A contender works on the strips of a `Stripe` in place: data, P, Q, R, and at `data + 3` a strip of new data.
+
+use stria_parity::{Code, Strip, reference};
+
+use crate::pool::{STRIPS_MAX, Stripe};
+
+mod isal;
+#[cfg(peer_linux)]
+mod linux;
+#[cfg(feature = "crates")]
+mod rust;
+mod roof;
+#[cfg(peer_snapraid)]
+mod snapraid;
+
+pub const OPS: [&str; 7] = ["roof", "P", "PQ", "PQR", "update", "recover1", "recover2"];
+
+pub struct Contender {
+    pub who: String,
+    pub call: Box<dyn FnMut(&Stripe)>,
+    /// Computes our code, so that its result can be held against ours. Others are only timed.
+    pub same_code: bool,
+}
+
+pub fn contender(who: &str, call: impl FnMut(&Stripe) + 'static) -> Contender {
+    Contender { who: who.into(), call: Box::new(call), same_code: true }
+}
+
+/// The data strips that `recover1` (the first) and `recover2` lose.
+pub fn lost(data: usize) -> [usize; 2] {
+    [1, data / 2 + 1]
+}
+
+pub fn bytes_processed(op: &str, data: usize, bytes: usize) -> f64 {
+    (if op == "update" || op == "roof" { 1 } else { data } * bytes) as f64 * if op == "roof" { data as f64 } else { 1.0 }
+}
+
+pub fn of(op: &str, data: usize, bytes: usize) -> Vec<Contender> {
+    let mut all = if op == "roof" { roof::of() } else { vec![stria(op, data)] };
+    all.extend(isal::of(op, data));
+    #[cfg(peer_linux)]
+    all.extend(linux::of(op));
+    #[cfg(peer_snapraid)]
+    all.extend(snapraid::of(op));
+    #[cfg(feature = "crates")]
+    all.extend(rust::of(op, data, bytes));
+    let _ = bytes;
+    all
+}
+
+fn stria(op: &str, n: usize) -> Contender {
+    match op {
+        "P" | "PQ" | "PQR" => {
+            let code = Code::new(n, op.len());
+            contender("stria", move |s| {
+                let mut data = [&[][..]; STRIPS_MAX];
+                (0..n).for_each(|i| data[i] = s.read(i));
+                let mut parity = [Some(s.write(n)), Some(s.write(n + 1)), Some(s.write(n + 2))];
+                code.generate(&data[..n], &mut parity[..code.parity_count()]);
+            })
+        }
+        "update" => {
+            let code = Code::new(n, 2);
+            contender("stria", move |s| {
+                code.update(1, s.read(1), s.read(n + 3), &mut [Some(s.write(n)), Some(s.write(n + 1))]);
+            })
+        }
+        _ => {
+            let count = if op == "recover1" { 1 } else { 2 };
+            let code = Code::new(n, count);
+            contender("stria", move |s| {
+                let gone = lost(n);
+                let mut strips = [const { Strip::Absent }; STRIPS_MAX];
+                for (i, strip) in strips.iter_mut().enumerate().take(n + count) {
+                    *strip = if gone[..count].contains(&i) { Strip::Lost(s.write(i)) } else { Strip::Present(s.read(i)) };
+                }
+                code.recover(&mut strips[..n + count]).unwrap();
+            })
+        }
+    }
+}
+
+/// Runs the contender once and compares with the reference; the stripe is put back as it was.
+pub fn verify(op: &str, contender: &mut Contender, s: &Stripe) {
+    let n = s.data;
+    let kept: Vec<Vec<u8>> = (0..n + 4).map(|i| s.read(i).to_vec()).collect();
+    let data: Vec<&[u8]> = kept[..n].iter().map(Vec::as_slice).collect();
+    let parity: Vec<Vec<u8>> = (0..3).map(|j| reference::parity(j, &data)).collect();
+    let gone = lost(n);
+    if op.starts_with("recover") || op == "update" {
+        (0..3).for_each(|j| s.write(n + j).copy_from_slice(&parity[j]));
+    }
+    match op {
+        "recover1" => s.write(gone[0]).fill(0),
+        "recover2" => gone.iter().for_each(|&i| s.write(i).fill(0)),
+        _ => {}
+    }
+    (contender.call)(s);
+    if contender.same_code && op != "roof" {
+        let mut expected = data.clone();
+        if op == "update" {
+            expected[1] = &kept[n + 3];
+        }
+        let count = if op.starts_with('P') { op.len() } else { 2 };
+        for j in 0..count {
+            assert!(s.read(n + j) == reference::parity(j, &expected), "{} {op}: parity {j} is wrong", contender.who);
+        }
+        (0..n).for_each(|i| assert!(s.read(i) == data[i], "{} {op}: data strip {i} is wrong", contender.who));
+    }
+    (0..n + 4).for_each(|i| s.write(i).copy_from_slice(&kept[i]));
+}

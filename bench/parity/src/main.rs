@@ -1,0 +1,95 @@
+//! Times our parity beside its peers: one core, interleaved samples, medians.
+//!
+//! GB/s (1e9 bytes) of data processed: data strips × strip bytes for generating and recovering, the bytes of the one
+//! changed strip for updates. hot: one stripe over and over. cold: stripes in shuffled order out of 1 GiB on huge pages, so that
+//! every load comes from memory. Every contender's result is checked once per cell before it is timed.
+//!
+//! Filters, each a list with commas: --op P,PQ,PQR,update,recover1,recover2,roof --data 4,8,16,22 --bytes 4096,16384,65536,1048576
+//! --temperature hot,cold --who NAME,…; --samples N --ms M (per sample) --out FOLDER.
+
+mod contenders;
+mod pool;
+mod report;
+
+use std::time::Instant;
+
+use pool::{Pool, Stripe};
+
+pub struct Cell {
+    pub who: String,
+    pub op: &'static str,
+    pub data: usize,
+    pub bytes: usize,
+    pub temperature: &'static str,
+    /// Sorted, GB/s.
+    pub samples: Vec<f64>,
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let argument = |name: &str| arguments.iter().position(|a| a == name).map(|i| arguments[i + 1].clone());
+    let list = |name: &str, default: &str| -> Vec<String> {
+        argument(name).as_deref().unwrap_or(default).split(',').map(String::from).collect()
+    };
+    let ops = list("--op", "roof,P,PQ,PQR,update,recover1,recover2");
+    let whos = list("--who", "");
+    let temperatures = list("--temperature", "hot,cold");
+    let sizes: Vec<usize> = list("--bytes", "4096,16384,65536,1048576").iter().map(|s| s.parse().unwrap()).collect();
+    let counts: Vec<usize> = list("--data", "8,4,16,22").iter().map(|s| s.parse().unwrap()).collect();
+    let samples: usize = argument("--samples").map_or(7, |s| s.parse().unwrap());
+    let seconds = argument("--ms").map_or(15.0, |s| s.parse().unwrap()) / 1e3;
+
+    let mut pool = Pool::new();
+    let mut cells = Vec::new();
+    for &data in &counts {
+        for &bytes in &sizes {
+            pool.cut(data, bytes);
+            for op in contenders::OPS.iter().filter(|op| ops.iter().any(|o| o == *op)) {
+                let mut who: Vec<_> = contenders::of(op, data, bytes);
+                who.retain(|c| whos == [""] || whos.contains(&c.who));
+                for contender in &mut who {
+                    contenders::verify(op, contender, &pool.stripe(0));
+                }
+                for temperature in ["hot", "cold"].into_iter().filter(|t| temperatures.iter().any(|o| o == t)) {
+                    let mut results = vec![Vec::new(); who.len()];
+                    for _ in 0..samples {
+                        for (contender, results) in who.iter_mut().zip(&mut results) {
+                            let per_call = contenders::bytes_processed(op, data, bytes);
+                            results.push(sample(&mut pool, temperature, seconds, &mut contender.call) * per_call / 1e9);
+                        }
+                    }
+                    for (contender, mut samples) in who.iter().zip(results) {
+                        samples.sort_by(f64::total_cmp);
+                        let cell = Cell { who: contender.who.clone(), op, data, bytes, temperature, samples };
+                        report::line(&cell);
+                        cells.push(cell);
+                    }
+                }
+            }
+        }
+    }
+    if let Some(folder) = argument("--out") {
+        report::write(&folder, &cells).expect("report written");
+    }
+}
+
+/// Calls per second.
+fn sample(pool: &mut Pool, temperature: &str, seconds: f64, call: &mut dyn FnMut(&Stripe)) -> f64 {
+    let hot = pool.stripe(0);
+    let batch = ((2 << 20) / pool.stripe_bytes()).max(1);
+    if temperature == "hot" {
+        (0..batch.div_ceil(4)).for_each(|_| call(&hot));
+    }
+    let start = Instant::now();
+    let mut calls = 0;
+    loop {
+        for _ in 0..batch {
+            if temperature == "hot" { call(&hot) } else { call(&pool.next()) }
+        }
+        calls += batch;
+        let elapsed = start.elapsed().as_secs_f64();
+        if elapsed >= seconds {
+            return calls as f64 / elapsed;
+        }
+    }
+}
