@@ -1,1 +1,30 @@
-//! To be written.
+//! How clients reach a block device: an NBD server over unix and TCP sockets.
+//!
+//! ```text
+//!   server      listeners, exports, the list of connections; one thread accepts
+//!     └ connection   one thread per client: its socket and its mailbox in one epoll
+//!          ├ handshake    bytes in, bytes out: option haggling        (pure)
+//!          └ session      bytes in, requests out, replies out         (pure)
+//!               └ wire    every constant and structure of the protocol (pure)
+//! ```
+//!
+//! The crate knows the device only as a [`RemoteDevice`](stria_block::RemoteDevice): no arrays, no drives.
+//! The pure parts hold no socket, thread or clock, and never trust the peer: whatever bytes arrive, they
+//! end in a reply, a refusal or the end of that one connection, within a bounded amount of memory.
+
+#![forbid(unsafe_code)]
+
+mod connection;
+mod error;
+mod export;
+mod handshake;
+mod server;
+mod session;
+mod uri;
+mod wire;
+
+pub use connection::ConnectionStatus;
+pub use error::FrontError;
+pub use export::Export;
+pub use server::{Listener, Options, Server, ServerHandle};
+pub use uri::nbd_uri;

@@ -1,0 +1,423 @@
+//! The transmission phase of one client as a pure state machine: bytes in, requests out; completions in, bytes out.
+//!
+//! ```text
+//!   socket ─space/received─► staging ─parse─► requests ─► device
+//!   socket ◄─slices/sent──── outbox ◄─complete── completions ◄─┘
+//! ```
+//!
+//! Holds no socket, thread or clock. Payloads are received into the buffers that go to the device, and sent
+//! from the buffers that come back; only what shares a receive with other requests is copied once.
+//!
+//! Invariants: a request is *in flight* from its header until its whole reply is sent, refusals too; at most
+//! `requests_max` requests and `bytes_max` bytes are (one request alone may always go). Beyond that nothing is
+//! parsed and [`Session::wants_input`] is false, so memory stays bounded whatever the client does.
+
+mod examine;
+mod extents;
+mod outbox;
+
+use crate::export::Facts;
+use crate::handshake::Agreement;
+use crate::wire::{Errno, ReplyHead, RequestHeader, chunk, command};
+use examine::{Refusal, Work, examine};
+use outbox::{Body, Outbox, Reply};
+use smallvec::smallvec;
+use std::io::IoSlice;
+use std::sync::Arc;
+use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Pool, Request, SECTOR_BYTES, Segments};
+
+/// 256 KiB: what one receive takes besides a payload; 62 writes of 4 KiB, so that a deep queue costs one system call.
+pub const STAGING_BYTES: usize = 256 << 10;
+/// 32 KiB: a payload from which on the bytes behind it are left in the socket, to be received in place later.
+const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
+/// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
+const STAGING_BEHIND_LARGE_BYTES: usize = 4 << 10;
+
+/// How much of one client's may be in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Caps {
+    pub requests_max: usize,
+    pub bytes_max: usize,
+}
+
+/// The stream makes no sense any more; the connection must close.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Broken(pub &'static str);
+
+/// What a client has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub requests: u64,
+    pub errors: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// A request on its way through the device.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    header: RequestHeader,
+    work: Work,
+    charge_bytes: usize,
+}
+
+/// A write whose data is arriving.
+#[derive(Debug)]
+struct Payload {
+    slot: Slot,
+    buffer: Buffer,
+    filled: usize,
+}
+
+/// One client's transmission.
+pub struct Session {
+    facts: Arc<Facts>,
+    structured: bool,
+    allocation: bool,
+    caps: Caps,
+    pool: Pool,
+    /// Received and not parsed: `staging[start..end]`. Empty while the client is idle.
+    staging: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// How far `staging` may be filled by the next receive.
+    staging_bytes_max: usize,
+    payload: Option<Payload>,
+    /// Payload of a refused write that has still to pass.
+    skip_bytes: u64,
+    /// Indexed by the tags of requests; those in `vacant` are free.
+    slots: Vec<Slot>,
+    vacant: Vec<u32>,
+    outbox: Outbox,
+    requests_in_flight: usize,
+    bytes_in_flight: usize,
+    /// The next request has to wait until something in flight ends.
+    blocked: bool,
+    ended: bool,
+    counters: Counters,
+}
+
+impl Session {
+    /// The transmission that was agreed on; `received` came in with the handshake.
+    pub fn new(agreement: Agreement, caps: Caps, received: &[u8]) -> Self {
+        let mut staging = vec![0; STAGING_BYTES.max(received.len())];
+        staging[..received.len()].copy_from_slice(received);
+        Self {
+            facts: agreement.facts,
+            structured: agreement.structured,
+            allocation: agreement.allocation,
+            caps,
+            pool: Pool::default(),
+            staging,
+            start: 0,
+            end: received.len(),
+            staging_bytes_max: STAGING_BYTES,
+            payload: None,
+            skip_bytes: 0,
+            slots: Vec::new(),
+            vacant: Vec::new(),
+            outbox: Outbox::default(),
+            requests_in_flight: 0,
+            bytes_in_flight: 0,
+            blocked: false,
+            ended: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Whether bytes from the client are of use now.
+    pub fn wants_input(&self) -> bool {
+        !self.ended && !self.blocked
+    }
+
+    /// Where the next bytes go: first slice first. Only while [`Session::wants_input`].
+    pub fn space(&mut self) -> [&mut [u8]; 2] {
+        debug_assert!(self.wants_input(), "receiving without a use for it");
+        if self.staging.is_empty() {
+            self.staging.resize(STAGING_BYTES, 0);
+        }
+        if self.start > 0 {
+            self.staging.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let payload = match &mut self.payload {
+            Some(payload) => &mut payload.buffer[payload.filled..],
+            None => &mut [],
+        };
+        let limit = self.staging_bytes_max.max(self.end + RequestHeader::BYTES).min(self.staging.len());
+        [payload, &mut self.staging[self.end..limit]]
+    }
+
+    /// `len` bytes were put where [`Session::space`] said.
+    pub fn received(&mut self, mut len: usize) {
+        if let Some(payload) = &mut self.payload {
+            let part = len.min(payload.buffer.len() - payload.filled);
+            payload.filled += part;
+            len -= part;
+        }
+        self.end += len;
+        assert!(self.end <= self.staging.len(), "received more than there was space for");
+    }
+
+    /// Nothing more comes from the client; what is in flight is carried out.
+    pub fn end_input(&mut self) {
+        self.ended = true;
+        if let Some(payload) = self.payload.take() {
+            self.release(payload.slot.charge_bytes);
+        }
+    }
+
+    /// Turns what was received into requests to the device, as far as the caps allow.
+    ///
+    /// # Errors
+    /// [`Broken`] when the client does not speak the protocol.
+    pub fn parse(&mut self, requests: &mut Vec<Request>) -> Result<(), Broken> {
+        self.blocked = false;
+        loop {
+            if self.skip_bytes > 0 {
+                let part = self.skip_bytes.min((self.end - self.start) as u64);
+                self.skip_bytes -= part;
+                self.start += part as usize;
+                if self.skip_bytes > 0 {
+                    return Ok(());
+                }
+            }
+            if let Some(payload) = &mut self.payload {
+                let part = (payload.buffer.len() - payload.filled).min(self.end - self.start);
+                payload.buffer[payload.filled..][..part].copy_from_slice(&self.staging[self.start..][..part]);
+                payload.filled += part;
+                self.start += part;
+                if payload.filled < payload.buffer.len() {
+                    return Ok(());
+                }
+            }
+            if let Some(Payload { slot, buffer, .. }) = self.payload.take() {
+                let fua = matches!(slot.work, Work::Write { fua: true });
+                let operation = Operation::Write { from: smallvec![buffer.freeze()], fua };
+                requests.push(self.submit(slot, operation));
+                continue;
+            }
+            if self.ended {
+                return Ok(());
+            }
+            let Some(bytes) = self.staging[self.start..self.end].first_chunk() else { return Ok(()) };
+            let header = RequestHeader::decode(bytes).ok_or(Broken("wrong request magic"))?;
+            let verdict = examine(&header, &self.facts, self.structured, self.allocation);
+            let charge_bytes = verdict.as_ref().map_or(0, |work| work.charge_bytes(&header));
+            let room = self.bytes_in_flight == 0 || self.bytes_in_flight + charge_bytes <= self.caps.bytes_max;
+            if self.requests_in_flight >= self.caps.requests_max || !room {
+                self.blocked = true;
+                return Ok(());
+            }
+            self.start += RequestHeader::BYTES;
+            self.requests_in_flight += 1;
+            self.bytes_in_flight += charge_bytes;
+            match verdict {
+                Ok(work) => self.begin(Slot { header, work, charge_bytes }, requests),
+                Err(refusal) => self.refuse(&header, &refusal),
+            }
+        }
+    }
+
+    fn begin(&mut self, slot: Slot, requests: &mut Vec<Request>) {
+        let length = slot.header.length_bytes as usize;
+        let operation = match slot.work {
+            Work::Disconnect => {
+                self.release(slot.charge_bytes);
+                return self.end_input();
+            }
+            Work::Nothing => return self.succeed(slot, Body::None),
+            Work::Write { .. } => {
+                let large = length >= LARGE_PAYLOAD_BYTES;
+                self.staging_bytes_max = if large { STAGING_BEHIND_LARGE_BYTES } else { STAGING_BYTES };
+                self.payload = Some(Payload { slot, buffer: self.pool.take(length), filled: 0 });
+                return;
+            }
+            Work::Read => Operation::Read { into: smallvec![self.pool.take(length)] },
+            Work::Flush => Operation::Flush,
+            Work::Discard { .. } => Operation::Discard,
+            Work::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },
+            Work::Status { .. } => Operation::Extents { extents: Vec::new() },
+        };
+        requests.push(self.submit(slot, operation));
+    }
+
+    fn submit(&mut self, slot: Slot, operation: Operation) -> Request {
+        let index = match self.vacant.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(slot);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.slots[index as usize] = slot;
+        Request {
+            tag: u64::from(index),
+            start_sector: slot.header.offset_bytes / SECTOR_BYTES as u64,
+            sectors: u64::from(slot.header.length_bytes) / SECTOR_BYTES as u64,
+            operation,
+        }
+    }
+
+    /// A request has ended. It may ask for another (the flush behind a discard with FUA).
+    ///
+    /// # Panics
+    /// When the tag is not that of a request of this session.
+    pub fn complete(&mut self, completion: Completion, requests: &mut Vec<Request>) {
+        let slot = &mut self.slots[completion.tag as usize];
+        if let (Ok(()), Work::Discard { fua: true }) = (&completion.result, slot.work) {
+            slot.work = Work::Flush;
+            requests.push(Request { tag: completion.tag, start_sector: 0, sectors: 0, operation: Operation::Flush });
+            return;
+        }
+        let slot = *slot;
+        self.vacant.push(completion.tag as u32);
+        match (completion.result, completion.operation) {
+            (Ok(()), Operation::Read { into }) => self.succeed(slot, Body::Buffers(into)),
+            (Ok(()), Operation::Extents { extents }) => {
+                let sectors = u64::from(slot.header.length_bytes) / SECTOR_BYTES as u64;
+                let block_sectors = u64::from(self.facts.block_min_bytes) / SECTOR_BYTES as u64;
+                let one = matches!(slot.work, Work::Status { one: true });
+                self.succeed(slot, Body::Bytes(extents::descriptors(&extents, sectors, block_sectors, one)));
+            }
+            (result, operation) => {
+                self.recycle(operation);
+                match result {
+                    Ok(()) => self.succeed(slot, Body::None),
+                    Err(error) => self.fail(slot, &error),
+                }
+            }
+        }
+    }
+
+    fn recycle(&mut self, operation: Operation) {
+        match operation {
+            Operation::Read { into } => into.into_iter().for_each(|buffer| self.pool.give(buffer)),
+            Operation::Write { from, .. } => {
+                for data in from {
+                    let claim = data.claim();
+                    drop(data);
+                    self.pool.give_claim(claim);
+                }
+            }
+            Operation::Flush | Operation::Discard | Operation::Extents { .. } | Operation::WriteZeroes { .. } => {}
+        }
+    }
+
+    fn succeed(&mut self, slot: Slot, body: Body) {
+        let Slot { header, work, charge_bytes } = slot;
+        let cookie = header.cookie;
+        let head = match (&body, header.command) {
+            (Body::Buffers(_), _) if self.structured => ReplyHead::read_chunk(cookie, header.offset_bytes, header.length_bytes),
+            (Body::Bytes(bytes), _) => ReplyHead::chunk(cookie, chunk::BLOCK_STATUS, bytes.len() as u32),
+            (Body::None, command::READ) if self.structured => ReplyHead::chunk(cookie, chunk::NONE, 0),
+            (Body::None | Body::Buffers(_), _) => ReplyHead::simple(cookie, 0),
+        };
+        match work {
+            Work::Read => self.counters.read_bytes += u64::from(header.length_bytes),
+            Work::Write { .. } => self.counters.written_bytes += u64::from(header.length_bytes),
+            _ => {}
+        }
+        self.counters.requests += 1;
+        self.outbox.push(Reply { head, body, charge_bytes });
+    }
+
+    fn fail(&mut self, slot: Slot, error: &IoError) {
+        let errno = match (error.kind, slot.work) {
+            (ErrorKind::Unsupported, Work::WriteZeroes { fast: true, .. }) => Errno::NotSupported,
+            (ErrorKind::Unsupported | ErrorKind::Invalid, _) => Errno::Invalid,
+            (ErrorKind::NoSpace, _) => Errno::NoSpace,
+            (ErrorKind::Medium | ErrorKind::Gone | ErrorKind::Failed | ErrorKind::Other, _) => Errno::Io,
+        };
+        self.reply_error(&slot.header, errno, &error.context, slot.charge_bytes);
+    }
+
+    fn refuse(&mut self, header: &RequestHeader, refusal: &Refusal) {
+        if header.command == command::WRITE {
+            self.skip_bytes = u64::from(header.length_bytes);
+            self.staging_bytes_max = STAGING_BYTES;
+        }
+        self.reply_error(header, refusal.errno, refusal.message, 0);
+    }
+
+    fn reply_error(&mut self, header: &RequestHeader, errno: Errno, message: &str, charge_bytes: usize) {
+        self.counters.requests += 1;
+        self.counters.errors += 1;
+        let reply = if self.structured {
+            let len = (0..=MESSAGE_BYTES_MAX).rev().find(|&len| message.is_char_boundary(len)).unwrap_or(0);
+            let message = &message[..len];
+            let mut bytes = Vec::with_capacity(6 + message.len());
+            bytes.extend_from_slice(&(errno as u32).to_be_bytes());
+            bytes.extend_from_slice(&(message.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(message.as_bytes());
+            let head = ReplyHead::chunk(header.cookie, chunk::ERROR, bytes.len() as u32);
+            Reply { head, body: Body::Bytes(bytes), charge_bytes }
+        } else {
+            Reply { head: ReplyHead::simple(header.cookie, errno as u32), body: Body::None, charge_bytes }
+        };
+        self.outbox.push(reply);
+    }
+
+    fn release(&mut self, charge_bytes: usize) {
+        self.requests_in_flight -= 1;
+        self.bytes_in_flight -= charge_bytes;
+    }
+
+    /// Whether replies wait to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// The bytes to send next, in order; as many as fit in `slices`.
+    pub fn slices<'a, const N: usize>(&'a self, slices: &mut smallvec::SmallVec<[IoSlice<'a>; N]>) {
+        self.outbox.slices(slices);
+    }
+
+    /// The first `len` of those bytes are sent.
+    pub fn sent(&mut self, mut len: usize) {
+        while let Some(reply) = self.outbox.sent(&mut len) {
+            self.release(reply.charge_bytes);
+            if let Body::Buffers(buffers) = reply.body {
+                self.recycle(Operation::Read { into: buffers });
+            }
+        }
+    }
+
+    /// Whether the client has ended, or was ended.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The client has ended, and everything of it is done and sent.
+    pub fn finished(&self) -> bool {
+        self.ended && self.requests_in_flight == 0
+    }
+
+    /// Whether nothing goes on, but memory is held for the client's return.
+    pub fn keeps_warm(&self) -> bool {
+        self.requests_in_flight == 0 && self.start == self.end && !self.staging.is_empty()
+    }
+
+    /// Gives the memory back that an idle client does not need.
+    pub fn cool(&mut self) {
+        if self.keeps_warm() {
+            self.pool = Pool::default();
+            (self.staging, self.start, self.end) = (Vec::new(), 0, 0);
+        }
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    pub fn requests_in_flight(&self) -> usize {
+        self.requests_in_flight
+    }
+}
+
+/// 1 KiB of the protocol's 4 KiB: sentences of errors are short.
+const MESSAGE_BYTES_MAX: usize = 1 << 10;
+
+#[cfg(test)]
+mod tests;

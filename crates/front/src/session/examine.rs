@@ -1,0 +1,108 @@
+//! What a request asks for, or why it is refused. A pure function of its header: no data is looked at.
+
+use crate::export::Facts;
+use crate::session::extents;
+use crate::wire::{Errno, RequestHeader, command, command_flag};
+
+/// What to do for a request that is in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Success without asking the device: a length of zero.
+    Nothing,
+    Read,
+    Write {
+        fua: bool,
+    },
+    Flush,
+    Discard {
+        fua: bool,
+    },
+    WriteZeroes {
+        fua: bool,
+        unmap: bool,
+        fast: bool,
+    },
+    Status {
+        one: bool,
+    },
+    Disconnect,
+}
+
+impl Work {
+    /// The memory that the request holds while it is in flight.
+    pub fn charge_bytes(self, header: &RequestHeader) -> usize {
+        match self {
+            Work::Read | Work::Write { .. } => header.length_bytes as usize,
+            Work::Status { .. } => extents::REPLY_BYTES_MAX,
+            Work::Nothing | Work::Flush | Work::Discard { .. } | Work::WriteZeroes { .. } | Work::Disconnect => 0,
+        }
+    }
+}
+
+/// Why a request is not carried out.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub errno: Errno,
+    pub message: &'static str,
+}
+
+/// Judges a request by its header.
+///
+/// # Errors
+/// The error value that the protocol names for the case, and a sentence for the client's user.
+pub fn examine(header: &RequestHeader, facts: &Facts, structured: bool, allocation: bool) -> Result<Work, Refusal> {
+    use command_flag::{DF, FAST_ZERO, FUA, NO_HOLE, REQ_ONE};
+    let refuse = |errno, message| Err(Refusal { errno, message });
+    let has = |flag: u16| header.flags & flag != 0;
+    let fua = has(FUA);
+    let (work, flags_known) = match header.command {
+        command::READ => (Work::Read, if structured { DF } else { 0 }),
+        command::WRITE => (Work::Write { fua }, 0),
+        command::DISC => return Ok(Work::Disconnect),
+        command::FLUSH => (Work::Flush, 0),
+        command::TRIM if facts.can_trim || facts.read_only => (Work::Discard { fua }, 0),
+        command::TRIM => return refuse(Errno::Invalid, "this export cannot trim"),
+        command::WRITE_ZEROES => (Work::WriteZeroes { fua, unmap: !has(NO_HOLE), fast: has(FAST_ZERO) }, NO_HOLE | FAST_ZERO),
+        command::BLOCK_STATUS if allocation => (Work::Status { one: has(REQ_ONE) }, REQ_ONE),
+        command::BLOCK_STATUS => return refuse(Errno::Invalid, "block status without a context agreed on"),
+        _ => return refuse(Errno::Invalid, "unknown command"),
+    };
+    // FUA is valid with every command.
+    if header.flags & !(flags_known | FUA) != 0 {
+        return refuse(Errno::Invalid, "unknown flag for this command");
+    }
+    let writes = matches!(work, Work::Write { .. } | Work::Discard { .. } | Work::WriteZeroes { .. });
+    if facts.read_only && writes {
+        return refuse(Errno::Perm, "the export is read-only");
+    }
+    let (offset, length) = (header.offset_bytes, u64::from(header.length_bytes));
+    if work == Work::Flush {
+        let plain = (offset, length) == (0, 0);
+        return if plain { Ok(work) } else { refuse(Errno::Invalid, "a flush with an offset or a length") };
+    }
+    if offset.checked_add(length).is_none_or(|end| end > facts.size_bytes) {
+        let errno = match work {
+            Work::Write { .. } | Work::WriteZeroes { .. } => Errno::NoSpace,
+            _ => Errno::Invalid,
+        };
+        return refuse(errno, "the request reaches beyond the end of the export");
+    }
+    let block_bytes = u64::from(facts.block_min_bytes);
+    if !offset.is_multiple_of(block_bytes) || !length.is_multiple_of(block_bytes) {
+        return refuse(Errno::Invalid, "the request is not aligned to the minimum block size of the export");
+    }
+    if header.length_bytes > facts.payload_bytes_max {
+        match work {
+            Work::Read if structured => return refuse(Errno::Overflow, "the read is larger than the largest payload"),
+            Work::Read | Work::Write { .. } => {
+                return refuse(Errno::Invalid, "the request is larger than the largest payload");
+            }
+            _ => {}
+        }
+    }
+    match (length, work) {
+        (0, Work::Status { .. }) => refuse(Errno::Invalid, "block status of nothing"),
+        (0, _) => Ok(Work::Nothing),
+        _ => Ok(work),
+    }
+}
