@@ -1,1 +1,23 @@
-//! To be written.
+//! Real members, and the thread an array lives on.
+//!
+//! [`probe`] and [`SyncDrive`] find and hold a block device or a file; [`FileDrive`] makes a
+//! [`BlockDevice`](stria_block::BlockDevice) of it over io_uring; a [`Ring`] is shared by all drives
+//! of one thread; a [`Lane`] is that thread, with a device of any kind on it, served by message.
+//!
+//! This crate knows nothing of RAID: not what the sectors mean, nor what a failed member costs.
+
+mod error;
+mod extents;
+mod file_drive;
+mod helper;
+mod info;
+mod job;
+mod lock;
+mod ring;
+mod sync_drive;
+
+pub use error::DriveError;
+pub use file_drive::{FileDrive, open};
+pub use info::{DriveInfo, DriveKind, Identity};
+pub use ring::{Ring, Waker};
+pub use sync_drive::{Access, SyncDrive, probe};

@@ -1,0 +1,161 @@
+//! Why a drive cannot be used, and how the system's error numbers become [`IoError`]s.
+
+use rustix::io::Errno;
+use std::io;
+use std::path::PathBuf;
+use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
+
+/// Why a drive, a ring or a lane could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// There is nothing at this path.
+    #[error("{path} does not exist: check the name")]
+    Missing {
+        /// As it was given.
+        path: PathBuf,
+    },
+    /// The user may not.
+    #[error("{path} may not be opened {how}: {source}; run as a user who may (for block devices root, or the group disk)")]
+    Denied {
+        /// As it was given.
+        path: PathBuf,
+        /// "for reading" or "for writing".
+        how: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// Somebody else holds the drive.
+    #[error("{path} is in use by {holder}; stop it first")]
+    Busy {
+        /// As it was given.
+        path: PathBuf,
+        /// Who, as far as can be found out.
+        holder: String,
+    },
+    /// What is there cannot be a member.
+    #[error("{path} cannot be a member: {reason}")]
+    Unfit {
+        /// As it was given.
+        path: PathBuf,
+        /// The cause, and what would do.
+        reason: String,
+    },
+    /// Anything else that the system reports.
+    #[error("{path}: cannot {action}: {source}")]
+    System {
+        /// As it was given.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// No io_uring.
+    #[error(
+        "io_uring cannot be set up: {source}; it needs Linux 5.11 or later, sysctl kernel.io_uring_disabled=0, and \
+         a container profile that allows it"
+    )]
+    Ring {
+        /// The system's words.
+        source: io::Error,
+    },
+    /// No thread, or not on the processor asked for.
+    #[error("lane {name} cannot {action}: {source}")]
+    Lane {
+        /// The lane's name.
+        name: String,
+        /// What was tried.
+        action: &'static str,
+        /// The system's words.
+        source: io::Error,
+    },
+}
+
+/// What a system call on a member was to do, for [`io_error`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Read,
+    Write,
+    Flush,
+    Discard,
+    WriteZeroes,
+    Extents,
+}
+
+impl Action {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Discard => "discard",
+            Self::WriteZeroes => "write of zeroes",
+            Self::Extents => "search for holes",
+        }
+    }
+}
+
+/// The error of a request to the member `name` that the system ended with `errno`.
+pub(crate) fn io_error(name: impl std::fmt::Display, action: Action, start_sector: u64, sectors: u64, errno: Errno) -> IoError {
+    let kind = match errno {
+        // What the block layer's status codes become: medium error, protection, critical target, remote.
+        Errno::IO | Errno::NODATA | Errno::ILSEQ | Errno::REMOTEIO | Errno::BADMSG if action == Action::Read => ErrorKind::Medium,
+        Errno::NODEV | Errno::NXIO | Errno::BADF | Errno::NOMEDIUM | Errno::STALE => ErrorKind::Gone,
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => ErrorKind::NoSpace,
+        Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY => ErrorKind::Unsupported,
+        Errno::INVAL => ErrorKind::Invalid,
+        _ => ErrorKind::Other,
+    };
+    let errno = io::Error::from(errno);
+    let context = match action {
+        Action::Flush => format!("member {name}: flush failed: {errno}"),
+        _ => format!(
+            "member {name}: {} of {} at sector {start_sector} failed: {errno}",
+            action.words(),
+            bytes_in_words(sectors * SECTOR_BYTES as u64)
+        ),
+    };
+    IoError::new(kind, context)
+}
+
+/// `131072` as `128 KiB`: the largest unit that divides it.
+fn bytes_in_words(bytes: u64) -> String {
+    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_error_names_member_range_and_cause() {
+        let error = io_error("/dev/sdb", Action::Read, 2097152, 256, Errno::IO);
+        assert_eq!(error.kind, ErrorKind::Medium);
+        let words = "member /dev/sdb: read of 128 KiB at sector 2097152 failed: Input/output error";
+        assert!(error.context.starts_with(words), "{error}");
+    }
+
+    #[test]
+    fn error_numbers_become_kinds() {
+        let kind = |action, errno| io_error("x", action, 0, 8, errno).kind;
+        for errno in [Errno::IO, Errno::NODATA, Errno::ILSEQ, Errno::REMOTEIO] {
+            assert_eq!(kind(Action::Read, errno), ErrorKind::Medium);
+            assert_eq!(kind(Action::Write, errno), ErrorKind::Other, "a write that fails says nothing about reading");
+        }
+        for (errno, expected) in [
+            (Errno::NODEV, ErrorKind::Gone),
+            (Errno::NXIO, ErrorKind::Gone),
+            (Errno::BADF, ErrorKind::Gone),
+            (Errno::NOSPC, ErrorKind::NoSpace),
+            (Errno::OPNOTSUPP, ErrorKind::Unsupported),
+            (Errno::INVAL, ErrorKind::Invalid),
+            (Errno::TIMEDOUT, ErrorKind::Other),
+        ] {
+            assert_eq!(kind(Action::Write, errno), expected, "{errno}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A drive as a [`BlockDevice`]: requests become jobs on the ring.
+//!
+//! Knows which system calls carry out which request on which kind of drive, and what to do when one is
+//! not supported. Nothing blocks: what io_uring cannot do goes to a helper thread.
+
+use crate::helper::Helper;
+use crate::job::{Job, Pieces, Step};
+use crate::ring::{EndedJobs, Ring};
+use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
+use rustix::io::Errno;
+use std::path::Path;
+use std::rc::Rc;
+use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request};
+
+/// A block device or file on a ring.
+///
+/// Dropping it leaves requests that the kernel has to end there; their completions are not told, and the
+/// file and its lock stay until they have ended ([`Ring::drain`]).
+pub struct FileDrive {
+    drive: SyncDrive,
+    ring: Ring,
+    /// What the ring has sorted out for this drive.
+    ended_jobs: Rc<EndedJobs>,
+    /// The same, while it is worked off.
+    at_hand: Vec<(Job, i32)>,
+    completions: Vec<Completion>,
+    helper: Option<Helper>,
+    /// `ZERO_RANGE` works, as far as known.
+    zero_range: bool,
+    spare_pieces: Vec<Pieces>,
+}
+
+/// Opens the drive at `path` and puts it on `ring`.
+///
+/// # Errors
+/// As [`SyncDrive::open`].
+pub fn open(path: &Path, ring: &Ring, access: Access) -> Result<FileDrive, DriveError> {
+    SyncDrive::open(path, access).map(|drive| FileDrive::new(drive, ring))
+}
+
+impl FileDrive {
+    /// Puts an open drive on `ring`. Several lanes may each have one of the same drive.
+    pub fn new(drive: SyncDrive, ring: &Ring) -> Self {
+        Self {
+            drive,
+            ring: ring.clone(),
+            ended_jobs: Rc::default(),
+            at_hand: Vec::new(),
+            completions: Vec::new(),
+            helper: None,
+            zero_range: true,
+            spare_pieces: Vec::new(),
+        }
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &DriveInfo {
+        self.drive.info()
+    }
+
+    /// The same open drive, for blocking calls.
+    pub fn drive(&self) -> &SyncDrive {
+        &self.drive
+    }
+
+    fn check(&self, request: &Request) -> Result<(), IoError> {
+        request.check(self.limits())?;
+        match request.operation {
+            Operation::Read { .. } | Operation::Extents { .. } => Ok(()),
+            Operation::Flush if self.drive.access() == Access::ReadOnly => Ok(()),
+            Operation::Discard if self.limits().discard_granularity_bytes == 0 => Err(self.unsupported("cannot discard")),
+            Operation::Write { .. } | Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } => {
+                self.drive.check_writable()
+            }
+        }
+    }
+
+    fn unsupported(&self, what: &str) -> IoError {
+        IoError::new(ErrorKind::Unsupported, format!("member {} {what}", self.drive.name()))
+    }
+
+    fn end(&mut self, request: Request, result: Result<(), IoError>) {
+        self.completions.push(request.complete(result));
+    }
+
+    fn start(&mut self, request: Request, step: Step) {
+        let pieces = self.spare_pieces.pop().unwrap_or_default();
+        self.enter(Job::new(request, step, self.drive.clone(), pieces));
+    }
+
+    fn enter(&mut self, mut job: Job) {
+        let entry = job.entry();
+        // SAFETY: `Job::entry` promises what `push` asks for.
+        unsafe { self.ring.push(entry, job, &self.ended_jobs) }
+    }
+
+    fn ask_helper(&mut self, request: Request) {
+        if self.helper.is_none() {
+            match Helper::start(self.drive.clone(), self.ring.waker()) {
+                Ok(helper) => self.helper = Some(helper),
+                Err(error) => {
+                    let context = format!("member {}: no thread for a request: {error}", self.drive.name());
+                    return self.end(request, Err(IoError::new(ErrorKind::Other, context)));
+                }
+            }
+        }
+        self.helper.as_mut().expect("just started").submit(request);
+    }
+
+    /// The quickest way to zeros that keeps to what was asked, skipping ways up to and including `after`.
+    fn zeroing_step(&self, unmap: bool, fast: bool, after: Option<Step>) -> Option<Step> {
+        let file = self.info().kind == DriveKind::File;
+        if unmap && self.limits().unmap_zeroes && after.is_none() {
+            Some(Step::Punch)
+        } else if self.zero_range && after != Some(Step::ZeroRange) && (file || !fast || self.info().zeroes_command) {
+            // Block devices without a command for it: the kernel writes the zeros itself.
+            Some(Step::ZeroRange)
+        } else {
+            (!fast).then_some(Step::Transfer)
+        }
+    }
+
+    fn zero(&mut self, job: Result<Job, Request>) {
+        let request = job.as_ref().map_or_else(|request| request, |job| &job.request);
+        let Operation::WriteZeroes { unmap, fast, .. } = request.operation else { unreachable!("only zeroing comes here") };
+        let step = self.zeroing_step(unmap, fast, job.as_ref().ok().map(|job| job.step));
+        match (step, job) {
+            (Some(step), Ok(mut job)) => {
+                job.step = step;
+                self.enter(job);
+            }
+            (Some(step), Err(request)) => self.start(request, step),
+            (None, job) => {
+                let request = job.map_or_else(|request| request, |job| job.into_parts().0);
+                let error = self.unsupported("has no quick way to write zeros");
+                self.end(request, Err(error));
+            }
+        }
+    }
+
+    fn advance(&mut self, mut job: Job, result: i32) {
+        let refused = [Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| result == -errno.raw_os_error());
+        if refused
+            && matches!(job.step, Step::Punch | Step::ZeroRange)
+            && matches!(job.request.operation, Operation::WriteZeroes { .. })
+        {
+            self.zero_range &= job.step != Step::ZeroRange;
+            return self.zero(Ok(job));
+        }
+        let result = match job.advance(result) {
+            Ok(false) => return self.enter(job),
+            Ok(true) => match (job.step, &job.request.operation) {
+                (Step::Punch | Step::ZeroRange, Operation::WriteZeroes { fua: true, .. }) => {
+                    job.step = Step::Sync;
+                    return self.enter(job);
+                }
+                _ => Ok(()),
+            },
+            Err(error) => Err(error),
+        };
+        let (request, pieces) = job.into_parts();
+        if pieces.spilled() {
+            self.spare_pieces.push(pieces);
+        }
+        self.end(request, result);
+    }
+}
+
+impl BlockDevice for FileDrive {
+    fn limits(&self) -> &Limits {
+        &self.drive.info().limits
+    }
+
+    fn submit(&mut self, mut request: Request) {
+        if let Err(error) = self.check(&request) {
+            return self.end(request, Err(error));
+        }
+        let sectors = request.sectors;
+        match (&mut request.operation, self.info().kind) {
+            (Operation::Read { .. } | Operation::Write { .. }, _) => self.start(request, Step::Transfer),
+            (Operation::Flush, _) => self.start(request, Step::Sync),
+            (Operation::Discard, DriveKind::File) => self.start(request, Step::Punch),
+            (Operation::Discard, DriveKind::BlockDevice) => self.ask_helper(request),
+            (Operation::WriteZeroes { .. }, _) => self.zero(Err(request)),
+            (Operation::Extents { .. }, DriveKind::File) => self.ask_helper(request),
+            (Operation::Extents { extents }, DriveKind::BlockDevice) => {
+                *extents = vec![Extent { sectors, hole: false }];
+                self.end(request, Ok(()));
+            }
+        }
+    }
+
+    fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {
+        self.ring.poll_for_drive();
+        if let Some(helper) = &mut self.helper {
+            helper.poll(completions);
+        }
+        std::mem::swap(&mut self.at_hand, &mut *self.ended_jobs.borrow_mut());
+        let mut at_hand = std::mem::take(&mut self.at_hand);
+        for (job, result) in at_hand.drain(..) {
+            self.advance(job, result);
+        }
+        self.at_hand = at_hand;
+        completions.append(&mut self.completions);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        (!self.completions.is_empty() || !self.ended_jobs.borrow().is_empty()).then_some(0)
+    }
+}

@@ -1,0 +1,240 @@
+//! One request on its way through the kernel: what is done next, and the memory it is done with.
+//!
+//! A request may take several system calls: a transfer that the kernel cut short or that is larger than
+//! one call may be; a discard that falls back to writing zeros; a flush after it. A job knows how far it is
+//! and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer.
+
+use crate::SyncDrive;
+use crate::error::{Action, io_error};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{opcode, squeue};
+use rustix::fd::AsRawFd;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use std::ops::Range;
+use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, SECTOR_BYTES};
+
+/// linux/fs.h: `RWF_DSYNC`, durable as if by fdatasync.
+const RWF_DSYNC: i32 = 2;
+/// linux/uio.h: `UIO_MAXIOV`.
+const PIECES_MAX: usize = 1024;
+/// One system call moves less than 2 GiB (`MAX_RW_COUNT`); aligned and far from it.
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
+/// What is bounced at once.
+const BOUNCE_BYTES_MAX: usize = 1 << 20;
+/// A system call that says "again", or moves nothing, is repeated so many times.
+const RETRIES_MAX: u8 = 16;
+
+/// What is written for zeros, over and over.
+#[repr(align(4096))]
+struct Zeros([u8; 65536]);
+static ZEROS: Zeros = Zeros([0; 65536]);
+
+/// `struct iovec`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    start: *mut u8,
+    len: usize,
+}
+
+/// The segments of a transfer. One lies inside and is put into the entry itself; more lie on the heap,
+/// where the entry points to.
+pub(crate) type Pieces = SmallVec<[Piece; 1]>;
+
+/// The system call that a job is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Read or write the request's memory, or zeros.
+    Transfer,
+    /// Deallocate: `FALLOC_FL_PUNCH_HOLE`.
+    Punch,
+    /// Zero in place: `FALLOC_FL_ZERO_RANGE`.
+    ZeroRange,
+    /// `fdatasync`.
+    Sync,
+}
+
+/// A request, the step it is at, and everything the kernel may touch meanwhile.
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    pub(crate) step: Step,
+    drive: SyncDrive,
+    done_bytes: usize,
+    pieces: Pieces,
+    bounce: Option<Buffer>,
+    retries: u8,
+}
+
+impl Job {
+    /// A job that begins with `step`. `pieces`: an emptied list of an earlier job, to save an allocation.
+    pub(crate) fn new(request: Request, step: Step, drive: SyncDrive, pieces: Pieces) -> Self {
+        Self { request, step, drive, done_bytes: 0, pieces, bounce: None, retries: 0 }
+    }
+
+    /// Takes the job apart: the request, and the emptied list.
+    pub(crate) fn into_parts(mut self) -> (Request, Pieces) {
+        self.pieces.clear();
+        (self.request, self.pieces)
+    }
+
+    /// The entry for the present step. Every address in it lies in memory that the job owns on the heap (a
+    /// segment, the list, the bounce buffer) or is static, and the job's `drive` keeps the descriptor open.
+    pub(crate) fn entry(&mut self) -> squeue::Entry {
+        let fd = Fd(self.drive.file().as_raw_fd());
+        let start = self.request.start_sector * SECTOR_BYTES as u64;
+        let fallocate = |flags: FallocateFlags| {
+            let mode = (flags | FallocateFlags::KEEP_SIZE).bits() as i32;
+            opcode::Fallocate::new(fd, self.request.sectors * SECTOR_BYTES as u64).offset(start).mode(mode).build()
+        };
+        match self.step {
+            Step::Transfer => self.transfer_entry(fd),
+            Step::Punch => fallocate(FallocateFlags::PUNCH_HOLE),
+            Step::ZeroRange => fallocate(FallocateFlags::ZERO_RANGE),
+            Step::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        }
+    }
+
+    fn transfer_entry(&mut self, fd: Fd) -> squeue::Entry {
+        self.gather();
+        let offset = self.request.start_sector * SECTOR_BYTES as u64 + self.done_bytes as u64;
+        let (write, fua) = match self.request.operation {
+            Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. } => (true, fua),
+            _ => (false, false),
+        };
+        let flags = if fua { RWF_DSYNC } else { 0 };
+        let list = &self.pieces[..];
+        match (write, list) {
+            (false, &[Piece { start, len }]) => opcode::Read::new(fd, start, len as u32).offset(offset).build(),
+            (true, &[Piece { start, len }]) => opcode::Write::new(fd, start, len as u32).offset(offset).rw_flags(flags).build(),
+            (false, _) => opcode::Readv::new(fd, list.as_ptr().cast(), list.len() as u32).offset(offset).build(),
+            (true, _) => opcode::Writev::new(fd, list.as_ptr().cast(), list.len() as u32).offset(offset).rw_flags(flags).build(),
+        }
+    }
+
+    /// Lists the memory from `done_bytes` on, as much as one call takes.
+    fn gather(&mut self) {
+        let (memory_align, block_bytes) = self.drive.alignment();
+        let left = self.total_bytes() - self.done_bytes;
+        let window = self.done_bytes..self.done_bytes + left.min(TRANSFER_BYTES_MAX);
+        let len = window.len();
+        self.pieces.clear();
+        // Buffers and data are handles to the heap: these addresses hold wherever the job moves.
+        let mut list = |start: *const u8, len: usize| {
+            if len > 0 && self.pieces.len() < PIECES_MAX {
+                self.pieces.push(Piece { start: start.cast_mut(), len });
+            }
+        };
+        match &mut self.request.operation {
+            Operation::Read { into } => each_in(&window, into.iter_mut(), |buffer, part| {
+                list(buffer[part.clone()].as_mut_ptr(), part.len());
+            }),
+            Operation::Write { from, .. } => each_in(&window, from.iter(), |data, part| {
+                list(data[part.clone()].as_ptr(), part.len());
+            }),
+            _ => {
+                (0..len / ZEROS.0.len()).for_each(|_| list(ZEROS.0.as_ptr(), ZEROS.0.len()));
+                list(ZEROS.0.as_ptr(), len % ZEROS.0.len());
+            }
+        }
+        let aligned =
+            |piece: &Piece| (piece.start as usize).is_multiple_of(memory_align) && piece.len.is_multiple_of(block_bytes);
+        if self.pieces.iter().all(aligned) {
+            self.bounce = None;
+        } else {
+            self.bounce(left.min(BOUNCE_BYTES_MAX));
+        }
+    }
+
+    /// Makes the present transfer one of a bounce buffer of `len` bytes.
+    fn bounce(&mut self, len: usize) {
+        let mut bounce = Buffer::zeroed(len);
+        if let Operation::Write { from, .. } = &self.request.operation {
+            let mut into = &mut bounce[..];
+            each_in(&(self.done_bytes..self.done_bytes + len), from.iter(), |data, part| {
+                let (front, rest) = std::mem::take(&mut into).split_at_mut(part.len());
+                front.copy_from_slice(&data[part]);
+                into = rest;
+            });
+        }
+        self.pieces.clear();
+        self.pieces.push(Piece { start: bounce.as_mut_ptr(), len });
+        self.bounce = Some(bounce);
+    }
+
+    /// Takes the kernel's result of the present step. `Ok(false)`: the step is to be entered again.
+    pub(crate) fn advance(&mut self, result: i32) -> Result<bool, IoError> {
+        if result < 0 {
+            return match Errno::from_raw_os_error(-result) {
+                Errno::INTR | Errno::AGAIN if self.retries < RETRIES_MAX => {
+                    self.retries += 1;
+                    Ok(false)
+                }
+                errno => Err(self.error(errno)),
+            };
+        }
+        if self.step != Step::Transfer {
+            return Ok(true);
+        }
+        // Direct I/O continues at whole blocks only.
+        let (_, block_bytes) = self.drive.alignment();
+        let moved = result as usize - result as usize % block_bytes;
+        if moved == 0 {
+            self.retries += 1;
+            if self.retries > RETRIES_MAX || matches!(self.request.operation, Operation::Read { .. }) {
+                let Request { start_sector, sectors, .. } = self.request;
+                let at = start_sector + (self.done_bytes / SECTOR_BYTES) as u64;
+                let what =
+                    format!("member {} ends at sector {at}, within {sectors} sectors from {start_sector}", self.drive.name());
+                return Err(IoError::new(ErrorKind::Medium, what + ": it was cut short while in use"));
+            }
+            return Ok(false);
+        }
+        if let (Some(bounce), Operation::Read { into }) = (&self.bounce, &mut self.request.operation) {
+            let mut from = &bounce[..moved];
+            each_in(&(self.done_bytes..self.done_bytes + moved), into.iter_mut(), |buffer, part| {
+                let (front, rest) = from.split_at(part.len());
+                buffer[part].copy_from_slice(front);
+                from = rest;
+            });
+        }
+        self.retries = 0;
+        self.done_bytes += moved;
+        Ok(self.done_bytes == self.total_bytes())
+    }
+
+    fn total_bytes(&self) -> usize {
+        stria_block::bytes(self.request.sectors)
+    }
+
+    /// The request's error for a system call that failed so.
+    pub(crate) fn error(&self, errno: Errno) -> IoError {
+        let action = match self.request.operation {
+            Operation::Read { .. } => Action::Read,
+            Operation::Write { .. } => Action::Write,
+            Operation::Flush => Action::Flush,
+            Operation::Discard => Action::Discard,
+            Operation::WriteZeroes { .. } => Action::WriteZeroes,
+            Operation::Extents { .. } => Action::Extents,
+        };
+        io_error(self.drive.name(), action, self.request.start_sector, self.request.sectors, errno)
+    }
+}
+
+/// Calls `with` for each segment and the part of it that lies in bytes `window` of all segments in a row.
+fn each_in<S: std::ops::Deref<Target: std::ops::Deref<Target = [u8]>>>(
+    window: &Range<usize>,
+    segments: impl Iterator<Item = S>,
+    mut with: impl FnMut(S, Range<usize>),
+) {
+    let mut start = 0;
+    for segment in segments {
+        let len = segment.len();
+        let part = window.start.saturating_sub(start).min(len)..window.end.saturating_sub(start).min(len);
+        start += len;
+        if !part.is_empty() {
+            with(segment, part);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! One io_uring for all drives of a thread.
+//!
+//! Drives queue entries; [`Ring::poll`] hands all of them to the kernel with one system call and sorts
+//! what ended into the drives' own queues; [`Ring::wait`] does the same and sleeps. The ring knows
+//! nothing of requests: it keeps each entry's [`Job`] and gives it back with the kernel's result.
+//!
+//! Why the `unsafe` here is sound. The kernel reads and writes memory named by an entry between its
+//! submission and its completion. That memory (buffers, the list of segments, the open file behind the
+//! descriptor) is owned by the entry's job, at addresses that do not change when the job moves, and the
+//! job lies in a slot of the ring from before the entry is queued until its completion was read.
+//! Nothing takes it out earlier: dropping a drive leaves its jobs in their slots, and dropping the ring
+//! waits until none is left. If the ring is leaked, so are the jobs. One thread has the ring (`Rc`),
+//! which is also what single-issuer mode asks for.
+
+use crate::DriveError;
+use crate::job::Job;
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use stria_block::Buffer;
+
+/// Entries handed over by one system call at most; more take another one.
+const SUBMISSION_ENTRIES: u32 = 512;
+/// Bounds what the kernel holds at once, so that its completion queue never overflows; the rest waits here.
+const COMPLETION_ENTRIES: u32 = 4096;
+/// The completion that is the eventfd's, not a slot's.
+const WAKE: u64 = u64::MAX;
+
+/// What ended for one drive: the job, and the kernel's result.
+pub(crate) type EndedJobs = RefCell<Vec<(Job, i32)>>;
+
+/// The io_uring that all drives of one thread share. Cloning gives another handle to the same.
+#[derive(Clone)]
+pub struct Ring(Rc<RefCell<Inner>>);
+
+/// Wakes a ring's thread out of [`Ring::wait`], from any thread.
+#[derive(Clone)]
+pub struct Waker(Arc<OwnedFd>);
+
+struct Inner {
+    uring: IoUring,
+    /// The job of every entry from `push` until its completion, with where it goes then.
+    slots: Vec<Option<(Job, Rc<EndedJobs>)>>,
+    free: Vec<u32>,
+    /// Entries that found the submission queue, or the kernel, full.
+    backlog: VecDeque<squeue::Entry>,
+    /// Entries in the submission queue or with the kernel, the wake-up's included.
+    in_kernel: usize,
+    in_kernel_max: usize,
+    driven: bool,
+    wake_fd: Arc<OwnedFd>,
+    wake_armed: bool,
+    wake_count: Buffer,
+    setup: &'static str,
+}
+
+impl Waker {
+    /// Ends the ring's present or next wait.
+    pub fn wake(&self) {
+        // A full counter (EAGAIN is impossible: the descriptor blocks only at 2^64 - 1 wakes) would still wake.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
+impl Ring {
+    /// A new ring for this thread.
+    ///
+    /// # Errors
+    /// [`DriveError::Ring`] where the system has no io_uring or forbids it.
+    pub fn new() -> Result<Self, DriveError> {
+        Inner::new().map(|inner| Self(Rc::new(RefCell::new(inner)))).map_err(|source| DriveError::Ring { source })
+    }
+
+    /// How the ring was set up, the best that the kernel has: for status displays.
+    pub fn setup(&self) -> &'static str {
+        self.0.borrow().setup
+    }
+
+    /// Hands everything queued to the kernel, and what ended to the drives. Makes no system call when there is neither.
+    pub fn poll(&self) {
+        self.0.borrow_mut().turn();
+    }
+
+    /// Like [`Ring::poll`], and when nothing has ended sleeps until something has, a [`Waker`] is used,
+    /// or `timeout` is over (`None`: no limit). May return early.
+    pub fn wait(&self, timeout: Option<Duration>) {
+        self.0.borrow_mut().wait(timeout);
+    }
+
+    /// Whether something ended that [`Ring::poll`] would find. Costs two loads.
+    pub fn is_ready(&self) -> bool {
+        self.0.borrow_mut().is_ready()
+    }
+
+    /// What ends this ring's wait from other threads.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.0.borrow().wake_fd))
+    }
+
+    /// Waits until the kernel holds nothing of any drive: then a dropped drive's file is closed, and its lock free.
+    pub fn drain(&self) {
+        let inner = &mut *self.0.borrow_mut();
+        while inner.slots.len() > inner.free.len() {
+            inner.wait(None);
+        }
+    }
+
+    /// Keeps `job`, queues `entry`, and moves the job to `ended` once the entry has completed.
+    ///
+    /// # Safety
+    /// Every address and descriptor in `entry` must be valid as long as `job` lives, wherever it is moved.
+    pub(crate) unsafe fn push(&self, entry: squeue::Entry, job: Job, ended: &Rc<EndedJobs>) {
+        let inner = &mut *self.0.borrow_mut();
+        let occupant = Some((job, Rc::clone(ended)));
+        let slot = match inner.free.pop() {
+            Some(slot) => {
+                inner.slots[slot as usize] = occupant;
+                slot
+            }
+            None => {
+                inner.slots.push(occupant);
+                inner.slots.len() as u32 - 1
+            }
+        };
+        inner.queue(entry.user_data(u64::from(slot)));
+    }
+
+    /// From now on the caller promises a [`Ring::poll`] or [`Ring::wait`] after each turn of its loop, so that drives
+    /// need not make system calls in their polls: one call then serves all of them, often the one that sleeps.
+    pub(crate) fn set_driven(&self) {
+        self.0.borrow_mut().driven = true;
+    }
+
+    /// For a drive's poll: sorts out what has ended, and makes progress if nobody else sees to that.
+    pub(crate) fn poll_for_drive(&self) {
+        let inner = &mut *self.0.borrow_mut();
+        if inner.driven {
+            inner.dispatch();
+        } else {
+            inner.turn();
+        }
+    }
+}
+
+impl Inner {
+    fn new() -> io::Result<Self> {
+        let (uring, setup) = set_up()?;
+        let params = uring.params();
+        if !(params.is_feature_nodrop() && params.is_feature_submit_stable() && params.is_feature_ext_arg()) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"));
+        }
+        let in_kernel_max = params.cq_entries() as usize;
+        // Not O_NONBLOCK: a read of it through the ring shall wait rather than fail.
+        let wake_fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        Ok(Self {
+            uring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            backlog: VecDeque::new(),
+            in_kernel: 0,
+            in_kernel_max,
+            driven: false,
+            wake_fd,
+            wake_armed: false,
+            wake_count: Buffer::zeroed(8),
+            setup,
+        })
+    }
+
+    fn queue(&mut self, entry: squeue::Entry) {
+        if !self.backlog.is_empty() || !self.try_queue(&entry) {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    fn try_queue(&mut self, entry: &squeue::Entry) -> bool {
+        if self.in_kernel == self.in_kernel_max {
+            return false;
+        }
+        // SAFETY: the module head's argument; `push` holds its callers to it, and the wake-up's memory is the ring's own.
+        let queued = unsafe { self.uring.submission().push(entry) }.is_ok();
+        self.in_kernel += usize::from(queued);
+        queued
+    }
+
+    /// Moves from the backlog what has room now.
+    fn refill(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.try_queue(&entry) {
+                self.backlog.push_front(entry);
+                return;
+            }
+        }
+    }
+
+    fn is_ready(&mut self) -> bool {
+        !self.uring.completion().is_empty() || self.uring.submission().taskrun()
+    }
+
+    /// Whether the kernel has entries to take or completions to hand out.
+    fn needs_kernel(&mut self) -> bool {
+        let submission = self.uring.submission();
+        !submission.is_empty() || submission.taskrun()
+    }
+
+    fn turn(&mut self) {
+        loop {
+            let waiting = self.backlog.len();
+            self.refill();
+            if self.needs_kernel() {
+                self.enter(0, None);
+            }
+            self.dispatch();
+            if self.backlog.is_empty() || self.backlog.len() == waiting {
+                return;
+            }
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) {
+        if !self.wake_armed {
+            self.wake_armed = true;
+            let entry = opcode::Read::new(Fd(self.wake_fd.as_raw_fd()), self.wake_count.as_mut_ptr(), 8);
+            self.queue(entry.build().user_data(WAKE));
+        }
+        while !self.backlog.is_empty() {
+            let waiting = self.backlog.len();
+            self.turn();
+            if self.backlog.len() == waiting {
+                break;
+            }
+        }
+        if self.uring.completion().is_empty() && timeout != Some(Duration::ZERO) {
+            self.enter(1, timeout);
+            self.dispatch();
+        } else {
+            self.turn();
+        }
+    }
+
+    /// The system call. `want` 1: sleeps until a completion is there or the timeout is over.
+    fn enter(&mut self, want: usize, timeout: Option<Duration>) {
+        self.try_enter(want, timeout).expect("io_uring takes entries as long as its descriptor is open");
+    }
+
+    fn try_enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
+        let submitter = self.uring.submitter();
+        let result = match timeout {
+            None => submitter.submit_and_wait(want),
+            Some(timeout) => {
+                let timeout = Timespec::from(timeout);
+                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
+            }
+        };
+        let Err(error) = result else { return Ok(()) };
+        match Errno::from_io_error(&error) {
+            // Woken early, timed out, or the kernel wants completions taken first: the caller comes back.
+            Some(Errno::INTR | Errno::TIME | Errno::BUSY) => {}
+            // The kernel is short of memory: entries stay queued. A sleeper shall not turn into a busy loop.
+            Some(Errno::AGAIN | Errno::NOMEM) if want > 0 => std::thread::sleep(Duration::from_millis(1)),
+            Some(Errno::AGAIN | Errno::NOMEM) => {}
+            _ => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Takes jobs out of their slots as their completions come.
+    fn dispatch(&mut self) {
+        for completion in self.uring.completion() {
+            self.in_kernel -= 1;
+            match completion.user_data() {
+                WAKE => self.wake_armed = false,
+                slot => {
+                    let (job, ended) = self.slots[slot as usize].take().expect("the kernel completes an entry once");
+                    self.free.push(slot as u32);
+                    ended.borrow_mut().push((job, completion.result()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Entries that the kernel has not seen are not carried out for anybody.
+        self.backlog.clear();
+        if self.wake_armed {
+            Waker(Arc::clone(&self.wake_fd)).wake();
+        }
+        // What the kernel holds ends by itself: requests in their drive's time, the wake-up was just given its end.
+        while self.in_kernel > 0 {
+            if self.try_enter(1, None).is_err() {
+                // Unknown what the kernel still does: its memory is never given back.
+                std::mem::forget(std::mem::take(&mut self.slots));
+                std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));
+                return;
+            }
+            self.dispatch();
+        }
+    }
+}
+
+/// The leanest mode that the kernel has: completions are worked off only when asked for (6.1), or at
+/// least without interrupting the thread (5.19), or the plain way.
+fn set_up() -> io::Result<(IoUring<squeue::Entry, cqueue::Entry>, &'static str)> {
+    type Set = fn(&mut io_uring::Builder);
+    let modes: [(Set, &'static str); 3] = [
+        (
+            |builder| {
+                builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+            },
+            "single issuer, deferred task work",
+        ),
+        (
+            |builder| {
+                builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
+            },
+            "cooperative task work",
+        ),
+        (|_| {}, "plain"),
+    ];
+    let mut refusal = None;
+    for (set, name) in modes {
+        let mut builder = IoUring::builder();
+        set(builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES).dontfork());
+        match builder.build(SUBMISSION_ENTRIES) {
+            Ok(uring) => return Ok((uring, name)),
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => refusal = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refusal.expect("some mode was tried"))
+}

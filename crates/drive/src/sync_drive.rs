@@ -1,0 +1,344 @@
+//! A drive held open: found out about, locked, and read and written by blocking calls.
+//!
+//! What tools use to look at metadata, and what [`FileDrive`](crate::FileDrive)s, one per lane, share:
+//! the lock belongs to the open file, and goes when the last handle to it does.
+
+use crate::error::{Action, io_error};
+use crate::info::{Sysfs, direct_alignment};
+use crate::{DriveError, DriveInfo, DriveKind, Identity, lock};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
+use rustix::io::Errno;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES};
+
+/// What a drive is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look, also while somebody else uses it.
+    ReadOnly,
+    /// To read and write, while nobody else does.
+    Exclusive,
+}
+
+/// An open drive. Cloning gives another handle to the same open file and lock.
+#[derive(Clone, Debug)]
+pub struct SyncDrive(Arc<Opened>);
+
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    info: DriveInfo,
+    access: Access,
+}
+
+/// Finds out about the drive at `path` and closes it again. Changes nothing, takes no lock.
+///
+/// # Errors
+/// When there is none, or it may not be read, or cannot be a member.
+pub fn probe(path: &Path) -> Result<DriveInfo, DriveError> {
+    SyncDrive::open(path, Access::ReadOnly).map(|drive| drive.info().clone())
+}
+
+impl SyncDrive {
+    /// Opens the block device or file at `path`, with `Exclusive` for this process alone.
+    ///
+    /// # Errors
+    /// As [`probe`], and [`DriveError::Busy`] when somebody else holds it.
+    pub fn open(path: &Path, access: Access) -> Result<Self, DriveError> {
+        // Looked at before it is opened: opening a FIFO would wait, opening a tape would wind it.
+        let metadata = std::fs::metadata(path).map_err(|source| open_error(path, access, source, 0))?;
+        let kind = kind_of(path, &metadata)?;
+        let (file, refusal) = open_direct(path, kind, access)?;
+        let metadata = file.metadata().map_err(|source| system(path, "look at", source))?;
+        if kind_of(path, &metadata)? != kind {
+            return Err(unfit(path, "it changed from a file to a device, or back, while it was opened".into()));
+        }
+        if access == Access::Exclusive {
+            lock::lock(&file, path, kind == DriveKind::BlockDevice)?;
+        }
+        let info = inspect(path, kind, &file, &metadata, refusal, access)?;
+        Ok(Self(Arc::new(Opened { file, info, access })))
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &DriveInfo {
+        &self.0.info
+    }
+
+    /// What it was opened for.
+    pub fn access(&self) -> Access {
+        self.0.access
+    }
+
+    /// Fills `into` from `start_sector` on; waits for the drive. Any whole sectors, also parts of larger blocks.
+    ///
+    /// # Errors
+    /// As a [`Read`](stria_block::Operation::Read).
+    pub fn read_at(&self, start_sector: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.check(start_sector, into.len(), 1)?;
+        let block_bytes = u64::from(self.info().limits.logical_block_bytes);
+        let start = start_sector * SECTOR_BYTES as u64;
+        let lead = (start % block_bytes) as usize;
+        let whole_len = (lead + into.len()).next_multiple_of(block_bytes as usize);
+        let mut bounce = Buffer::zeroed(whole_len);
+        let result = self.0.file.read_exact_at(&mut bounce, start - lead as u64);
+        result.map_err(|error| self.error(Action::Read, start_sector, into.len(), &error))?;
+        into.copy_from_slice(&bounce[lead..][..into.len()]);
+        Ok(())
+    }
+
+    /// Writes `from` from `start_sector` on, whole blocks; waits until the drive has it, see [`SyncDrive::sync`].
+    ///
+    /// # Errors
+    /// As a [`Write`](stria_block::Operation::Write).
+    pub fn write_at(&self, start_sector: u64, from: &[u8]) -> Result<(), IoError> {
+        self.check_writable()?;
+        self.check(start_sector, from.len(), u64::from(self.info().limits.logical_block_bytes) / SECTOR_BYTES as u64)?;
+        // Copied to aligned memory by parts, as a caller may zero much.
+        let mut bounce = Buffer::zeroed(from.len().min(1 << 20));
+        let mut at = start_sector * SECTOR_BYTES as u64;
+        for part in from.chunks(bounce.len().max(1)) {
+            let bounce = &mut bounce[..part.len()];
+            bounce.copy_from_slice(part);
+            let result = self.0.file.write_all_at(bounce, at);
+            result.map_err(|error| self.error(Action::Write, start_sector, from.len(), &error))?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything written is durable.
+    ///
+    /// # Errors
+    /// As a [`Flush`](stria_block::Operation::Flush).
+    pub fn sync(&self) -> Result<(), IoError> {
+        self.0.file.sync_data().map_err(|error| self.error(Action::Flush, 0, 0, &error))
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.0.file
+    }
+
+    /// The drive's name in messages.
+    pub(crate) fn name(&self) -> impl std::fmt::Display {
+        self.0.info.path.display()
+    }
+
+    /// What transfers must be aligned to, in bytes: memory; offset and length.
+    pub(crate) fn alignment(&self) -> (usize, usize) {
+        match &self.0.info {
+            info if info.direct => (info.memory_align_bytes as usize, info.limits.logical_block_bytes as usize),
+            _ => (1, 1),
+        }
+    }
+
+    /// The refusal of anything that changes a drive opened to look at.
+    pub(crate) fn check_writable(&self) -> Result<(), IoError> {
+        match self.0.access {
+            Access::Exclusive => Ok(()),
+            Access::ReadOnly => {
+                Err(IoError::new(ErrorKind::Unsupported, format!("member {} was opened for reading only", self.name())))
+            }
+        }
+    }
+
+    fn check(&self, start_sector: u64, len: usize, block_sectors: u64) -> Result<(), IoError> {
+        let size_sectors = self.info().limits.size_sectors;
+        let end = start_sector.checked_add((len / SECTOR_BYTES) as u64);
+        let problem = if !len.is_multiple_of(SECTOR_BYTES * block_sectors as usize) || !start_sector.is_multiple_of(block_sectors)
+        {
+            "is not aligned to the drive's blocks"
+        } else if end.is_none_or(|end| end > size_sectors) {
+            "reaches beyond the end of the drive"
+        } else {
+            return Ok(());
+        };
+        let what = format!("member {}: range of {len} bytes at sector {start_sector} {problem}", self.name());
+        Err(IoError::new(ErrorKind::Invalid, format!("{what} ({size_sectors} sectors)")))
+    }
+
+    fn error(&self, action: Action, start_sector: u64, len: usize, error: &io::Error) -> IoError {
+        match Errno::from_io_error(error) {
+            Some(errno) => io_error(self.name(), action, start_sector, (len / SECTOR_BYTES) as u64, errno),
+            // `read_exact_at` met the end of the file.
+            None => IoError::new(ErrorKind::Medium, format!("member {}: {error}: it was cut short while in use", self.name())),
+        }
+    }
+}
+
+fn unfit(path: &Path, reason: String) -> DriveError {
+    DriveError::Unfit { path: path.to_owned(), reason }
+}
+
+fn system(path: &Path, action: &'static str, source: io::Error) -> DriveError {
+    DriveError::System { path: path.to_owned(), action, source }
+}
+
+fn kind_of(path: &Path, metadata: &Metadata) -> Result<DriveKind, DriveError> {
+    let file_type = metadata.file_type();
+    let what = if file_type.is_block_device() {
+        return Ok(DriveKind::BlockDevice);
+    } else if file_type.is_file() {
+        return Ok(DriveKind::File);
+    } else if file_type.is_dir() {
+        "a directory"
+    } else if file_type.is_char_device() {
+        "a character device"
+    } else {
+        "a pipe or socket"
+    };
+    Err(unfit(path, format!("it is {what}; give a block device or a regular file")))
+}
+
+fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64) -> DriveError {
+    let path = path.to_owned();
+    match Errno::from_io_error(&source) {
+        Some(Errno::NOENT) => DriveError::Missing { path },
+        Some(Errno::ACCESS | Errno::PERM) if access == Access::ReadOnly => {
+            DriveError::Denied { path, how: "for reading", source }
+        }
+        Some(Errno::ACCESS | Errno::PERM) => DriveError::Denied { path, how: "for writing", source },
+        Some(Errno::BUSY) => DriveError::Busy { path, holder: lock::exclusive_holder(device_number) },
+        Some(Errno::ROFS) => unfit(&path, "it is write-protected".into()),
+        Some(Errno::TXTBSY) => unfit(&path, "it is a program that runs, or swap".into()),
+        Some(Errno::NXIO | Errno::NOMEDIUM) => unfit(&path, "there is no drive behind this device node".into()),
+        _ => DriveError::System { path, action: "open", source },
+    }
+}
+
+/// Opens past the page cache; where the file system refuses that, through it, with the refusal.
+fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Option<String>), DriveError> {
+    let mut flags = match access {
+        Access::ReadOnly => OFlags::RDONLY,
+        Access::Exclusive => OFlags::RDWR,
+    } | OFlags::CLOEXEC;
+    if access == Access::Exclusive && kind == DriveKind::BlockDevice {
+        flags |= OFlags::EXCL;
+    }
+    let number = std::fs::metadata(path).map(|metadata| metadata.rdev()).unwrap_or(0);
+    let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map(File::from);
+    let fail = |errno: Errno| open_error(path, access, errno.into(), number);
+    let file = match open(flags | OFlags::DIRECT) {
+        Ok(file) => file,
+        Err(Errno::INVAL) => {
+            return Ok((open(flags).map_err(fail)?, Some("the file system refuses direct I/O".into())));
+        }
+        Err(errno) => return Err(fail(errno)),
+    };
+    let refusal = match direct_alignment(&file) {
+        Some((_, 0)) => "the file system does no direct I/O on this file (encrypted, compressed or journalled data?)".into(),
+        Some((memory, offset)) if memory as usize > BLOCK_ALIGN || offset as usize > BLOCK_ALIGN => {
+            format!("direct I/O here needs alignment to {} bytes, more than {BLOCK_ALIGN}", memory.max(offset))
+        }
+        _ => return Ok((file, None)),
+    };
+    // The flag goes from the same open file, so that nothing can take the path's place in between.
+    let now = rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT));
+    now.map_err(|errno| system(path, "turn direct I/O off", errno.into()))?;
+    Ok((file, Some(refusal)))
+}
+
+fn inspect(
+    path: &Path,
+    kind: DriveKind,
+    file: &File,
+    metadata: &Metadata,
+    refusal: Option<String>,
+    access: Access,
+) -> Result<DriveInfo, DriveError> {
+    let direct = refusal.is_none();
+    let (memory_align_bytes, direct_block_bytes) = match direct_alignment(file) {
+        _ if !direct => (1, SECTOR_BYTES as u32),
+        Some((memory, offset)) => (memory, offset.max(SECTOR_BYTES as u32)),
+        None => (SECTOR_BYTES as u32, smallest_direct_read(file)),
+    };
+    let number = if kind == DriveKind::BlockDevice { metadata.rdev() } else { metadata.dev() };
+    let sysfs = Sysfs::of(number);
+    let page = |name| sysfs.as_ref().and_then(|sysfs| sysfs.number(name)).unwrap_or(0);
+    let rotational = page("queue/rotational") == 1;
+    let limits = match kind {
+        DriveKind::File => {
+            let block = u32::try_from(metadata.blksize()).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= 65536);
+            let file_block_bytes = block.unwrap_or(4096).max(direct_block_bytes);
+            let punches = punches_holes(path, file, metadata.len(), access);
+            Limits {
+                size_sectors: metadata.len() / u64::from(direct_block_bytes) * u64::from(direct_block_bytes)
+                    / SECTOR_BYTES as u64,
+                logical_block_bytes: direct_block_bytes,
+                physical_block_bytes: file_block_bytes,
+                optimal_io_bytes: 0,
+                volatile_cache: true,
+                discard_granularity_bytes: if punches { file_block_bytes } else { 0 },
+                unmap_zeroes: punches,
+                rotational,
+            }
+        }
+        DriveKind::BlockDevice => {
+            let ask = |errno: Errno| system(path, "learn the size of its blocks", errno.into());
+            let logical_block_bytes = rustix::fs::ioctl_blksszget(file).map_err(ask)?;
+            if logical_block_bytes as usize > BLOCK_ALIGN {
+                return Err(unfit(path, format!("its blocks of {logical_block_bytes} bytes are larger than {BLOCK_ALIGN}")));
+            }
+            let size = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0));
+            let size = size.map_err(|errno| system(path, "learn its size", errno.into()))?;
+            let discards = page("queue/discard_max_bytes") > 0;
+            let small = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
+            Limits {
+                size_sectors: size / SECTOR_BYTES as u64,
+                logical_block_bytes,
+                physical_block_bytes: rustix::fs::ioctl_blkpbszget(file).map_err(ask)?.max(logical_block_bytes),
+                optimal_io_bytes: small(page("queue/optimal_io_size")),
+                // Unknown counts as volatile: a flush too many loses time, one too few data.
+                volatile_cache: sysfs.as_ref().and_then(|sysfs| sysfs.text("queue/write_cache")).as_deref()
+                    != Some("write through"),
+                discard_granularity_bytes: if discards {
+                    small(page("queue/discard_granularity")).max(logical_block_bytes)
+                } else {
+                    0
+                },
+                unmap_zeroes: discards && page("queue/write_zeroes_max_bytes") > 0,
+                rotational,
+            }
+        }
+    };
+    if limits.size_sectors == 0 {
+        return Err(unfit(path, "it is empty; a member file is made with its full size first: truncate -s 10G FILE".into()));
+    }
+    let of_device = sysfs.as_ref().filter(|_| kind == DriveKind::BlockDevice);
+    Ok(DriveInfo {
+        path: path.to_owned(),
+        kind,
+        identity: Identity::of(metadata),
+        limits,
+        direct,
+        direct_note: refusal.map(|refusal| format!("{refusal}: I/O goes through the page cache")),
+        memory_align_bytes,
+        model: of_device.and_then(Sysfs::model),
+        serial: of_device.and_then(Sysfs::serial),
+        zeroes_command: page("queue/write_zeroes_max_bytes") > 0,
+    })
+}
+
+/// The block of direct I/O where the kernel does not tell: the smallest that a read succeeds with.
+fn smallest_direct_read(file: &File) -> u32 {
+    let mut memory = Buffer::zeroed(BLOCK_ALIGN);
+    let works = |len: &u32| file.read_at(&mut memory[..*len as usize], 0).is_ok();
+    [512, 1024, 2048].into_iter().find(works).unwrap_or(BLOCK_ALIGN as u32)
+}
+
+/// Whether the file system can deallocate, found out behind the end of the file, where nothing is.
+fn punches_holes(path: &Path, file: &File, len: u64, access: Access) -> bool {
+    let punch = |file: &File| {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(file, flags, len.next_multiple_of(BLOCK_ALIGN as u64), BLOCK_ALIGN as u64).is_ok()
+    };
+    match access {
+        Access::Exclusive => punch(file),
+        // A descriptor that may write is needed for the question, and only for it.
+        Access::ReadOnly => File::options().write(true).open(path).is_ok_and(|file| punch(&file)),
+    }
+}

@@ -1,0 +1,227 @@
+//! Many random requests in flight on a real drive, against a plain array of bytes.
+//!
+//! Requests in flight never overlap unless both read, since their order is open. Every read is compared
+//! when it ends; at the end the whole drive is. A failure names the place and the seed.
+
+mod common;
+
+use common::*;
+use std::path::Path;
+use std::time::Duration;
+use stria_block::{BlockDevice, Buffer, Completion, Data, Operation, Request, SECTOR_BYTES, Segments};
+use stria_drive::{Access, FileDrive, Ring};
+
+struct InFlight {
+    tag: u64,
+    start: usize,
+    len: usize,
+    reads: bool,
+    /// What a write leaves, `None` for a discard: anything.
+    bytes: Option<Vec<u8>>,
+}
+
+struct Play {
+    ring: Ring,
+    drive: FileDrive,
+    random: Random,
+    bytes: Vec<u8>,
+    /// Sectors whose content a discard left open.
+    open: Vec<bool>,
+    in_flight: Vec<InFlight>,
+    seed: u64,
+}
+
+/// Cuts `len` bytes at random; `odd`: also inside sectors.
+fn cuts(random: &mut Random, len: usize, odd: bool) -> Vec<usize> {
+    let mut lens = Vec::new();
+    let mut left = len;
+    while left > 0 {
+        let unit = if odd { 4 } else { 512 };
+        let cut = if random.below(2) == 0 { left } else { (random.below((left / unit) as u64) as usize + 1) * unit };
+        lens.push(cut);
+        left -= cut;
+    }
+    lens
+}
+
+/// Memory of `len` bytes in one allocation or several, starting at any multiple of 512 (or 4: `odd`).
+fn segments(random: &mut Random, len: usize) -> Vec<Buffer> {
+    let odd = random.below(8) == 0;
+    let lead = if odd { 4 } else { 512 } * random.below(4) as usize;
+    let one = random.below(2) == 0;
+    let mut whole = Buffer::zeroed(len + lead);
+    whole.split_to(lead);
+    let lens = cuts(random, len, odd);
+    lens.into_iter().map(|len| if one { whole.split_to(len) } else { Buffer::zeroed(len) }).collect()
+}
+
+impl Play {
+    fn submit(&mut self, tag: u64) {
+        let block = self.drive.limits().logical_block_bytes as usize;
+        let blocks = self.bytes.len() / block;
+        let len = (self.random.below(if self.random.0 % 4 == 0 { 64 } else { 6 }) as usize + 1).min(blocks) * block;
+        let start = self.random.below(((self.bytes.len() - len) / block) as u64 + 1) as usize * block;
+        let kind = self.random.below(16);
+        let reads = kind < 6 || kind == 15;
+        if self
+            .in_flight
+            .iter()
+            .any(|other| start < other.start + other.len && other.start < start + len && !(reads && other.reads))
+        {
+            return;
+        }
+        let fua = self.random.below(4) == 0;
+        let mut bytes = None;
+        let operation = match kind {
+            0..6 => Operation::Read { into: Segments::from_vec(segments(&mut self.random, len)) },
+            6..11 => {
+                let mut written = Vec::with_capacity(len);
+                let fill = |mut buffer: Buffer| -> Data {
+                    buffer.iter_mut().for_each(|byte| *byte = self.random.next() as u8);
+                    written.extend_from_slice(&buffer);
+                    buffer.freeze()
+                };
+                let memory = segments(&mut Random(self.seed ^ tag), len);
+                let from = memory.into_iter().map(fill).collect();
+                bytes = Some(written);
+                Operation::Write { from, fua }
+            }
+            11 => Operation::Flush,
+            12 => Operation::Discard,
+            13 | 14 => {
+                bytes = Some(vec![0; len]);
+                Operation::WriteZeroes { fua, unmap: self.random.below(2) == 0, fast: self.random.below(4) == 0 }
+            }
+            _ => Operation::Extents { extents: Vec::new() },
+        };
+        let sectors = (len / SECTOR_BYTES) as u64;
+        let (start_sector, sectors, start, len) = match operation {
+            Operation::Flush => (0, 0, 0, 0),
+            _ => ((start / SECTOR_BYTES) as u64, sectors, start, len),
+        };
+        self.in_flight.push(InFlight { tag, start, len, reads, bytes });
+        self.drive.submit(Request { tag, start_sector, sectors, operation });
+    }
+
+    fn check(&self, start: usize, read: &[u8], what: &str) {
+        for (index, sector) in read.chunks(SECTOR_BYTES).enumerate() {
+            let at = start + index * SECTOR_BYTES;
+            let same = self.open[at / SECTOR_BYTES] || sector == &self.bytes[at..][..SECTOR_BYTES];
+            assert!(same, "{what}: sector {} differs (seed {})", at / SECTOR_BYTES, self.seed);
+        }
+    }
+
+    fn end(&mut self, completion: Completion) {
+        let index = self.in_flight.iter().position(|request| request.tag == completion.tag).expect("ended once");
+        let InFlight { start, len, bytes, .. } = self.in_flight.swap_remove(index);
+        let range = start / SECTOR_BYTES..(start + len) / SECTOR_BYTES;
+        if let Err(error) = &completion.result {
+            let may = matches!(completion.operation, Operation::Discard | Operation::WriteZeroes { fast: true, .. });
+            assert!(may && error.kind == stria_block::ErrorKind::Unsupported, "{error} (seed {})", self.seed);
+            return;
+        }
+        match completion.operation {
+            Operation::Read { into } => {
+                let read: Vec<u8> = into.iter().flat_map(|buffer| buffer.to_vec()).collect();
+                self.check(start, &read, "read");
+            }
+            Operation::Extents { extents } => {
+                assert!(!extents.is_empty());
+                let mut at = start;
+                for extent in extents {
+                    let len = stria_block::bytes(extent.sectors);
+                    if extent.hole {
+                        self.check(at, &vec![0; len], "hole");
+                    }
+                    at += len;
+                }
+                assert!(at <= start + len, "extents stay within the range");
+            }
+            Operation::Flush => {}
+            Operation::Discard => self.open[range].fill(true),
+            Operation::Write { .. } | Operation::WriteZeroes { .. } => {
+                self.open[range].fill(false);
+                self.bytes[start..start + len].copy_from_slice(&bytes.expect("writes leave bytes"));
+            }
+        }
+    }
+
+    fn poll(&mut self) {
+        let mut ended = Vec::new();
+        self.drive.poll(0, &mut ended);
+        ended.into_iter().for_each(|completion| self.end(completion));
+    }
+}
+
+fn play(path: &Path, seed: u64, requests: u64) {
+    let ring = Ring::new().unwrap();
+    let drive = stria_drive::open(path, &ring, Access::Exclusive).unwrap();
+    let info = drive.info();
+    println!("{}: {:?}, direct {}, {:?}", path.display(), info.limits, info.direct, info.direct_note);
+    let len = stria_block::bytes(info.limits.size_sectors);
+    let (bytes, open) = (vec![0; len], vec![false; len / SECTOR_BYTES]);
+    let mut play = Play { ring, drive, random: Random(seed), bytes, open, in_flight: Vec::new(), seed };
+    for tag in 0..requests {
+        play.submit(tag);
+        while play.in_flight.len() >= 48 {
+            play.poll();
+            if play.in_flight.len() >= 48 && play.drive.next_wake().is_none() {
+                play.ring.wait(Some(Duration::from_secs(10)));
+            }
+        }
+        if play.random.below(8) == 0 {
+            play.poll();
+        }
+    }
+    while !play.in_flight.is_empty() {
+        play.poll();
+        if !play.in_flight.is_empty() && play.drive.next_wake().is_none() {
+            play.ring.wait(Some(Duration::from_secs(10)));
+        }
+    }
+    let whole = read(&play.ring, &mut play.drive, 0, (play.bytes.len() / SECTOR_BYTES) as u64).unwrap();
+    play.check(0, &whole, "at the end");
+}
+
+const LEN: u64 = 2 << 20;
+
+#[test]
+fn file_on_disk_matches_model() {
+    let folder = Folder::on_disk();
+    for seed in 1..=4 {
+        play(&folder.file("member", LEN), seed, 4000);
+    }
+}
+
+#[test]
+fn file_in_memory_matches_model() {
+    let folder = Folder::in_memory();
+    for seed in 11..=14 {
+        play(&folder.file("member", LEN), seed, 4000);
+    }
+}
+
+#[test]
+fn loop_device_with_small_blocks_matches_model() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, LEN, 512) else { return };
+    play(&device.device, 21, 4000);
+}
+
+#[test]
+fn loop_device_with_large_blocks_matches_model() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, LEN, 4096) else { return };
+    play(&device.device, 31, 4000);
+}
+
+#[test]
+fn file_on_xfs_with_large_blocks_matches_model() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 320 << 20, 4096) else { return };
+    if let Err(error) = run("mkfs.xfs", &["-q", "-f", device.device.to_str().unwrap()]) {
+        return println!("skipped: {error}");
+    }
+    let Some(mount) = Mount::new(&folder, &[device.device.to_str().unwrap()]) else { return };
+    play(&mount.file("member", LEN), 41, 4000);
+}
