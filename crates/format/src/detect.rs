@@ -1,0 +1,318 @@
+//! What a drive carries already, from its first and last MiB: asked before anything is overwritten.
+//!
+//! Knows the signatures of what people keep on drives: RAID members, partition tables, volume managers,
+//! encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding
+//! nothing is no proof: contents without a signature (a database on a raw drive) are not seen.
+//!
+//! Sources: libblkid's list of magic numbers, and each format's own description.
+
+use crate::md::superblock::{MAGIC as MD_MAGIC, Superblock, SuperblockError};
+use crate::md::{Read, uuid_text};
+use std::fmt;
+use uuid::Uuid;
+
+/// Something recognised on a drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// What it is: "ext4 file system".
+    pub name: &'static str,
+    /// Label, UUID, name: as far as it tells. May be empty.
+    pub detail: String,
+    /// Where its mark lies.
+    pub start_sector: u64,
+    /// Length of the mark, in whole sectors; zeros here make it unrecognisable.
+    pub sectors: u64,
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+/// 1 MiB at either end.
+const WINDOW_SECTORS: u64 = 2048;
+
+/// A format that is known by a few bytes at a fixed place. Offsets are in bytes from the start of the drive.
+struct Magic {
+    name: &'static str,
+    offset: u64,
+    magic: &'static [u8],
+    /// Where a label lies and how long it may be.
+    label: Option<(u64, usize)>,
+    /// Where 16 bytes of UUID lie.
+    uuid: Option<u64>,
+}
+
+const fn magic(name: &'static str, offset: u64, magic: &'static [u8]) -> Magic {
+    Magic { name, offset, magic, label: None, uuid: None }
+}
+
+const MAGICS: &[Magic] = &[
+    Magic { label: Some((108, 12)), uuid: Some(32), ..magic("xfs file system", 0, b"XFSB") },
+    Magic { label: Some((0x1012b, 256)), uuid: Some(0x10020), ..magic("btrfs file system", 0x10040, b"_BHRfS_M") },
+    Magic { uuid: Some(1132), ..magic("f2fs file system", 1024, b"\x10\x20\xf5\xf2") },
+    Magic { label: Some((1052, 16)), uuid: Some(1036), ..magic("swap space", 4086, b"SWAPSPACE2") },
+    Magic { label: Some((1052, 16)), uuid: Some(1036), ..magic("hibernation image", 4086, b"S1SUSPEND\0") },
+    magic("NTFS file system", 3, b"NTFS    "),
+    magic("exFAT file system", 3, b"EXFAT   "),
+    Magic { label: Some((0x47, 11)), ..magic("FAT32 file system", 0x52, b"FAT32   ") },
+    Magic { label: Some((0x2b, 11)), ..magic("FAT16 file system", 0x36, b"FAT16   ") },
+    Magic { label: Some((0x2b, 11)), ..magic("FAT12 file system", 0x36, b"FAT12   ") },
+    Magic { label: Some((32808, 32)), ..magic("ISO 9660 file system", 32769, b"CD001") },
+    Magic {
+        label: Some((4168, 32)),
+        uuid: Some(4136),
+        ..magic("bcache device", 4120, b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81")
+    },
+    Magic {
+        label: Some((4168, 32)),
+        uuid: Some(4152),
+        ..magic("bcachefs file system", 4120, b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef")
+    },
+    Magic { label: Some((65636, 16)), uuid: Some(65620), ..magic("reiserfs file system", 65588, b"ReIsEr") },
+    Magic { label: Some((32920, 16)), uuid: Some(32904), ..magic("JFS file system", 32768, b"JFS1") },
+    Magic { label: Some((1104, 80)), uuid: Some(1176), ..magic("nilfs2 file system", 1030, b"\x34\x34") },
+    Magic { uuid: Some(1072), ..magic("EROFS file system", 1024, b"\xe2\xe1\xf5\xe0") },
+    magic("squashfs file system", 0, b"hsqs"),
+    magic("GFS2 file system", 65536, b"\x01\x16\x19\x70"),
+    magic("OCFS2 file system", 8192, b"OCFSV2"),
+    magic("HFS+ file system", 1024, b"H+\0\x04"),
+    magic("HFSX file system", 1024, b"HX\0\x05"),
+    magic("APFS container", 32, b"NXSB"),
+    magic("UFS2 file system", 66908, b"\x19\x01\x54\x19"),
+    magic("VMFS volume", 1 << 20 >> 1, b"\x0d\xd0\x01\xc0"),
+    magic("VDO volume", 0, b"dmvdo001"),
+    magic("Stratis member", 516, b"!Stra0tis\x86\xff\x02^\x41rh"),
+    magic("Ceph BlueStore", 0, b"bluestore block device\n"),
+    magic("BitLocker volume", 3, b"-FVE-FS-"),
+    magic("dm-verity hashes", 0, b"verity\0\0"),
+    magic("dm-integrity volume", 0, b"integrt\0"),
+    magic("device-mapper snapshot", 0, b"SnAp"),
+];
+
+/// The two ends of a drive.
+struct Ends {
+    drive_sectors: u64,
+    head: Vec<u8>,
+    tail_start: u64,
+    tail: Vec<u8>,
+}
+
+impl Ends {
+    /// `length` bytes at byte `offset`, where they were read.
+    fn at(&self, offset: u64, length: usize) -> Option<&[u8]> {
+        let part = |bytes: &'_ [u8], start: u64| -> Option<std::ops::Range<usize>> {
+            let from = usize::try_from(offset.checked_sub(start)?).ok()?;
+            let range = from..from.checked_add(length)?;
+            (range.end <= bytes.len()).then_some(range)
+        };
+        part(&self.head, 0)
+            .map(|range| &self.head[range])
+            .or_else(|| part(&self.tail, self.tail_start * 512).map(|range| &self.tail[range]))
+    }
+
+    fn has(&self, offset: u64, magic: &[u8]) -> bool {
+        self.at(offset, magic.len()) == Some(magic)
+    }
+
+    fn number<const N: usize>(&self, offset: u64) -> [u8; N] {
+        self.at(offset, N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
+    }
+
+    fn label(&self, offset: u64, length: usize) -> Option<String> {
+        let bytes = self.at(offset, length)?;
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
+        let label = String::from_utf8_lossy(&bytes[..end]).trim().to_owned();
+        (!label.is_empty() && label.chars().all(|c| !c.is_control())).then(|| format!("label \"{label}\""))
+    }
+
+    fn uuid(&self, offset: u64) -> Option<String> {
+        let bytes: [u8; 16] = self.number(offset);
+        (bytes != [0; 16]).then(|| format!("uuid {}", Uuid::from_bytes(bytes)))
+    }
+
+    fn detail(&self, label: Option<(u64, usize)>, uuid: Option<u64>) -> String {
+        let label = label.and_then(|(offset, length)| self.label(offset, length));
+        let uuid = uuid.and_then(|offset| self.uuid(offset));
+        label.into_iter().chain(uuid).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What lies on a drive of `drive_sectors`, the outermost first. Empty: nothing that is known.
+pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
+    let mut unreadable = Vec::new();
+    let mut window = |start: u64, end: u64| match read(start, end - start) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            unreadable.push(Signature {
+                name: "something that cannot be read",
+                detail: error.to_string(),
+                start_sector: start,
+                sectors: end - start,
+            });
+            Vec::new()
+        }
+    };
+    let head_end = drive_sectors.min(WINDOW_SECTORS);
+    let tail_start = drive_sectors.saturating_sub(WINDOW_SECTORS).next_multiple_of(8).max(head_end);
+    let head = if head_end > 0 { window(0, head_end) } else { Vec::new() };
+    let tail = if tail_start < drive_sectors { window(tail_start, drive_sectors) } else { Vec::new() };
+    let ends = Ends { drive_sectors, head, tail_start, tail };
+    let mut found = unreadable;
+    raid_members(&ends, &mut found);
+    volumes(&ends, &mut found);
+    for known in MAGICS.iter().filter(|known| ends.has(known.offset, known.magic)) {
+        let detail = ends.detail(known.label, known.uuid);
+        found.push(mark(known.name, detail, known.offset, known.magic.len()));
+    }
+    extended(&ends, &mut found);
+    zfs(&ends, &mut found);
+    partitions(&ends, &mut found);
+    found
+}
+
+/// The zeros that make `signatures` unrecognisable: first sector and count, for a drive with logical
+/// blocks of `logical_block_bytes`. What could not be read is left alone.
+pub fn wipes(signatures: &[Signature], logical_block_bytes: u32) -> Vec<(u64, u64)> {
+    let block = u64::from(logical_block_bytes / 512).max(1);
+    let readable = signatures.iter().filter(|signature| signature.sectors < WINDOW_SECTORS);
+    readable
+        .map(|signature| {
+            let start = signature.start_sector / block * block;
+            (start, (signature.start_sector + signature.sectors).next_multiple_of(block) - start)
+        })
+        .collect()
+}
+
+fn mark(name: &'static str, detail: String, offset: u64, length: usize) -> Signature {
+    let start_sector = offset / 512;
+    Signature { name, detail, start_sector, sectors: (offset + length as u64).div_ceil(512) - start_sector }
+}
+
+fn raid_members(ends: &Ends, found: &mut Vec<Signature>) {
+    for minor in [1, 2, 0] {
+        let Some(sector) = Superblock::sector_of(minor, ends.drive_sectors) else { continue };
+        let Some(bytes) = ends.at(sector * 512, 4096) else { continue };
+        let detail = match Superblock::parse(bytes, sector, ends.drive_sectors) {
+            Ok(superblock) => {
+                let header = &superblock.header;
+                format!("array \"{}\", uuid {}, {}", superblock.name(), uuid_text(&header.set_uuid), superblock.role())
+            }
+            Err(SuperblockError::Absent) => continue,
+            Err(error) => error.to_string(),
+        };
+        let name = ["md member, version 1.0", "md member, version 1.1", "md member, version 1.2"][usize::from(minor)];
+        found.push(mark(name, detail, sector * 512, 4096));
+    }
+    if ends.drive_sectors >= 256 {
+        let offset = ((ends.drive_sectors & !127) - 128) * 512;
+        for magic in [MD_MAGIC.to_le_bytes(), MD_MAGIC.to_be_bytes()] {
+            if ends.has(offset, &magic) && ends.number::<4>(offset + 4) != 1u32.to_le_bytes() {
+                let part =
+                    |offset: u64| ends.number::<4>(offset).iter().rev().map(|byte| format!("{byte:02x}")).collect::<String>();
+                let uuid = [20, 52, 56, 60].map(|at| part(offset + at)).join(":");
+                found.push(mark("md member, version 0.90", format!("uuid {uuid}"), offset, 4096));
+            }
+        }
+    }
+    for block in [512, 4096] {
+        let Some(last) = (ends.drive_sectors * 512).checked_sub(block) else { continue };
+        if let Some(anchor) = last.checked_sub(block).filter(|&at| ends.has(at, b"Intel Raid ISM Cfg Sig. ")) {
+            let version = String::from_utf8_lossy(&ends.number::<8>(anchor + 24)).trim_end_matches('\0').trim().to_owned();
+            found.push(mark("Intel RAID (IMSM) member", format!("version {version}"), anchor, 512));
+        }
+        if ends.has(last, b"\xde\x11\xde\x11") {
+            let guid = String::from_utf8_lossy(&ends.number::<8>(last + 8)).trim().to_owned();
+            found.push(mark("DDF RAID member", format!("vendor \"{guid}\""), last, 512));
+        }
+    }
+}
+
+fn volumes(ends: &Ends, found: &mut Vec<Signature>) {
+    if ends.has(0, b"LUKS\xba\xbe") {
+        let version = u16::from_be_bytes(ends.number(6));
+        let label = (version == 2).then_some((24, 48));
+        let uuid = ends.label(168, 40).map(|uuid| uuid.replace("label ", "uuid ").replace('"', ""));
+        let detail = [format!("version {version}"), ends.detail(label, None), uuid.unwrap_or_default()];
+        let detail = detail.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+        found.push(mark("LUKS encrypted volume", detail, 0, 512));
+    }
+    for sector in 0..4 {
+        let offset = sector * 512;
+        if ends.has(offset, b"LABELONE") && ends.has(offset + 24, b"LVM2 001") {
+            let uuid = String::from_utf8_lossy(&ends.number::<32>(offset + 32)).into_owned();
+            found.push(mark("LVM physical volume", format!("uuid {uuid}"), offset, 512));
+        }
+    }
+    // LUKS 2 keeps a second header, by which it could be restored.
+    for offset in [0x4000, 0x8000, 0x10000, 0x20000, 0x40000, 0x80000] {
+        if ends.has(offset, b"SKUL\xba\xbe") {
+            found.push(mark("LUKS encrypted volume", "second header".into(), offset, 512));
+        }
+    }
+}
+
+fn extended(ends: &Ends, found: &mut Vec<Signature>) {
+    if !ends.has(1080, b"\x53\xef") {
+        return;
+    }
+    let compatible = u32::from_le_bytes(ends.number(1116));
+    let incompatible = u32::from_le_bytes(ends.number(1120));
+    // Journal device, extents, 64 bit, flexible groups: what only ext4 has.
+    let name = match (incompatible & 0x2c0 != 0, compatible & 0x4 != 0) {
+        (true, _) => "ext4 file system",
+        (false, true) => "ext3 file system",
+        (false, false) => "ext2 file system",
+    };
+    let name = if incompatible & 0x8 != 0 { "ext journal" } else { name };
+    found.push(mark(name, ends.detail(Some((1144, 16)), Some(1128)), 1024, 512));
+}
+
+fn zfs(ends: &Ends, found: &mut Vec<Signature>) {
+    let end = ends.drive_sectors * 512 / (256 << 10) * (256 << 10);
+    let labels = [Some(0), Some(256 << 10), end.checked_sub(512 << 10), end.checked_sub(256 << 10)];
+    for label in labels.into_iter().flatten() {
+        // A ring of 128 uberblocks of 1 KiB in the second half of each label.
+        let ring = label + (128 << 10);
+        let uberblock = |index: u64| {
+            let magic = ends.number::<8>(ring + index * 1024);
+            [magic, {
+                let mut swapped = magic;
+                swapped.reverse();
+                swapped
+            }]
+            .contains(&0x00ba_b10c_u64.to_le_bytes())
+        };
+        if (0..128).any(uberblock) && !found.iter().any(|known| known.start_sector == ring / 512) {
+            found.push(mark("ZFS pool member", String::new(), ring, 128 << 10));
+        }
+    }
+}
+
+fn partitions(ends: &Ends, found: &mut Vec<Signature>) {
+    let last = |block: u64| (ends.drive_sectors * 512).checked_sub(block);
+    for (offset, which) in [(Some(512), ""), (Some(4096), ""), (last(512), "second copy"), (last(4096), "second copy")] {
+        if let Some(offset) = offset.filter(|&offset| ends.has(offset, b"EFI PART")) {
+            let uuid: [u8; 16] = ends.number(offset + 56);
+            let uuid = format!("uuid {}", Uuid::from_bytes_le(uuid));
+            let detail = if which.is_empty() { uuid } else { format!("{which}, {uuid}") };
+            found.push(mark("GPT partition table", detail, offset, 512));
+        }
+    }
+    if ends.has(510, b"\x55\xaa") {
+        let entry = |index: u64| ends.number::<16>(446 + 16 * index);
+        let used = |entry: &[u8; 16]| entry[4] != 0 && entry[12..16] != [0; 4];
+        let sound = (0..4).all(|index| matches!(entry(index)[0], 0 | 0x80));
+        let count = (0..4).filter(|&index| used(&entry(index))).count();
+        if sound && count > 0 {
+            found.push(mark("MBR partition table", format!("{count} partitions"), 0, 512));
+        } else if !found.iter().any(|known| known.start_sector == 0) {
+            found.push(mark("boot sector", String::new(), 0, 512));
+        }
+    }
+}

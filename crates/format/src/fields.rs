@@ -1,0 +1,97 @@
+//! On-disk structures, each written down once as a table.
+//!
+//! [`on_disk!`](crate::fields::on_disk) turns a table of offset, name and type into a struct, its reader, its writer,
+//! and the list of [`Field`]s that `examine --raw` prints, so that the four cannot disagree. The
+//! fields must tile the structure; that is checked when the crate is compiled. All numbers are
+//! little-endian.
+
+/// One field of an on-disk structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name in the structure.
+    pub name: &'static str,
+    /// Bytes from the start of the structure.
+    pub offset: usize,
+    /// Length in bytes.
+    pub length: usize,
+}
+
+/// Whether `fields` cover `0..size` without gap or overlap.
+pub(crate) const fn tile(fields: &[Field], size: usize) -> bool {
+    let (mut index, mut end) = (0, 0);
+    while index < fields.len() {
+        if fields[index].offset != end {
+            return false;
+        }
+        end += fields[index].length;
+        index += 1;
+    }
+    end == size
+}
+
+/// A value of fixed size on disk.
+pub(crate) trait Value: Sized {
+    /// Reads from exactly as many bytes as the value has.
+    fn read(bytes: &[u8]) -> Self;
+    /// Writes into exactly as many bytes as the value has.
+    fn write(&self, bytes: &mut [u8]);
+}
+
+macro_rules! number {
+    ($($type:ty)*) => { $(
+        impl Value for $type {
+            fn read(bytes: &[u8]) -> Self {
+                Self::from_le_bytes(bytes.try_into().expect("the table gives every field its size"))
+            }
+            fn write(&self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_le_bytes());
+            }
+        }
+    )* };
+}
+number!(u8 u16 u32 u64 i16 i32 i64);
+
+impl<const N: usize> Value for [u8; N] {
+    fn read(bytes: &[u8]) -> Self {
+        bytes.try_into().expect("the table gives every field its size")
+    }
+    fn write(&self, bytes: &mut [u8]) {
+        bytes.copy_from_slice(self);
+    }
+}
+
+/// Declares an on-disk structure: see the module head.
+macro_rules! on_disk {
+    ($(#[$meta:meta])* pub struct $name:ident [$size:literal] {
+        $($(#[$field_meta:meta])* $offset:literal $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
+
+        impl $name {
+            /// Size on disk.
+            pub const SIZE_BYTES: usize = $size;
+
+            /// Every field, in the order of their offsets.
+            pub const FIELDS: &'static [$crate::fields::Field] = &[$($crate::fields::Field {
+                name: stringify!($field), offset: $offset, length: size_of::<$type>(),
+            },)*];
+
+            /// Takes bytes for what they say; nothing is checked.
+            pub fn read(bytes: &[u8; $size]) -> Self {
+                Self { $($field: $crate::fields::Value::read(&bytes[$offset..$offset + size_of::<$type>()]),)* }
+            }
+
+            /// The structure as it stands on disk.
+            pub fn write(&self) -> [u8; $size] {
+                let mut bytes = [0; $size];
+                $($crate::fields::Value::write(&self.$field, &mut bytes[$offset..$offset + size_of::<$type>()]);)*
+                bytes
+            }
+        }
+
+        const _: () = assert!($crate::fields::tile($name::FIELDS, $size), "fields do not tile the structure");
+    };
+}
+pub(crate) use on_disk;

@@ -1,0 +1,708 @@
+//! From what lies on a set of drives to an array that can start, or to words why not.
+//!
+//! Drives come in any order, with strangers, stragglers and copies among them. They are sorted into
+//! arrays by identity. Within an array the member with the most events tells the truth; one event less
+//! is as good, because a crash may have hit between the writes of one record. Who is further behind has
+//! missed something: it stays out, and may come back by the bitmap if that reaches back far enough.
+//! Nothing is written here; the first recorded state of the array makes the decisions durable.
+//!
+//! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
+
+use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
+use super::member::{Candidate, Member};
+use super::recorder::{Keeper, MdRecorder, returnable};
+use super::shape::layout_of;
+use super::superblock::{CLEAN, Role, Superblock, SuperblockError, feature};
+use std::collections::BTreeMap;
+use stria_array::{ArrayConfig, Geometry, IntentConfig, Layout, Level, MemberId, SlotConfig, Zones};
+use thiserror::Error;
+
+/// What the person who starts an array allows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Start although something may be lost: a degraded array that was not stopped, stale members where
+    /// the others do not suffice, an unreadable bitmap.
+    pub force: bool,
+    /// Take back members that were away, by the bitmap.
+    pub take_back: bool,
+    /// Serve reads only.
+    pub read_only: bool,
+}
+
+/// What a drive is to the array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Holds its slot, up to date.
+    InSync {
+        /// The slot.
+        slot: usize,
+    },
+    /// Holds a slot and is being filled.
+    Rebuilding {
+        /// The slot.
+        slot: usize,
+        /// Filled up to here.
+        recovered_sector: u64,
+        /// Only what the bitmap names is missing.
+        by_intent: bool,
+    },
+    /// Is to take over a slot.
+    Replacement {
+        /// The slot.
+        slot: usize,
+        /// Filled up to here; `u64::MAX`: ready.
+        recovered_sector: u64,
+    },
+    /// Waits for a role.
+    Spare,
+    /// Missed something; stays out.
+    Away {
+        /// The slot it had, if it knows.
+        slot: Option<usize>,
+        /// How many records it missed.
+        events_behind: u64,
+        /// Why it cannot come back by the bitmap; `None`: it can.
+        obstacle: Option<String>,
+    },
+    /// The array failed it.
+    Faulty,
+    /// Says it belongs to this array, but cannot be believed or used.
+    Unusable {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One drive's line in the report.
+#[derive(Clone, Debug)]
+pub struct DriveReport {
+    /// Index among the candidates.
+    pub drive: usize,
+    /// The candidate's name.
+    pub name: String,
+    /// The drive's own count of records.
+    pub events: u64,
+    /// What it is.
+    pub verdict: Verdict,
+}
+
+/// A drive that belongs to no array.
+#[derive(Clone, Debug)]
+pub struct Stranger {
+    /// Index among the candidates.
+    pub drive: usize,
+    /// The candidate's name.
+    pub name: String,
+    /// What is there instead, in words.
+    pub reason: String,
+}
+
+/// Why an array cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("cannot start array \"{array}\": {reason}")]
+pub struct AssembleError {
+    /// Its name.
+    pub array: String,
+    /// What to match on.
+    pub kind: AssembleErrorKind,
+    /// Cause and remedy.
+    pub reason: String,
+}
+
+/// Kinds of [`AssembleError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssembleErrorKind {
+    /// Too few members.
+    Missing,
+    /// Degraded and not stopped cleanly; [`Options::force`] starts it.
+    DirtyDegraded,
+    /// Two drives claim the same place.
+    Conflict,
+    /// It uses what Stria does not do.
+    Unserved,
+    /// Its metadata contradict themselves; `force` may help where the reason says so.
+    Damaged,
+}
+
+/// An array that can start.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// For the engine. A member's handle is the drive's index among the candidates.
+    pub config: ArrayConfig,
+    /// Keeps the metadata.
+    pub recorder: MdRecorder,
+    /// What was done because of [`Options::force`], in words; to be shown.
+    pub warnings: Vec<String>,
+}
+
+/// One array found on the drives.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// `host:name` or `name`.
+    pub name: String,
+    /// The truth: the superblock with the most events.
+    pub freshest: Superblock,
+    /// Every drive that says it belongs to it.
+    pub drives: Vec<DriveReport>,
+    /// Slots that nobody in sync or rebuilding holds.
+    pub missing_slots: Vec<usize>,
+    /// Start, or why not.
+    pub outcome: Result<Start, AssembleError>,
+}
+
+/// Sorts drives into arrays and decides about each.
+pub fn assemble(candidates: &[Candidate], options: &Options) -> (Vec<Assembly>, Vec<Stranger>) {
+    let mut groups: BTreeMap<[u8; 16], Vec<Found>> = BTreeMap::new();
+    let mut strangers = Vec::new();
+    for (drive, candidate) in candidates.iter().enumerate() {
+        match &candidate.found {
+            Ok(member) => {
+                let uuid = member.superblock.header.set_uuid;
+                groups.entry(uuid).or_default().push(Found { drive, candidate, member });
+            }
+            Err(error) => strangers.push(Stranger {
+                drive,
+                name: candidate.name.clone(),
+                reason: match candidate.carries.first() {
+                    Some(signature) if *error == SuperblockError::Absent => format!("it carries {signature}"),
+                    _ => error.to_string(),
+                },
+            }),
+        }
+    }
+    let mut assemblies: Vec<_> = groups.into_values().map(|found| assemble_one(found, options)).collect();
+    assemblies.sort_by(|a, b| (&a.name, a.uuid).cmp(&(&b.name, b.uuid)));
+    (assemblies, strangers)
+}
+
+#[derive(Clone, Copy)]
+struct Found<'a> {
+    drive: usize,
+    candidate: &'a Candidate,
+    member: &'a Member,
+}
+
+impl<'a> Found<'a> {
+    fn superblock(&self) -> &'a Superblock {
+        &self.member.superblock
+    }
+    fn events(&self) -> u64 {
+        self.superblock().header.events
+    }
+    fn keeper(&self) -> Keeper {
+        Keeper {
+            superblock: self.superblock().clone(),
+            name: self.candidate.name.clone(),
+            logical_block_bytes: self.candidate.logical_block_bytes,
+            bad_blocks: self.member.bad_blocks.clone().unwrap_or_default(),
+            bitmap_current: false,
+        }
+    }
+}
+
+/// What tells an array's shape; it must be the same on all current members.
+fn shape(superblock: &Superblock) -> impl PartialEq {
+    let header = &superblock.header;
+    let features = header.feature_map & (feature::RAID0_LAYOUT | feature::BITMAP_OFFSET);
+    (header.ctime, header.level, header.layout, header.chunksize, header.raid_disks, header.size, features)
+}
+
+fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
+    // Spares may sleep through records, and a spare's count says nothing about the data.
+    let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
+    let freshest = found.iter().filter(holds).max_by_key(|found| found.events()).unwrap_or(&found[0]).superblock();
+    let mut assembly = Assembly {
+        uuid: freshest.header.set_uuid,
+        name: freshest.name(),
+        freshest: freshest.clone(),
+        drives: Vec::new(),
+        missing_slots: Vec::new(),
+        outcome: Err(AssembleError { array: freshest.name(), kind: AssembleErrorKind::Damaged, reason: String::new() }),
+    };
+    let mut sorter = Sorter { freshest, verdicts: BTreeMap::new(), conflict: None };
+    for found in &found {
+        sorter.judge(found);
+    }
+    sorter.refuse_copies(&found);
+    sorter.refuse_rivals(&found);
+    assembly.outcome = sorter.start(&found, options);
+    assembly.missing_slots = sorter.missing_slots();
+    assembly.drives = found
+        .iter()
+        .map(|found| DriveReport {
+            drive: found.drive,
+            name: found.candidate.name.clone(),
+            events: found.events(),
+            verdict: sorter.verdicts.remove(&found.drive).expect("every drive was judged"),
+        })
+        .collect();
+    assembly
+}
+
+struct Sorter<'a> {
+    freshest: &'a Superblock,
+    verdicts: BTreeMap<usize, Verdict>,
+    conflict: Option<String>,
+}
+
+impl Sorter<'_> {
+    fn slot_count(&self) -> usize {
+        self.freshest.header.raid_disks as usize
+    }
+
+    fn judge(&mut self, found: &Found) {
+        let verdict = self.verdict(found);
+        self.verdicts.insert(found.drive, verdict);
+    }
+
+    fn verdict(&self, found: &Found) -> Verdict {
+        let (superblock, freshest) = (found.superblock(), self.freshest);
+        let (header, truth) = (&superblock.header, &freshest.header);
+        let unusable = |reason: String| Verdict::Unusable { reason };
+        if let Err(what) = &found.member.bad_blocks {
+            return unusable(what.clone());
+        }
+        let own = superblock.role();
+        if own == Role::Spare && superblock.minor_version() == freshest.minor_version() {
+            return match header.data_size {
+                room if room < truth.size => unusable(format!("it has room for {room} sectors, {} are needed", truth.size)),
+                _ => Verdict::Spare,
+            };
+        }
+        let events_behind = truth.events.saturating_sub(header.events);
+        let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
+        let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
+        if events_behind > 1 {
+            // Whether the bitmap reaches back is decided when the bitmap is known.
+            return away(own_slot, None);
+        }
+        if shape(superblock) != shape(freshest) {
+            return unusable("its superblock tells of another shape than the other members'; it cannot be used with them".into());
+        }
+        if header.data_size < truth.size {
+            return unusable(format!("it has room for {} sectors, {} are needed", header.data_size, truth.size));
+        }
+        // Who is one behind may have been failed in the record that it missed.
+        let role = match events_behind {
+            0 => own,
+            _ => freshest.roles.get(header.dev_number as usize).copied().unwrap_or(Role::Spare),
+        };
+        match role {
+            Role::Slot(slot) if usize::from(slot) >= self.slot_count() => {
+                unusable(format!("it claims slot {slot} of {}", self.slot_count()))
+            }
+            Role::Slot(slot) => {
+                let slot = usize::from(slot);
+                let recovering = superblock.has(feature::RECOVERY_OFFSET);
+                let recovered_sector = if recovering { header.recovery_offset } else { u64::MAX };
+                if superblock.has(feature::REPLACEMENT) {
+                    Verdict::Replacement { slot, recovered_sector }
+                } else if recovering {
+                    Verdict::Rebuilding { slot, recovered_sector, by_intent: superblock.has(feature::RECOVERY_BITMAP) }
+                } else {
+                    Verdict::InSync { slot }
+                }
+            }
+            Role::Spare => away(own_slot, None),
+            Role::Faulty => Verdict::Faulty,
+            Role::Journal => unusable("it is a journal device, which is not served".into()),
+        }
+    }
+
+    /// Two drives with one identity: the older is a copy; of equals nobody can tell.
+    fn refuse_copies(&mut self, found: &[Found]) {
+        for (index, one) in found.iter().enumerate() {
+            for other in &found[index + 1..] {
+                if one.superblock().header.device_uuid != other.superblock().header.device_uuid {
+                    continue;
+                }
+                let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
+                let reason = format!("it is a copy of {}: detach one of the two", newer.candidate.name);
+                if older.events() == newer.events() {
+                    self.conflict.get_or_insert(format!(
+                        "{} and {} are copies of the same member; detach the one that is not in use",
+                        one.candidate.name, other.candidate.name
+                    ));
+                }
+                self.verdicts.insert(older.drive, Verdict::Unusable { reason });
+            }
+        }
+    }
+
+    /// Two members in one slot: the fresher, or else the one in sync; of equals nobody can tell.
+    fn refuse_rivals(&mut self, found: &[Found]) {
+        let slot_of = |verdict: &Verdict| match *verdict {
+            Verdict::InSync { slot } => Some((slot, false)),
+            Verdict::Rebuilding { slot, .. } => Some((slot, false)),
+            Verdict::Replacement { slot, .. } => Some((slot, true)),
+            _ => None,
+        };
+        for (index, one) in found.iter().enumerate() {
+            for other in &found[index + 1..] {
+                let (Some(a), Some(b)) = (slot_of(&self.verdicts[&one.drive]), slot_of(&self.verdicts[&other.drive])) else {
+                    continue;
+                };
+                if a != b {
+                    continue;
+                }
+                let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
+                if older.events() == newer.events() {
+                    self.conflict.get_or_insert(format!(
+                        "{} and {} both claim slot {}; detach the one that does not belong",
+                        one.candidate.name, other.candidate.name, a.0
+                    ));
+                }
+                let reason = format!("{} holds slot {} with a newer record", newer.candidate.name, a.0);
+                self.verdicts.insert(older.drive, Verdict::Unusable { reason });
+            }
+        }
+    }
+
+    fn in_sync_slots(&self) -> Vec<bool> {
+        let mut slots = vec![false; self.slot_count()];
+        for verdict in self.verdicts.values() {
+            match *verdict {
+                Verdict::InSync { slot } | Verdict::Replacement { slot, recovered_sector: u64::MAX } => slots[slot] = true,
+                _ => {}
+            }
+        }
+        slots
+    }
+
+    fn missing_slots(&self) -> Vec<usize> {
+        let held = |slot: usize| {
+            self.verdicts.values().any(|verdict| match *verdict {
+                Verdict::InSync { slot: held } | Verdict::Rebuilding { slot: held, .. } => held == slot,
+                Verdict::Replacement { slot: held, .. } => held == slot,
+                _ => false,
+            })
+        };
+        (0..self.slot_count()).filter(|&slot| !held(slot)).collect()
+    }
+
+    fn start(&mut self, found: &[Found], options: &Options) -> Result<Start, AssembleError> {
+        use AssembleErrorKind::*;
+        let fail = |kind, reason: String| Err(AssembleError { array: self.freshest.name(), kind, reason });
+        let header = &self.freshest.header;
+        if let Some(conflict) = self.conflict.take() {
+            return fail(Conflict, conflict);
+        }
+        if let Err(error) = self.freshest.servable() {
+            return fail(Unserved, error.to_string());
+        }
+        let (level, layout) = match layout_of(header) {
+            Ok(shape) => shape,
+            Err(error) => return fail(Unserved, error.to_string()),
+        };
+        for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
+            if let Err(error) = found.superblock().servable() {
+                return fail(Unserved, format!("{}: {error}", found.candidate.name));
+            }
+            if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
+                return fail(Unserved, format!("{}: {what}", found.candidate.name));
+            }
+        }
+        let mut warnings = Vec::new();
+        if options.force {
+            self.call_back(found, level, layout, &mut warnings);
+        }
+        let geometry = self.geometry(found, level, layout)?;
+        self.enough(&geometry, found)?;
+
+        // The bitmap: every member in sync has all bits that matter.
+        let mut bitmap = self.bitmap(found, &geometry, options, &mut warnings)?;
+        self.judge_away(found, bitmap.as_ref());
+        if options.take_back {
+            self.take_back(found);
+        }
+        let degraded = self.in_sync_slots().iter().filter(|in_sync| !**in_sync).count();
+        let mut resync_sector = if level.is_redundant() { header.resync_offset } else { CLEAN };
+        if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
+            if !options.force {
+                return fail(
+                    DirtyDegraded,
+                    format!(
+                        "{degraded} of {} members are missing or incomplete and the array was not stopped cleanly, so \
+                         that blocks written last may reconstruct to garbage; attach the missing members (slots {}), \
+                         or accept that with --force",
+                        self.slot_count(),
+                        list(&self.not_in_sync())
+                    ),
+                );
+            }
+            warnings.push("started degraded although not stopped cleanly: blocks written last may be garbage".into());
+            resync_sector = CLEAN;
+        }
+        let intent = bitmap.as_mut().map(|bitmap| {
+            // Bits are kept for who is away; in a whole array they count from where the resync stands.
+            let start = match degraded > 0 && bitmap.header.events_cleared != header.events {
+                true => 0,
+                false => resync_sector,
+            };
+            let chunk_sectors = bitmap.chunk_sectors();
+            let stale: Vec<u64> =
+                bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
+            for chunk in stale {
+                bitmap.put(chunk, false);
+            }
+            IntentConfig { chunk_sectors, dirty: bitmap.set_chunks().collect() }
+        });
+
+        let mut keepers = BTreeMap::new();
+        let mut slots = vec![SlotConfig::default(); self.slot_count()];
+        let mut spares = Vec::new();
+        for found in found {
+            let id = MemberId(found.drive);
+            let keeper = found.keeper();
+            let config = keeper.config(id);
+            match self.verdicts[&found.drive] {
+                Verdict::InSync { slot } => slots[slot].member = Some(config),
+                Verdict::Rebuilding { slot, recovered_sector, by_intent } => {
+                    let by_intent = by_intent && bitmap.is_some();
+                    slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_intent, ..config });
+                }
+                Verdict::Replacement { slot, .. } => slots[slot].replacement = Some(config),
+                Verdict::Spare => spares.push(stria_array::MemberConfig { recovered_sector: 0, by_intent: false, ..config }),
+                Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
+            }
+            keepers.insert(id, keeper);
+        }
+        for slot in slots.iter_mut().filter(|slot| slot.member.is_none()) {
+            slot.member = slot.replacement.take();
+        }
+        let config = ArrayConfig {
+            name: self.freshest.name(),
+            geometry,
+            slots,
+            spares,
+            resync_sector,
+            intent,
+            read_only: options.read_only,
+        };
+        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap);
+        Ok(Start { config, recorder, warnings })
+    }
+
+    fn geometry(&self, found: &[Found], level: Level, layout: Layout) -> Result<Geometry, AssembleError> {
+        use AssembleErrorKind::*;
+        let fail = |kind, reason: String| AssembleError { array: self.freshest.name(), kind, reason };
+        let header = &self.freshest.header;
+        let mut sizes = vec![header.size; self.slot_count()];
+        if !level.is_redundant() {
+            let missing = self.missing_slots();
+            if !missing.is_empty() {
+                return Err(self.too_few(&missing, found, "none"));
+            }
+            for found in found {
+                if let Verdict::InSync { slot } = self.verdicts[&found.drive] {
+                    sizes[slot] = found.superblock().header.data_size;
+                }
+            }
+        }
+        let geometry = Geometry::new(level, layout, u64::from(header.chunksize), &sizes)
+            .map_err(|error| fail(Unserved, error.to_string()))?;
+        let unequal = (1..geometry.slot_count()).any(|slot| geometry.member_sectors(slot) != geometry.member_sectors(0));
+        if matches!(layout, Layout::Zones(Zones::Alternate)) && unequal && header.feature_map & feature::RAID0_LAYOUT == 0 {
+            return Err(fail(
+                Unserved,
+                "its members are unequal and its superblocks do not say in which of two ways Linux striped them; \
+                 tell them once: mdadm --assemble --update=layout-alternate (or layout-original, if it was written \
+                 under Linux before 3.14)"
+                    .into(),
+            ));
+        }
+        Ok(geometry)
+    }
+
+    fn not_in_sync(&self) -> Vec<usize> {
+        let in_sync = self.in_sync_slots();
+        (0..self.slot_count()).filter(|&slot| !in_sync[slot]).collect()
+    }
+
+    fn too_few(&self, missing: &[usize], found: &[Found], survives: &str) -> AssembleError {
+        let away: Vec<_> = found
+            .iter()
+            .filter_map(|found| match &self.verdicts[&found.drive] {
+                Verdict::Away { slot: Some(slot), events_behind, .. } => {
+                    Some(format!("{} (slot {slot}) is {events_behind} events behind", found.candidate.name))
+                }
+                Verdict::Unusable { reason } => Some(format!("{}: {reason}", found.candidate.name)),
+                _ => None,
+            })
+            .collect();
+        let remedy = if away.is_empty() {
+            "attach them".to_owned()
+        } else {
+            format!("{}; attach the missing drives, or take stale ones as they are with --force", away.join("; "))
+        };
+        AssembleError {
+            array: self.freshest.name(),
+            kind: AssembleErrorKind::Missing,
+            reason: format!(
+                "{} of {} members are missing or incomplete (slots {}), it survives {survives}; {remedy}",
+                missing.len(),
+                self.slot_count(),
+                list(missing)
+            ),
+        }
+    }
+
+    fn enough(&self, geometry: &Geometry, found: &[Found]) -> Result<(), AssembleError> {
+        let in_sync = self.in_sync_slots();
+        if suffices(geometry, &in_sync) {
+            return Ok(());
+        }
+        Err(self.too_few(&self.not_in_sync(), found, &geometry.losses_survived().to_string()))
+    }
+
+    /// With force: who is behind is taken as it is, the freshest first, until the array can start.
+    fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
+        let mut away: Vec<_> = found
+            .iter()
+            .filter_map(|found| match self.verdicts[&found.drive] {
+                Verdict::Away { slot: Some(slot), events_behind, .. } => Some((events_behind, slot, found)),
+                _ => None,
+            })
+            .filter(|(_, slot, found)| {
+                *slot < self.slot_count()
+                    && shape(found.superblock()) == shape(self.freshest)
+                    && found.superblock().header.data_size >= self.freshest.header.size
+                    && !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
+            })
+            .collect();
+        away.sort_by_key(|(events_behind, slot, _)| (*events_behind, *slot));
+        for (events_behind, slot, found) in away {
+            let in_sync = self.in_sync_slots();
+            let sizes = vec![u64::from(self.freshest.header.chunksize).max(1 << 12) << 8; self.slot_count()];
+            let strip = u64::from(self.freshest.header.chunksize);
+            let enough = match Geometry::new(level, layout, strip, &sizes) {
+                Ok(geometry) => suffices(&geometry, &in_sync),
+                Err(_) => return,
+            };
+            if enough {
+                return;
+            }
+            if in_sync[slot] {
+                continue;
+            }
+            warnings.push(format!(
+                "{} was taken for slot {slot} although it missed {events_behind} records: what was written meanwhile is lost",
+                found.candidate.name
+            ));
+            self.verdicts.insert(found.drive, Verdict::InSync { slot });
+        }
+    }
+
+    /// The bits that hold for the array: those of all members in sync together.
+    fn bitmap(
+        &self,
+        found: &[Found],
+        geometry: &Geometry,
+        options: &Options,
+        warnings: &mut Vec<String>,
+    ) -> Result<Option<Bitmap>, AssembleError> {
+        if !self.freshest.has(feature::BITMAP_OFFSET) || geometry.sync_sectors() == 0 {
+            return Ok(None);
+        }
+        let header = &self.freshest.header;
+        let mut united: Option<Bitmap> = None;
+        let mut damage = String::new();
+        for found in found.iter().filter(|found| matches!(self.verdicts[&found.drive], Verdict::InSync { .. })) {
+            match &found.member.bitmap {
+                Some(Ok(bitmap)) => match &mut united {
+                    None => united = Some(bitmap.clone()),
+                    Some(united) => {
+                        let newer = bitmap.header.events > united.header.events;
+                        united.unite(bitmap);
+                        if newer {
+                            united.header = bitmap.header.clone();
+                        }
+                    }
+                },
+                Some(Err(error)) => damage = format!("{}: {error}", found.candidate.name),
+                None => {}
+            }
+        }
+        let mut bitmap = match united {
+            Some(bitmap) => bitmap,
+            None if options.force => {
+                warnings.push("no member had a readable write-intent bitmap: it was made anew, with every bit set".into());
+                let chunk = choose_chunk_bytes(None, header.size, geometry.sync_sectors()).unwrap_or(64 << 20);
+                let mut bitmap = Bitmap::new(header.set_uuid, geometry.sync_sectors(), chunk);
+                bitmap.header.events = header.events;
+                bitmap.header.events_cleared = header.events;
+                bitmap
+            }
+            None => {
+                return Err(AssembleError {
+                    array: self.freshest.name(),
+                    kind: AssembleErrorKind::Damaged,
+                    reason: format!("no member has a readable write-intent bitmap ({damage}); --force makes a new one"),
+                });
+            }
+        };
+        if bitmap.header.state & bitmap::state::STALE != 0 || bitmap.header.events < header.events {
+            bitmap.fill(true);
+            bitmap.header.state &= !bitmap::state::STALE;
+            bitmap.header.events_cleared = header.events;
+        }
+        bitmap.resize(geometry.sync_sectors());
+        let fits = found.iter().all(|found| {
+            let header = &found.superblock().header;
+            let start = header.super_offset.saturating_add_signed(i64::from(header.bitmap_offset));
+            let ends_before = |place: u64| place <= start || start + bitmap.size_sectors() <= place;
+            ends_before(header.data_offset)
+                && ends_before(header.super_offset)
+                && (header.bblog_offset == 0
+                    || ends_before(header.super_offset.saturating_add_signed(i64::from(header.bblog_offset))))
+        });
+        if !fits {
+            return Err(AssembleError {
+                array: self.freshest.name(),
+                kind: AssembleErrorKind::Damaged,
+                reason: "its write-intent bitmap is longer than the room it has; under Linux, mdadm --grow \
+                         --bitmap=none and then --bitmap=internal makes a new one"
+                    .into(),
+            });
+        }
+        Ok(Some(bitmap))
+    }
+
+    fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
+        for found in found {
+            if let Some(Verdict::Away { obstacle, .. }) = self.verdicts.get_mut(&found.drive) {
+                *obstacle = returnable(self.freshest, bitmap, found.superblock()).err();
+            }
+        }
+    }
+
+    fn take_back(&mut self, found: &[Found]) {
+        for found in found {
+            let missing = self.missing_slots();
+            if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive] {
+                if missing.contains(&slot) {
+                    self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered_sector: 0, by_intent: true });
+                }
+            }
+        }
+    }
+}
+
+/// Whether the members in sync hold all data.
+fn suffices(geometry: &Geometry, in_sync: &[bool]) -> bool {
+    let lost = in_sync.iter().filter(|in_sync| !**in_sync).count();
+    match geometry.level() {
+        // Placement repeats after as many strips as there are members.
+        Level::Raid10 => (0..geometry.slot_count() as u64).all(|strip| {
+            let sector = strip * geometry.strip_sectors();
+            sector >= geometry.capacity_sectors() || geometry.copies_of(sector, 1).0.iter().any(|copy| in_sync[copy.slot])
+        }),
+        _ => lost <= geometry.losses_survived() && (lost == 0 || geometry.level().is_redundant()),
+    }
+}
+
+fn list(slots: &[usize]) -> String {
+    slots.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+}

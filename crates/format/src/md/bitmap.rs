@@ -1,0 +1,299 @@
+//! The write-intent bitmap: one bit for each chunk of the sync space whose redundancy may disagree.
+//!
+//! 256 bytes of header, then the bits, lowest first in each byte. Every active member carries a copy.
+//! A bit is set on all of them before the chunk is written and cleared some time after, but only while
+//! no member is missing, so that the bits tell a returning member what it missed: it may come back by
+//! the bitmap if its events are not below `events_cleared`.
+//!
+//! Source: `bitmap.h` and `super1.c` of mdadm, `md-bitmap.c` of Linux. Sizes and places are chosen as
+//! mdadm 4.2 chooses them.
+
+use crate::fields::on_disk;
+use thiserror::Error;
+
+/// "bitm", little-endian.
+pub const MAGIC: u32 = 0x6d74_6962;
+
+/// Bits of `state`.
+pub mod state {
+    /// The bits are out of date: everything must be resynced.
+    pub const STALE: u32 = 1 << 1;
+    /// A write of the bitmap failed.
+    pub const WRITE_ERROR: u32 = 1 << 2;
+}
+
+/// A bitmap is made, and where its place allows written, in pages.
+pub const PAGE_BYTES: usize = 4096;
+
+on_disk! {
+    /// The bitmap's own superblock.
+    pub struct Header[256] {
+        /// [`MAGIC`].
+        0x00 magic: u32,
+        /// 4; 3 differs on big-endian machines only; 5: clustered, 6: lockless.
+        0x04 version: u32,
+        /// The array's.
+        0x08 uuid: [u8; 16],
+        /// The array's events when this was written; behind the superblock's: out of date.
+        0x18 events: u64,
+        /// The array's events when a bit was last cleared.
+        0x20 events_cleared: u64,
+        /// Size of the sync space in sectors.
+        0x28 sync_size: u64,
+        /// See [`state`].
+        0x30 state: u32,
+        /// Bytes of the sync space that one bit stands for.
+        0x34 chunksize: u32,
+        /// Seconds between clean-ups.
+        0x38 daemon_sleep: u32,
+        /// Writes that may lag on write-mostly members.
+        0x3c write_behind: u32,
+        /// Room for the bitmap in sectors; 0: not told.
+        0x40 sectors_reserved: u32,
+        /// Nodes of a cluster.
+        0x44 nodes: u32,
+        /// The cluster's name.
+        0x48 cluster_name: [u8; 64],
+        /// Zero.
+        0x88 pad: [u8; 120],
+    }
+}
+
+/// What is wrong with a bitmap.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BitmapError {
+    /// It cannot be believed; the array must be resynced in full.
+    #[error("the write-intent bitmap is damaged: {0}")]
+    Damaged(String),
+    /// It is of a kind that is not served.
+    #[error("{0}")]
+    Unserved(String),
+}
+
+/// A bitmap, header and bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bitmap {
+    /// The header.
+    pub header: Header,
+    /// The bits with whatever follows them, up to a multiple of [`PAGE_BYTES`] counted from the header.
+    bits: Vec<u8>,
+}
+
+/// Bytes of a bitmap of this shape, header included; `None` when it cannot be.
+fn length_bytes(sync_sectors: u64, chunk_bytes: u32) -> Option<u64> {
+    let chunk_sectors = u64::from(chunk_bytes) / 512;
+    if chunk_sectors == 0 {
+        return None;
+    }
+    Some(Header::SIZE_BYTES as u64 + sync_sectors.div_ceil(chunk_sectors).div_ceil(8))
+}
+
+impl Bitmap {
+    /// 8 MiB: more than any bitmap that mdadm makes by default, and a bound on what a damaged header
+    /// makes us read.
+    pub const BYTES_MAX: u64 = 8 << 20;
+
+    /// A bitmap for a new array: every bit set, because nothing is known of the members' contents.
+    ///
+    /// # Panics
+    /// When `chunk_bytes` is not a power of two of at least 512.
+    pub fn new(uuid: [u8; 16], sync_sectors: u64, chunk_bytes: u32) -> Self {
+        assert!(chunk_bytes.is_power_of_two() && chunk_bytes >= 512, "a bitmap chunk of {chunk_bytes} bytes");
+        let header = Header {
+            magic: MAGIC,
+            version: 4,
+            uuid,
+            events: 0,
+            events_cleared: 0,
+            sync_size: sync_sectors,
+            state: 0,
+            chunksize: chunk_bytes,
+            daemon_sleep: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            nodes: 0,
+            cluster_name: [0; 64],
+            pad: [0; 120],
+        };
+        let length = length_bytes(sync_sectors, chunk_bytes).expect("checked above").next_multiple_of(PAGE_BYTES as u64);
+        Self { header, bits: vec![0xff; length as usize - Header::SIZE_BYTES] }
+    }
+
+    /// How many sectors to read for the bitmap whose first sector is `first`: its size in whole pages.
+    ///
+    /// # Errors
+    /// As [`Bitmap::parse`].
+    pub fn sectors_to_read(first: &[u8]) -> Result<u64, BitmapError> {
+        let header = Self::header_of(first)?;
+        let length = length_bytes(header.sync_size, header.chunksize).filter(|&length| length <= Self::BYTES_MAX);
+        match length {
+            Some(length) => Ok(length.div_ceil(512)),
+            None => Err(BitmapError::Damaged(format!(
+                "{} sectors in chunks of {} bytes make no bitmap",
+                header.sync_size, header.chunksize
+            ))),
+        }
+    }
+
+    fn header_of(bytes: &[u8]) -> Result<Header, BitmapError> {
+        let Some(Ok(head)) = bytes.get(..Header::SIZE_BYTES).map(<&[u8; 256]>::try_from) else {
+            return Err(BitmapError::Damaged("it is cut off".into()));
+        };
+        let header = Header::read(head);
+        let damaged = |what: String| Err(BitmapError::Damaged(what));
+        if header.magic != MAGIC {
+            return damaged(format!("magic 0x{:08x} instead of 0x{MAGIC:08x}", header.magic));
+        }
+        match header.version {
+            3 | 4 => {}
+            5 => {
+                return Err(BitmapError::Unserved("the array's bitmap belongs to a cluster, which Stria does not join".into()));
+            }
+            6 => {
+                return Err(BitmapError::Unserved(
+                    "the array has a lockless bitmap (Linux 6.18), which this version of Stria does not know; \
+                     under Linux, mdadm --grow --bitmap=internal changes it"
+                        .into(),
+                ));
+            }
+            other => return Err(BitmapError::Unserved(format!("the array's bitmap has version {other}; 3 and 4 are served"))),
+        }
+        if !header.chunksize.is_power_of_two() || header.chunksize < 512 {
+            return damaged(format!("chunks of {} bytes", header.chunksize));
+        }
+        Ok(header)
+    }
+
+    /// Reads a bitmap; `bytes` starts at its header and has at least [`Bitmap::sectors_to_read`].
+    ///
+    /// # Errors
+    /// [`BitmapError`]: damaged or of another kind.
+    pub fn parse(bytes: &[u8], array_uuid: &[u8; 16]) -> Result<Self, BitmapError> {
+        let length = Self::sectors_to_read(bytes)? as usize * 512;
+        let header = Self::header_of(bytes)?;
+        if header.uuid != *array_uuid {
+            return Err(BitmapError::Damaged("it belongs to another array".into()));
+        }
+        match bytes.get(Header::SIZE_BYTES..length) {
+            Some(_) => {
+                let whole = length.next_multiple_of(PAGE_BYTES);
+                let mut bits = bytes[Header::SIZE_BYTES..bytes.len().min(whole)].to_vec();
+                bits.resize(whole - Header::SIZE_BYTES, 0xff);
+                Ok(Self { header, bits })
+            }
+            None => Err(BitmapError::Damaged(format!("{} bytes of {length} could be read", bytes.len()))),
+        }
+    }
+
+    /// Lets the bitmap stand for a sync space of this size; bits that are new are set. (mdadm and the
+    /// kernel round the size of a RAID 10 differently; the kernel's way holds.)
+    pub fn resize(&mut self, sync_sectors: u64) {
+        let before = self.chunk_count();
+        self.header.sync_size = sync_sectors;
+        let length = Header::SIZE_BYTES + self.chunk_count().div_ceil(8) as usize;
+        self.bits.resize(length.next_multiple_of(PAGE_BYTES) - Header::SIZE_BYTES, 0xff);
+        for chunk in before..self.chunk_count() {
+            self.put(chunk, true);
+        }
+    }
+
+    /// Sectors of the sync space that one bit stands for.
+    pub fn chunk_sectors(&self) -> u64 {
+        u64::from(self.header.chunksize) / 512
+    }
+
+    /// Count of chunks.
+    pub fn chunk_count(&self) -> u64 {
+        self.header.sync_size.div_ceil(self.chunk_sectors())
+    }
+
+    /// Whether the bit of `chunk` is set; `false` beyond the end.
+    pub fn is_set(&self, chunk: u64) -> bool {
+        chunk < self.chunk_count() && self.bits.get((chunk / 8) as usize).is_some_and(|byte| byte >> (chunk % 8) & 1 == 1)
+    }
+
+    /// Sets or clears the bit of `chunk`, and tells whether it changed.
+    ///
+    /// # Panics
+    /// Beyond the end.
+    pub fn put(&mut self, chunk: u64, set: bool) -> bool {
+        assert!(chunk < self.chunk_count(), "chunk {chunk} of {}", self.chunk_count());
+        let (byte, bit) = (&mut self.bits[(chunk / 8) as usize], 1 << (chunk % 8));
+        let before = *byte;
+        *byte = if set { before | bit } else { before & !bit };
+        *byte != before
+    }
+
+    /// The chunks whose bit is set, ascending.
+    pub fn set_chunks(&self) -> impl Iterator<Item = u64> {
+        (0..self.chunk_count()).filter(|&chunk| self.is_set(chunk))
+    }
+
+    /// Bytes from the header to the bit of `chunk`.
+    pub fn byte_of(chunk: u64) -> u64 {
+        Header::SIZE_BYTES as u64 + chunk / 8
+    }
+
+    /// Sectors that header and bits take.
+    pub fn size_sectors(&self) -> u64 {
+        (Header::SIZE_BYTES as u64 + self.chunk_count().div_ceil(8)).div_ceil(512)
+    }
+
+    /// Sets or clears every bit, and what follows them on their page.
+    pub fn fill(&mut self, set: bool) {
+        self.bits.fill(if set { 0xff } else { 0 });
+    }
+
+    /// Sets every bit that `other` has set, if the two have the same chunks.
+    pub fn unite(&mut self, other: &Self) {
+        if (self.header.chunksize, self.header.sync_size) == (other.header.chunksize, other.header.sync_size) {
+            for (byte, more) in self.bits.iter_mut().zip(&other.bits) {
+                *byte |= more;
+            }
+        } else {
+            self.fill(true);
+        }
+    }
+
+    /// The bitmap as it stands on disk, whole pages.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.header.write().to_vec();
+        bytes.extend_from_slice(&self.bits);
+        bytes
+    }
+}
+
+/// Room that mdadm leaves for a bitmap, by the size of a member: 4 KiB, from 8 GiB on 64, from 200 GiB
+/// on 128 KiB.
+pub fn room_sectors(member_sectors: u64) -> u64 {
+    match member_sectors {
+        0..128 => 0,
+        sectors if sectors - 128 >= 200 << 21 => 256,
+        sectors if sectors - 8 > 8 << 21 => 128,
+        _ => 8,
+    }
+}
+
+/// Bytes per bit: what was asked for, else 64 MiB or as much as the room demands.
+///
+/// # Errors
+/// A sentence, when `asked` is no power of two or so small that its bitmap does not fit in the room.
+pub fn choose_chunk_bytes(asked: Option<u32>, member_sectors: u64, sync_sectors: u64) -> Result<u32, String> {
+    let room_bytes = room_sectors(member_sectors) * 512;
+    if room_bytes == 0 {
+        return Err("the members are too small for a write-intent bitmap: leave it out".into());
+    }
+    let bits_max = (room_bytes - Header::SIZE_BYTES as u64) * 8;
+    let (mut bits, mut chunk_min) = (sync_sectors / 8 + 1, 4096u64);
+    while bits > bits_max {
+        chunk_min *= 2;
+        bits = bits.div_ceil(2);
+    }
+    let chunk = asked.map_or(chunk_min.max(64 << 20), u64::from);
+    match u32::try_from(chunk) {
+        Ok(chunk) if chunk.is_power_of_two() && u64::from(chunk) >= chunk_min => Ok(chunk),
+        _ => {
+            Err(format!("a bitmap chunk of {chunk} bytes cannot be used: choose a power of two from {chunk_min} bytes to 2 GiB"))
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A new array: which bytes make drives its members.
+//!
+//! Sizes, places and contents are those that mdadm 4.2 and Linux 6.1 would choose, with two
+//! differences: a new RAID 4 or 5 is resynced with all members in place, where mdadm rebuilds the last
+//! one as a spare; and the first 4 KiB of a drive are zeroed, where mdadm leaves what was there.
+
+use super::bitmap::{Bitmap, choose_chunk_bytes, room_sectors};
+use super::shape::numbers_of;
+use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
+use stria_array::{Geometry, GeometryError, Layout, Level};
+use thiserror::Error;
+
+/// A drive to become a member.
+#[derive(Clone, Debug)]
+pub struct CreateMember {
+    /// For messages.
+    pub name: String,
+    /// The drive's size.
+    pub size_sectors: u64,
+    /// The drive's logical block: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// The member's identity, random.
+    pub device_uuid: [u8; 16],
+}
+
+/// Whether to keep a write-intent bitmap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BitmapChoice {
+    /// No.
+    #[default]
+    None,
+    /// On every member; `chunk_bytes`: what one bit stands for, `None`: 64 MiB or what the room demands.
+    Internal {
+        /// Bytes of the sync space for each bit.
+        chunk_bytes: Option<u32>,
+    },
+}
+
+/// What array to make.
+#[derive(Clone, Debug)]
+pub struct Create {
+    /// The array's name, without host.
+    pub name: String,
+    /// Put before the name, `host:name`, if there is room: tells whose array it is.
+    pub homehost: Option<String>,
+    /// The array's identity, random.
+    pub uuid: [u8; 16],
+    /// The level.
+    pub level: Level,
+    /// The layout.
+    pub layout: Layout,
+    /// The strip; ignored for RAID 1.
+    pub strip_sectors: u64,
+    /// By slot; `None`: missing from the start.
+    pub members: Vec<Option<CreateMember>>,
+    /// Drives that wait for a role.
+    pub spares: Vec<CreateMember>,
+    /// Use no more than this of each member (redundant levels).
+    pub member_sectors_max: Option<u64>,
+    /// The bitmap.
+    pub bitmap: BitmapChoice,
+    /// The members already agree (or it does not matter): no first resync.
+    pub assume_clean: bool,
+    /// Now.
+    pub unix_seconds: u64,
+}
+
+/// Some bytes for one drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateWrite {
+    /// Index of the drive among the members (the missing ones counted), then the spares.
+    pub drive: usize,
+    /// Where.
+    pub start_sector: u64,
+    /// Whole 4 KiB blocks.
+    pub bytes: Vec<u8>,
+}
+
+/// A new array, as data.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// By drive; `None`: missing.
+    pub superblocks: Vec<Option<Superblock>>,
+    /// What to write, in this order; all of it must be durable before the array is used.
+    pub writes: Vec<CreateWrite>,
+}
+
+/// Why an array cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CreateError {
+    /// The geometry is impossible.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// Anything else, in words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Where data starts on the members, by the size of the first: room for the bitmap, and 0.1 % (at most
+/// 128 MiB) to reshape into, in whole MiB.
+pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
+    let mut headroom = 128 << 11;
+    while headroom << 10 > drive_sectors && (strip_sectors == 0 || headroom / 2 >= strip_sectors * 2) {
+        headroom >>= 1;
+        if headroom == 0 {
+            break;
+        }
+    }
+    (24 + room_sectors(drive_sectors) + headroom).next_multiple_of(2048)
+}
+
+impl Create {
+    /// The bytes of the array asked for.
+    ///
+    /// # Errors
+    /// [`CreateError`], in words for the person who asked. Nothing was changed.
+    pub fn plan(&self) -> Result<Creation, CreateError> {
+        let refuse = |what: String| Err(CreateError::Refused(what));
+        let redundant = self.level.is_redundant();
+        let strip_sectors = if self.level == Level::Raid1 { 0 } else { self.strip_sectors };
+        if self.members.len() + self.spares.len() > ROLES_MAX {
+            return refuse(format!("an md array has room for {ROLES_MAX} drives"));
+        }
+        let Some(first) = self.members.iter().flatten().next() else {
+            return refuse("an array needs at least one drive that is not missing".into());
+        };
+        if !redundant && (self.members.iter().any(Option::is_none) || !self.spares.is_empty()) {
+            return refuse(format!("RAID level {} has neither missing members nor spares", self.level));
+        }
+        let set_name = self.set_name()?;
+        let data_offset = data_offset_sectors(first.size_sectors, strip_sectors);
+        let mut rooms = Vec::new();
+        for drive in self.members.iter().flatten().chain(&self.spares) {
+            match drive.size_sectors.checked_sub(data_offset) {
+                // mdadm counts in KiB.
+                Some(room) if room >= 16 => rooms.push(if redundant { room & !1 } else { room }),
+                _ => {
+                    return refuse(format!(
+                        "{} is too small: of its {} sectors {data_offset} are needed for metadata \
+                         (the first drive's size decides; name the smallest first)",
+                        drive.name, drive.size_sectors
+                    ));
+                }
+            }
+        }
+        let size = self.used_sectors(strip_sectors, &rooms)?;
+        let sizes: Vec<u64> = if redundant { vec![size; self.members.len()] } else { rooms };
+        let geometry = Geometry::new(self.level, self.layout, strip_sectors, &sizes)?;
+        let bitmap = match self.bitmap {
+            BitmapChoice::None => None,
+            BitmapChoice::Internal { .. } if !redundant => {
+                return refuse(format!("a write-intent bitmap is of no use at RAID level {}", self.level));
+            }
+            BitmapChoice::Internal { chunk_bytes } => {
+                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Refused)?;
+                Some(Bitmap::new(self.uuid, geometry.sync_sectors(), chunk_bytes))
+            }
+        };
+        let missing = self.members.iter().filter(|member| member.is_none()).count();
+        if missing > geometry.losses_survived() {
+            return refuse(format!(
+                "{missing} members are missing, RAID level {} survives {}",
+                self.level,
+                geometry.losses_survived()
+            ));
+        }
+        // What a missing member held is computed from the rest, which therefore agrees with it.
+        let clean = self.assume_clean || !redundant || (missing > 0 && missing == self.level.parity_count());
+        let template = self.template(set_name, data_offset, if redundant { size } else { 0 }, clean, bitmap.as_ref());
+
+        let drives = self.members.iter().map(Option::as_ref).chain(self.spares.iter().map(Some));
+        let mut creation = Creation { geometry, superblocks: Vec::new(), writes: Vec::new() };
+        for (index, drive) in drives.enumerate() {
+            let Some(drive) = drive else {
+                creation.superblocks.push(None);
+                continue;
+            };
+            let mut superblock = template.clone();
+            superblock.header.dev_number = index as u32;
+            superblock.header.device_uuid = drive.device_uuid;
+            superblock.header.data_size = drive.size_sectors - data_offset;
+            creation.writes.extend(member_writes(index, &superblock, bitmap.as_ref()));
+            creation.superblocks.push(Some(superblock));
+        }
+        Ok(creation)
+    }
+
+    fn set_name(&self) -> Result<[u8; 32], CreateError> {
+        let name = match &self.homehost {
+            Some(host) if !self.name.contains(':') && host.len() + 1 + self.name.len() < 32 => {
+                format!("{host}:{}", self.name)
+            }
+            _ => self.name.clone(),
+        };
+        if name.is_empty() || name.len() > 31 || name.contains(['\0', '/', '\n']) {
+            return Err(CreateError::Refused(format!("\"{name}\" cannot be an array's name: use 1 to 31 bytes without slashes")));
+        }
+        let mut bytes = [0; 32];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(bytes)
+    }
+
+    /// What is used of each member of a redundant array: the smallest room, or the limit asked for.
+    fn used_sectors(&self, strip_sectors: u64, rooms: &[u64]) -> Result<u64, CreateError> {
+        let unit = if self.level == Level::Raid1 { 128 } else { strip_sectors.max(2) };
+        let smallest = rooms.iter().copied().min().unwrap_or(0);
+        if let Some(limit) = self.member_sectors_max.filter(|&limit| limit > smallest) {
+            return Err(CreateError::Refused(format!(
+                "{limit} sectors of each member were asked for, the smallest has {smallest}"
+            )));
+        }
+        let size = self.member_sectors_max.unwrap_or(smallest);
+        Ok(size / unit * unit)
+    }
+
+    fn template(&self, set_name: [u8; 32], data_offset: u64, size: u64, clean: bool, bitmap: Option<&Bitmap>) -> Superblock {
+        let numbers = numbers_of(self.level, self.layout);
+        let count = self.members.len() + self.spares.len();
+        let role_count = ((Header::SIZE_BYTES + 2 * count).next_multiple_of(512) - Header::SIZE_BYTES) / 2;
+        let mut roles = vec![Role::Spare; role_count];
+        for (slot, member) in self.members.iter().enumerate() {
+            if member.is_some() {
+                roles[slot] = Role::Slot(slot as u16);
+            }
+        }
+        // Bitmap, or the room left for one, follows the superblock; the bad-block log follows that.
+        let bitmap_sectors = bitmap.map_or(room_sectors(size), |bitmap| bitmap.size_sectors().next_multiple_of(8));
+        let bblog_offset = if data_offset >= 8 + 8 + bitmap_sectors + 8 { 8 + bitmap_sectors } else { data_offset - 16 };
+        let header = Header {
+            magic: MAGIC,
+            major_version: 1,
+            feature_map: numbers.features | if bitmap.is_some() { feature::BITMAP_OFFSET } else { 0 },
+            pad0: 0,
+            set_uuid: self.uuid,
+            set_name,
+            ctime: self.unix_seconds,
+            level: numbers.level,
+            layout: numbers.layout,
+            size,
+            chunksize: if self.level == Level::Raid1 { 0 } else { self.strip_sectors as u32 },
+            raid_disks: self.members.len() as u32,
+            bitmap_offset: if bitmap.is_some() { 8 } else { 0 },
+            new_level: 0,
+            reshape_position: 0,
+            delta_disks: 0,
+            new_layout: 0,
+            new_chunk: 0,
+            new_offset: 0,
+            data_offset,
+            data_size: 0,
+            super_offset: 8,
+            recovery_offset: 0,
+            dev_number: 0,
+            cnt_corrected_read: 0,
+            device_uuid: [0; 16],
+            devflags: 0,
+            bblog_shift: 0,
+            bblog_size: 8,
+            bblog_offset: bblog_offset as i32,
+            utime: self.unix_seconds,
+            events: 0,
+            resync_offset: if clean { CLEAN } else { 0 },
+            sb_csum: 0,
+            max_dev: role_count as u32,
+            logical_block_size: 0,
+            pad3: [0; 28],
+        };
+        Superblock { header, roles }
+    }
+}
+
+/// What makes a drive a member: zeros where older signatures may lie, then bitmap, and the superblock last.
+pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Option<&Bitmap>) -> Vec<CreateWrite> {
+    let header = &superblock.header;
+    let super_start = header.super_offset;
+    let log_end = super_start.saturating_add_signed(i64::from(header.bblog_offset)) + u64::from(header.bblog_size);
+    let head_end = log_end.max(super_start + 8).next_multiple_of(8).min(header.data_offset);
+    let mut head = vec![0; (head_end * 512) as usize];
+    if let Some(bitmap) = bitmap {
+        let at = (super_start.saturating_add_signed(i64::from(header.bitmap_offset)) * 512) as usize;
+        let bytes = bitmap.encode();
+        head[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+    let mut block = superblock.encode();
+    block.resize(SUPERBLOCK_BYTES, 0);
+    vec![CreateWrite { drive, start_sector: 0, bytes: head }, CreateWrite { drive, start_sector: super_start, bytes: block }]
+}

@@ -1,0 +1,23 @@
+//! Linux md: superblocks, write-intent bitmaps and bad-block logs, and what follows from them.
+//!
+//! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
+//! drive; [`create`] makes them for a new array, [`assemble`] makes an array of them, [`recorder`] keeps
+//! them true while it runs; [`raw`] shows them byte by byte.
+
+pub mod assemble;
+pub mod badblocks;
+pub mod bitmap;
+pub mod create;
+pub mod member;
+pub mod raw;
+pub mod recorder;
+mod shape;
+pub mod superblock;
+
+pub use assemble::{Assembly, Options, Start, Verdict, assemble};
+pub use bitmap::Bitmap;
+pub use create::{BitmapChoice, Create, CreateMember, Creation};
+pub use member::{Candidate, Member, Read};
+pub use recorder::MdRecorder;
+pub use shape::{LayoutNumbers, layout_of, numbers_of};
+pub use superblock::{Role, Superblock, SuperblockError, uuid_text};

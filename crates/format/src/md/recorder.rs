@@ -1,0 +1,506 @@
+//! Keeps the members' metadata true while an array runs.
+//!
+//! The engine says what is so; the recorder answers with superblocks and bitmap pages to be written to
+//! the members. Every record counts `events` up by one, and a member that missed a record is recognised
+//! by that. Fields that Stria does not change are kept as they were read.
+//!
+//! `events_cleared` of the bitmap moves when the array becomes whole, when a slot of a whole array changes
+//! hands, and when bits are cleared: who left before that has missed writes that the bits no longer name.
+//! While the array is not whole no bit is cleared.
+//!
+//! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
+
+use super::bitmap::{self, Bitmap, PAGE_BYTES};
+use super::create::{CreateWrite, member_writes};
+use super::member::BitmapPlace;
+use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
+use crate::md::badblocks;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use stria_array::{ArrayState, MemberConfig, MemberId, MetadataWrite, Recorder};
+use stria_block::Buffer;
+use thiserror::Error;
+
+/// A member's metadata and how to write it.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    pub superblock: Superblock,
+    pub name: String,
+    pub logical_block_bytes: u32,
+    pub bad_blocks: Vec<Range<u64>>,
+    /// Its bitmap's pages are those of the recorder.
+    pub bitmap_current: bool,
+}
+
+/// A drive to join a running array.
+#[derive(Clone, Debug)]
+pub struct Adopt {
+    /// For people.
+    pub name: String,
+    /// The drive's size.
+    pub size_sectors: u64,
+    /// The drive's logical block: 512 or 4096.
+    pub logical_block_bytes: u32,
+    /// The new member's identity, random.
+    pub device_uuid: [u8; 16],
+}
+
+/// Why a drive cannot join.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct AdoptError(String);
+
+/// What of the metadata people ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// The array's identity.
+    pub uuid: [u8; 16],
+    /// `host:name` or `name`.
+    pub name: String,
+    /// 1.0, 1.1 or 1.2: the minor version.
+    pub minor_version: u8,
+    /// Seconds since 1970.
+    pub created_s: u64,
+    /// Seconds since 1970.
+    pub updated_s: u64,
+    /// The count of records.
+    pub events: u64,
+    /// The bitmap: bytes per bit, count of bits, bits set.
+    pub bitmap: Option<(u32, u64, u64)>,
+    /// Every member that was seen since the array started.
+    pub members: Vec<DescribedMember>,
+}
+
+/// A member in a [`Description`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribedMember {
+    /// Its handle.
+    pub member: MemberId,
+    /// Its device number in the superblock.
+    pub number: u32,
+    /// Its identity.
+    pub device_uuid: [u8; 16],
+    /// What its superblock says it does.
+    pub role: Role,
+}
+
+/// md's [`Recorder`].
+#[derive(Clone, Debug)]
+pub struct MdRecorder {
+    keepers: BTreeMap<MemberId, Keeper>,
+    /// The newest superblock, from which new members take what is common.
+    common: Superblock,
+    bitmap: Option<Bitmap>,
+    redundant: bool,
+    /// Who carries the bitmap: the members of the last state that have a slot.
+    active: Vec<MemberId>,
+    whole: bool,
+    /// Who held the slots when the array was whole last.
+    whole_holders: Vec<MemberId>,
+}
+
+impl MdRecorder {
+    /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
+    pub(crate) fn new(keepers: BTreeMap<MemberId, Keeper>, common: Superblock, bitmap: Option<Bitmap>) -> Self {
+        let redundant = common.header.level > 0;
+        Self { keepers, common, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new() }
+    }
+
+    /// The array's own record, as of the last update.
+    pub fn superblock(&self) -> &Superblock {
+        &self.common
+    }
+
+    /// What people ask for.
+    pub fn description(&self) -> Description {
+        let common = &self.common;
+        let members = self.keepers.iter().map(|(&member, keeper)| DescribedMember {
+            member,
+            number: keeper.superblock.header.dev_number,
+            device_uuid: keeper.superblock.header.device_uuid,
+            role: common.roles.get(keeper.superblock.header.dev_number as usize).copied().unwrap_or(Role::Spare),
+        });
+        Description {
+            uuid: common.header.set_uuid,
+            name: common.name(),
+            minor_version: common.minor_version(),
+            created_s: common.created_s(),
+            updated_s: common.updated_s(),
+            events: common.header.events,
+            bitmap: self
+                .bitmap
+                .as_ref()
+                .map(|bitmap| (bitmap.header.chunksize, bitmap.chunk_count(), bitmap.set_chunks().count() as u64)),
+            members: members.collect(),
+        }
+    }
+
+    /// Lets a drive join as a spare: the writes give it metadata of its own. It takes part from the
+    /// next recorded state that names `member`.
+    ///
+    /// # Errors
+    /// [`AdoptError`], when the drive does not suit; nothing was changed.
+    pub fn adopt(&mut self, member: MemberId, drive: &Adopt) -> Result<(MemberConfig, Vec<MetadataWrite>), AdoptError> {
+        let mut superblock = self.common.clone();
+        let header = &mut superblock.header;
+        let refuse = |what: String| Err(AdoptError(format!("{} cannot join \"{}\": {what}", drive.name, self.common.name())));
+        if !self.redundant {
+            return refuse("an array without redundancy takes no spares".into());
+        }
+        if self.keepers.contains_key(&member) {
+            return refuse("it is known to the array already".into());
+        }
+        if self.common.minor_version() == 0 {
+            return refuse(
+                "the array has metadata of version 1.0, which is served but not given to new members; \
+                           add it under Linux (mdadm --add)"
+                    .into(),
+            );
+        }
+        let Some(data_size) = drive.size_sectors.checked_sub(header.data_offset).filter(|&room| room >= header.size) else {
+            return refuse(format!("it has {} sectors, a member needs {}", drive.size_sectors, header.data_offset + header.size));
+        };
+        let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
+        let strip = u64::from(header.chunksize);
+        let log_start = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
+        if [header.super_offset, header.data_offset, strip, log_start].iter().any(|place| place % block_sectors != 0) {
+            return refuse(format!(
+                "its blocks of {} bytes do not fit the array's places, which are made for 512",
+                drive.logical_block_bytes
+            ));
+        }
+        // Numbers that somebody had are not given again while others are left: who returns is known by its number.
+        let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
+        let numbers = header.raid_disks..ROLES_MAX as u32;
+        let Some(number) = numbers
+            .clone()
+            .find(|number| taken.last() < Some(number))
+            .or_else(|| numbers.clone().find(|number| !taken.contains(number)))
+        else {
+            return refuse("every device number is taken".into());
+        };
+        header.dev_number = number;
+        header.device_uuid = drive.device_uuid;
+        header.data_size = data_size;
+        header.recovery_offset = 0;
+        header.cnt_corrected_read = 0;
+        header.devflags = 0;
+        header.bblog_shift = 0;
+        header.feature_map &= !(feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | feature::REPLACEMENT | feature::BAD_BLOCKS);
+        set_role(&mut superblock.roles, number, Role::Spare);
+        let config = MemberConfig {
+            id: member,
+            name: drive.name.clone(),
+            data_start_sector: superblock.header.data_offset,
+            data_sectors: data_size,
+            recovered_sector: 0,
+            by_intent: false,
+            bad_blocks: Vec::new(),
+        };
+        let writes = member_writes(0, &superblock, self.bitmap.as_ref());
+        let writes = writes.into_iter().map(|CreateWrite { start_sector, bytes, .. }| MetadataWrite {
+            member,
+            start_sector,
+            data: Buffer::copy_of(&bytes).freeze(),
+        });
+        let keeper = Keeper {
+            superblock,
+            name: drive.name.clone(),
+            logical_block_bytes: drive.logical_block_bytes,
+            bad_blocks: Vec::new(),
+            bitmap_current: false,
+        };
+        self.keepers.insert(member, keeper);
+        Ok((config, writes.collect()))
+    }
+
+    /// Whether a member that was away may come back by the bitmap, and to which slot; with the reason if not.
+    ///
+    /// # Errors
+    /// A sentence: why it may only join as a new spare.
+    pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
+        returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
+    }
+
+    /// Takes back a member that was away ([`MdRecorder::returnable`] said yes), under a new handle. The engine
+    /// copies what the bitmap names; nothing is written before the next recorded state.
+    ///
+    /// # Errors
+    /// As [`MdRecorder::returnable`].
+    pub fn take_back(&mut self, member: MemberId, candidate: &super::Candidate) -> Result<(usize, MemberConfig), AdoptError> {
+        let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
+        let slot = self.returnable(&found.superblock)?;
+        let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
+        // Its earlier life in this run, if any, ends.
+        let uuid = found.superblock.header.device_uuid;
+        self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
+        let keeper = Keeper {
+            superblock: found.superblock.clone(),
+            name: candidate.name.clone(),
+            logical_block_bytes: candidate.logical_block_bytes,
+            bad_blocks,
+            bitmap_current: false,
+        };
+        let config = MemberConfig { recovered_sector: 0, by_intent: true, ..keeper.config(member) };
+        self.keepers.insert(member, keeper);
+        Ok((slot, config))
+    }
+
+    /// Replaces a member's list of bad blocks (sectors of the drive); it is written with the next recorded state
+    /// and at once here.
+    ///
+    /// # Errors
+    /// A sentence when the log has no room: the member should be failed.
+    pub fn record_bad_blocks(
+        &mut self,
+        member: MemberId,
+        blocks: Vec<Range<u64>>,
+        unix_seconds: u64,
+    ) -> Result<Vec<MetadataWrite>, AdoptError> {
+        let Some(keeper) = self.keepers.get_mut(&member) else { return Ok(Vec::new()) };
+        let header = &mut keeper.superblock.header;
+        let log = if header.bblog_offset == 0 { None } else { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) };
+        let Some(log) = log else {
+            return Err(AdoptError(format!("the bad-block log of {} has no room for {} places", keeper.name, blocks.len())));
+        };
+        header.utime = unix_seconds;
+        header.feature_map &= !feature::BAD_BLOCKS;
+        header.feature_map |= if blocks.is_empty() { 0 } else { feature::BAD_BLOCKS };
+        let start_sector = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
+        keeper.bad_blocks = blocks;
+        Ok(vec![MetadataWrite { member, start_sector, data: Buffer::copy_of(&log).freeze() }, keeper.superblock_write(member)])
+    }
+
+    /// Writes of the pages in `pages` (or all) to one member.
+    fn bitmap_writes(
+        bitmap: &Bitmap,
+        pages: Option<&BTreeSet<usize>>,
+        targets: impl Iterator<Item = (MemberId, BitmapPlace)>,
+    ) -> Vec<MetadataWrite> {
+        let bytes = bitmap.encode();
+        let length_sectors = bitmap.size_sectors();
+        let page_sectors = (PAGE_BYTES / 512) as u64;
+        let data = Buffer::copy_of(&bytes).freeze();
+        let mut writes = Vec::new();
+        for (member, place) in targets {
+            let area_sectors = length_sectors.next_multiple_of(place.unit_sectors);
+            let mut add = |start: u64, end: u64| {
+                let end = end.min(area_sectors);
+                if start < end {
+                    let data = data.slice((start * 512) as usize, ((end - start) * 512) as usize);
+                    writes.push(MetadataWrite { member, start_sector: place.start_sector + start, data });
+                }
+            };
+            match pages {
+                None => add(0, area_sectors),
+                Some(pages) => {
+                    for &page in pages {
+                        add(page as u64 * page_sectors, (page as u64 + 1) * page_sectors);
+                    }
+                }
+            }
+        }
+        writes
+    }
+
+    fn place_of(&self, member: MemberId) -> Option<(MemberId, BitmapPlace)> {
+        let keeper = self.keepers.get(&member)?;
+        Some((member, BitmapPlace::of(&keeper.superblock, keeper.logical_block_bytes)?))
+    }
+}
+
+impl Keeper {
+    pub(crate) fn config(&self, id: MemberId) -> MemberConfig {
+        let header = &self.superblock.header;
+        let offset = header.data_offset;
+        let end = offset + header.data_size;
+        let bad_blocks = self.bad_blocks.iter().filter(|range| range.end > offset && range.start < end);
+        MemberConfig {
+            id,
+            name: self.name.clone(),
+            data_start_sector: offset,
+            data_sectors: header.data_size,
+            recovered_sector: if self.superblock.has(feature::RECOVERY_OFFSET) { header.recovery_offset } else { u64::MAX },
+            by_intent: self.superblock.has(feature::RECOVERY_BITMAP),
+            bad_blocks: bad_blocks.map(|range| range.start.max(offset) - offset..range.end.min(end) - offset).collect(),
+        }
+    }
+
+    fn superblock_write(&self, member: MemberId) -> MetadataWrite {
+        let mut bytes = self.superblock.encode();
+        bytes.resize(bytes.len().next_multiple_of(self.logical_block_bytes.max(512) as usize), 0);
+        let data = Buffer::copy_of(&bytes).freeze();
+        MetadataWrite { member, start_sector: self.superblock.header.super_offset, data }
+    }
+}
+
+fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
+    let number = number as usize;
+    if number >= roles.len() {
+        roles.resize(number + 1, Role::Spare);
+    }
+    roles[number] = role;
+}
+
+/// The slot to which a member that was away may return by the bitmap.
+pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Superblock) -> Result<usize, String> {
+    let (ours, theirs) = (&common.header, &away.header);
+    if ours.set_uuid != theirs.set_uuid {
+        return Err("it belongs to another array".into());
+    }
+    if (ours.level, ours.layout, ours.size, ours.chunksize, ours.raid_disks)
+        != (theirs.level, theirs.layout, theirs.size, theirs.chunksize, theirs.raid_disks)
+    {
+        return Err("the array has had another shape since".into());
+    }
+    let Role::Slot(slot) = away.role() else {
+        return Err("it held no slot".into());
+    };
+    if u32::from(slot) >= ours.raid_disks {
+        return Err(format!("it held slot {slot}, which the array does not have"));
+    }
+    if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
+        return Err("it had not been filled when it left".into());
+    }
+    let Some(bitmap) = bitmap else {
+        return Err("the array has no write-intent bitmap to tell what it missed".into());
+    };
+    if theirs.events < bitmap.header.events_cleared {
+        return Err(format!(
+            "it left at event {}, and the bitmap remembers from event {} on",
+            theirs.events, bitmap.header.events_cleared
+        ));
+    }
+    Ok(usize::from(slot))
+}
+
+impl Recorder for MdRecorder {
+    fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
+        let mut roles = vec![Role::Spare; self.common.roles.len()];
+        // Per member: recovered sector and by_intent; spares have none.
+        let mut places: BTreeMap<MemberId, (Option<(u64, bool)>, bool)> = BTreeMap::new();
+        let mut holders = Vec::new();
+        for (slot, slot_state) in state.slots.iter().enumerate() {
+            for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
+                let Some(place) = place else { continue };
+                let keeper = self.keepers.get(&place.member);
+                let keeper = keeper.unwrap_or_else(|| panic!("member {:?} was never adopted", place.member));
+                set_role(&mut roles, keeper.superblock.header.dev_number, Role::Slot(slot as u16));
+                places.insert(place.member, (Some((place.recovered_sector, place.by_intent)), replacement));
+                if !replacement {
+                    holders.push(place.member);
+                }
+            }
+        }
+        self.active = places.keys().copied().collect();
+        for spare in &state.spares {
+            assert!(self.keepers.contains_key(spare), "spare {spare:?} was never adopted");
+            places.insert(*spare, (None, false));
+        }
+        // A number is in use as long as its member is there, also when it waits.
+        for member in places.keys() {
+            let number = self.keepers[member].superblock.header.dev_number;
+            let role = roles.get(number as usize).copied().unwrap_or(Role::Spare);
+            set_role(&mut roles, number, role);
+        }
+        for (member, _) in &state.failed {
+            if let Some(keeper) = self.keepers.get(member).filter(|_| !places.contains_key(member)) {
+                let number = keeper.superblock.header.dev_number;
+                // Its successor may have the same number when it came back under a new handle.
+                let reused = places.keys().any(|other| self.keepers[other].superblock.header.dev_number == number);
+                if !reused {
+                    set_role(&mut roles, number, Role::Faulty);
+                }
+            }
+        }
+        assert!(roles.len() <= ROLES_MAX, "more device numbers than a superblock holds");
+
+        let resync_offset = match (self.redundant, state.clean) {
+            (false, _) => CLEAN,
+            (true, true) => state.resync_sector,
+            (true, false) => 0,
+        };
+        let common = &mut self.common;
+        common.header.events += 1;
+        common.header.utime = unix_seconds;
+        common.header.resync_offset = resync_offset;
+        common.roles = roles;
+
+        if let Some(bitmap) = &mut self.bitmap {
+            bitmap.header.events = common.header.events;
+            bitmap.header.state &= !bitmap::state::WRITE_ERROR;
+            if state.whole && (!self.whole || holders != self.whole_holders) {
+                bitmap.header.events_cleared = common.header.events;
+            }
+        }
+        self.whole = state.whole;
+        if state.whole {
+            self.whole_holders = holders;
+        }
+
+        let mut writes = Vec::new();
+        for (&member, &(place, replacement)) in &places {
+            let keeper = self.keepers.get_mut(&member).expect("checked above");
+            let superblock = &mut keeper.superblock;
+            superblock.roles.clone_from(&self.common.roles);
+            let header = &mut superblock.header;
+            header.events = self.common.header.events;
+            header.utime = unix_seconds;
+            header.resync_offset = resync_offset;
+            header.feature_map &= feature::RAID0_LAYOUT;
+            header.recovery_offset = 0;
+            if self.bitmap.is_some() {
+                header.feature_map |= feature::BITMAP_OFFSET;
+            }
+            if let Some((recovered, by_intent)) = place.filter(|&(recovered, by_intent)| recovered != u64::MAX || by_intent) {
+                header.feature_map |= feature::RECOVERY_OFFSET;
+                header.recovery_offset = recovered;
+                if by_intent && self.bitmap.is_some() {
+                    header.feature_map |= feature::RECOVERY_BITMAP;
+                }
+            }
+            if replacement {
+                header.feature_map |= feature::REPLACEMENT;
+            }
+            if !keeper.bad_blocks.is_empty() {
+                header.feature_map |= feature::BAD_BLOCKS;
+            }
+            writes.push(keeper.superblock_write(member));
+        }
+        if let Some(bitmap) = &self.bitmap {
+            let first_page = BTreeSet::from([0]);
+            for &member in &self.active {
+                let pages = if self.keepers[&member].bitmap_current { Some(&first_page) } else { None };
+                writes.extend(Self::bitmap_writes(bitmap, pages, self.place_of(member).into_iter()));
+            }
+            for member in &self.active {
+                self.keepers.get_mut(member).expect("checked above").bitmap_current = true;
+            }
+        }
+        writes
+    }
+
+    fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {
+        let Some(bitmap) = &mut self.bitmap else { return Vec::new() };
+        let mut pages = BTreeSet::new();
+        let page_of = |chunk: u64| (Bitmap::byte_of(chunk) / PAGE_BYTES as u64) as usize;
+        for &chunk in set {
+            if bitmap.put(chunk, true) {
+                pages.insert(page_of(chunk));
+            }
+        }
+        // Who is away must find every bit set that was set since it left.
+        for &chunk in clear.iter().filter(|_| self.whole) {
+            if bitmap.put(chunk, false) {
+                pages.insert(page_of(chunk));
+                if bitmap.header.events_cleared != bitmap.header.events {
+                    bitmap.header.events_cleared = bitmap.header.events;
+                    pages.insert(0);
+                }
+            }
+        }
+        let bitmap = self.bitmap.as_ref().expect("checked above");
+        let targets = self.active.iter().filter_map(|&member| self.place_of(member));
+        Self::bitmap_writes(bitmap, Some(&pages), targets)
+    }
+}
