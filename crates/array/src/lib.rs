@@ -5,11 +5,27 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod core;
+mod device;
+mod engine;
 mod geometry;
+mod intent;
 mod level;
+mod lock;
+mod member;
+mod mirror_io;
+mod parity_io;
+pub mod plan;
 mod record;
+mod status;
+mod sweep;
+mod task;
 
 pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig};
-pub use geometry::{Geometry, GeometryError};
+pub use core::Action;
+pub use device::ArrayDevice;
+pub use engine::Engine;
+pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use level::{Copies, Layout, Level, ParityLayout, Zones};
 pub use record::{ArrayState, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
+pub use status::{ArrayStatus, Event, Health, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};

@@ -29,6 +29,16 @@ impl Geometry {
         self.member_sectors[0] / self.strip_sectors
     }
 
+    /// Places repeat after this many stripes; 0 for levels without parity.
+    pub fn stripe_map_period(&self) -> u64 {
+        use ParityLayout::*;
+        match self.layout {
+            _ if self.level.parity_count() == 0 => 0,
+            Layout::Parity(LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6 | RightSymmetric6) => self.slot_count() as u64 - 1,
+            _ => self.slot_count() as u64,
+        }
+    }
+
     /// The places of stripe `stripe` of a parity level.
     pub fn stripe_map(&self, stripe: u64) -> StripeMap {
         use ParityLayout::*;

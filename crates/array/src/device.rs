@@ -1,0 +1,260 @@
+//! The binder: an engine, the members' devices and a recorder, bound into one block device.
+//!
+//! It moves requests and records between the three and holds no policy. A handle may be cloned; all clones are the
+//! same array, so an array can be a member of another while its owner still commands it.
+
+use crate::core::Action;
+use crate::status::{ArrayStatus, Event, Refusal};
+use crate::{ArrayConfig, Engine, MemberConfig, MemberId, MetadataWrite, Recorder};
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, Tag};
+
+/// Tags of metadata writes have this bit; the engine's do not.
+const METADATA: Tag = 1 << 63;
+/// Of those: intent rather than state.
+const INTENT: Tag = 1 << 62;
+
+struct Bound {
+    device: Option<Box<dyn BlockDevice>>,
+    data_start_sector: u64,
+}
+
+/// A record whose writes run.
+#[derive(Default)]
+struct Pending {
+    writes: usize,
+    failures: Vec<(MemberId, IoError)>,
+}
+
+struct Binder<R> {
+    engine: Engine,
+    recorder: R,
+    members: Vec<Bound>,
+    /// States, intents.
+    pending: [Pending; 2],
+    /// Real time for superblocks: seconds since 1970 when `now` was 0.
+    unix_seconds_at_zero: u64,
+    now: Nanos,
+    ended: Vec<Completion>,
+    from_members: Vec<Completion>,
+    actions: bool,
+}
+
+/// An array as a block device.
+pub struct ArrayDevice<R> {
+    binder: Rc<RefCell<Binder<R>>>,
+    limits: Rc<Limits>,
+}
+
+impl<R> Clone for ArrayDevice<R> {
+    fn clone(&self) -> Self {
+        Self { binder: Rc::clone(&self.binder), limits: Rc::clone(&self.limits) }
+    }
+}
+
+impl<R: Recorder> ArrayDevice<R> {
+    /// Binds `devices`, by member handle, to an engine for `config`. `unix_seconds_at_zero`: the date when `now` is 0.
+    pub fn new(config: &ArrayConfig, devices: Vec<Box<dyn BlockDevice>>, recorder: R, unix_seconds_at_zero: u64) -> Self {
+        let member_limits: Vec<Limits> = devices.iter().map(|device| device.limits().clone()).collect();
+        let engine = Engine::new(config, &member_limits);
+        let mut starts = vec![0; devices.len()];
+        let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
+        for member in places {
+            starts[member.id.0] = member.data_start_sector;
+        }
+        let members = devices
+            .into_iter()
+            .zip(starts)
+            .map(|(device, start)| Bound { device: Some(device), data_start_sector: start })
+            .collect();
+        let limits = Rc::new(engine.limits().clone());
+        let binder = Binder {
+            engine,
+            recorder,
+            members,
+            pending: [Pending::default(), Pending::default()],
+            unix_seconds_at_zero,
+            now: 0,
+            ended: Vec::new(),
+            from_members: Vec::new(),
+            actions: true,
+        };
+        Self { binder: Rc::new(RefCell::new(binder)), limits }
+    }
+
+    /// The array now.
+    pub fn status(&self) -> ArrayStatus {
+        self.binder.borrow().engine.status()
+    }
+
+    /// Takes what a log should have.
+    pub fn take_events(&self) -> Vec<Event> {
+        self.binder.borrow_mut().engine.take_events()
+    }
+
+    /// Commands the engine; what it wants done follows at the next poll.
+    pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
+        let mut binder = self.binder.borrow_mut();
+        binder.actions = true;
+        command(&mut binder.engine)
+    }
+
+    /// The recorder, to prepare metadata for a new member.
+    pub fn recorder(&self) -> RefMut<'_, R> {
+        RefMut::map(self.binder.borrow_mut(), |binder| &mut binder.recorder)
+    }
+
+    /// Lets a member in, see [`Engine::add`].
+    ///
+    /// # Errors
+    /// The engine's refusal; the device is dropped.
+    pub fn add(&self, config: MemberConfig, device: Box<dyn BlockDevice>, slot: Option<usize>) -> Result<(), Refusal> {
+        let mut binder = self.binder.borrow_mut();
+        let data_start_sector = config.data_start_sector;
+        binder.engine.add(config, device.limits(), slot)?;
+        binder.members.push(Bound { device: Some(device), data_start_sector });
+        binder.actions = true;
+        Ok(())
+    }
+
+    /// Takes a member that has failed, or a spare, out, and gives its device back.
+    ///
+    /// # Errors
+    /// When it holds a role.
+    pub fn remove(&self, member: MemberId) -> Result<Option<Box<dyn BlockDevice>>, Refusal> {
+        let mut binder = self.binder.borrow_mut();
+        binder.engine.remove(member)?;
+        binder.actions = true;
+        Ok(binder.members[member.0].device.take())
+    }
+}
+
+impl<R: Recorder> Binder<R> {
+    fn poll(&mut self) {
+        self.engine.set_now(self.now);
+        loop {
+            let mut from_members = std::mem::take(&mut self.from_members);
+            for (index, member) in self.members.iter_mut().enumerate() {
+                let Some(device) = &mut member.device else { continue };
+                let before = from_members.len();
+                device.poll(self.now, &mut from_members);
+                let _ = (index, before);
+            }
+            let progress = !from_members.is_empty() || self.actions;
+            self.actions = false;
+            for completion in from_members.drain(..) {
+                if completion.tag & METADATA == 0 {
+                    self.engine.complete(completion);
+                } else {
+                    self.metadata_written(completion);
+                }
+            }
+            self.from_members = from_members;
+            self.engine.run();
+            while let Some(action) = self.engine.next_action() {
+                self.carry_out(action);
+            }
+            if !progress && !self.actions {
+                return;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Done(completion) => self.ended.push(completion),
+            Action::Io { member, mut request } => {
+                let bound = &mut self.members[member.0];
+                if !matches!(request.operation, Operation::Flush) {
+                    request.start_sector += bound.data_start_sector;
+                }
+                self.submit(member, request);
+            }
+            Action::RecordState(state) => {
+                let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
+                let writes = self.recorder.record_state(&state, unix_seconds);
+                self.record(0, writes);
+            }
+            Action::RecordIntent { set, clear } => {
+                let writes = self.recorder.record_intent(&set, &clear);
+                self.record(1, writes);
+            }
+        }
+    }
+
+    fn submit(&mut self, member: MemberId, request: Request) {
+        match &mut self.members[member.0].device {
+            Some(device) => device.submit(request),
+            None => {
+                let error = IoError::new(ErrorKind::Gone, "the member was removed");
+                self.from_members.push(request.complete(Err(error)));
+                self.actions = true;
+            }
+        }
+    }
+
+    fn record(&mut self, kind: usize, writes: Vec<MetadataWrite>) {
+        self.pending[kind].writes = writes.len();
+        if writes.is_empty() {
+            self.recorded(kind);
+            return;
+        }
+        for MetadataWrite { member, start_sector, data } in writes {
+            let tag = METADATA | if kind == 1 { INTENT } else { 0 } | member.0 as Tag;
+            let sectors = (data.len() / SECTOR_BYTES) as u64;
+            let operation = Operation::Write { from: std::iter::once(data).collect(), fua: true };
+            self.submit(member, Request { tag, start_sector, sectors, operation });
+        }
+    }
+
+    fn metadata_written(&mut self, completion: Completion) {
+        let kind = usize::from(completion.tag & INTENT != 0);
+        let pending = &mut self.pending[kind];
+        pending.writes -= 1;
+        if let Err(error) = completion.result {
+            pending.failures.push((MemberId((completion.tag & !(METADATA | INTENT)) as usize), error));
+        }
+        if pending.writes == 0 {
+            self.recorded(kind);
+        }
+    }
+
+    fn recorded(&mut self, kind: usize) {
+        let failures = std::mem::take(&mut self.pending[kind].failures);
+        if kind == 0 {
+            self.engine.state_recorded(failures);
+        } else {
+            self.engine.intent_recorded(failures);
+        }
+        self.actions = true;
+    }
+}
+
+impl<R: Recorder> BlockDevice for ArrayDevice<R> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, request: Request) {
+        let mut binder = self.binder.borrow_mut();
+        binder.engine.submit(request);
+        binder.actions = true;
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        let mut binder = self.binder.borrow_mut();
+        binder.now = now.max(binder.now);
+        binder.poll();
+        completions.append(&mut binder.ended);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        let binder = self.binder.borrow();
+        if binder.actions || !binder.ended.is_empty() {
+            return Some(0);
+        }
+        let members = binder.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
+        members.chain(binder.engine.next_wake()).min()
+    }
+}

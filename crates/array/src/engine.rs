@@ -1,0 +1,709 @@
+//! The engine's face: it is told what happened, and asked what to do next.
+
+use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, lost, slice_segments};
+use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal, SweepKind};
+use crate::sweep::Sweeper;
+use crate::task::Tasks;
+use crate::{Action, ArrayConfig, Level, MemberConfig, MemberId, mirror_io, parity_io};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes};
+
+/// 1 s after the last write the superblocks say "clean": sooner would cost a record for every pause of a client.
+const CLEAN_AFTER: Nanos = 1_000_000_000;
+
+/// 32 MiB of each member at once: how much a large discard or zeroing keeps locked.
+const CLEAR_ROWS_SECTORS: u64 = 1 << 16;
+
+/// A RAID engine without I/O, clock or thread.
+pub struct Engine {
+    core: Rc<Core>,
+    tasks: Tasks,
+    sweeper: Rc<Sweeper>,
+    limits: Limits,
+}
+
+/// A run of a request on one member.
+struct Run {
+    slot: usize,
+    start_sector: u64,
+    sectors: u64,
+    pieces: Pieces,
+}
+
+impl Engine {
+    /// An engine for `config`. `member_limits`: by member handle.
+    pub fn new(config: &ArrayConfig, member_limits: &[Limits]) -> Self {
+        let core = Rc::new(Core::new(config));
+        for (index, limits) in member_limits.iter().enumerate() {
+            core.members.borrow_mut().get_mut(MemberId(index)).limits = limits.clone();
+        }
+        let sweeper = Rc::new(Sweeper::new(&core));
+        let states = Rc::clone(&core);
+        core.ready.spawn(async move { states.record_states().await });
+        let intents = Rc::clone(&core);
+        core.ready.spawn(async move { intents.record_intents().await });
+        core.ready.spawn(settle(Rc::clone(&core)));
+        core.ready.spawn(clear_intents(Rc::clone(&core)));
+        core.ready.spawn(crate::sweep::sweep_forever(Rc::clone(&core), Rc::clone(&sweeper)));
+        let limits = array_limits(config, member_limits);
+        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits };
+        engine.tasks.run(&engine.core.ready);
+        engine
+    }
+
+    /// What the array can do as a device.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Tells the time; it never goes back.
+    pub fn set_now(&mut self, now: Nanos) {
+        self.core.set_now(now);
+    }
+
+    /// When [`Engine::run`] next has something to do by the clock alone.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        self.core.next_timer()
+    }
+
+    /// Advances every task that can; afterwards [`Engine::next_action`] has what they want.
+    pub fn run(&mut self) {
+        self.tasks.run(&self.core.ready);
+    }
+
+    /// What to do next.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.core.outbox.borrow_mut().pop_front()
+    }
+
+    /// A client's request.
+    pub fn submit(&mut self, mut request: Request) {
+        let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
+        let refused = request.check(&self.limits).err().or_else(|| {
+            (mutates && self.core.read_only.get())
+                .then(|| IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write"))
+        });
+        if let Some(error) = refused {
+            return self.core.done(request.complete(Err(error)));
+        }
+        self.core.last_client.set(self.core.now());
+        match request.operation {
+            Operation::Read { .. } => self.read(request),
+            Operation::Write { .. } => self.write(request),
+            Operation::Flush => {
+                let parent = self.core.begin(&mut request, 1);
+                self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
+            }
+            Operation::Discard | Operation::WriteZeroes { .. } => self.clear(request),
+            Operation::Extents { .. } => self.extents(request),
+        }
+    }
+
+    /// Cuts a range of the array into runs on members, for levels whose requests go to one place each; runs that are
+    /// neighbours on a member are joined.
+    fn runs(&self, range: Range<u64>) -> SmallVec<[Run; 8]> {
+        let geometry = &self.core.geometry;
+        let strip = geometry.strip_sectors();
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut next = range.start;
+        while next < range.end {
+            let left = range.end - next;
+            let (slot, start_sector, sectors) = if geometry.level().parity_count() > 0 {
+                let width = strip * geometry.data_count() as u64;
+                let (stripe, in_stripe) = (next / width, next % width);
+                let slot = usize::from(self.core.map(stripe).data[(in_stripe / strip) as usize]);
+                (slot, stripe * strip + in_stripe % strip, left.min(strip - in_stripe % strip))
+            } else {
+                let extent = geometry.extent(next, left);
+                (extent.slot, extent.start_sector, extent.sectors)
+            };
+            let piece = (next - range.start, sectors);
+            match runs.iter_mut().rev().find(|run| run.slot == slot) {
+                Some(run) if run.start_sector + run.sectors == start_sector => {
+                    run.sectors += sectors;
+                    run.pieces.push(piece);
+                }
+                _ => runs.push(Run { slot, start_sector, sectors, pieces: std::iter::once(piece).collect() }),
+            }
+            next += sectors;
+        }
+        runs
+    }
+
+    fn read(&mut self, mut request: Request) {
+        let core = &self.core;
+        let range = request.start_sector..request.end_sector();
+        let level = core.geometry.level();
+        let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
+        let mut runs: SmallVec<[(Run, Option<MemberId>); 8]> = SmallVec::new();
+        if mirrored {
+            for (start, sectors, copies) in mirror_io::runs(core, range.clone()) {
+                let pieces = std::iter::once((start - range.start, sectors)).collect();
+                let chosen = mirror_io::choose(core, &copies, sectors);
+                let (copy, member) = chosen.map_or((copies[0], None), |(copy, member)| (copy, Some(member)));
+                runs.push((Run { slot: copy.slot, start_sector: copy.start_sector, sectors, pieces }, member));
+            }
+        } else {
+            let members = core.members.borrow();
+            for run in self.runs(range) {
+                let rows = run.start_sector..run.start_sector + run.sectors;
+                let whole = members.presence(run.slot, &rows) == crate::plan::Presence::Whole;
+                let member = members.slots()[run.slot].member.filter(|_| whole);
+                runs.push((run, member));
+            }
+        }
+        let parent = core.begin(&mut request, runs.len());
+        let Operation::Read { into } = request.operation else { unreachable!("this is a read") };
+        // One run takes the memory as it is; several take theirs piece by piece, in the order of the request.
+        let memories: SmallVec<[Segments<Buffer>; 8]> =
+            if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
+        for ((run, member), into) in runs.into_iter().zip(memories) {
+            match member {
+                Some(member) => {
+                    let operation = Operation::Read { into };
+                    core.send_part(
+                        parent,
+                        run.pieces,
+                        MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation },
+                    );
+                }
+                None => self.read_elsewhere(parent, request.start_sector, run, into),
+            }
+        }
+    }
+
+    /// A run whose member is missing or cannot be read.
+    fn read_elsewhere(&self, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>) {
+        let mut memory = Cutter::new(into);
+        let mut start_sector = run.start_sector;
+        self.core.more_parts(parent, run.pieces.len() - 1);
+        for (offset_sectors, sectors) in run.pieces {
+            let part = FailedPart {
+                parent,
+                offset_sectors,
+                array_sector: array_start + offset_sectors,
+                member: MemberId(usize::MAX),
+                start_sector,
+                sectors,
+                into: memory.take(bytes(sectors)),
+                error: IoError::new(ErrorKind::Failed, format!("the member in slot {} is missing", run.slot)),
+            };
+            start_sector += sectors;
+            if self.core.geometry.level().parity_count() > 0 {
+                self.core.ready.spawn(parity_io::read_part(Rc::clone(&self.core), part, run.slot));
+            } else {
+                part.deliver(&self.core, None);
+            }
+        }
+    }
+
+    fn write(&mut self, mut request: Request) {
+        let core = &self.core;
+        let range = request.start_sector..request.end_sector();
+        let level = core.geometry.level();
+        if level.parity_count() > 0 {
+            let strip = core.geometry.strip_sectors();
+            let width = strip * core.geometry.data_count() as u64;
+            let stripes = range.start / width..range.end.div_ceil(width);
+            let parent = core.begin(&mut request, (stripes.end - stripes.start) as usize);
+            let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
+            let data = one_piece(from);
+            for stripe in stripes {
+                let start = range.start.max(stripe * width);
+                let end = range.end.min((stripe + 1) * width);
+                let part = data.slice(bytes(start - range.start), bytes(end - start));
+                core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, stripe, start - stripe * width, part, fua));
+            }
+        } else if matches!(level, Level::Raid1 | Level::Raid10) {
+            let parent = core.begin(&mut request, 1);
+            let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
+            core.ready.spawn(mirror_io::write_part(Rc::clone(core), parent, range.start, from, fua));
+        } else {
+            let runs = self.runs(range);
+            let parent = core.begin(&mut request, runs.len());
+            let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
+            for run in runs {
+                let piece = |&(offset, sectors): &(u64, u64)| slice_segments(&from, bytes(offset), bytes(sectors));
+                let operation = Operation::Write { from: run.pieces.iter().flat_map(piece).collect(), fua };
+                self.send_run(parent, run, operation);
+            }
+        }
+    }
+
+    /// Sends a run of a level without redundancy.
+    fn send_run(&self, parent: usize, run: Run, operation: Operation) {
+        let member = self.core.members.borrow().slots()[run.slot].member;
+        match member {
+            Some(member) => {
+                let io = MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation };
+                self.core.send_part(parent, run.pieces, io);
+            }
+            None => {
+                let error = lost("request", &format!("the member in slot {} is missing", run.slot));
+                self.core.part_done(parent, None, Err(error));
+            }
+        }
+    }
+
+    /// Discard and write-zeroes.
+    fn clear(&mut self, mut request: Request) {
+        let core = &self.core;
+        let range = request.start_sector..request.end_sector();
+        let level = core.geometry.level();
+        let discard = matches!(request.operation, Operation::Discard);
+        let (fua, unmap, fast) = match request.operation {
+            Operation::WriteZeroes { fua, unmap, fast } => (fua, unmap, fast),
+            _ => (false, true, false),
+        };
+        if fast && !self.limits.unmap_zeroes {
+            let error = IoError::new(ErrorKind::Unsupported, "not every member can zero quickly");
+            return core.done(request.complete(Err(error)));
+        }
+        if level.parity_count() > 0 {
+            return self.clear_stripes(request, range, discard, (fua, unmap, fast));
+        }
+        if discard && self.limits.discard_granularity_bytes == 0 {
+            return core.done(request.complete(Ok(())));
+        }
+        if level.is_redundant() {
+            // Copies must go on agreeing: a discard is done as zeros where every member can.
+            let operation: fn(bool) -> Operation = match (discard && !self.limits.unmap_zeroes, unmap) {
+                (true, _) => |_| Operation::Discard,
+                (false, true) => |fua| Operation::WriteZeroes { fua, unmap: true, fast: false },
+                (false, false) => |fua| Operation::WriteZeroes { fua, unmap: false, fast: false },
+            };
+            let chunk = CLEAR_ROWS_SECTORS * 8;
+            let parts = (range.end - range.start).div_ceil(chunk);
+            let parent = core.begin(&mut request, parts as usize);
+            for part in 0..parts {
+                let start = range.start + part * chunk;
+                let part = start..range.end.min(start + chunk);
+                core.ready.spawn(mirror_io::clear_part(Rc::clone(core), parent, part, operation, fua));
+            }
+            return;
+        }
+        let runs = self.runs(range);
+        let parent = core.begin(&mut request, runs.len());
+        for run in runs {
+            let operation = if discard { Operation::Discard } else { Operation::WriteZeroes { fua, unmap, fast } };
+            self.send_run(parent, run, operation);
+        }
+    }
+
+    /// Whole stripes are zeroed on all members, parity included; the rest is written with zeros, or, when only a discard
+    /// was asked for, left as it is.
+    fn clear_stripes(&mut self, mut request: Request, range: Range<u64>, discard: bool, how: (bool, bool, bool)) {
+        let core = &self.core;
+        let (fua, unmap, fast) = how;
+        let strip = core.geometry.strip_sectors();
+        let width = strip * core.geometry.data_count() as u64;
+        let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
+        let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
+            std::iter::once(range.clone()).collect()
+        } else {
+            let edges = [range.start..whole.start * width, whole.end * width..range.end];
+            edges.into_iter().filter(|edge| !edge.is_empty()).collect()
+        };
+        if fast && !edges.is_empty() {
+            let error = IoError::new(ErrorKind::Unsupported, "parts of a stripe cannot be zeroed quickly");
+            return core.done(request.complete(Err(error)));
+        }
+        let zeroed = if discard && !self.limits.unmap_zeroes { 0..0 } else { whole };
+        let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).max(1);
+        let mut pieces: SmallVec<[(u64, u64); 8]> = SmallVec::new();
+        if !discard {
+            for edge in edges {
+                let mut next = edge.start;
+                while next < edge.end {
+                    let sectors = (edge.end - next).min(strip - next % strip);
+                    pieces.push((next, sectors));
+                    next += sectors;
+                }
+            }
+        }
+        let parts = (zeroed.end - zeroed.start).div_ceil(stripes_per_part) as usize + pieces.len();
+        if parts == 0 {
+            return core.done(request.complete(Ok(())));
+        }
+        let parent = core.begin(&mut request, parts);
+        let mut stripe = zeroed.start;
+        while stripe < zeroed.end {
+            let end = zeroed.end.min(stripe + stripes_per_part);
+            core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, fua, unmap));
+            stripe = end;
+        }
+        for (start, sectors) in pieces {
+            let data = core.zeros(sectors);
+            core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, start / width, start % width, data, fua));
+        }
+    }
+
+    /// Asks the member that holds the first run; a range without such a member counts as data.
+    fn extents(&mut self, mut request: Request) {
+        let core = &self.core;
+        let mirrored = matches!(core.geometry.level(), Level::Raid1 | Level::Raid10);
+        let (slot, start_sector, sectors) = if mirrored {
+            let (copies, sectors) = core.geometry.copies_of(request.start_sector, request.sectors);
+            let readable = mirror_io::readable(core, &copies, sectors);
+            let copy = readable.first().map_or(copies[0], |(copy, _)| *copy);
+            (copy.slot, copy.start_sector, sectors)
+        } else {
+            let first = self.runs(request.start_sector..request.start_sector + 1).remove(0);
+            let strip = core.geometry.strip_sectors();
+            let left = if core.geometry.level() == Level::Linear {
+                core.geometry.extent(request.start_sector, request.sectors).sectors
+            } else {
+                request.sectors.min(strip - request.start_sector % strip)
+            };
+            (first.slot, first.start_sector, left)
+        };
+        let rows = start_sector..start_sector + sectors;
+        let whole = core.members.borrow().presence(slot, &rows) == crate::plan::Presence::Whole;
+        let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
+        let Some(member) = member else {
+            let extents = vec![Extent { sectors: request.sectors, hole: false }];
+            request.operation = Operation::Extents { extents };
+            return core.done(request.complete(Ok(())));
+        };
+        let parent = core.begin(&mut request, 1);
+        let pieces = std::iter::once((0, sectors)).collect();
+        core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: request.operation });
+    }
+
+    /// A member's request has ended.
+    pub fn complete(&mut self, completion: Completion) {
+        for part in self.core.complete(completion) {
+            let core = Rc::clone(&self.core);
+            let slot = core.members.borrow().get(part.member).slot.expect("clients read members with a role");
+            match core.geometry.level() {
+                Level::Linear | Level::Raid0 => {
+                    let error = part.error.clone();
+                    core.part_done(part.parent, Some((part.offset_sectors, part.into)), Err(error));
+                }
+                Level::Raid1 | Level::Raid10 => core.ready.spawn(mirror_io::mend_part(Rc::clone(&core), part, slot)),
+                Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                    core.ready.spawn(parity_io::mend_part(Rc::clone(&core), part, slot))
+                }
+            }
+        }
+    }
+
+    /// A state has been recorded, except on these members.
+    pub fn state_recorded(&mut self, failures: Vec<(MemberId, IoError)>) {
+        self.core.record.state_busy.set(false);
+        self.record_failures(failures);
+        self.core.record.changed.wake_all(&self.core.ready);
+    }
+
+    /// Write-intent bits have been recorded, except on these members.
+    pub fn intent_recorded(&mut self, failures: Vec<(MemberId, IoError)>) {
+        self.core.record.intent_busy.set(false);
+        self.record_failures(failures);
+        self.core.record.intent_changed.wake_all(&self.core.ready);
+    }
+
+    fn record_failures(&mut self, failures: Vec<(MemberId, IoError)>) {
+        for (member, error) in failures {
+            self.core.fail_member(member, &format!("its metadata could not be written: {error}"));
+        }
+    }
+
+    /// Takes what a log should have.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.core.events.borrow_mut())
+    }
+
+    /// The array now.
+    pub fn status(&self) -> ArrayStatus {
+        let members = self.core.members.borrow();
+        let intent = self.core.intent.borrow();
+        ArrayStatus {
+            health: members.health(),
+            read_only: self.core.read_only.get(),
+            clean: self.core.record.clean.get(),
+            resync_sector: self.core.resync_sector.get(),
+            members: members.iter().map(crate::member::Member::status).collect(),
+            slots: members.slots().iter().map(|slot| slot.member).collect(),
+            sweep: self.sweeper.status(self.core.now()),
+            mismatch_sectors: self.sweeper.last_mismatch(),
+            intent: intent.as_ref().map(|intent| {
+                (intent.marked_count(), self.core.geometry.sync_sectors().div_ceil(intent.chunk_sectors()) as usize)
+            }),
+            in_flight: self.core.requests_in_flight(),
+        }
+    }
+
+    /// Drops a member as if it had failed.
+    ///
+    /// # Errors
+    /// When it is not in use, or data would be lost.
+    pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
+        let (role, name) = self.role_of(member)?;
+        if role == MemberRole::Failed {
+            return Err(Refusal(format!("{name} has failed already; `remove` takes it out")));
+        }
+        if !self.core.fail_member(member, "failed on command") {
+            return Err(Refusal(format!(
+                "{name} cannot be failed: the array has no redundancy left to replace it; add a member and let it rebuild first"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether a member may be taken out: one that has failed, or a spare, which then counts as failed.
+    ///
+    /// # Errors
+    /// When it holds a role.
+    pub fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
+        match self.role_of(member)? {
+            (MemberRole::Failed, _) => Ok(()),
+            (MemberRole::Spare, _) => {
+                self.core.fail_member(member, "removed on command");
+                Ok(())
+            }
+            (MemberRole::InSync | MemberRole::Rebuilding | MemberRole::Replacing, name) => {
+                Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))
+            }
+        }
+    }
+
+    fn role_of(&self, member: MemberId) -> Result<(MemberRole, String), Refusal> {
+        let members = self.core.members.borrow();
+        if member.0 >= members.count() {
+            return Err(Refusal(format!("the array has no member {}", member.0)));
+        }
+        let member = members.get(member);
+        Ok((member.role, member.config.name.clone()))
+    }
+
+    /// The handle that the next member gets.
+    pub fn next_member(&self) -> MemberId {
+        MemberId(self.core.members.borrow().count())
+    }
+
+    /// Lets a member in: as a spare, or, one that comes back, into its empty role.
+    ///
+    /// # Errors
+    /// When the array has no redundancy, the member is too small, or its role is taken.
+    pub fn add(&mut self, config: MemberConfig, limits: &Limits, slot: Option<usize>) -> Result<(), Refusal> {
+        let geometry = &self.core.geometry;
+        if !geometry.level().is_redundant() {
+            return Err(Refusal(format!("RAID level {} has no use for a spare: it cannot rebuild", geometry.level())));
+        }
+        if config.data_sectors < geometry.member_sectors(0) {
+            return Err(Refusal(format!(
+                "{} is too small: {} sectors of data room, {} are needed; use a larger drive",
+                config.name,
+                config.data_sectors,
+                geometry.member_sectors(0)
+            )));
+        }
+        if limits.logical_block_bytes > self.limits.logical_block_bytes {
+            return Err(Refusal(format!(
+                "{} has blocks of {} bytes, and the array serves blocks of {}: use a drive with blocks as small",
+                config.name, limits.logical_block_bytes, self.limits.logical_block_bytes
+            )));
+        }
+        let id = config.id;
+        {
+            let mut members = self.core.members.borrow_mut();
+            if let Some(slot) = slot
+                && members.slots()[slot].member.is_some()
+            {
+                return Err(Refusal(format!("slot {slot} has a member already")));
+            }
+            members.admit(config, slot);
+            members.get_mut(id).limits = limits.clone();
+        }
+        self.core.want_record();
+        self.core.sweep_changed.wake_all(&self.core.ready);
+        Ok(())
+    }
+
+    /// Copies a working member to a spare, which then takes its role.
+    ///
+    /// # Errors
+    /// When the one is not in a role, or the other not a spare.
+    pub fn replace(&mut self, member: MemberId, spare: MemberId) -> Result<(), Refusal> {
+        let (role, name) = self.role_of(member)?;
+        let (spare_role, spare_name) = self.role_of(spare)?;
+        if role != MemberRole::InSync {
+            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its role is rebuilt instead")));
+        }
+        if spare_role != MemberRole::Spare {
+            return Err(Refusal(format!("{spare_name} is not a spare: `add` one first")));
+        }
+        let mut members = self.core.members.borrow_mut();
+        let slot = members.get(member).slot.expect("in sync members have a role");
+        if members.slots()[slot].replacement.is_some() {
+            return Err(Refusal(format!("{name} is being replaced already")));
+        }
+        members.replace(slot, spare);
+        drop(members);
+        self.core.want_record();
+        self.core.sweep_changed.wake_all(&self.core.ready);
+        Ok(())
+    }
+
+    /// Starts a scrub.
+    ///
+    /// # Errors
+    /// When another sweep runs, or there is nothing to compare.
+    pub fn scrub(&mut self, repair: bool) -> Result<(), Refusal> {
+        if !self.core.geometry.level().is_redundant() {
+            return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
+        }
+        if self.core.health() == Health::Failed {
+            return Err(Refusal("scrub refused: the array has failed; assemble it with enough members first".into()));
+        }
+        self.sweeper.order(&self.core, SweepKind::Scrub { repair })
+    }
+
+    /// Ends a scrub; holds resync and rebuild until `resume`.
+    pub fn pause(&mut self, pause: bool) {
+        self.sweeper.pause(&self.core, pause);
+    }
+
+    /// Bounds the speed of sweeps, in sectors of each member per second: `min` is kept even while clients work, `max`
+    /// is never exceeded. `None` leaves a bound as it is.
+    pub fn set_speed(&mut self, min: Option<u64>, max: Option<u64>) {
+        self.sweeper.set_speed(min, max);
+    }
+
+    /// Ends sweeps, waits for requests, makes everything durable and says so on the members. See [`Engine::is_stopped`].
+    pub fn stop(&mut self) {
+        if !self.core.stopping.replace(true) {
+            self.sweeper.pause(&self.core, true);
+            self.core.ready.spawn(stop(Rc::clone(&self.core), Rc::clone(&self.sweeper)));
+        }
+    }
+
+    /// Whether a stop has gone through.
+    pub fn is_stopped(&self) -> bool {
+        self.sweeper.is_stopped()
+    }
+}
+
+/// Deals the memory of a request out to its runs, piece by piece in the order of the request.
+fn deal(into: Segments<Buffer>, runs: &[(Run, Option<MemberId>)]) -> SmallVec<[Segments<Buffer>; 8]> {
+    let mut order: SmallVec<[(u64, u64, usize); 16]> = SmallVec::new();
+    for (index, (run, _)) in runs.iter().enumerate() {
+        order.extend(run.pieces.iter().map(|&(offset, sectors)| (offset, sectors, index)));
+    }
+    order.sort_unstable();
+    let mut memory = Cutter::new(into);
+    let mut memories: SmallVec<[Segments<Buffer>; 8]> = runs.iter().map(|_| Segments::new()).collect();
+    for (_, sectors, index) in order {
+        memories[index].extend(memory.take(bytes(sectors)));
+    }
+    memories
+}
+
+/// Parity kernels take strips in one piece.
+fn one_piece(mut from: Segments<Data>) -> Data {
+    if from.len() == 1 {
+        return from.remove(0);
+    }
+    let mut whole = Buffer::zeroed(from.iter().map(|data| data.len()).sum());
+    let mut rest = &mut whole[..];
+    for data in from {
+        let (front, back) = rest.split_at_mut(data.len());
+        front.copy_from_slice(&data);
+        rest = back;
+    }
+    whole.freeze()
+}
+
+fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
+    let geometry = &config.geometry;
+    let all = |test: fn(&Limits) -> bool| members.iter().all(test);
+    let largest = |of: fn(&Limits) -> u32| members.iter().map(of).max().unwrap_or(512);
+    let width = match geometry.level() {
+        Level::Linear | Level::Raid1 => 0,
+        Level::Raid10 => geometry.strip_sectors() * geometry.slot_count() as u64,
+        Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 => geometry.strip_sectors() * geometry.data_count() as u64,
+    };
+    let unmap_zeroes = all(|limits| limits.unmap_zeroes);
+    let discard =
+        if geometry.level().parity_count() > 0 { unmap_zeroes } else { all(|limits| limits.discard_granularity_bytes > 0) };
+    Limits {
+        size_sectors: geometry.capacity_sectors(),
+        logical_block_bytes: largest(|limits| limits.logical_block_bytes),
+        physical_block_bytes: largest(|limits| limits.physical_block_bytes),
+        optimal_io_bytes: u32::try_from(bytes(width)).unwrap_or(0),
+        volatile_cache: !all(|limits| !limits.volatile_cache),
+        discard_granularity_bytes: match (discard, geometry.level().parity_count() > 0) {
+            (false, _) => 0,
+            (true, true) => u32::try_from(bytes(width)).unwrap_or(0),
+            (true, false) => largest(|limits| limits.discard_granularity_bytes),
+        },
+        unmap_zeroes,
+        rotational: !all(|limits| !limits.rotational),
+    }
+}
+
+/// Makes every ended write durable on the members.
+async fn flush_members(core: &Core) -> Result<(), IoError> {
+    let targets: SmallVec<[MemberId; 8]> = {
+        let members = core.members.borrow();
+        members.active().filter(|&id| members.get(id).limits.volatile_cache).collect()
+    };
+    let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
+    let outcomes = core.io(targets.iter().map(io).collect()).await;
+    let result = parity_io::settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    core.record_barrier().await;
+    result
+}
+
+async fn flush(core: Rc<Core>, parent: usize) {
+    let result = flush_members(&core).await;
+    core.part_done(parent, None, result);
+}
+
+/// Says "clean" on the members once writes have paused.
+async fn settle(core: Rc<Core>) {
+    loop {
+        core.ready.until(&core.record.state_waiters, || !core.record.clean.get()).await;
+        loop {
+            let due = core.last_write.get().saturating_add(CLEAN_AFTER);
+            if core.writes_in_flight.get() == 0 && core.now() >= due {
+                break;
+            }
+            core.sleep_until(due.max(core.now() + CLEAN_AFTER / 4)).await;
+        }
+        if core.stopping.get() {
+            return;
+        }
+        core.record.clean.set(true);
+        core.want_record();
+    }
+}
+
+/// Has idle write-intent bits cleared from time to time.
+async fn clear_intents(core: Rc<Core>) {
+    loop {
+        let has_bits = || core.intent.borrow().as_ref().is_some_and(|intent| intent.has_bits());
+        core.ready.until(&core.record.intent_waiters, has_bits).await;
+        core.sleep_until(core.now() + crate::intent::CLEAR_AFTER).await;
+        core.record.intent_changed.wake_all(&core.ready);
+    }
+}
+
+async fn stop(core: Rc<Core>, sweeper: Rc<Sweeper>) {
+    while core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() {
+        core.sleep_until(core.now() + 1_000_000).await;
+    }
+    let flushed = flush_members(&core).await;
+    if flushed.is_ok() && core.health() != Health::Failed && !core.read_only.get() && core.geometry.level().is_redundant() {
+        core.record.intent_changed.wake_all(&core.ready);
+        core.record.clean.set(true);
+        let number = core.want_record();
+        core.recorded(number).await;
+        while core.record.intent_busy.get() {
+            core.sleep_until(core.now() + 1_000_000).await;
+        }
+    }
+    sweeper.set_stopped();
+}

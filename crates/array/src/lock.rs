@@ -1,0 +1,174 @@
+//! Locks on ranges of the sync space, first come first served.
+//!
+//! Writers and sweeps hold theirs alone; reconstructing readers share. A newcomer also waits behind earlier
+//! waiters that it conflicts with, so a stream of readers cannot starve a writer.
+
+use crate::task::{Ready, TaskId};
+use slab::Slab;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::ops::Range;
+use std::task::Poll;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+struct Entry {
+    range: Range<u64>,
+    mode: Mode,
+    task: TaskId,
+    held: bool,
+}
+
+#[derive(Default)]
+struct State {
+    entries: Slab<Entry>,
+    /// Start -> end of what is held alone: these never overlap.
+    exclusive: BTreeMap<u64, u64>,
+    shared: Vec<Range<u64>>,
+    waiting: VecDeque<usize>,
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl State {
+    fn free_for(&self, range: &Range<u64>, mode: Mode) -> bool {
+        let alone = self.exclusive.range(..range.end).next_back().is_none_or(|(_, &end)| end <= range.start);
+        alone && (mode == Mode::Shared || !self.shared.iter().any(|held| overlap(held, range)))
+    }
+
+    fn hold(&mut self, key: usize) {
+        let entry = &mut self.entries[key];
+        entry.held = true;
+        match entry.mode {
+            Mode::Exclusive => {
+                self.exclusive.insert(entry.range.start, entry.range.end);
+            }
+            Mode::Shared => self.shared.push(entry.range.clone()),
+        }
+    }
+
+    fn conflicts_with_waiter(&self, range: &Range<u64>, mode: Mode, ahead: usize) -> bool {
+        self.waiting.iter().take(ahead).any(|&key| {
+            let earlier = &self.entries[key];
+            (mode == Mode::Exclusive || earlier.mode == Mode::Exclusive) && overlap(&earlier.range, range)
+        })
+    }
+
+    fn release(&mut self, key: usize, ready: &Ready) {
+        let entry = self.entries.remove(key);
+        if !entry.held {
+            self.waiting.retain(|&waiter| waiter != key);
+        } else if entry.mode == Mode::Exclusive {
+            self.exclusive.remove(&entry.range.start);
+        } else {
+            let index = self.shared.iter().position(|held| *held == entry.range).expect("held locks are listed");
+            self.shared.swap_remove(index);
+        }
+        let mut ahead = 0;
+        while ahead < self.waiting.len() {
+            let key = self.waiting[ahead];
+            let (range, mode, task) = (self.entries[key].range.clone(), self.entries[key].mode, self.entries[key].task);
+            if self.free_for(&range, mode) && !self.conflicts_with_waiter(&range, mode, ahead) {
+                self.waiting.remove(ahead);
+                self.hold(key);
+                ready.wake(task);
+            } else {
+                ahead += 1;
+            }
+        }
+    }
+}
+
+/// All locks of an array.
+#[derive(Default)]
+pub(crate) struct Locks(RefCell<State>);
+
+/// A lock held, or waited for, until dropped.
+pub(crate) struct Guard<'a> {
+    locks: &'a Locks,
+    ready: &'a Ready,
+    key: usize,
+}
+
+impl Locks {
+    /// Waits for `range`.
+    pub async fn lock<'a>(&'a self, ready: &'a Ready, range: Range<u64>, mode: Mode) -> Guard<'a> {
+        let key = {
+            let mut state = self.0.borrow_mut();
+            let ahead = state.waiting.len();
+            let free = state.free_for(&range, mode) && !state.conflicts_with_waiter(&range, mode, ahead);
+            let key = state.entries.insert(Entry { range, mode, task: ready.current(), held: false });
+            if free {
+                state.hold(key)
+            } else {
+                state.waiting.push_back(key)
+            }
+            key
+        };
+        let guard = Guard { locks: self, ready, key };
+        poll_fn(|_| if self.0.borrow().entries[key].held { Poll::Ready(()) } else { Poll::Pending }).await;
+        guard
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.locks.0.borrow_mut().release(self.key, self.ready);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Tasks;
+    use std::rc::Rc;
+
+    /// Takes a lock, notes its name, and holds it until `n` more turns have passed.
+    async fn holder(
+        all: Rc<(Locks, Ready, RefCell<Vec<&'static str>>)>,
+        name: &'static str,
+        range: Range<u64>,
+        mode: Mode,
+        turns: usize,
+    ) {
+        let _guard = all.0.lock(&all.1, range, mode).await;
+        all.2.borrow_mut().push(name);
+        let mut left = turns;
+        poll_fn(|_| {
+            if left == 0 {
+                return Poll::Ready(());
+            }
+            left -= 1;
+            all.1.wake(all.1.current());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    #[test]
+    fn conflicting_locks_are_granted_in_the_order_of_arrival() {
+        use Mode::*;
+        let all = Rc::new((Locks::default(), Ready::default(), RefCell::default()));
+        let mut tasks = Tasks::default();
+        for (name, range, mode, turns) in [
+            ("reader", 0..8, Shared, 3),
+            ("second reader shares", 4..12, Shared, 3),
+            ("elsewhere", 20..30, Exclusive, 0),
+            ("writer waits for both", 6..10, Exclusive, 0),
+            ("late reader waits for the writer", 0..7, Shared, 0),
+        ] {
+            all.1.spawn(holder(Rc::clone(&all), name, range, mode, turns));
+        }
+        tasks.run(&all.1);
+        assert_eq!(tasks.len(), 0);
+        let order = ["reader", "second reader shares", "elsewhere", "writer waits for both", "late reader waits for the writer"];
+        assert_eq!(*all.2.borrow(), order);
+    }
+}

@@ -1,0 +1,292 @@
+//! Members and roles while the array runs: who can be read and written where, and who may be lost.
+
+use crate::plan::Presence;
+use crate::{
+    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberRole, MemberStatus, Place, SlotState,
+};
+use smallvec::SmallVec;
+use std::ops::Range;
+use stria_block::Limits;
+
+pub(crate) struct Member {
+    pub config: MemberConfig,
+    pub role: MemberRole,
+    pub slot: Option<usize>,
+    /// What the drive can do.
+    pub limits: Limits,
+    pub in_flight: usize,
+    /// Where the last request ended: the best guess of the heads' place.
+    pub head_sector: u64,
+    pub read_count: u64,
+    pub write_count: u64,
+    pub read_sectors: u64,
+    pub written_sectors: u64,
+    pub read_errors: u64,
+    pub failure: Option<String>,
+}
+
+impl Member {
+    fn new(config: MemberConfig, role: MemberRole, slot: Option<usize>) -> Self {
+        Self {
+            config,
+            role,
+            slot,
+            limits: Limits::plain(0),
+            in_flight: 0,
+            head_sector: 0,
+            read_count: 0,
+            write_count: 0,
+            read_sectors: 0,
+            written_sectors: 0,
+            read_errors: 0,
+            failure: None,
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place { member: self.config.id, recovered_sector: self.config.recovered_sector, by_intent: self.config.by_intent }
+    }
+
+    pub fn status(&self) -> MemberStatus {
+        MemberStatus {
+            id: self.config.id,
+            name: self.config.name.clone(),
+            role: self.role,
+            slot: self.slot,
+            in_flight: self.in_flight,
+            read_count: self.read_count,
+            write_count: self.write_count,
+            read_sectors: self.read_sectors,
+            written_sectors: self.written_sectors,
+            read_errors: self.read_errors,
+            failure: self.failure.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Slot {
+    pub member: Option<MemberId>,
+    pub replacement: Option<MemberId>,
+}
+
+pub(crate) struct Members {
+    geometry: Geometry,
+    all: Vec<Member>,
+    slots: Vec<Slot>,
+    spares: Vec<MemberId>,
+    failed: Vec<MemberId>,
+}
+
+impl Members {
+    pub fn new(config: &ArrayConfig) -> Self {
+        let mut members = Self {
+            geometry: config.geometry.clone(),
+            all: Vec::new(),
+            slots: vec![Slot::default(); config.slots.len()],
+            spares: Vec::new(),
+            failed: Vec::new(),
+        };
+        let mut found: Vec<(&MemberConfig, MemberRole, Option<usize>)> = Vec::new();
+        for (index, slot) in config.slots.iter().enumerate() {
+            if let Some(member) = &slot.member {
+                let role = if member.recovered_sector == u64::MAX { MemberRole::InSync } else { MemberRole::Rebuilding };
+                members.slots[index].member = Some(member.id);
+                found.push((member, role, Some(index)));
+            }
+            if let Some(member) = &slot.replacement {
+                members.slots[index].replacement = Some(member.id);
+                found.push((member, MemberRole::Replacing, Some(index)));
+            }
+        }
+        for member in &config.spares {
+            members.spares.push(member.id);
+            found.push((member, MemberRole::Spare, None));
+        }
+        found.sort_by_key(|(member, ..)| member.id);
+        for (index, (member, role, slot)) in found.into_iter().enumerate() {
+            assert_eq!(member.id, MemberId(index), "member handles count from 0 without gaps");
+            members.all.push(Member::new(member.clone(), role, slot));
+        }
+        members
+    }
+
+    pub fn get(&self, id: MemberId) -> &Member {
+        &self.all[id.0]
+    }
+
+    pub fn get_mut(&mut self, id: MemberId) -> &mut Member {
+        &mut self.all[id.0]
+    }
+
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Member> {
+        self.all.iter()
+    }
+
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub fn spares(&self) -> &[MemberId] {
+        &self.spares
+    }
+
+    /// Members that hold or are to hold a role: those that writes and flushes go to.
+    pub fn active(&self) -> impl Iterator<Item = MemberId> {
+        self.slots.iter().flat_map(|slot| [slot.member, slot.replacement]).flatten()
+    }
+
+    /// What can be done with `rows` of a slot's member.
+    pub fn presence(&self, slot: usize, rows: &Range<u64>) -> Presence {
+        let Some(id) = self.slots[slot].member else { return Presence::Missing };
+        let config = &self.all[id.0].config;
+        let bad = config.bad_blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end);
+        if config.recovered_sector >= rows.end && !bad { Presence::Whole } else { Presence::WriteOnly }
+    }
+
+    /// Who receives writes to a slot.
+    pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
+        let slot = &self.slots[slot];
+        [slot.member, slot.replacement].into_iter().flatten().collect()
+    }
+
+    fn is_whole(&self, slot: usize) -> bool {
+        self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered_sector == u64::MAX)
+    }
+
+    /// Every role has a whole member.
+    pub fn whole(&self) -> bool {
+        (0..self.slots.len()).all(|slot| self.is_whole(slot))
+    }
+
+    /// Whether all data can be had from the roles for which `whole` holds.
+    fn suffices(&self, whole: impl Fn(usize) -> bool) -> bool {
+        let count = self.slots.len();
+        let missing = (0..count).filter(|&slot| !whole(slot)).count();
+        match self.geometry.level() {
+            Level::Linear | Level::Raid0 => missing == 0,
+            Level::Raid1 => missing < count,
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => missing <= self.geometry.level().parity_count(),
+            Level::Raid10 => {
+                // The groups of members that share a strip repeat after as many strips as there are members.
+                let strip = self.geometry.strip_sectors();
+                let strips = (self.geometry.capacity_sectors() / strip).min(count as u64);
+                (0..strips).all(|index| self.geometry.copies_of(index * strip, strip).0.iter().any(|copy| whole(copy.slot)))
+            }
+        }
+    }
+
+    pub fn health(&self) -> Health {
+        if self.whole() {
+            Health::Optimal
+        } else if self.suffices(|slot| self.is_whole(slot)) {
+            Health::Degraded
+        } else {
+            Health::Failed
+        }
+    }
+
+    /// Whether the array's data stays complete without this member.
+    pub fn may_lose(&self, id: MemberId) -> bool {
+        let holder = self.slots.iter().position(|slot| slot.member == Some(id));
+        // Who is not whole adds nothing that others lack.
+        holder.is_none_or(|lost| !self.is_whole(lost) || self.suffices(|slot| slot != lost && self.is_whole(slot)))
+    }
+
+    /// Takes a member out of its role.
+    pub fn drop_member(&mut self, id: MemberId, reason: String) {
+        for slot in &mut self.slots {
+            if slot.replacement == Some(id) {
+                slot.replacement = None;
+            }
+            if slot.member == Some(id) {
+                // A copy in the making becomes a member in the making.
+                slot.member = slot.replacement.take();
+                if let Some(heir) = slot.member {
+                    self.all[heir.0].role = MemberRole::Rebuilding;
+                }
+            }
+        }
+        self.spares.retain(|&spare| spare != id);
+        self.failed.push(id);
+        let member = &mut self.all[id.0];
+        member.role = MemberRole::Failed;
+        member.failure = Some(reason);
+    }
+
+    /// Lets a new member in, as a spare or, with `slot`, straight into an empty role.
+    pub fn admit(&mut self, config: MemberConfig, slot: Option<usize>) {
+        assert_eq!(config.id, MemberId(self.all.len()), "handles are given in order");
+        let id = config.id;
+        let role = if slot.is_some() { MemberRole::Rebuilding } else { MemberRole::Spare };
+        self.all.push(Member::new(config, role, slot));
+        match slot {
+            Some(slot) => {
+                assert!(self.slots[slot].member.is_none(), "a role is given once");
+                self.slots[slot].member = Some(id);
+            }
+            None => self.spares.push(id),
+        }
+    }
+
+    /// Gives an empty role to the first spare.
+    pub fn take_spare(&mut self) -> Option<(MemberId, usize)> {
+        let slot = self.slots.iter().position(|slot| slot.member.is_none())?;
+        if self.spares.is_empty() {
+            return None;
+        }
+        let id = self.spares.remove(0);
+        self.slots[slot].member = Some(id);
+        self.begin_fill(id, slot, MemberRole::Rebuilding);
+        Some((id, slot))
+    }
+
+    /// Makes a spare the replacement of a slot's member.
+    pub fn replace(&mut self, slot: usize, spare: MemberId) {
+        self.spares.retain(|&id| id != spare);
+        self.slots[slot].replacement = Some(spare);
+        self.begin_fill(spare, slot, MemberRole::Replacing);
+    }
+
+    fn begin_fill(&mut self, id: MemberId, slot: usize, role: MemberRole) {
+        let member = &mut self.all[id.0];
+        (member.role, member.slot) = (role, Some(slot));
+        (member.config.recovered_sector, member.config.by_intent) = (0, false);
+    }
+
+    /// A filled member takes its role; gives the member that it replaced.
+    pub fn filled(&mut self, id: MemberId) -> Option<MemberId> {
+        let member = &mut self.all[id.0];
+        (member.config.recovered_sector, member.config.by_intent) = (u64::MAX, false);
+        member.role = MemberRole::InSync;
+        let slot = self.slots.iter_mut().find(|slot| slot.replacement == Some(id))?;
+        slot.replacement = None;
+        let before = slot.member.replace(id)?;
+        let old = &mut self.all[before.0];
+        old.role = MemberRole::Failed;
+        old.failure = Some("replaced".into());
+        self.failed.push(before);
+        Some(before)
+    }
+
+    /// What the superblocks are to say.
+    pub fn state(&self, clean: bool, resync_sector: u64) -> ArrayState {
+        let place = |id: Option<MemberId>| id.map(|id| self.all[id.0].place());
+        ArrayState {
+            clean,
+            resync_sector,
+            slots: self
+                .slots
+                .iter()
+                .map(|slot| SlotState { member: place(slot.member), replacement: place(slot.replacement) })
+                .collect(),
+            spares: self.spares.clone(),
+            failed: self.failed.iter().map(|&id| (id, self.all[id.0].slot)).collect(),
+            whole: self.whole(),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Requests on RAID 1 and 10.
+//!
+//! Writes hold a lock on their array sectors, so that two that overlap reach all copies in the same order.
+//! Reads take none: whichever copy they find is one that a write still running may leave.
+
+use crate::core::{Batch, Core, FailedPart, lost, slice_segments};
+use crate::lock::Mode;
+use crate::parity_io::{rewrite, settle_writes};
+use crate::plan::Presence;
+use crate::{Copy, MemberId};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
+
+/// Runs of array sectors whose copies lie each in one piece.
+pub(crate) fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, SmallVec<[Copy; 4]>)> + '_ {
+    let mut next = range.start;
+    std::iter::from_fn(move || {
+        if next >= range.end {
+            return None;
+        }
+        let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
+        let start = next;
+        next += sectors;
+        Some((start, sectors, copies))
+    })
+}
+
+/// The copies that can be read, with their members.
+pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[(Copy, MemberId); 4]> {
+    let members = core.members.borrow();
+    let there = |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Whole;
+    copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
+}
+
+/// The copy to read: the member with the fewest requests; on hard disks the nearest head among equals.
+pub(crate) fn choose(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
+    let members = core.members.borrow();
+    readable(core, copies, sectors).into_iter().min_by_key(|(copy, id)| {
+        let member = members.get(*id);
+        let distance = if member.limits.rotational { member.head_sector.abs_diff(copy.start_sector) } else { 0 };
+        // Equal queues: spread over members by address, so that idle drives share random reads too.
+        (member.in_flight, distance, (copy.start_sector / 128 + copy.slot as u64) % copies.len() as u64)
+    })
+}
+
+/// The copies of a range as runs on members, neighbours joined: whole requests for RAID 1, long ones for RAID 10.
+fn member_ranges(core: &Core, range: &Range<u64>) -> SmallVec<[(MemberId, Range<u64>); 8]> {
+    let members = core.members.borrow();
+    let mut joined: SmallVec<[(MemberId, Range<u64>); 8]> = SmallVec::new();
+    for (_, sectors, copies) in runs(core, range.clone()) {
+        for copy in copies {
+            for member in members.targets(copy.slot) {
+                let rows = copy.start_sector..copy.start_sector + sectors;
+                match joined.iter_mut().find(|(known, last)| *known == member && last.end == rows.start) {
+                    Some((_, last)) => last.end = rows.end,
+                    None => joined.push((member, rows)),
+                }
+            }
+        }
+    }
+    joined
+}
+
+pub(crate) async fn write_part(core: Rc<Core>, parent: usize, start_sector: u64, from: Segments<Data>, fua: bool) {
+    let range = start_sector..start_sector + from.iter().map(|data| data.len() as u64 / 512).sum::<u64>();
+    let guard = core.lock(range.clone(), Mode::Exclusive).await;
+    core.write_begin(&range).await;
+    let mut batch = Batch::new();
+    for (start, sectors, copies) in runs(&core, range.clone()) {
+        let data = slice_segments(&from, bytes(start - start_sector), bytes(sectors));
+        let members = core.members.borrow();
+        for copy in copies {
+            for member in members.targets(copy.slot) {
+                let operation = Operation::Write { from: data.clone(), fua };
+                batch.push(crate::core::MemberIo { member, start_sector: copy.start_sector, sectors, operation });
+            }
+        }
+    }
+    drop(from);
+    let result = submit(&core, batch).await;
+    core.write_end(&range).await;
+    drop(guard);
+    core.part_done(parent, None, result);
+}
+
+/// Sends writes; they stand if every sector has one whole copy.
+async fn submit(core: &Core, batch: Batch) -> Result<(), IoError> {
+    if batch.is_empty() {
+        return Err(lost("write", "no member is left to take it"));
+    }
+    let targets: SmallVec<[_; 8]> = batch.iter().map(|io| io.member).collect();
+    let outcomes = core.io(batch).await;
+    settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result))
+}
+
+/// Discards or zeroes a range on every copy.
+pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, operation: fn(bool) -> Operation, fua: bool) {
+    let guard = core.lock(range.clone(), Mode::Exclusive).await;
+    core.write_begin(&range).await;
+    let io = |(member, rows): (MemberId, Range<u64>)| crate::core::MemberIo {
+        member,
+        start_sector: rows.start,
+        sectors: rows.end - rows.start,
+        operation: operation(fua),
+    };
+    let batch = member_ranges(&core, &range).into_iter().map(io).collect();
+    let result = submit(&core, batch).await;
+    core.write_end(&range).await;
+    drop(guard);
+    core.part_done(parent, None, result);
+}
+
+/// Reads `sectors` at an array sector from any copy but those of `unreadable` slots, which grows by those that fail.
+pub(crate) async fn read_any(
+    core: &Core,
+    copies: &[Copy],
+    sectors: u64,
+    unreadable: &mut SmallVec<[usize; 4]>,
+) -> Option<Buffer> {
+    loop {
+        let (copy, member) = readable(core, copies, sectors).into_iter().find(|(copy, _)| !unreadable.contains(&copy.slot))?;
+        let outcomes = core.io(std::iter::once(core.read_io(member, copy.start_sector, sectors)).collect()).await;
+        let (result, operation) = outcomes.into_iter().next().expect("one request, one end");
+        let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
+        let buffer = into.into_iter().next().expect("one buffer was given");
+        if result.is_ok() {
+            return Some(buffer);
+        }
+        core.give_buffer(buffer);
+        unreadable.push(copy.slot);
+    }
+}
+
+/// A member could not read a part: another copy answers, and is written back.
+pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
+    let range = part.array_sector..part.array_sector + part.sectors;
+    let guard = core.lock(range.clone(), Mode::Exclusive).await;
+    let copies = core.geometry.copies_of(range.start, part.sectors).0;
+    let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
+    unreadable.push(slot);
+    let read = read_any(&core, &copies, part.sectors, &mut unreadable).await;
+    if let Some(buffer) = &read {
+        let data = Buffer::copy_of(buffer).freeze();
+        for slot in unreadable {
+            let copy = copies.iter().find(|copy| copy.slot == slot).expect("it was read from");
+            let member = core.members.borrow().slots()[slot].member;
+            if let Some(member) = member {
+                rewrite(&core, member, copy.start_sector, data.clone()).await;
+            }
+        }
+    }
+    drop(guard);
+    core.record_barrier().await;
+    part.deliver(&core, read);
+}

@@ -1,0 +1,195 @@
+//! How a write to part of a parity stripe is carried out: pure functions of what is there and what is written.
+//!
+//! A request covers a stripe in at most three **rectangles**: rows over which the same data strips are written.
+//! Each is planned by itself, by the fewest member reads:
+//!
+//! | method | reads | computes |
+//! | --- | --- | --- |
+//! | full-stripe write | nothing | parity of the new data |
+//! | read-modify-write | the written strips, parity | parity plus the change |
+//! | reconstruct-write | the other data strips | parity of all data |
+//! | recover-write | all that can be read | lost data, then parity of all data |
+//! | data only | nothing | nothing: no parity member is there |
+
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// Small lists of strips.
+pub type Strips = SmallVec<[usize; 16]>;
+
+/// What can be done with one strip, over the rows in question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Read and written.
+    Whole,
+    /// Written, not read: its member is being filled, or these sectors cannot be read.
+    WriteOnly,
+    /// Neither.
+    Missing,
+}
+
+/// Rows of a stripe over which the same data strips are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rectangle {
+    /// Sectors from the start of the strip.
+    pub rows: Range<u64>,
+    /// Data strips by address.
+    pub strips: Range<usize>,
+}
+
+/// Cuts `range`, in sectors of the stripe's data, into rectangles.
+pub fn rectangles(range: Range<u64>, strip_sectors: u64) -> SmallVec<[Rectangle; 3]> {
+    let first = (range.start / strip_sectors) as usize;
+    let last = ((range.end - 1) / strip_sectors) as usize;
+    let head = range.start % strip_sectors;
+    let tail = range.end - last as u64 * strip_sectors;
+    if first == last {
+        return [Rectangle { rows: head..tail, strips: first..last + 1 }].into_iter().collect();
+    }
+    let low = Rectangle { rows: 0..head.min(tail), strips: first + 1..last + 1 };
+    let middle =
+        Rectangle { rows: head.min(tail)..head.max(tail), strips: if head < tail { first..last + 1 } else { first + 1..last } };
+    let high = Rectangle { rows: head.max(tail)..strip_sectors, strips: first..last };
+    [low, middle, high].into_iter().filter(|part| !part.rows.is_empty() && !part.strips.is_empty()).collect()
+}
+
+/// The way to keep parity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// All data strips are new.
+    Full,
+    /// By the change of the written strips.
+    ReadModifyWrite,
+    /// From all data strips.
+    ReconstructWrite,
+    /// As reconstruct-write, once the data strips that cannot be read are recovered.
+    RecoverWrite,
+    /// No parity member is there.
+    DataOnly,
+}
+
+/// What to read, and how to go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritePlan {
+    /// How.
+    pub method: Method,
+    /// Data strips to read, by address.
+    pub read_data: Strips,
+    /// Parities to read: 0 is P, 1 is Q.
+    pub read_parity: Strips,
+}
+
+/// More strips are lost than parity can recover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unrecoverable;
+
+fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -> bool) -> Strips {
+    presences.iter().enumerate().filter(|&(index, &presence)| wanted(index, presence)).map(|(index, _)| index).collect()
+}
+
+/// Plans the write of data strips `written`. `parity_agrees`: false where a resync is still due, so that parity must
+/// not be carried forward by its change if that can be helped.
+///
+/// # Errors
+/// [`Unrecoverable`] when old data that parity must cover can neither be read nor recovered.
+pub fn plan_write(
+    data: &[Presence],
+    parity: &[Presence],
+    written: Range<usize>,
+    parity_agrees: bool,
+) -> Result<WritePlan, Unrecoverable> {
+    use Presence::{Missing, Whole};
+    let plan = |method, read_data, read_parity| Ok(WritePlan { method, read_data, read_parity });
+    let parity_there = indices(parity, |_, presence| presence != Missing);
+    if written.len() == data.len() {
+        return plan(Method::Full, Strips::new(), Strips::new());
+    }
+    let others = indices(data, |index, _| !written.contains(&index));
+    let reconstruct = others.iter().all(|&index| data[index] == Whole);
+    if parity_there.is_empty() {
+        // Strips without a member would live in parity alone, and there is none: nothing can be lost here
+        // only if every written strip has its member, which holds as long as the array has not failed.
+        return if written.clone().all(|index| data[index] != Missing) {
+            plan(Method::DataOnly, Strips::new(), Strips::new())
+        } else {
+            Err(Unrecoverable)
+        };
+    }
+    let modify = written.clone().all(|index| data[index] == Whole) && parity_there.iter().all(|&index| parity[index] == Whole);
+    let modify_reads = written.len() + parity_there.len();
+    if reconstruct && !(modify && parity_agrees && modify_reads < others.len()) {
+        return plan(Method::ReconstructWrite, others, Strips::new());
+    }
+    if modify {
+        return plan(Method::ReadModifyWrite, written.collect(), parity_there);
+    }
+    let (read_data, read_parity) = sources(data, parity)?;
+    plan(Method::RecoverWrite, read_data, read_parity)
+}
+
+/// What to read to recover every data strip that cannot be read.
+///
+/// # Errors
+/// [`Unrecoverable`] when there are more of them than parities to read.
+pub fn sources(data: &[Presence], parity: &[Presence]) -> Result<(Strips, Strips), Unrecoverable> {
+    let read_data = indices(data, |_, presence| presence == Presence::Whole);
+    let mut read_parity = indices(parity, |_, presence| presence == Presence::Whole);
+    let lost_count = data.len() - read_data.len();
+    if read_parity.len() < lost_count {
+        return Err(Unrecoverable);
+    }
+    read_parity.truncate(lost_count);
+    Ok((read_data, read_parity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Presence::*;
+    use super::*;
+
+    #[test]
+    fn rectangles_cover_each_sector_of_the_range_once() {
+        for start in 0..24 {
+            for end in start + 1..=24 {
+                let mut covered = vec![0; 24];
+                for rectangle in rectangles(start..end, 6) {
+                    for strip in rectangle.strips.clone() {
+                        for row in rectangle.rows.clone() {
+                            covered[strip * 6 + row as usize] += 1;
+                        }
+                    }
+                }
+                let expected: Vec<i32> = (0..24).map(|sector| i32::from((start..end).contains(&sector))).collect();
+                assert_eq!(covered, expected, "{start}..{end}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_fewest_reads_win() {
+        let method =
+            |count: usize, written| plan_write(&vec![Whole; count], &[Whole, Whole], written, true).expect("whole").method;
+        assert_eq!(method(8, 0..1), Method::ReadModifyWrite, "3 reads against 7");
+        assert_eq!(method(8, 0..4), Method::ReconstructWrite, "6 against 4");
+        assert_eq!(method(3, 0..1), Method::ReconstructWrite, "3 against 2");
+        assert_eq!(method(8, 0..8), Method::Full);
+        let unsynced = plan_write(&[Whole; 8], &[Whole], 0..1, false).expect("whole");
+        assert_eq!(unsynced.method, Method::ReconstructWrite, "parity that may be wrong is not carried forward");
+    }
+
+    #[test]
+    fn lost_strips_choose_the_method() {
+        let plan =
+            |data: &[Presence], parity: &[Presence], written| plan_write(data, parity, written, true).map(|plan| plan.method);
+        assert_eq!(
+            plan(&[Missing, Whole, Whole], &[Whole], 0..1),
+            Ok(Method::ReconstructWrite),
+            "the written strip lives in parity"
+        );
+        assert_eq!(plan(&[Whole, Missing, Whole], &[Whole], 0..1), Ok(Method::ReadModifyWrite));
+        assert_eq!(plan(&[Missing, Missing, Whole], &[Whole, Whole], 0..1), Ok(Method::RecoverWrite));
+        assert_eq!(plan(&[Missing, Missing, Whole], &[Whole], 0..1), Err(Unrecoverable));
+        assert_eq!(plan(&[Whole, Whole], &[Missing], 0..1), Ok(Method::DataOnly));
+        assert_eq!(plan(&[WriteOnly, Whole, Whole], &[Whole, Missing], 0..2), Ok(Method::ReconstructWrite));
+    }
+}

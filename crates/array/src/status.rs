@@ -1,0 +1,184 @@
+//! What the engine tells about itself.
+
+use crate::MemberId;
+use stria_block::Nanos;
+
+/// What a member does in the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberRole {
+    /// Holds its role whole.
+    InSync,
+    /// Is being filled for its role.
+    Rebuilding,
+    /// Receives a copy of the member that it will replace.
+    Replacing,
+    /// Waits for a role.
+    Spare,
+    /// Was dropped.
+    Failed,
+}
+
+/// One member.
+#[derive(Clone, Debug)]
+pub struct MemberStatus {
+    /// Its handle.
+    pub id: MemberId,
+    /// For people.
+    pub name: String,
+    /// What it does.
+    pub role: MemberRole,
+    /// Its role's number, or the last it had.
+    pub slot: Option<usize>,
+    /// Requests that it has not ended.
+    pub in_flight: usize,
+    /// Reads and writes ended.
+    pub read_count: u64,
+    /// See above.
+    pub write_count: u64,
+    /// Sectors read.
+    pub read_sectors: u64,
+    /// Sectors written.
+    pub written_sectors: u64,
+    /// Read errors met; most were reconstructed and rewritten.
+    pub read_errors: u64,
+    /// Why it was dropped.
+    pub failure: Option<String>,
+}
+
+/// The overall state, the worst that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Every role has a whole member.
+    Optimal,
+    /// Works with less redundancy than the level has.
+    Degraded,
+    /// Lost more than redundancy allows.
+    Failed,
+}
+
+/// A pass over the whole array in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepKind {
+    /// Makes redundancy agree after a crash or creation.
+    Resync,
+    /// Fills members: missing ones from redundancy, replacements by copy.
+    Rebuild,
+    /// Reads everything and compares; with `repair`, also mends.
+    Scrub {
+        /// Write what redundancy should be.
+        repair: bool,
+    },
+}
+
+/// How far a sweep is.
+#[derive(Clone, Debug)]
+pub struct SweepStatus {
+    /// Which.
+    pub kind: SweepKind,
+    /// Sectors done and to do: of each member when rebuilding, else of the sync space.
+    pub done_sectors: u64,
+    /// See above.
+    pub total_sectors: u64,
+    /// Speed over the last seconds.
+    pub sectors_per_s: u64,
+    /// When the rest will be done at that speed.
+    pub eta_s: Option<u64>,
+    /// Sectors whose redundancy disagreed.
+    pub mismatch_sectors: u64,
+    /// Stands still because clients come first, or on command.
+    pub paused: bool,
+}
+
+/// The array at one moment.
+#[derive(Clone, Debug)]
+pub struct ArrayStatus {
+    /// The worst that applies.
+    pub health: Health,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Nothing is in flight and the superblocks say so.
+    pub clean: bool,
+    /// Redundancy holds below this position of the sync space; `u64::MAX`: everywhere.
+    pub resync_sector: u64,
+    /// In order of their handles.
+    pub members: Vec<MemberStatus>,
+    /// By role: the member, if any.
+    pub slots: Vec<Option<MemberId>>,
+    /// What runs.
+    pub sweep: Option<SweepStatus>,
+    /// Mismatching sectors that the last finished scrub found.
+    pub mismatch_sectors: Option<u64>,
+    /// Set bits of the write-intent bitmap, and bits in all.
+    pub intent: Option<(usize, usize)>,
+    /// Requests that have not ended.
+    pub in_flight: usize,
+}
+
+/// Something a log should have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A member was dropped.
+    MemberFailed {
+        /// Who.
+        member: MemberId,
+        /// Its role.
+        slot: Option<usize>,
+        /// Why.
+        reason: String,
+    },
+    /// A spare took a role.
+    SpareTaken {
+        /// Who.
+        member: MemberId,
+        /// The role.
+        slot: usize,
+    },
+    /// A member holds its role whole.
+    MemberInSync {
+        /// Who.
+        member: MemberId,
+        /// The role.
+        slot: usize,
+    },
+    /// Sectors that could not be read were reconstructed and rewritten.
+    ReadCorrected {
+        /// Whose.
+        member: MemberId,
+        /// Where on its data area.
+        start_sector: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// A sweep began.
+    SweepStarted(SweepKind),
+    /// A sweep went through.
+    SweepFinished {
+        /// Which.
+        kind: SweepKind,
+        /// Sectors whose redundancy disagreed.
+        mismatch_sectors: u64,
+        /// How long it took.
+        duration: Nanos,
+    },
+    /// A sweep ended before its end.
+    SweepStopped {
+        /// Which.
+        kind: SweepKind,
+        /// Why.
+        reason: String,
+    },
+    /// Redundancy disagreed at a place.
+    Mismatch {
+        /// Where in the sync space.
+        sync_sector: u64,
+        /// How many sectors.
+        sectors: u64,
+        /// The role that is wrong, where redundancy can tell.
+        slot: Option<usize>,
+    },
+}
+
+/// Why a command was refused; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refusal(pub String);

@@ -1,0 +1,417 @@
+//! Sweeps: resync, rebuild and scrub, window by window, beside clients.
+//!
+//! A window locks its part of the sync space, so clients wait for at most one. Several windows run at once; the
+//! **watermark** is the position below which all are done. Below it a member in the making counts as whole, and
+//! from it a sweep resumes after a restart. Where clients work, windows keep to the lower speed bound.
+
+mod mirror;
+mod parity;
+
+use crate::core::Core;
+use crate::status::{Event, Refusal, SweepKind, SweepStatus};
+use crate::task::Waiters;
+use crate::{Level, MemberId, MemberRole};
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::Nanos;
+
+/// 512 KiB of each member: large enough to run at a drive's sequential speed, small enough not to be felt.
+const WINDOW_SECTORS: u64 = 1024;
+/// Windows at once: enough to keep members busy while parity is computed.
+const WINDOW_COUNT: usize = 4;
+/// How long after a client's last request its work counts as going on.
+const CLIENT_PAUSE: Nanos = 20_000_000;
+/// How often progress is recorded on the members: what a crash costs at most.
+const CHECKPOINT: Nanos = 10_000_000_000;
+/// 20 MiB/s of each member while clients work.
+const SPEED_MIN: u64 = (20 << 20) / 512;
+
+/// One member to be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fill {
+    slot: usize,
+    member: MemberId,
+}
+
+/// What a window found.
+#[derive(Default)]
+struct Found {
+    mismatch_sectors: u64,
+}
+
+/// One sweep on its way.
+struct Sweep {
+    kind: SweepKind,
+    fills: SmallVec<[Fill; 2]>,
+    /// Only what the write-intent bitmap marks.
+    by_intent: bool,
+    window: u64,
+    start: u64,
+    end: u64,
+    next: Cell<u64>,
+    running: RefCell<BTreeSet<u64>>,
+    workers: Cell<usize>,
+    error: RefCell<Option<String>>,
+    mismatch_sectors: Cell<u64>,
+    started: Nanos,
+    /// For the speed: when it was last looked at, and the watermark then.
+    mark: Cell<(Nanos, u64)>,
+    speed: Cell<u64>,
+    checkpoint: Cell<Nanos>,
+    finished: Waiters,
+}
+
+impl Sweep {
+    fn watermark(&self) -> u64 {
+        self.running.borrow().first().copied().unwrap_or(self.next.get()).min(self.end)
+    }
+}
+
+/// Decides which sweep runs, and runs it.
+pub(crate) struct Sweeper {
+    current: RefCell<Option<Rc<Sweep>>>,
+    ordered: Cell<Option<SweepKind>>,
+    paused: Cell<bool>,
+    stopped: Cell<bool>,
+    last_mismatch: Cell<Option<u64>>,
+    speed_min: Cell<u64>,
+    speed_max: Cell<u64>,
+    next_allowed: Cell<Nanos>,
+    /// A rebuild that failed is not tried again with the same members.
+    gave_up: Cell<bool>,
+}
+
+impl Sweeper {
+    pub fn new(_core: &Rc<Core>) -> Self {
+        Self {
+            current: RefCell::default(),
+            ordered: Cell::new(None),
+            paused: Cell::new(false),
+            stopped: Cell::new(false),
+            last_mismatch: Cell::new(None),
+            speed_min: Cell::new(SPEED_MIN),
+            speed_max: Cell::new(u64::MAX),
+            next_allowed: Cell::new(0),
+            gave_up: Cell::new(false),
+        }
+    }
+
+    pub fn status(&self, _now: Nanos) -> Option<SweepStatus> {
+        let current = self.current.borrow();
+        let sweep = current.as_ref()?;
+        let done = sweep.watermark();
+        let speed = sweep.speed.get();
+        Some(SweepStatus {
+            kind: sweep.kind,
+            done_sectors: done,
+            total_sectors: sweep.end,
+            sectors_per_s: speed,
+            eta_s: (sweep.end - done).checked_div(speed),
+            mismatch_sectors: sweep.mismatch_sectors.get(),
+            paused: self.paused.get(),
+        })
+    }
+
+    pub fn last_mismatch(&self) -> Option<u64> {
+        self.last_mismatch.get()
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.current.borrow().is_some()
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.get()
+    }
+
+    pub fn set_stopped(&self) {
+        self.stopped.set(true);
+    }
+
+    pub fn set_speed(&self, min: Option<u64>, max: Option<u64>) {
+        self.speed_min.set(min.unwrap_or(self.speed_min.get()).max(1));
+        self.speed_max.set(max.unwrap_or(self.speed_max.get()).max(1));
+        self.next_allowed.set(0);
+    }
+
+    pub fn order(&self, core: &Core, kind: SweepKind) -> Result<(), Refusal> {
+        if let Some(sweep) = self.status(0) {
+            let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
+            let what = name(sweep.kind);
+            return Err(Refusal(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
+        }
+        if self.paused.get() {
+            return Err(Refusal("scrub refused: sweeps are paused; resume them first".into()));
+        }
+        self.ordered.set(Some(kind));
+        core.sweep_changed.wake_all(&core.ready);
+        Ok(())
+    }
+
+    /// Stops what runs at the end of its windows; a scrub is forgotten, the others resume where they were.
+    pub fn pause(&self, core: &Core, pause: bool) {
+        self.paused.set(pause);
+        self.ordered.set(None);
+        core.sweep_changed.wake_all(&core.ready);
+    }
+}
+
+/// A sweep's name in messages.
+pub(crate) fn name(kind: SweepKind) -> &'static str {
+    match kind {
+        SweepKind::Resync => "resync",
+        SweepKind::Rebuild => "rebuild",
+        SweepKind::Scrub { .. } => "scrub",
+    }
+}
+
+/// Members that are being filled, with the position from which each lacks data.
+fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
+    let members = core.members.borrow();
+    let mut found: SmallVec<[Fill; 2]> = SmallVec::new();
+    let (mut from, mut by_intent) = (u64::MAX, true);
+    for id in members.active() {
+        let member = members.get(id);
+        if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) {
+            found.push(Fill { slot: member.slot.expect("it has a role"), member: id });
+            from = from.min(member.config.recovered_sector);
+            by_intent &= member.config.by_intent;
+        }
+    }
+    (found, from, by_intent)
+}
+
+/// What should run now.
+fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill; 2]>, u64, bool)> {
+    if sweeper.paused.get() || core.stopping.get() || core.read_only.get() || !core.geometry.level().is_redundant() {
+        return None;
+    }
+    if core.health() == crate::Health::Failed {
+        return None;
+    }
+    while let Some((member, slot)) = { core.members.borrow_mut().take_spare() } {
+        core.event(Event::SpareTaken { member, slot });
+        core.want_record();
+        sweeper.gave_up.set(false);
+    }
+    let (filled, from, by_intent) = fills(core);
+    if !filled.is_empty() && !sweeper.gave_up.get() {
+        return Some((SweepKind::Rebuild, filled, from, by_intent));
+    }
+    let resync = core.resync_sector.get();
+    if resync != u64::MAX {
+        return Some((SweepKind::Resync, SmallVec::new(), resync, core.intent.borrow().is_some()));
+    }
+    let kind = sweeper.ordered.take()?;
+    Some((kind, SmallVec::new(), 0, false))
+}
+
+/// Runs one sweep after the other for as long as the array lives.
+pub(crate) async fn sweep_forever(core: Rc<Core>, sweeper: Rc<Sweeper>) {
+    loop {
+        let mut job = None;
+        core.ready
+            .until(&core.sweep_changed, || {
+                job = next_job(&core, &sweeper);
+                job.is_some()
+            })
+            .await;
+        let (kind, fills, from, by_intent) = job.expect("waited for one");
+        run(&core, &sweeper, kind, fills, from, by_intent).await;
+    }
+}
+
+async fn run(core: &Rc<Core>, sweeper: &Rc<Sweeper>, kind: SweepKind, fills: SmallVec<[Fill; 2]>, from: u64, by_intent: bool) {
+    let geometry = &core.geometry;
+    let window = WINDOW_SECTORS.max(geometry.strip_sectors());
+    let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
+    let from = from.min(end) / window * window;
+    let sweep = Rc::new(Sweep {
+        kind,
+        fills,
+        by_intent,
+        window,
+        start: from,
+        end,
+        next: Cell::new(from),
+        running: RefCell::default(),
+        workers: Cell::new(WINDOW_COUNT),
+        error: RefCell::default(),
+        mismatch_sectors: Cell::new(0),
+        started: core.now(),
+        mark: Cell::new((core.now(), from)),
+        speed: Cell::new(0),
+        checkpoint: Cell::new(core.now()),
+        finished: Waiters::default(),
+    });
+    *sweeper.current.borrow_mut() = Some(Rc::clone(&sweep));
+    core.event(Event::SweepStarted(kind));
+    for _ in 0..WINDOW_COUNT {
+        core.ready.spawn(work(Rc::clone(core), Rc::clone(sweeper), Rc::clone(&sweep)));
+    }
+    core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
+    let error = sweep.error.borrow_mut().take();
+    let mismatch_sectors = sweep.mismatch_sectors.get();
+    let duration = core.now() - sweep.started;
+    if let Some(reason) = error {
+        sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep));
+        core.event(Event::SweepStopped { kind, reason });
+    } else if sweep.watermark() < end {
+        core.event(Event::SweepStopped { kind, reason: "paused".into() });
+    } else {
+        match kind {
+            SweepKind::Rebuild => finish_fills(core, &sweep),
+            SweepKind::Resync => {
+                core.resync_sector.set(u64::MAX);
+                if let Some(intent) = core.intent.borrow_mut().as_mut() {
+                    intent.all_resynced();
+                }
+            }
+            SweepKind::Scrub { .. } => sweeper.last_mismatch.set(Some(mismatch_sectors)),
+        }
+        core.event(Event::SweepFinished { kind, mismatch_sectors, duration });
+    }
+    if !matches!(kind, SweepKind::Scrub { .. }) {
+        core.recorded(core.want_record()).await;
+    }
+    *sweeper.current.borrow_mut() = None;
+    core.sweep_changed.wake_all(&core.ready);
+    core.record.intent_waiters.wake_all(&core.ready);
+}
+
+fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
+    let members = core.members.borrow();
+    sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberRole::Failed)
+}
+
+fn finish_fills(core: &Core, sweep: &Sweep) {
+    for fill in &sweep.fills {
+        let mut members = core.members.borrow_mut();
+        if members.get(fill.member).role == MemberRole::Failed {
+            continue;
+        }
+        let replaced = members.filled(fill.member);
+        drop(members);
+        core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
+        if let Some(member) = replaced {
+            core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
+        }
+    }
+    // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making.
+    if matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && !sweep.by_intent && core.members.borrow().whole() {
+        let all = sweep.fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
+        if all && core.resync_sector.get() != u64::MAX && sweep.fills.len() == 1 && sweep.start == 0 {
+            core.resync_sector.set(u64::MAX);
+            if let Some(intent) = core.intent.borrow_mut().as_mut() {
+                intent.all_resynced();
+            }
+        }
+    }
+}
+
+/// One worker: takes windows until there are none.
+async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
+    loop {
+        let stop = sweeper.paused.get() || core.stopping.get() || sweep.error.borrow().is_some();
+        let start = sweep.next.get();
+        if stop || start >= sweep.end {
+            break;
+        }
+        let window = start..sweep.end.min(start + sweep.window);
+        sweep.next.set(window.end);
+        sweep.running.borrow_mut().insert(start);
+        let result = if is_due(&core, &sweep, &window) {
+            pace(&core, &sweeper, window.end - window.start).await;
+            match core.geometry.level() {
+                Level::Raid1 | Level::Raid10 => mirror::window(&core, &sweep, window.clone()).await,
+                _ => parity::window(&core, &sweep, window.clone()).await,
+            }
+        } else {
+            Ok(Found::default())
+        };
+        match result {
+            Ok(found) => {
+                sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);
+                sweep.running.borrow_mut().remove(&start);
+                advance(&core, &sweep, &window);
+            }
+            Err(reason) => {
+                sweep.error.borrow_mut().get_or_insert(reason);
+                // The window stays in `running`: the watermark never passes it.
+                break;
+            }
+        }
+    }
+    sweep.workers.set(sweep.workers.get() - 1);
+    sweep.finished.wake_all(&core.ready);
+}
+
+/// Whether a window has to be looked at at all.
+fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
+    if !sweep.by_intent {
+        return true;
+    }
+    let intent = core.intent.borrow();
+    let Some(intent) = intent.as_ref() else { return true };
+    match sweep.kind {
+        SweepKind::Resync => intent.needs_resync(window),
+        SweepKind::Rebuild if core.geometry.level() == Level::Raid10 => sweep
+            .fills
+            .iter()
+            .any(|fill| mirror::sync_range(core, fill.slot, window).is_some_and(|range| intent.is_marked(&range))),
+        SweepKind::Rebuild => intent.is_marked(window),
+        SweepKind::Scrub { .. } => true,
+    }
+}
+
+/// Waits for the window's turn under the speed bounds.
+async fn pace(core: &Core, sweeper: &Sweeper, sectors: u64) {
+    let clients = core.requests_in_flight() > 0 || core.now() < core.last_client.get().saturating_add(CLIENT_PAUSE);
+    let speed = if clients { sweeper.speed_min.get().min(sweeper.speed_max.get()) } else { sweeper.speed_max.get() };
+    if speed == u64::MAX {
+        return;
+    }
+    let due = core.now().max(sweeper.next_allowed.get());
+    let cost = (u128::from(sectors) * 1_000_000_000 / u128::from(speed)) as Nanos;
+    sweeper.next_allowed.set(due + cost);
+    core.sleep_until(due).await;
+}
+
+/// Moves the watermark's consequences on: members count as whole below it, and now and then the superblocks say so.
+fn advance(core: &Core, sweep: &Sweep, window: &Range<u64>) {
+    let watermark = sweep.watermark();
+    match sweep.kind {
+        SweepKind::Rebuild => {
+            let mut members = core.members.borrow_mut();
+            for fill in &sweep.fills {
+                let member = members.get_mut(fill.member);
+                if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) {
+                    member.config.recovered_sector = member.config.recovered_sector.max(watermark.min(sweep.end));
+                }
+            }
+        }
+        SweepKind::Resync => {
+            core.resync_sector.set(watermark);
+            if let Some(intent) = core.intent.borrow_mut().as_mut() {
+                let _ = window;
+                intent.resynced(&(0..watermark));
+            }
+        }
+        SweepKind::Scrub { .. } => {}
+    }
+    let now = core.now();
+    let (then, before) = sweep.mark.get();
+    if now >= then + 1_000_000_000 || (sweep.speed.get() == 0 && now > then) {
+        sweep.speed.set(((u128::from(watermark - before) * 1_000_000_000) / u128::from(now - then)) as u64);
+        if now >= then + 1_000_000_000 {
+            sweep.mark.set((now, watermark));
+        }
+    }
+    if now >= sweep.checkpoint.get() + CHECKPOINT && !matches!(sweep.kind, SweepKind::Scrub { .. }) {
+        sweep.checkpoint.set(now);
+        core.want_record();
+    }
+}

@@ -1,0 +1,216 @@
+//! A window of a parity level: the same rows of every member, stripe by stripe.
+
+use super::{Fill, Found, Sweep};
+use crate::core::{Batch, Core, MemberIo, write_io};
+use crate::lock::Mode;
+use crate::parity_io::{rewrite, settle_writes};
+use crate::plan::Presence;
+use crate::status::{Event, SweepKind};
+use crate::{MemberId, StripeMap};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use stria_block::{Buffer, Operation, bytes};
+use stria_parity::Strip;
+
+/// What each slot's member holds in the window, as far as it is known.
+type Rows = BTreeMap<usize, Buffer>;
+
+pub(super) async fn window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Result<Found, String> {
+    let guard = core.lock(rows.clone(), Mode::Exclusive).await;
+    let sectors = rows.end - rows.start;
+    let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
+    let mut known = loop {
+        if let Some(known) = read_all(core, &rows, &mut unreadable).await {
+            break known;
+        }
+    };
+    // Slots whose content must be computed: those to fill without a member to copy, and those that failed to read.
+    let wanted: SmallVec<[usize; 4]> = {
+        let filled = sweep.fills.iter().map(|fill| fill.slot).filter(|slot| !known.contains_key(slot));
+        let mut wanted: SmallVec<[usize; 4]> = filled.chain(unreadable.iter().copied()).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        wanted
+    };
+    let strip = core.geometry.strip_sectors();
+    let stripes = rows.start / strip..rows.end / strip;
+    let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.take_buffer(sectors))).collect();
+    let mut found = Found::default();
+    // Parity to write, by slot and row.
+    let mut repairs: Vec<(usize, u64, Buffer)> = Vec::new();
+    for stripe in stripes {
+        let map = core.map(stripe);
+        let at = bytes(stripe * strip - rows.start)..bytes((stripe + 1) * strip - rows.start);
+        if !wanted.is_empty() {
+            recover_stripe(core, map, &known, &mut computed, at.clone())
+                .map_err(|()| format!("stripe {stripe} cannot be reconstructed: too many members are unreadable there"))?;
+        } else if sweep.kind != SweepKind::Rebuild && known.len() == core.geometry.slot_count() {
+            check_stripe(core, sweep, stripe, &known, at, &mut found, &mut repairs);
+        }
+    }
+    let mut batch = Batch::new();
+    let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
+    let mut claims = Vec::new();
+    let mut rewrites: SmallVec<[(MemberId, stria_block::Data); 2]> = SmallVec::new();
+    for (slot, buffer) in std::mem::take(&mut computed) {
+        claims.push(buffer.claim());
+        let data = buffer.freeze();
+        let holder = core.members.borrow().slots()[slot].member;
+        if unreadable.contains(&slot)
+            && let Some(member) = holder
+        {
+            rewrites.push((member, data.clone()));
+        }
+        for Fill { member, .. } in sweep.fills.iter().filter(|fill| fill.slot == slot) {
+            batch.push(write_io(*member, rows.start, data.clone(), false));
+            targets.push(*member);
+        }
+    }
+    for &Fill { slot, member } in &sweep.fills {
+        if let Some(buffer) = known.remove(&slot) {
+            claims.push(buffer.claim());
+            batch.push(write_io(member, rows.start, buffer.freeze(), false));
+            targets.push(member);
+        }
+    }
+    for (slot, row, buffer) in repairs {
+        let data = buffer.freeze();
+        for member in core.members.borrow().targets(slot) {
+            batch.push(write_io(member, row, data.clone(), false));
+            targets.push(member);
+        }
+    }
+    for (member, data) in rewrites {
+        rewrite(core, member, rows.start, data).await;
+    }
+    let outcomes = core.io(batch).await;
+    let settled = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    drop((outcomes, guard));
+    claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    known.into_values().for_each(|buffer| core.give_buffer(buffer));
+    settled.map_err(|error| error.to_string())?;
+    core.record_barrier().await;
+    let members = core.members.borrow();
+    if let Some(fill) = sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
+        return Err(format!("member {} failed", members.get(fill.member).config.name));
+    }
+    Ok(found)
+}
+
+/// Reads the rows of every member that can be read. `None`: one more could not.
+async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usize; 4]>) -> Option<Rows> {
+    let mut slots: SmallVec<[usize; 16]> = SmallVec::new();
+    let mut batch = Batch::new();
+    {
+        let members = core.members.borrow();
+        for slot in 0..core.geometry.slot_count() {
+            if members.presence(slot, rows) == Presence::Whole && !unreadable.contains(&slot) {
+                let into = std::iter::once(core.take_buffer(rows.end - rows.start)).collect();
+                let member = members.slots()[slot].member.expect("whole");
+                slots.push(slot);
+                let operation = Operation::Read { into };
+                batch.push(MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
+            }
+        }
+    }
+    let mut known = Rows::new();
+    let mut failed = false;
+    for (slot, (result, operation)) in slots.into_iter().zip(core.io(batch).await) {
+        let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
+        let buffer = into.into_iter().next().expect("one buffer was given");
+        match result {
+            Ok(()) => {
+                known.insert(slot, buffer);
+            }
+            Err(_) => {
+                core.give_buffer(buffer);
+                unreadable.push(slot);
+                failed = true;
+            }
+        }
+    }
+    if failed {
+        known.into_values().for_each(|buffer| core.give_buffer(buffer));
+        return None;
+    }
+    Some(known)
+}
+
+/// The strips of one stripe in code order, from what is known and what is to be computed.
+fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Rows, at: Range<usize>) -> Result<(), ()> {
+    let zeros = core.zeros(core.geometry.strip_sectors());
+    let mut outputs: SmallVec<[(usize, Option<&mut [u8]>); 4]> =
+        computed.iter_mut().map(|(&slot, buffer)| (slot, Some(&mut buffer[at.clone()]))).collect();
+    let mut of = |slot: u16| {
+        let slot = usize::from(slot);
+        match known.get(&slot) {
+            Some(buffer) => Strip::Present(&buffer[at.clone()]),
+            None => outputs
+                .iter_mut()
+                .find(|(wanted, _)| *wanted == slot)
+                .and_then(|(_, output)| output.take())
+                .map_or(Strip::Absent, Strip::Lost),
+        }
+    };
+    let mut strips: SmallVec<[Strip<'_>; 24]> = (0..map.code_count).map(|_| Strip::Present(&zeros[..at.len()])).collect();
+    for (&slot, &position) in map.data.iter().zip(&map.code) {
+        strips[usize::from(position)] = of(slot);
+    }
+    strips.extend(map.parity.iter().map(|&slot| of(slot)));
+    core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
+}
+
+/// Compares a whole stripe's parity, and computes what it should be where that is to be written.
+fn check_stripe(
+    core: &Core,
+    sweep: &Sweep,
+    stripe: u64,
+    known: &Rows,
+    at: Range<usize>,
+    found: &mut Found,
+    repairs: &mut Vec<(usize, u64, Buffer)>,
+) {
+    let code = core.code.as_ref().expect("a parity level");
+    let map = core.map(stripe);
+    let strip = core.geometry.strip_sectors();
+    let zeros = core.zeros(strip);
+    let slice = |slot: u16, part: &Range<usize>| &known[&usize::from(slot)][part.clone()];
+    let data = |part: &Range<usize>| {
+        let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| &zeros[..part.len()]).collect();
+        for (&slot, &position) in map.data.iter().zip(&map.code) {
+            data[usize::from(position)] = slice(slot, part);
+        }
+        data
+    };
+    let parity = |part: &Range<usize>| map.parity.iter().map(|&slot| Some(slice(slot, part))).collect::<SmallVec<[_; 2]>>();
+    if code.check(&data(&at), &parity(&at)) == 0 {
+        return;
+    }
+    // Say how much disagrees by pages, as md does, and mend whole strips.
+    let mut sectors = 0;
+    for page in at.clone().step_by(4096) {
+        let page = page..(page + 4096).min(at.end);
+        if code.check(&data(&page), &parity(&page)) != 0 {
+            sectors += (page.len() / 512) as u64;
+        }
+    }
+    found.mismatch_sectors += sectors;
+    if matches!(sweep.kind, SweepKind::Scrub { .. }) {
+        core.event(Event::Mismatch { sync_sector: stripe * strip, sectors, slot: None });
+    }
+    if !matches!(sweep.kind, SweepKind::Scrub { repair: false }) {
+        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer(strip)).collect();
+        {
+            let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = fresh.iter_mut().map(|buffer| Some(&mut buffer[..])).collect();
+            code.generate(&data(&at), &mut outputs);
+        }
+        for (&slot, buffer) in map.parity.iter().zip(fresh) {
+            if slice(slot, &at) == &buffer[..] {
+                core.give_buffer(buffer);
+            } else {
+                repairs.push((usize::from(slot), stripe * strip, buffer));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Tasks: requests that take several steps, written in the order in which they happen.
+//!
+//! A task is a future that waits only for what the engine is told (a member's completion, a record made, the
+//! time), so this is still sans-IO: [`Tasks::run`] advances what can advance and returns. One thread, first
+//! come first served, so the same events give the same run. Wakers are not used: who waits leaves its
+//! [`TaskId`], and every wait stands being polled once too often.
+
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+pub(crate) type TaskId = usize;
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What tasks share with their runner.
+#[derive(Default)]
+pub(crate) struct Ready {
+    queue: RefCell<VecDeque<TaskId>>,
+    spawned: RefCell<VecDeque<Task>>,
+    current: Cell<TaskId>,
+}
+
+impl Ready {
+    /// The task that runs now.
+    pub fn current(&self) -> TaskId {
+        self.current.get()
+    }
+
+    pub fn wake(&self, task: TaskId) {
+        self.queue.borrow_mut().push_back(task);
+    }
+
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.spawned.borrow_mut().push_back(Box::pin(task));
+    }
+
+    /// Waits until `condition`, looked at now and whenever `waiters` are woken.
+    pub async fn until(&self, waiters: &Waiters, mut condition: impl FnMut() -> bool) {
+        poll_fn(|_| {
+            if condition() {
+                return Poll::Ready(());
+            }
+            waiters.0.borrow_mut().push(self.current());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Tasks that wait for one thing to change.
+#[derive(Default)]
+pub(crate) struct Waiters(RefCell<Vec<TaskId>>);
+
+impl Waiters {
+    pub fn wake_all(&self, ready: &Ready) {
+        for task in self.0.borrow_mut().drain(..) {
+            ready.wake(task);
+        }
+    }
+}
+
+/// Owns and runs the tasks.
+#[derive(Default)]
+pub(crate) struct Tasks(Slab<Task>);
+
+impl Tasks {
+    /// Advances until every task waits. Whether anything ran.
+    pub fn run(&mut self, ready: &Ready) -> bool {
+        let mut ran = false;
+        loop {
+            while let Some(task) = ready.spawned.borrow_mut().pop_front() {
+                let id = self.0.insert(task);
+                ready.wake(id);
+            }
+            let Some(id) = ready.queue.borrow_mut().pop_front() else { return ran };
+            // A wake may come after its task has ended.
+            let Some(task) = self.0.get_mut(id) else { continue };
+            ready.current.set(id);
+            ran = true;
+            if task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                drop(self.0.remove(id));
+            }
+        }
+    }
+
+    /// Tasks that have not ended.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
