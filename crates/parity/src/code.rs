@@ -66,15 +66,8 @@ impl Code {
         let output = self.outputs(parity, bytes);
         let Some(level) = level_of(&output) else { return };
         let mut room = [MaybeUninit::uninit(); 255];
-        let job = Job {
-            data: pointers(data, &mut room),
-            input: [std::ptr::null(); LEVEL_MAX],
-            output,
-            matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
-            closing: None,
-            bytes,
-            stream: false,
-        };
+        let stream = are_aligned(&output);
+        let job = Job { data: pointers(data, &mut room), output, bytes, stream, ..Job::EMPTY };
         // SAFETY: all lengths were asserted equal; the outputs are exclusive borrows.
         unsafe { kernel.syndromes(Purpose::GENERATE, level, &job) };
     }
@@ -130,15 +123,7 @@ impl Code {
         }
         let Some(level) = input.iter().rposition(|p| !p.is_null()) else { return 0 };
         let mut room = [MaybeUninit::uninit(); 255];
-        let job = Job {
-            data: pointers(data, &mut room),
-            input,
-            output: [std::ptr::null_mut(); LEVEL_MAX],
-            matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
-            closing: None,
-            bytes,
-            stream: false,
-        };
+        let job = Job { data: pointers(data, &mut room), input, bytes, ..Job::EMPTY };
         // SAFETY: all lengths were asserted equal; nothing is written.
         unsafe { kernel.syndromes(Purpose::CHECK, level + 1, &job) }
     }
@@ -172,6 +157,11 @@ pub(crate) fn assert_length(bytes: usize) {
 /// The level that computes every output, unless there is none.
 pub(crate) fn level_of(output: &[*mut u8; LEVEL_MAX]) -> Option<usize> {
     output.iter().rposition(|p| !p.is_null()).map(|last| last + 1)
+}
+
+/// Whether no output that is there starts within a line of 64 bytes.
+pub(crate) fn are_aligned(output: &[*mut u8; LEVEL_MAX]) -> bool {
+    output.iter().all(|pointer| pointer.addr().is_multiple_of(64))
 }
 
 /// The strips' addresses, in `room`, which is left uninitialised beyond them.

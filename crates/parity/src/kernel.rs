@@ -6,6 +6,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod distance;
 #[cfg(target_arch = "x86_64")]
 mod gfni;
 mod horner;
@@ -13,6 +14,7 @@ mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;
+mod selftest;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
 
@@ -45,8 +47,21 @@ pub(crate) struct Job<'a> {
     pub closing: Option<usize>,
     /// Of each strip; a multiple of 64.
     pub bytes: usize,
-    /// Store past the caches: the outputs are 64-byte aligned.
+    /// Outputs may be stored past the caches, for they are 64-byte aligned.
     pub stream: bool,
+}
+
+impl Job<'_> {
+    /// Reads and writes nothing.
+    pub(crate) const EMPTY: Self = Job {
+        data: &[],
+        input: [std::ptr::null(); LEVEL_MAX],
+        output: [std::ptr::null_mut(); LEVEL_MAX],
+        matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
+        closing: None,
+        bytes: 0,
+        stream: false,
+    };
 }
 
 /// The change of one data strip on its way to up to three parities.
@@ -60,12 +75,14 @@ pub(crate) struct Update {
     pub bytes: usize,
 }
 
+type Syndromes = unsafe fn(&Job<'_>) -> u8;
+
 /// One instruction set's entry points.
 pub(crate) struct Kernel {
     pub name: &'static str,
     is_present: fn() -> bool,
     /// By purpose, then level - 1. Every pointer that is not null is valid for `bytes`, outputs overlap nothing.
-    syndromes: [[unsafe fn(&Job<'_>) -> u8; LEVEL_MAX]; 3],
+    syndromes: [[Syndromes; LEVEL_MAX]; 3],
     update: unsafe fn(&Update),
 }
 
@@ -73,15 +90,32 @@ impl Kernel {
     /// # Safety
     /// Every pointer of `job` that is not null is valid for `bytes` bytes; the outputs overlap nothing.
     pub(crate) unsafe fn syndromes(&self, purpose: u8, level: usize, job: &Job<'_>) -> u8 {
-        debug_assert!(!job.data.is_empty() && job.bytes % 64 == 0);
+        debug_assert!(!job.data.is_empty() && job.bytes.is_multiple_of(64));
         // SAFETY: the caller's promise; a kernel is reached only where `is_present`.
         unsafe { self.syndromes[usize::from(purpose)][level - 1](job) }
+    }
+
+    /// P and Q over the first 256 bytes of each strip; the bytes read.
+    fn first_step(&self, strips: &[[u8; 4096]; 8]) -> usize {
+        const BYTES: usize = 256;
+        let mut parity = [[0u8; BYTES]; 2];
+        let [p, q] = &mut parity;
+        let job = Job {
+            data: &strips.each_ref().map(|strip| strip.as_ptr()),
+            output: [p.as_mut_ptr(), q.as_mut_ptr(), std::ptr::null_mut()],
+            bytes: BYTES,
+            ..Job::EMPTY
+        };
+        // SAFETY: every strip has 4096 bytes, every parity `BYTES`.
+        unsafe { self.syndromes(Purpose::GENERATE, 2, &job) };
+        std::hint::black_box(parity);
+        BYTES * strips.len()
     }
 
     /// # Safety
     /// Every pointer of `job` that is not null is valid for `bytes` bytes; the parities overlap nothing.
     pub(crate) unsafe fn update(&self, job: &Update) {
-        debug_assert!(job.bytes % 64 == 0);
+        debug_assert!(job.bytes.is_multiple_of(64));
         // SAFETY: the caller's promise; a kernel is reached only where `is_present`.
         unsafe { (self.update)(job) }
     }
@@ -136,14 +170,29 @@ pub(crate) fn present() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter().copied().filter(|kernel| (kernel.is_present)())
 }
 
-/// The kernel of this process: the one that `STRIA_PARITY_KERNEL` names, else the best.
+/// The kernel of this process: the one that `STRIA_PARITY_KERNEL` names, else the best. It has proved itself.
 pub(crate) fn chosen() -> &'static Kernel {
     static CHOSEN: OnceLock<&'static Kernel> = OnceLock::new();
-    CHOSEN.get_or_init(|| match std::env::var("STRIA_PARITY_KERNEL") {
-        Err(_) => present().next().expect("the portable kernel is always present"),
-        Ok(name) => present().find(|kernel| kernel.name == name).unwrap_or_else(|| {
-            let names: Vec<_> = present().map(|kernel| kernel.name).collect();
-            panic!("STRIA_PARITY_KERNEL={name}: not a kernel of this processor; there are {}", names.join(", "))
-        }),
+    CHOSEN.get_or_init(|| {
+        let kernel = match std::env::var("STRIA_PARITY_KERNEL") {
+            Err(_) => present().next().expect("the portable kernel is always present"),
+            Ok(name) => present().find(|kernel| kernel.name == name).unwrap_or_else(|| {
+                let names: Vec<_> = present().map(|kernel| kernel.name).collect();
+                panic!("STRIA_PARITY_KERNEL={name}: not a kernel of this processor; there are {}", names.join(", "))
+            }),
+        };
+        assert!(selftest::passes(kernel), "parity kernel {} computes wrong parity on this processor", kernel.name);
+        distance::calibrate(|strips| kernel.first_step(strips));
+        kernel
     })
+}
+
+/// For tests: what `pretend_distance` takes.
+#[cfg(test)]
+pub(crate) const PRETENDED_DISTANCES: [&str; 3] = ["near", "shared", "memory"];
+
+/// Lets every job that is timed believe that its bytes are so far away, whatever the clock says.
+#[cfg(test)]
+pub(crate) fn pretend_distance(distance: &str) {
+    distance::pretend(distance);
 }

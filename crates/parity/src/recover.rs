@@ -11,7 +11,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::code::{Code, assert_length};
+use crate::code::{Code, are_aligned, assert_length};
 use crate::field::{coefficient, invert, multiply};
 use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, chosen};
 
@@ -60,15 +60,7 @@ impl Code {
         let Some(bytes) = lost_length(strips) else { return Ok(()) };
         let (data, parity) = strips.split_at_mut(self.data_count());
 
-        let mut job = Job {
-            data: &[],
-            input: [std::ptr::null(); LEVEL_MAX],
-            output: [std::ptr::null_mut(); LEVEL_MAX],
-            matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
-            closing: None,
-            bytes,
-            stream: false,
-        };
+        let mut job = Job { bytes, ..Job::EMPTY };
         let mut room = [MaybeUninit::<*const u8>::uninit(); 255];
         let mut gone = [0; LEVEL_MAX];
         let mut gone_count = 0;
@@ -80,8 +72,6 @@ impl Code {
                 gone_count += 1;
             }
         }
-        // SAFETY: the loop wrote this many, and an array of MaybeUninit<T> lies in memory as one of T does.
-        job.data = unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), data.len()) };
         let gone = &gone[..gone_count];
 
         let mut level = 0;
@@ -125,9 +115,18 @@ impl Code {
             }
         }
         level = level.max(row);
+        job.stream = are_aligned(&job.output);
+        let mut purpose = Purpose::RECOVER;
+        if level == 1 && gone_count == 1 {
+            // One data strip from P is the sum of all others, in any order: P takes its place.
+            room[gone[0]].write(job.input[0]);
+            purpose = Purpose::GENERATE;
+        }
+        // SAFETY: the first loop wrote this many, and an array of MaybeUninit<T> lies in memory as one of T does.
+        job.data = unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), data.len()) };
         // SAFETY: `lost_length` asserted all lengths equal; the outputs are exclusive borrows. There are at most three:
         // lost data strips are no more than parities present, lost parities no more than the others.
-        unsafe { kernel.syndromes(Purpose::RECOVER, level, &job) };
+        unsafe { kernel.syndromes(purpose, level, &job) };
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Every kernel of this processor against the plain reference: every erasure pattern, odd counts and lengths, unaligned
 //! starts. What is not asked for must stay as it was, up to the byte before and the byte after.
 
-use crate::kernel::{Kernel, present};
+use crate::kernel::{Kernel, PRETENDED_DISTANCES, present, pretend_distance};
 use crate::{Code, DATA_COUNT_MAX, Strip, Unrecoverable, reference};
 
 /// Small and quick, for data only.
@@ -29,11 +29,11 @@ const GUARD: u8 = 0xa5;
 
 impl Stripe {
     /// Random data with the reference's parity.
-    fn new(data_count: usize, parity_count: usize, bytes: usize, random: &mut Random) -> Stripe {
+    fn new(data_count: usize, parity_count: usize, bytes: usize, aligned: bool, random: &mut Random) -> Stripe {
         let buffers = (0..data_count + parity_count)
             .map(|_| {
-                let start = 1 + random.below(70);
-                let mut buffer = vec![GUARD; start + bytes + 1];
+                let mut buffer = vec![GUARD; 64 + 70 + bytes + 1];
+                let start = if aligned { buffer.as_ptr().align_offset(64) } else { 1 + random.below(70) };
                 buffer[start..start + bytes].iter_mut().for_each(|b| *b = random.next() as u8);
                 (buffer, start)
             })
@@ -88,7 +88,7 @@ fn each(parity_count: usize, mut test: impl FnMut(&'static Kernel, Stripe, &mut 
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for (n, bytes) in shapes() {
         for kernel in present() {
-            let stripe = Stripe::new(n, parity_count, bytes, &mut random);
+            let stripe = Stripe::new(n, parity_count, bytes, false, &mut random);
             test(kernel, stripe, &mut random);
         }
     }
@@ -143,6 +143,34 @@ fn update_by_difference_ends_where_generation_does() {
                 work.assert_equal(&expected, &format!("{} {code:?}, strip {index}, given {given:b}", kernel.name));
             }
         });
+    }
+}
+
+/// Stripes large enough to be timed take one of three paths by how far away they seem; here, each in turn.
+#[test]
+fn near_or_far_the_result_is_the_same() {
+    let mut random = Random(9);
+    let bytes = if cfg!(miri) { 576 } else { 16384 + 192 };
+    for (kernel, aligned) in present().flat_map(|kernel| [(kernel, true), (kernel, false)]) {
+        let stripe = Stripe::new(7, 3, bytes, aligned, &mut random);
+        for distance in PRETENDED_DISTANCES {
+            pretend_distance(distance);
+            let what = format!("{}, aligned: {aligned}, distance {distance}", kernel.name);
+            for lost in [&[7, 8, 9][..], &[3], &[1, 5], &[0, 2, 6], &[4, 8]] {
+                let mut work = stripe.copy();
+                lost.iter().for_each(|&i| work.strip_mut(i).fill(0));
+                assert_eq!(recover(kernel, &mut work, lost, &[]), Ok(()));
+                work.assert_equal(&stripe, &format!("{what}, lost {lost:?}"));
+            }
+            let mut work = stripe.copy();
+            let (data, mut parity) = work.split();
+            parity.iter_mut().for_each(|p| p.fill(0));
+            let mut parity: Vec<_> = parity.into_iter().map(Some).collect();
+            stripe.code.generate_by(kernel, &data, &mut parity);
+            work.assert_equal(&stripe, &what);
+            let parity: Vec<_> = (7..10).map(|i| Some(work.strip(i))).collect();
+            assert_eq!(work.code.check_by(kernel, &work.data(), &parity), 0, "{what}");
+        }
     }
 }
 
@@ -241,7 +269,7 @@ fn every_set_of_erasures_within_the_redundancy_is_recovered() {
 fn one_erasure_too_many_is_refused_and_nothing_is_written() {
     let mut random = Random(5);
     for parity_count in 0..=3 {
-        let stripe = Stripe::new(5, parity_count, 128, &mut random);
+        let stripe = Stripe::new(5, parity_count, 128, false, &mut random);
         for gone in subsets(stripe.count(), parity_count + 1, &mut random) {
             let data_gone = gone.iter().filter(|&&i| i < 5).count();
             if gone.len() != parity_count + 1 || data_gone == 0 {
@@ -260,7 +288,7 @@ fn one_erasure_too_many_is_refused_and_nothing_is_written() {
 #[test]
 fn lost_parities_alone_need_no_other_parity() {
     let mut random = Random(6);
-    let stripe = Stripe::new(4, 3, 192, &mut random);
+    let stripe = Stripe::new(4, 3, 192, false, &mut random);
     let mut work = stripe.copy();
     work.strip_mut(5).fill(0);
     let kernel = present().next().unwrap();
@@ -274,7 +302,7 @@ fn locate_finds_the_one_wrong_strip_and_does_not_guess() {
     let counts: &[usize] = if cfg!(miri) { &[3] } else { &[1, 2, 3, 8, 253] };
     for &n in counts {
         let bytes = if cfg!(miri) { 128 } else { 4096 + 192 };
-        let mut stripe = Stripe::new(n, 2, bytes, &mut random);
+        let mut stripe = Stripe::new(n, 2, bytes, false, &mut random);
         let locate = |s: &Stripe| s.code.locate(&s.data(), s.strip(n), s.strip(n + 1));
         assert_eq!(locate(&stripe), None);
         for wrong in 0..n + 2 {

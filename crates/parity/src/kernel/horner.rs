@@ -5,6 +5,10 @@
 //! Two strips at a time, which saves a third of the additions where one instruction adds three registers.
 //! Source: H. P. Anvin, "The mathematics of RAID-6", sections 2 and 4.
 
+// Rows, sums and registers run in lockstep by index.
+#![allow(clippy::needless_range_loop)]
+
+use super::distance::{self, Distance, ticks};
 use super::lanes::{Lanes, start};
 use super::{Job, Purpose, Update};
 
@@ -16,20 +20,54 @@ use super::{Job, Purpose, Update};
 pub(super) unsafe fn syndromes<V: Lanes, const W: usize, const T: usize, const LEVEL: usize, const PURPOSE: u8>(
     job: &Job<'_>,
 ) -> u8 {
+    let wide = W * V::BYTES;
     let mut differing = 0;
     let mut at = 0;
     // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
     unsafe {
-        while at + W * V::BYTES <= job.bytes {
-            differing |= step::<V, W, LEVEL, PURPOSE>(job, at);
-            at += W * V::BYTES;
+        if wide <= job.bytes && distance::is_measured(job.data.len() * job.bytes, LEVEL) {
+            let start = ticks();
+            differing |= step::<V, W, LEVEL, PURPOSE, false>(job, at, false);
+            at += wide;
+            let distance = distance::of(ticks() - start, job.data.len() * wide);
+            if distance != Distance::Near {
+                let stream = distance == Distance::Memory && job.stream;
+                while at + wide <= job.bytes {
+                    differing |= step::<V, W, LEVEL, PURPOSE, true>(job, at, stream);
+                    at += wide;
+                }
+                V::fence();
+            }
+        }
+        while at + wide <= job.bytes {
+            differing |= step::<V, W, LEVEL, PURPOSE, false>(job, at, false);
+            at += wide;
         }
         while at < job.bytes {
-            differing |= step::<V, T, LEVEL, PURPOSE>(job, at);
+            differing |= step::<V, T, LEVEL, PURPOSE, false>(job, at, false);
             at += T * V::BYTES;
         }
     }
     differing
+}
+
+/// How far ahead lines are asked for when they are not near. 256 is better by 4 % for strips of 4 KiB, 512 no worse for all
+/// others; 1024 loses 4 %. Hint T0: NTA halves the speed on Cascade Lake.
+#[inline(always)]
+fn ahead(bytes: usize) -> usize {
+    if bytes <= 4096 { 256 } else { 512 }
+}
+
+/// Asks for the lines that a later step will load.
+#[inline(always)]
+unsafe fn prefetch<V: Lanes, const W: usize>(from: *const u8, at: usize, bytes: usize) {
+    let later = at + ahead(bytes);
+    if later < bytes {
+        for line in 0..(W * V::BYTES).div_ceil(64) {
+            // SAFETY: a hint, any address may be given.
+            unsafe { V::prefetch(from.wrapping_add(later + line * 64)) };
+        }
+    }
 }
 
 /// `W` registers at `from`.
@@ -41,21 +79,31 @@ unsafe fn load<V: Lanes, const W: usize>(from: *const u8) -> [V; W] {
 
 /// `W` registers of strip `index`; a strip that is not there counts as zeros.
 #[inline(always)]
-unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8>(job: &Job<'_>, index: usize, at: usize) -> [V; W] {
+unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8, const FAR: bool>(job: &Job<'_>, index: usize, at: usize) -> [V; W] {
     // SAFETY: `index` is below the count, `at` within the strip.
     unsafe {
         let from = *job.data.get_unchecked(index);
-        if PURPOSE == Purpose::RECOVER && from.is_null() { [V::splat(0); W] } else { load(from.add(at)) }
+        if PURPOSE == Purpose::RECOVER && from.is_null() {
+            return [V::splat(0); W];
+        }
+        if FAR {
+            prefetch::<V, W>(from, at, job.bytes);
+        }
+        load(from.add(at))
     }
 }
 
 #[inline(always)]
-unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8>(job: &Job<'_>, at: usize) -> u8 {
+unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, const FAR: bool>(
+    job: &Job<'_>,
+    at: usize,
+    stream: bool,
+) -> u8 {
     // SAFETY: the caller promises that `at` + W registers lies within every strip.
     unsafe {
         let steps = job.data.len() - 1;
         let mut i = job.data.len() - 1;
-        let first = strip::<V, W, PURPOSE>(job, i, at);
+        let first = strip::<V, W, PURPOSE, FAR>(job, i, at);
         let mut sums = [first; LEVEL];
         if V::BIAS != 0 {
             for j in 1..LEVEL {
@@ -67,7 +115,7 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8>(
         }
         if i % 2 == 1 {
             i -= 1;
-            let d = strip::<V, W, PURPOSE>(job, i, at);
+            let d = strip::<V, W, PURPOSE, FAR>(job, i, at);
             for w in 0..W {
                 sums[0][w] = sums[0][w].add(d[w]);
                 if LEVEL > 1 {
@@ -80,8 +128,8 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8>(
         }
         while i > 0 {
             i -= 2;
-            let high = strip::<V, W, PURPOSE>(job, i + 1, at);
-            let low = strip::<V, W, PURPOSE>(job, i, at);
+            let high = strip::<V, W, PURPOSE, FAR>(job, i + 1, at);
+            let low = strip::<V, W, PURPOSE, FAR>(job, i, at);
             for w in 0..W {
                 sums[0][w] = sums[0][w].add3(high[w], low[w]);
                 if LEVEL > 1 {
@@ -95,13 +143,13 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8>(
         match PURPOSE {
             Purpose::GENERATE => {
                 for j in 0..LEVEL {
-                    save(sums[j], job.output[j], at, job.stream);
+                    save(sums[j], job.output[j], at, stream);
                 }
                 0
             }
             Purpose::CHECK => check(job, &mut sums, at),
             _ => {
-                recover(job, &mut sums, at);
+                recover(job, &mut sums, at, stream);
                 0
             }
         }
@@ -156,7 +204,12 @@ unsafe fn check<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, sum
 
 /// outputs = matrix · syndromes
 #[inline(always)]
-unsafe fn recover<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, sums: &mut [[V; W]; LEVEL], at: usize) {
+unsafe fn recover<V: Lanes, const W: usize, const LEVEL: usize>(
+    job: &Job<'_>,
+    sums: &mut [[V; W]; LEVEL],
+    at: usize,
+    stream: bool,
+) {
     // SAFETY: as for the caller.
     unsafe {
         add_inputs(job, sums, at);
@@ -186,7 +239,7 @@ unsafe fn recover<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, s
                     rest[w] = rest[w].add(row[w]);
                 }
             }
-            save(row, job.output[k], at, job.stream);
+            save(row, job.output[k], at, stream);
         }
     }
 }

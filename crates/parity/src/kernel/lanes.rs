@@ -31,20 +31,24 @@ pub(crate) trait Lanes: Copy {
     unsafe fn is_zero(self) -> bool;
     unsafe fn add(self, other: Self) -> Self;
     unsafe fn add3(self, a: Self, b: Self) -> Self {
+        // SAFETY: the same promise.
         unsafe { self.add(a).add(b) }
     }
     /// 2q + d + BIAS
     unsafe fn double_add(self, d: Self) -> Self;
     /// 4q + d, with what BIAS becomes when doubled twice
     unsafe fn quadruple_add(self, d: Self) -> Self {
+        // SAFETY: the same promise.
         unsafe { self.double_add(Self::splat(0)).double_add(d) }
     }
     /// Two Horner steps of Q: 4q + 2 high + low
     unsafe fn double_add_two(self, high: Self, low: Self) -> Self {
+        // SAFETY: the same promise.
         unsafe { self.double_add(high).double_add(low) }
     }
     /// Two Horner steps of R: 16r + 4 high + low
     unsafe fn quadruple_add_two(self, high: Self, low: Self) -> Self {
+        // SAFETY: the same promise.
         unsafe { self.quadruple_add(high).quadruple_add(low) }
     }
     /// c times every byte
