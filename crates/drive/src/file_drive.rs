@@ -96,7 +96,7 @@ impl FileDrive {
 
     fn ask_helper(&mut self, request: Request) {
         if self.helper.is_none() {
-            match Helper::start(self.drive.clone(), self.ring.waker()) {
+            match Helper::start(self.ring.waker()) {
                 Ok(helper) => self.helper = Some(helper),
                 Err(error) => {
                     let context = format!("member {}: no thread for a request: {error}", self.drive.name());
@@ -104,7 +104,7 @@ impl FileDrive {
                 }
             }
         }
-        self.helper.as_mut().expect("just started").submit(request);
+        self.helper.as_mut().expect("just started").submit(self.drive.clone(), request);
     }
 
     /// The quickest way to zeros that keeps to what was asked, skipping ways up to and including `after`.

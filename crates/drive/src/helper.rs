@@ -14,21 +14,22 @@ use stria_block::{Completion, Operation, Request, SECTOR_BYTES};
 /// linux/fs.h: `BLKDISCARD`, `_IO(0x12, 119)`, argument: start and length in bytes.
 const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
 
-/// The near end of the thread.
+/// The near end of the thread, which holds the drive only while it works for it.
 pub(crate) struct Helper {
-    work: Sender<Request>,
+    work: Sender<(SyncDrive, Request)>,
     done: Receiver<Completion>,
     pending: usize,
 }
 
 impl Helper {
-    /// Starts the thread for `drive`; it wakes the owner's ring when something has ended.
-    pub(crate) fn start(drive: SyncDrive, waker: Waker) -> std::io::Result<Self> {
-        let (work, requests) = channel::<Request>();
+    /// Starts the thread; it wakes the owner's ring when something has ended.
+    pub(crate) fn start(waker: Waker) -> std::io::Result<Self> {
+        let (work, requests) = channel::<(SyncDrive, Request)>();
         let (completions, done) = channel();
         std::thread::Builder::new().name("stria helper".into()).spawn(move || {
-            for mut request in requests {
+            for (drive, mut request) in requests {
                 let result = carry_out(&drive, &mut request);
+                drop(drive);
                 if completions.send(request.complete(result)).is_err() {
                     return;
                 }
@@ -39,8 +40,8 @@ impl Helper {
     }
 
     /// Hands a request over.
-    pub(crate) fn submit(&mut self, request: Request) {
-        self.work.send(request).expect("the helper runs as long as its sender lives");
+    pub(crate) fn submit(&mut self, drive: SyncDrive, request: Request) {
+        self.work.send((drive, request)).expect("the helper runs as long as its sender lives");
         self.pending += 1;
     }
 

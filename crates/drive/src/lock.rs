@@ -6,26 +6,30 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// udev holds a shared lock on a block device while it looks at it, for moments.
-const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+/// A block device may be busy for moments without a user: udev looks at it under a shared lock, and the
+/// kernel closes a file that io_uring had a little after its last completion.
+const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Takes the exclusive lock on `file`, held until its last handle closes.
-pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveError> {
-    let patience_end = Instant::now() + LOCK_PATIENCE;
+/// Tries until `attempt` gives something else than `None`, or patience ends.
+pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + PATIENCE;
     loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if patient && Instant::now() < patience_end => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            Err(TryLockError::WouldBlock) => {
-                return Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
-            }
-            Err(TryLockError::Error(source)) => {
-                return Err(DriveError::System { path: path.to_owned(), action: "lock", source });
-            }
+        match attempt() {
+            None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
+            outcome => return outcome,
         }
     }
+}
+
+/// Takes the exclusive lock on `file`, held until [`File::unlock`] or until its last handle closes.
+pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveError> {
+    let attempt = || match file.try_lock() {
+        Ok(()) => Some(Ok(())),
+        Err(TryLockError::WouldBlock) => None,
+        Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
+    };
+    let outcome = if patient { patiently(attempt) } else { attempt() };
+    outcome.unwrap_or_else(|| Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) }))
 }
 
 /// Who has the lock on `file`, from /proc/locks.

@@ -1,7 +1,7 @@
 //! A drive held open: found out about, locked, and read and written by blocking calls.
 //!
 //! What tools use to look at metadata, and what [`FileDrive`](crate::FileDrive)s, one per lane, share:
-//! the lock belongs to the open file, and goes when the last handle to it does.
+//! the lock is held until the last of them, and the last request of theirs, is gone.
 
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, direct_alignment};
@@ -33,6 +33,13 @@ struct Opened {
     file: File,
     info: DriveInfo,
     access: Access,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // The kernel may close the file a little later than we do, but nothing is done with it any more.
+        let _ = self.file.unlock();
+    }
 }
 
 /// Finds out about the drive at `path` and closes it again. Changes nothing, takes no lock.
@@ -220,7 +227,11 @@ fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Op
         flags |= OFlags::EXCL;
     }
     let number = std::fs::metadata(path).map(|metadata| metadata.rdev()).unwrap_or(0);
-    let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map(File::from);
+    let open = |flags| {
+        let open = || rustix::fs::open(path, flags, Mode::empty()).map(File::from);
+        let attempt = || Some(open()).filter(|result| !matches!(result, Err(Errno::BUSY)));
+        if flags.contains(OFlags::EXCL) { lock::patiently(attempt).unwrap_or(Err(Errno::BUSY)) } else { open() }
+    };
     let fail = |errno: Errno| open_error(path, access, errno.into(), number);
     let file = match open(flags | OFlags::DIRECT) {
         Ok(file) => file,

@@ -59,7 +59,7 @@ impl Play {
     fn submit(&mut self, tag: u64) {
         let block = self.drive.limits().logical_block_bytes as usize;
         let blocks = self.bytes.len() / block;
-        let len = (self.random.below(if self.random.0 % 4 == 0 { 64 } else { 6 }) as usize + 1).min(blocks) * block;
+        let len = (self.random.below(if self.random.0.is_multiple_of(4) { 64 } else { 6 }) as usize + 1).min(blocks) * block;
         let start = self.random.below(((self.bytes.len() - len) / block) as u64 + 1) as usize * block;
         let kind = self.random.below(16);
         let reads = kind < 6 || kind == 15;

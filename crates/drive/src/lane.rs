@@ -1,0 +1,301 @@
+//! One thread that owns a ring and a device, and serves it to other threads.
+//!
+//! Each turn of a lane takes all messages, submits all requests, polls the device once, answers every
+//! client with one batch, and hands everything queued for the drives to the kernel at once, in the very
+//! call that sleeps when nothing else is due. The lane knows nothing of what its device is.
+//!
+//! Invariant: every request taken from the mailbox is answered exactly once, whatever happens. Its tag is
+//! replaced on the way in by the number of a slot in the [`Desk`], which remembers the client and its tag.
+//! When the thread ends, in peace or by a panic, the desk answers what is open, and `stopped` is set; from
+//! then on whoever sends a message empties the mailbox himself.
+
+mod desk;
+mod patience;
+
+use crate::{DriveError, Ring};
+use desk::Desk;
+use patience::Patience;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use stria_block::{BlockDevice, Completion, Limits, Mailbox, Nanos, RemoteDevice, Request};
+
+/// How a lane shall be; [`Lane::spawn`] starts it.
+pub struct Lane {
+    name: String,
+    cpu: Option<usize>,
+    spin_max: Duration,
+}
+
+/// The other threads' end of a lane. Dropping it stops the lane.
+pub struct LaneHandle<D> {
+    shared: Arc<Shared<D>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The lane has ended: stopped, or its device panicked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("lane {name} {}", if *.panicked { "broke off on an internal error (a panic, see the log)" } else { "has stopped" })]
+pub struct LaneStopped {
+    /// The lane's name.
+    pub name: String,
+    /// Whether it ended by a panic: a mistake of ours.
+    pub panicked: bool,
+}
+
+enum Message<D> {
+    /// The requests behind this one, up to the next such message, are to be answered here.
+    Client(Arc<Mailbox<Completion>>),
+    Request(Request),
+    Call(Box<dyn FnOnce(&mut D) + Send>),
+    Stop,
+}
+
+struct Shared<D> {
+    name: String,
+    mailbox: Mailbox<Message<D>>,
+    limits: Limits,
+    /// Set before the thread empties the mailbox for the last time.
+    stopped: AtomicBool,
+    panicked: AtomicBool,
+}
+
+/// The clock that lanes tell their devices: `CLOCK_MONOTONIC` in nanoseconds, the same on all threads.
+pub fn monotonic_now() -> Nanos {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Lane {
+    /// A lane of this name, on any processor, that spins for 50 microseconds at most.
+    pub fn new(name: impl Into<String>) -> Self {
+        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
+        let spin_max = if alone { Duration::ZERO } else { patience::SPIN_MAX };
+        Self { name: name.into(), cpu: None, spin_max }
+    }
+
+    /// Keeps the thread on one processor, counted from 0.
+    pub fn on_cpu(self, cpu: usize) -> Self {
+        Self { cpu: Some(cpu), ..self }
+    }
+
+    /// How long the lane may look out for the next event before it sleeps, if events have lately come as
+    /// quickly as that. Zero: it sleeps at once.
+    pub fn spin_max(self, spin_max: Duration) -> Self {
+        Self { spin_max, ..self }
+    }
+
+    /// Starts the thread, builds the device there, and returns when that is done.
+    ///
+    /// # Errors
+    /// What `build` returns, or a [`DriveError`] when there is no thread, no such processor, or no io_uring.
+    ///
+    /// # Panics
+    /// When `build` does.
+    pub fn spawn<D, E>(self, build: impl FnOnce(&Ring) -> Result<D, E> + Send + 'static) -> Result<LaneHandle<D>, E>
+    where
+        D: BlockDevice + 'static,
+        E: From<DriveError> + Send + 'static,
+    {
+        let name = self.name.clone();
+        let fail = move |action, source| DriveError::Lane { name: name.clone(), action, source };
+        let (ready, started) = channel();
+        let thread = std::thread::Builder::new().name(self.name.clone()).spawn({
+            let fail = fail.clone();
+            move || {
+                let pinned =
+                    self.cpu.map_or(Ok(()), |cpu| pin(cpu).map_err(|source| fail("run on the processor asked for", source)));
+                let ring = pinned.and_then(|()| Ring::new());
+                let built = ring.map_err(E::from).and_then(|ring| build(&ring).map(|device| (ring, device)));
+                let (ring, device) = match built {
+                    Ok(built) => built,
+                    Err(error) => return drop(ready.send(Err(error))),
+                };
+                let waker = ring.waker();
+                let shared = Arc::new(Shared {
+                    name: self.name,
+                    mailbox: Mailbox::new(move || waker.wake()),
+                    limits: device.limits().clone(),
+                    stopped: AtomicBool::new(false),
+                    panicked: AtomicBool::new(false),
+                });
+                // If the caller is gone, so is its handle, which has asked to stop.
+                let _ = ready.send(Ok(Arc::clone(&shared)));
+                drop(ready);
+                live(&shared, &ring, device, self.spin_max);
+            }
+        });
+        let thread = thread.map_err(|source| fail("start its thread", source))?;
+        match started.recv() {
+            Ok(shared) => Ok(LaneHandle { shared: shared?, thread: Mutex::new(Some(thread)) }),
+            Err(_) => std::panic::resume_unwind(thread.join().expect_err("it sends before it ends")),
+        }
+    }
+}
+
+fn pin(cpu: usize) -> std::io::Result<()> {
+    let mut cpus = CpuSet::new();
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
+    cpus.set(cpu);
+    Ok(sched_setaffinity(None, &cpus)?)
+}
+
+impl<D: BlockDevice + 'static> LaneHandle<D> {
+    /// What front ends talk to. Outlives the lane; then every request ends with an error.
+    pub fn remote(&self) -> Arc<dyn RemoteDevice> {
+        Arc::<Shared<D>>::clone(&self.shared)
+    }
+
+    /// Runs `work` on the device, between two turns, and waits for its result. Not for the lane's own thread, which
+    /// would wait for itself.
+    ///
+    /// # Errors
+    /// [`LaneStopped`] when the lane ended before the work did.
+    pub fn call<R: Send + 'static>(&self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, LaneStopped> {
+        let (sender, result) = channel();
+        self.shared.send([Message::Call(Box::new(move |device| {
+            // A caller that is gone wants no result.
+            let _ = sender.send(work(device));
+        }))]);
+        result.recv().map_err(|_| self.shared.end())
+    }
+
+    /// Lets what was submitted end, drops the device and waits for the thread. Later requests end with an error.
+    /// Again is harmless.
+    ///
+    /// # Errors
+    /// [`LaneStopped`] when the lane ended by a panic.
+    pub fn stop(&self) -> Result<(), LaneStopped> {
+        self.shared.send([Message::Stop]);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // Its panic is told by `panicked`, or came from the device's drop and was printed.
+            if thread.join().is_err() {
+                self.shared.panicked.store(true, Ordering::SeqCst);
+            }
+        }
+        match self.shared.end() {
+            end if end.panicked => Err(end),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the lane serves.
+    pub fn is_running(&self) -> bool {
+        !self.shared.stopped.load(Ordering::SeqCst)
+    }
+}
+
+impl<D> Drop for LaneHandle<D> {
+    fn drop(&mut self) {
+        self.shared.send([Message::Stop]);
+        if let Some(thread) = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl<D> Shared<D> {
+    fn send(&self, messages: impl IntoIterator<Item = Message<D>>) {
+        self.mailbox.push_all(messages);
+        // The lane sets this before its last look into the mailbox: either it saw our messages, or we see this.
+        if self.stopped.load(Ordering::SeqCst) {
+            self.refuse(&mut Vec::new());
+        }
+    }
+
+    /// Answers what is in the mailbox, with the calls dropped.
+    fn refuse(&self, messages: &mut Vec<Message<D>>) {
+        self.mailbox.take(messages);
+        let mut client = None;
+        for message in messages.drain(..) {
+            match message {
+                Message::Client(reply) => client = Some(reply),
+                Message::Request(request) => {
+                    let reply = client.as_ref().expect("requests follow their client");
+                    reply.push(request.complete(Err(desk::stopped(&self.name))));
+                }
+                Message::Call(_) | Message::Stop => {}
+            }
+        }
+    }
+
+    fn end(&self) -> LaneStopped {
+        LaneStopped { name: self.name.clone(), panicked: self.panicked.load(Ordering::SeqCst) }
+    }
+}
+
+impl<D: 'static> RemoteDevice for Shared<D> {
+    fn limits(&self) -> Limits {
+        self.limits.clone()
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>) {
+        if !requests.is_empty() {
+            let client = std::iter::once(Message::Client(Arc::clone(reply)));
+            self.send(client.chain(requests.drain(..).map(Message::Request)));
+        }
+    }
+}
+
+/// The life of a lane's thread.
+fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration) {
+    let mut desk = Desk::new(&shared.name);
+    let mut inbox = Vec::new();
+    let served = catch_unwind(AssertUnwindSafe(|| serve(shared, ring, &mut device, &mut desk, &mut inbox, spin_max)));
+    shared.panicked.store(served.is_err(), Ordering::SeqCst);
+    shared.stopped.store(true, Ordering::SeqCst);
+    desk.close();
+    shared.refuse(&mut inbox);
+}
+
+fn serve<D: BlockDevice>(
+    shared: &Shared<D>,
+    ring: &Ring,
+    device: &mut D,
+    desk: &mut Desk,
+    inbox: &mut Vec<Message<D>>,
+    spin_max: Duration,
+) {
+    ring.set_driven();
+    let mut patience = Patience::new(spin_max);
+    let mut ended = Vec::new();
+    let mut stopping = false;
+    loop {
+        shared.mailbox.take(inbox);
+        let mut active = !inbox.is_empty();
+        for message in inbox.drain(..) {
+            match message {
+                Message::Client(reply) => desk.turn_to(reply),
+                Message::Request(request) if stopping => desk.refuse(request),
+                Message::Request(request) => device.submit(desk.accept(request)),
+                Message::Call(work) => work(device),
+                Message::Stop => stopping = true,
+            }
+        }
+        let now = monotonic_now();
+        device.poll(now, &mut ended);
+        active |= !ended.is_empty();
+        ended.drain(..).for_each(|completion| desk.answer(completion));
+        desk.send();
+        if stopping && desk.is_clear() {
+            return;
+        }
+        let wake = device.next_wake();
+        if wake.is_some_and(|wake| wake <= now) || patience.lasts(active, now) {
+            ring.poll();
+            std::hint::spin_loop();
+        } else if shared.mailbox.prepare_sleep() {
+            ring.wait(wake.map(|wake| Duration::from_nanos(wake - now)));
+            shared.mailbox.awake();
+        } else {
+            ring.poll();
+        }
+    }
+}

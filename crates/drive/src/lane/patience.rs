@@ -1,0 +1,69 @@
+//! How long a lane looks out for the next event before it sleeps.
+//!
+//! Going to sleep and being woken costs several microseconds on each side, more in a virtual machine.
+//! Looking out for the next event pays when that comes sooner, and only then: so the lane learns from
+//! its pauses, as KVM does with its halts (`halt_poll_ns`). A pause that was short enough to be spun
+//! through makes it more patient, one that was not makes it sleep at once.
+
+use std::time::Duration;
+use stria_block::Nanos;
+
+/// Of the order of a sleep and a wake-up together: spinning longer cannot pay.
+pub(super) const SPIN_MAX: Duration = Duration::from_micros(50);
+/// What patience begins with when it may pay.
+const SPIN_FIRST: Nanos = 5_000;
+
+/// The pauses of one lane.
+pub(super) struct Patience {
+    spin_max: Nanos,
+    spin: Nanos,
+    /// Of the present pause.
+    start: Nanos,
+}
+
+impl Patience {
+    pub(super) fn new(spin_max: Duration) -> Self {
+        Self { spin_max: spin_max.as_nanos() as Nanos, spin: 0, start: 0 }
+    }
+
+    /// Told once per turn, whether something happened in it; says whether to go on without sleep.
+    pub(super) fn lasts(&mut self, active: bool, now: Nanos) -> bool {
+        if active {
+            let pause = now - self.start;
+            self.start = now;
+            if pause > self.spin_max {
+                self.spin = 0;
+            } else if pause > self.spin {
+                self.spin = (self.spin * 2).max(SPIN_FIRST).min(self.spin_max);
+            }
+        }
+        now - self.start < self.spin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Active at `now`, then idle: whether the lane still looks out after `pause`.
+    fn looks_out_after(patience: &mut Patience, now: Nanos, pause: Nanos) -> bool {
+        patience.lasts(true, now);
+        patience.lasts(false, now + pause)
+    }
+
+    #[test]
+    fn short_pauses_are_spun_through_and_long_ones_slept_through() {
+        let mut patience = Patience::new(SPIN_MAX);
+        assert!(!looks_out_after(&mut patience, 1_000_000, 100), "nothing is known yet");
+        assert!(looks_out_after(&mut patience, 1_008_000, 4_000), "the last pause was short");
+        assert!(looks_out_after(&mut patience, 1_020_000, 9_000));
+        assert!(!looks_out_after(&mut patience, 1_030_000, 51_000), "never longer than the most allowed");
+        assert!(!looks_out_after(&mut patience, 1_130_000, 100), "the last pause was long");
+    }
+
+    #[test]
+    fn lane_without_patience_never_spins() {
+        let mut patience = Patience::new(Duration::ZERO);
+        assert!((0..100).all(|now| !patience.lasts(true, now)));
+    }
+}

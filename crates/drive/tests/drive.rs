@@ -1,0 +1,435 @@
+//! What a drive says of itself, who may have it, and how it fails.
+
+mod common;
+
+use common::*;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use stria_block::{BlockDevice, Buffer, ErrorKind, Operation, Request, Segments};
+use stria_drive::{Access, DriveError, DriveKind, FileDrive, Ring, SyncDrive, open, probe};
+
+fn on(path: &Path) -> (Ring, FileDrive) {
+    let ring = Ring::new().unwrap();
+    let drive = open(path, &ring, Access::Exclusive).unwrap();
+    (ring, drive)
+}
+
+#[test]
+fn probe_tells_what_a_file_is() {
+    let folder = Folder::on_disk();
+    let info = probe(&folder.file("member", (1 << 20) + 700)).unwrap();
+    assert_eq!((info.kind, info.limits.size_sectors), (DriveKind::File, 2049), "a part of a sector is left out");
+    assert_eq!((info.limits.logical_block_bytes, info.limits.physical_block_bytes), (512, 4096));
+    assert!(info.limits.volatile_cache && info.limits.unmap_zeroes && info.limits.discard_granularity_bytes == 4096);
+    assert!(info.direct && info.direct_note.is_none(), "this test's file system does direct I/O");
+}
+
+#[test]
+fn probe_changes_nothing() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let before = std::fs::metadata(&path).unwrap();
+    probe(&path).unwrap();
+    drop(SyncDrive::open(&path, Access::Exclusive).unwrap());
+    let after = std::fs::metadata(&path).unwrap();
+    assert_eq!(before.len(), after.len());
+    assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn same_drive_is_recognised_through_links() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    let (soft, hard) = (folder.0.join("soft"), folder.0.join("hard"));
+    symlink(&path, &soft).unwrap();
+    std::fs::hard_link(&path, &hard).unwrap();
+    let identity = |path| probe(path).unwrap().identity;
+    assert_eq!(identity(&path), identity(&soft));
+    assert_eq!(identity(&path), identity(&hard));
+    assert_ne!(identity(&path), identity(&folder.file("other", 1 << 20)));
+}
+
+#[test]
+fn block_device_is_recognised_by_number() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 1 << 20, 4096) else { return };
+    let info = probe(&device.device).unwrap();
+    assert_eq!((info.kind, info.limits.size_sectors, info.limits.logical_block_bytes), (DriveKind::BlockDevice, 2048, 4096));
+    assert!(info.direct && info.limits.discard_granularity_bytes >= 4096);
+    let node = folder.0.join("node");
+    let number = device.device.to_str().unwrap().trim_start_matches("/dev/loop");
+    run("mknod", &[node.to_str().unwrap(), "b", "7", number]).unwrap();
+    // A file system mounted without devices refuses to open the node; the number is told all the same where it opens.
+    if let Ok(other) = probe(&node) {
+        assert_eq!(other.identity, info.identity);
+    }
+}
+
+#[test]
+fn what_cannot_be_a_member_is_refused_with_words() {
+    let folder = Folder::on_disk();
+    let refusal = |path: &Path| SyncDrive::open(path, Access::Exclusive).unwrap_err().to_string();
+    assert_eq!(
+        refusal(&folder.0),
+        format!("{} cannot be a member: it is a directory; give a block device or a regular file", folder.0.display())
+    );
+    assert!(refusal("/dev/null".as_ref()).contains("it is a character device"));
+    assert!(refusal(&folder.file("empty", 0)).contains("it is empty; a member file is made with its full size first"));
+    assert!(refusal(&folder.0.join("nothing")).ends_with("does not exist: check the name"));
+    let fifo = folder.0.join("fifo");
+    run("mkfifo", &[fifo.to_str().unwrap()]).unwrap();
+    assert!(refusal(&fifo).contains("it is a pipe or socket"), "and does not hang");
+}
+
+#[test]
+fn drive_held_by_this_process_is_busy() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    let first = SyncDrive::open(&path, Access::Exclusive).unwrap();
+    let error = SyncDrive::open(&path, Access::Exclusive).unwrap_err();
+    assert!(matches!(&error, DriveError::Busy { holder, .. } if holder == "this very process"), "{error}");
+    SyncDrive::open(&path, Access::ReadOnly).expect("looking is free");
+    drop(first);
+    SyncDrive::open(&path, Access::Exclusive).expect("free again");
+}
+
+/// Not a test of its own: the other process of the next one.
+#[test]
+fn holder_process() {
+    let Ok(path) = std::env::var("STRIA_TEST_HOLD") else { return };
+    let _drive = SyncDrive::open(path.as_ref(), Access::Exclusive).unwrap();
+    println!("\nheld");
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn drive_held_by_another_process_is_busy_until_that_is_killed() {
+    let folder = Folder::on_disk();
+    let device = Loop::new(&folder, 1 << 20, 512);
+    for path in [Some(folder.file("member", 1 << 20)), device.as_ref().map(|device| device.device.clone())].into_iter().flatten()
+    {
+        let mut holder = Command::new(std::env::current_exe().unwrap());
+        holder.args(["--exact", "holder_process", "--nocapture"]).env("STRIA_TEST_HOLD", &path).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == "held"));
+        let error = SyncDrive::open(&path, Access::Exclusive).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{} is in use by ", path.display())), "{error}");
+        if !path.starts_with("/dev") {
+            let words = "is in use by another process (drive-";
+            assert!(error.contains(words) && error.contains(&format!("pid {}); stop it first", holder.id())), "{error}");
+        }
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        SyncDrive::open(&path, Access::Exclusive).expect("free again");
+    }
+}
+
+#[test]
+fn mounted_device_is_busy() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 16 << 20, 512) else { return };
+    run("mkfs.ext4", &["-q", device.device.to_str().unwrap()]).unwrap();
+    let Some(mount) = Mount::new(&folder, &[device.device.to_str().unwrap()]) else { return };
+    let error = SyncDrive::open(&device.device, Access::Exclusive).unwrap_err().to_string();
+    assert!(error.contains(&format!("the file system mounted at {}", mount.0.display())), "{error}");
+    probe(&device.device).expect("looking is free");
+}
+
+#[test]
+fn read_only_drive_refuses_changes() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    let ring = Ring::new().unwrap();
+    let mut drive = open(&path, &ring, Access::ReadOnly).unwrap();
+    read(&ring, &mut drive, 0, 8).unwrap();
+    let error = write(&ring, &mut drive, 0, &[0; 512]).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported);
+    assert!(error.context.ends_with("was opened for reading only"), "{error}");
+    assert!(drive.drive().write_at(0, &[0; 512]).is_err());
+    carry_out(&ring, &mut drive, 0, 0, Operation::Flush).result.expect("there is nothing to flush");
+}
+
+#[test]
+fn requests_outside_the_drive_or_its_blocks_are_refused() {
+    let folder = Folder::on_disk();
+    let (ring, mut drive) = on(&folder.file("member", 1 << 20));
+    for (start, sectors) in [(2048, 1), (2047, 2), (u64::MAX, 2), (0, 0)] {
+        assert_eq!(carry_out(&ring, &mut drive, start, sectors, Operation::Discard).result.unwrap_err().kind, ErrorKind::Invalid);
+    }
+    let Some(device) = Loop::new(&folder, 1 << 20, 4096) else { return };
+    let (ring, mut drive) = on(&device.device);
+    assert_eq!(read(&ring, &mut drive, 1, 8).unwrap_err().kind, ErrorKind::Invalid);
+    assert_eq!(write(&ring, &mut drive, 0, &[0; 512]).unwrap_err().kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn blocking_calls_see_what_the_ring_wrote_and_the_reverse() {
+    let folder = Folder::on_disk();
+    let device = Loop::new(&folder, 1 << 20, 4096);
+    for path in [Some(folder.file("member", 1 << 20)), device.as_ref().map(|device| device.device.clone())].into_iter().flatten()
+    {
+        let (ring, mut drive) = on(&path);
+        write(&ring, &mut drive, 8, &[1; 4096]).unwrap();
+        let mut sector = [0; 512];
+        drive.drive().read_at(11, &mut sector).expect("a part of a block, too");
+        assert_eq!(sector, [1; 512]);
+        let many = vec![2; 3 << 20 >> 2];
+        drive.drive().write_at(16, &many).unwrap();
+        drive.drive().sync().unwrap();
+        assert!(read(&ring, &mut drive, 16, (many.len() / 512) as u64).unwrap() == many);
+        assert_eq!(drive.drive().read_at(2048, &mut sector).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(drive.drive().write_at(0, &[0; 100]).unwrap_err().kind, ErrorKind::Invalid);
+    }
+}
+
+#[test]
+fn more_segments_than_one_call_takes_are_transferred() {
+    let folder = Folder::on_disk();
+    let (ring, mut drive) = on(&folder.file("member", 4 << 20));
+    let pieces = 3000;
+    let mut random = Random(5);
+    let mut expected = Vec::new();
+    let from = (0..pieces).map(|_| {
+        let mut buffer = Buffer::zeroed(512);
+        buffer.iter_mut().for_each(|byte| *byte = random.next() as u8);
+        expected.extend_from_slice(&buffer);
+        buffer.freeze()
+    });
+    let operation = Operation::Write { from: from.collect(), fua: true };
+    carry_out(&ring, &mut drive, 3, pieces, operation).result.unwrap();
+    assert!(read(&ring, &mut drive, 3, pieces).unwrap() == expected);
+    let into = (0..pieces).map(|_| Buffer::zeroed(512)).collect();
+    let completion = carry_out(&ring, &mut drive, 3, pieces, Operation::Read { into });
+    let Operation::Read { into } = completion.operation else { panic!() };
+    assert!(into.iter().flat_map(|buffer| buffer.iter()).eq(expected.iter()));
+}
+
+#[test]
+fn more_requests_than_the_ring_holds_are_carried_out() {
+    let folder = Folder::in_memory();
+    let (ring, mut drive) = on(&folder.file("member", 16 << 20));
+    let count = 16384;
+    for tag in 0..count {
+        let mut buffer = Buffer::zeroed(512);
+        buffer.fill(tag as u8);
+        let from = Segments::from_iter([buffer.freeze()]);
+        drive.submit(Request { tag, start_sector: tag, sectors: 1, operation: Operation::Write { from, fua: false } });
+    }
+    let mut ended = Vec::new();
+    while ended.len() < count as usize {
+        drive.poll(0, &mut ended);
+        if drive.next_wake().is_none() && ended.len() < count as usize {
+            ring.wait(Some(Duration::from_secs(10)));
+        }
+    }
+    assert!(ended.iter().all(|completion| completion.result.is_ok()));
+    let all = read(&ring, &mut drive, 0, count).unwrap();
+    assert!(all.chunks(512).enumerate().all(|(tag, sector)| sector.iter().all(|&byte| byte == tag as u8)));
+}
+
+#[test]
+fn dropped_drive_leaves_its_memory_until_the_kernel_is_done() {
+    let folder = Folder::on_disk();
+    for round in 0..20 {
+        let path = folder.file("member", 8 << 20);
+        let (ring, mut drive) = on(&path);
+        for tag in 0..64 {
+            let into = Segments::from_iter([Buffer::zeroed(64 << 10)]);
+            let from = Segments::from_iter([Buffer::zeroed(64 << 10).freeze()]);
+            let operation = if tag % 2 == 0 { Operation::Read { into } } else { Operation::Write { from, fua: true } };
+            drive.submit(Request { tag, start_sector: tag * 128, sectors: 128, operation });
+        }
+        match round % 4 {
+            // Never seen by the kernel; seen by it; the ring dropped first; the ring used on by another drive.
+            0 => {}
+            1 => ring.poll(),
+            2 => {
+                ring.poll();
+                drop(ring);
+                drop(drive);
+                SyncDrive::open(&path, Access::Exclusive).expect("the last handle to the ring waits");
+                continue;
+            }
+            _ => {
+                ring.poll();
+                drop(drive);
+                let mut other = open(&folder.file("other", 1 << 20), &ring, Access::Exclusive).unwrap();
+                write(&ring, &mut other, 0, &[9; 4096]).unwrap();
+                ring.drain();
+                SyncDrive::open(&path, Access::Exclusive).expect("a drained ring holds no file");
+                continue;
+            }
+        }
+        drop(drive);
+        drop(ring);
+        SyncDrive::open(&path, Access::Exclusive).expect("a dropped ring holds no file");
+    }
+}
+
+#[test]
+fn waker_ends_a_wait_from_another_thread() {
+    let ring = Ring::new().unwrap();
+    let start = std::time::Instant::now();
+    ring.wait(Some(Duration::from_millis(30)));
+    assert!(start.elapsed() >= Duration::from_millis(25), "a wait lasts");
+    for _ in 0..3 {
+        let waker = ring.waker();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            waker.wake();
+        });
+        let start = std::time::Instant::now();
+        ring.wait(Some(Duration::from_secs(10)));
+        assert!(start.elapsed() < Duration::from_secs(5));
+        thread.join().unwrap();
+    }
+    ring.waker().wake();
+    ring.wait(None);
+}
+
+#[test]
+fn full_disk_under_a_file_is_told() {
+    let folder = Folder::on_disk();
+    let Some(mount) = Mount::new(&folder, &["-t", "tmpfs", "-o", "size=1M", "tmpfs"]) else { return };
+    let (ring, mut drive) = on(&mount.file("member", 8 << 20));
+    let errors: Vec<_> = (0..16).filter_map(|index| write(&ring, &mut drive, index * 1024, &[1; 512 << 10]).err()).collect();
+    assert!(!errors.is_empty() && errors.iter().all(|error| error.kind == ErrorKind::NoSpace), "{errors:?}");
+    assert!(errors[0].context.contains("write of 512 KiB at sector "), "{}", errors[0]);
+    assert!(read(&ring, &mut drive, 0, 8).unwrap().iter().all(|&byte| byte == 1), "what was written is there");
+    // A discard makes room.
+    carry_out(&ring, &mut drive, 0, 16384, Operation::Discard).result.unwrap();
+    write(&ring, &mut drive, 0, &[1; 4096]).unwrap();
+}
+
+#[test]
+fn file_cut_short_while_in_use_is_told() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    let (ring, mut drive) = on(&path);
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(512 << 10).unwrap();
+    let error = read(&ring, &mut drive, 1020, 8).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Medium);
+    assert!(error.context.contains("ends at sector 1024") && error.context.contains("cut short"), "{error}");
+    assert!(drive.drive().read_at(1020, &mut [0; 4096]).unwrap_err().context.contains("cut short"));
+}
+
+#[test]
+fn device_that_cannot_read_gives_medium_errors() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 1 << 20, 512) else { return };
+    let (ring, mut drive) = on(&device.device);
+    // The loop device's own file is cut short behind its back: it answers with I/O errors.
+    std::fs::File::options().write(true).open(&device.file).unwrap().set_len(512 << 10).unwrap();
+    read(&ring, &mut drive, 0, 256).unwrap();
+    let error = read(&ring, &mut drive, 1536, 256).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Medium);
+    let words = format!("member {}: read of 128 KiB at sector 1536 failed: Input/output error", device.device.display());
+    assert!(error.context.starts_with(&words), "{error}");
+}
+
+#[test]
+fn discard_and_zeroes_with_unmap_give_room_back() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::on_disk();
+    let device = Loop::new(&folder, 1 << 20, 512);
+    let file = folder.file("member", 1 << 20);
+    let places = [Some((file.clone(), file)), device.as_ref().map(|device| (device.device.clone(), device.file.clone()))];
+    for (path, file) in places.into_iter().flatten() {
+        let (ring, mut drive) = on(&path);
+        let used_sectors = || std::fs::metadata(&file).unwrap().blocks();
+        let full = |drive: &mut FileDrive| {
+            write(&ring, drive, 0, &[1; 1 << 20]).unwrap();
+            carry_out(&ring, drive, 0, 0, Operation::Flush).result.unwrap();
+            assert!(used_sectors() >= 2048);
+        };
+        full(&mut drive);
+        carry_out(&ring, &mut drive, 0, 1024, Operation::Discard).result.unwrap();
+        assert!(used_sectors() <= 1040, "{} of 2048", used_sectors());
+        full(&mut drive);
+        let zeroes = |unmap| Operation::WriteZeroes { fua: true, unmap, fast: true };
+        carry_out(&ring, &mut drive, 0, 1024, zeroes(true)).result.unwrap();
+        assert!(used_sectors() <= 1040, "{} of 2048", used_sectors());
+        assert!(read(&ring, &mut drive, 0, 1024).unwrap().iter().all(|&byte| byte == 0));
+        full(&mut drive);
+        carry_out(&ring, &mut drive, 0, 1024, zeroes(false)).result.unwrap();
+        assert!(read(&ring, &mut drive, 0, 1024).unwrap().iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn zeroes_are_written_where_the_file_system_has_no_quick_way() {
+    // tmpfs punches holes but has no zeroing that keeps the room.
+    let folder = Folder::in_memory();
+    let (ring, mut drive) = on(&folder.file("member", 1 << 20));
+    write(&ring, &mut drive, 0, &[1; 1 << 20]).unwrap();
+    let zeroes = |fast| Operation::WriteZeroes { fua: false, unmap: false, fast };
+    let error = carry_out(&ring, &mut drive, 0, 2048, zeroes(true)).result.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
+    carry_out(&ring, &mut drive, 1, 2046, zeroes(false)).result.unwrap();
+    let all = read(&ring, &mut drive, 0, 2048).unwrap();
+    assert!(all[512..(1 << 20) - 512].iter().all(|&byte| byte == 0) && all[0] == 1 && all[(1 << 20) - 1] == 1);
+}
+
+#[test]
+fn extents_tell_holes_from_data() {
+    let folder = Folder::on_disk();
+    let (ring, mut drive) = on(&folder.file("member", 1 << 20));
+    write(&ring, &mut drive, 512, &[1; 64 << 10]).unwrap();
+    let completion = carry_out(&ring, &mut drive, 256, 1024, Operation::Extents { extents: Vec::new() });
+    completion.result.unwrap();
+    let Operation::Extents { extents } = completion.operation else { panic!() };
+    let told: Vec<_> = extents.iter().map(|extent| (extent.sectors, extent.hole)).collect();
+    assert_eq!(told, [(256, true), (128, false), (640, true)]);
+}
+
+#[test]
+fn file_without_direct_io_says_so_and_works() {
+    // FUSE and others refuse O_DIRECT; here, ext4 that journals data does none.
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 64 << 20, 512) else { return };
+    run("mkfs.ext4", &["-q", device.device.to_str().unwrap()]).unwrap();
+    let Some(mount) = Mount::new(&folder, &["-o", "data=journal", device.device.to_str().unwrap()]) else { return };
+    let (ring, mut drive) = on(&mount.file("member", 1 << 20));
+    assert!(!drive.info().direct);
+    let note = drive.info().direct_note.clone().unwrap();
+    assert!(note.contains("direct I/O") && note.ends_with("I/O goes through the page cache"), "{note}");
+    let mut odd = Buffer::zeroed(1024);
+    odd.fill(5);
+    let first = odd.split_to(100);
+    let from = Segments::from_vec(vec![first.freeze(), odd.freeze()]);
+    carry_out(&ring, &mut drive, 1, 2, Operation::Write { from, fua: true }).result.unwrap();
+    assert!(read(&ring, &mut drive, 1, 2).unwrap().iter().all(|&byte| byte == 5));
+}
+
+#[test]
+fn several_drives_on_one_ring_share_it() {
+    let folder = Folder::in_memory();
+    let ring = Ring::new().unwrap();
+    let mut drives: Vec<_> =
+        (0..8).map(|index| open(&folder.file(&index.to_string(), 1 << 20), &ring, Access::Exclusive).unwrap()).collect();
+    for (index, drive) in drives.iter_mut().enumerate() {
+        write(&ring, drive, 0, &[index as u8; 4096]).unwrap();
+    }
+    for (index, drive) in drives.iter_mut().enumerate() {
+        drive.submit(Request {
+            tag: index as u64,
+            start_sector: 0,
+            sectors: 8,
+            operation: Operation::Read { into: Segments::from_iter([Buffer::zeroed(4096)]) },
+        });
+    }
+    for (index, drive) in drives.iter_mut().enumerate() {
+        let mut ended = Vec::new();
+        while ended.is_empty() {
+            drive.poll(0, &mut ended);
+        }
+        assert_eq!(ended[0].tag, index as u64);
+        let Operation::Read { into } = &ended[0].operation else { panic!() };
+        assert!(into[0].iter().all(|&byte| byte == index as u8));
+    }
+}

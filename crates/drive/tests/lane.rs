@@ -1,0 +1,300 @@
+//! A lane answers every request exactly once, whatever happens to it, and sleeps when there is nothing to do.
+
+mod common;
+
+use common::{Folder, Random};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use stria_block::{
+    BlockDevice, Buffer, Completion, ErrorKind, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request, Segments,
+};
+use stria_drive::{Access, DriveError, Lane, LaneHandle, SyncDrive, monotonic_now};
+
+/// A thread that asks and waits.
+struct Client {
+    remote: Arc<dyn RemoteDevice>,
+    reply: Arc<Mailbox<Completion>>,
+}
+
+impl Client {
+    fn new(remote: Arc<dyn RemoteDevice>) -> Self {
+        let thread = std::thread::current();
+        Self { remote, reply: Arc::new(Mailbox::new(move || thread.unpark())) }
+    }
+
+    fn submit(&self, requests: impl IntoIterator<Item = Request>) {
+        self.remote.submit(&mut requests.into_iter().collect(), &self.reply);
+    }
+
+    /// Waits for some answers.
+    fn answers(&self) -> Vec<Completion> {
+        let mut ended = Vec::new();
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            self.reply.take(&mut ended);
+            if !ended.is_empty() {
+                return ended;
+            }
+            assert!(Instant::now() < end, "an answer comes within 20 s");
+            if self.reply.prepare_sleep() {
+                std::thread::park_timeout(Duration::from_secs(1));
+                self.reply.awake();
+            }
+        }
+    }
+}
+
+fn read(tag: u64, start_sector: u64) -> Request {
+    let into = Segments::from_iter([Buffer::zeroed(512)]);
+    Request { tag, start_sector, sectors: 1, operation: Operation::Read { into } }
+}
+
+fn write(tag: u64, start_sector: u64, byte: u8) -> Request {
+    let mut buffer = Buffer::zeroed(512);
+    buffer.fill(byte);
+    let from = Segments::from_iter([buffer.freeze()]);
+    Request { tag, start_sector, sectors: 1, operation: Operation::Write { from, fua: false } }
+}
+
+fn ram_lane() -> LaneHandle<RamDevice> {
+    Lane::new("ram").spawn(|_| Ok::<_, DriveError>(RamDevice::new(4096))).unwrap()
+}
+
+/// A device that keeps what it gets, and panics when told to.
+struct Keeper {
+    limits: Limits,
+    kept: Vec<Request>,
+    panics: bool,
+    wake: Option<Nanos>,
+    polls: u64,
+}
+
+impl Keeper {
+    fn new() -> Self {
+        Self { limits: Limits::plain(4096), kept: Vec::new(), panics: false, wake: None, polls: 0 }
+    }
+}
+
+impl BlockDevice for Keeper {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    fn submit(&mut self, request: Request) {
+        self.kept.push(request);
+    }
+    fn poll(&mut self, now: Nanos, _completions: &mut Vec<Completion>) {
+        assert!(!self.panics, "told to panic (this message belongs to a test that passes)");
+        self.polls += 1;
+        if self.wake.is_some_and(|wake| wake <= now) {
+            self.wake = None;
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.wake
+    }
+}
+
+/// Several clients with the same tags write and read their own part of one drive.
+fn clients_get_their_own<D: BlockDevice + 'static>(lane: &LaneHandle<D>, rounds: u64) {
+    std::thread::scope(|scope| {
+        for client_index in 0..4u64 {
+            let remote = lane.remote();
+            scope.spawn(move || {
+                let client = Client::new(remote);
+                let mut random = Random(client_index);
+                let mut bytes = [0u8; 64];
+                for _ in 0..rounds {
+                    let writes: Vec<_> = (0..64).filter(|_| random.below(2) == 0).collect();
+                    let sector = |index: usize| client_index * 64 + index as u64;
+                    for &index in &writes {
+                        bytes[index] = random.next() as u8;
+                    }
+                    let mut open: HashSet<u64> = writes.iter().map(|&index| index as u64).collect();
+                    client.submit(writes.iter().map(|&index| write(index as u64, sector(index), bytes[index])));
+                    while !open.is_empty() {
+                        for completion in client.answers() {
+                            completion.result.unwrap();
+                            assert!(open.remove(&completion.tag), "an answer for each request, once");
+                        }
+                    }
+                    client.submit((0..64).map(|index| read(index as u64, sector(index))));
+                    let mut open: HashSet<u64> = (0..64).collect();
+                    while !open.is_empty() {
+                        for completion in client.answers() {
+                            completion.result.unwrap();
+                            assert!(open.remove(&completion.tag), "an answer for each request, once");
+                            let Operation::Read { into } = completion.operation else { panic!("the operation comes back") };
+                            assert!(into[0].iter().all(|&byte| byte == bytes[completion.tag as usize]));
+                        }
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn clients_on_a_ram_device_get_their_own_answers() {
+    let lane = ram_lane();
+    clients_get_their_own(&lane, 200);
+    lane.stop().unwrap();
+}
+
+#[test]
+fn clients_on_a_file_get_their_own_answers() {
+    let folder = Folder::on_disk();
+    let drive = SyncDrive::open(&folder.file("member", 1 << 20), Access::Exclusive).unwrap();
+    let lane = Lane::new("file").spawn(move |ring| Ok::<_, DriveError>(stria_drive::FileDrive::new(drive, ring))).unwrap();
+    clients_get_their_own(&lane, 50);
+    lane.stop().unwrap();
+}
+
+#[test]
+fn requests_after_the_end_are_answered_with_errors() {
+    let lane = ram_lane();
+    let client = Client::new(lane.remote());
+    lane.stop().unwrap();
+    lane.stop().expect("again is harmless");
+    assert!(!lane.is_running());
+    client.submit([read(1, 0), read(2, 8)]);
+    let answers = client.answers();
+    assert_eq!(answers.iter().map(|answer| answer.tag).collect::<Vec<_>>(), [1, 2]);
+    let error = answers[0].result.as_ref().unwrap_err();
+    assert_eq!((error.kind, &*error.context), (ErrorKind::Gone, "ram has stopped; start it again"));
+    assert!(lane.call(|_| ()).is_err());
+}
+
+#[test]
+fn requests_that_race_with_the_end_are_answered_once() {
+    for round in 0..200 {
+        let lane = ram_lane();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let remote = lane.remote();
+                scope.spawn(move || {
+                    let client = Client::new(remote);
+                    let mut answers = Vec::new();
+                    let mut refused = false;
+                    let mut sent = 0;
+                    while !refused {
+                        client.submit((0..3).map(|index| read(sent + index, 0)));
+                        sent += 3;
+                        let fresh = client.answers();
+                        refused = fresh.iter().any(|answer| answer.result.is_err());
+                        answers.extend(fresh);
+                    }
+                    while answers.len() < sent as usize {
+                        answers.extend(client.answers());
+                    }
+                    let tags: HashSet<_> = answers.iter().map(|answer| answer.tag).collect();
+                    assert_eq!((tags.len(), answers.len()), (sent as usize, sent as usize));
+                });
+            }
+            std::thread::sleep(Duration::from_micros(round * 5));
+            lane.stop().unwrap();
+        });
+    }
+}
+
+#[test]
+fn stop_waits_for_what_was_submitted() {
+    let lane = Lane::new("slow").spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let client = Client::new(lane.remote());
+    client.submit([read(1, 0)]);
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| lane.stop());
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!stop.is_finished() && lane.is_running(), "a request is open");
+        client.submit([read(2, 0)]);
+        assert_eq!(client.answers()[0].tag, 2, "a late request is refused at once");
+        // The device never ends it by itself.
+        let _ = lane.call(|device| device.panics = true);
+        assert!(stop.join().unwrap().is_err());
+        assert_eq!(client.answers()[0].tag, 1);
+    });
+}
+
+#[test]
+fn panic_of_the_device_answers_everything() {
+    let lane = Lane::new("panic").spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let client = Client::new(lane.remote());
+    client.submit((10..20).map(|tag| read(tag, tag)));
+    assert_eq!(lane.call(|device| device.kept.len()).unwrap(), 10);
+    let _ = lane.call(|device| device.panics = true);
+    let mut answers = Vec::new();
+    while answers.len() < 10 {
+        answers.extend(client.answers());
+    }
+    for (answer, tag) in answers.iter().zip(10..) {
+        assert_eq!(answer.tag, tag);
+        assert_eq!(answer.result.as_ref().unwrap_err().kind, ErrorKind::Gone);
+        assert!(matches!(&answer.operation, Operation::Read { into } if into.is_empty()), "its memory is lost");
+    }
+    let end = lane.stop().unwrap_err();
+    assert_eq!(end.to_string(), "lane panic broke off on an internal error (a panic, see the log)");
+    client.submit([read(1, 0)]);
+    assert!(client.answers()[0].result.is_err());
+}
+
+#[test]
+fn error_of_the_builder_is_returned() {
+    let error = Lane::new("none").spawn(|ring| stria_drive::open("/nowhere".as_ref(), ring, Access::Exclusive)).err().unwrap();
+    assert!(matches!(error, DriveError::Missing { .. }), "{error}");
+    let error = Lane::new("far").on_cpu(1_000_000).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).err().unwrap();
+    assert!(error.to_string().starts_with("lane far cannot run on the processor asked for"), "{error}");
+}
+
+#[test]
+fn lane_runs_where_it_is_told() {
+    let lane = Lane::new("zero").on_cpu(0).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
+    let cpus = lane.call(|_| rustix::thread::sched_getaffinity(None).unwrap()).unwrap();
+    assert!(cpus.is_set(0) && cpus.count() == 1);
+}
+
+#[test]
+fn idle_lane_sleeps() {
+    let lane = Lane::new("idle").spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let used = |device: &mut Keeper| {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        (device.polls, time.tv_sec * 1_000_000_000 + time.tv_nsec)
+    };
+    let (polls_before, time_before) = lane.call(used).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let (polls_after, time_after) = lane.call(used).unwrap();
+    assert!(time_after - time_before < 20_000_000, "{} ns of processor time in 300 ms of rest", time_after - time_before);
+    // Spinning polls come from the calls before and after; a lane that does not sleep makes many thousand more.
+    assert!(polls_after - polls_before < 2000, "{} polls", polls_after - polls_before);
+}
+
+#[test]
+fn lane_wakes_when_its_device_is_due() {
+    let lane = Lane::new("timer").spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    lane.call(|device| device.wake = Some(monotonic_now() + 30_000_000)).unwrap();
+    let start = Instant::now();
+    // The device clears its wake when it is polled in time; nothing else wakes the lane meanwhile.
+    std::thread::sleep(Duration::from_millis(200));
+    let left = lane.call(|device| (device.wake, device.polls)).unwrap();
+    assert!(left.0.is_none(), "polled when due ({:?} later)", start.elapsed());
+}
+
+#[test]
+fn dropped_handle_stops_the_lane_and_frees_the_drive() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    let open = {
+        let path = path.clone();
+        move |ring: &stria_drive::Ring| stria_drive::open(&path, ring, Access::Exclusive)
+    };
+    let lane = Lane::new("once").spawn(open.clone()).unwrap();
+    let client = Client::new(lane.remote());
+    client.submit((0..64).map(|tag| write(tag, tag, 1)));
+    assert!(Lane::new("twice").spawn(open.clone()).is_err(), "the drive is in use");
+    drop(lane);
+    let mut answers = client.answers();
+    while answers.len() < 64 {
+        answers.extend(client.answers());
+    }
+    assert!(answers.iter().all(|answer| answer.result.is_ok()), "what was submitted has ended");
+    Lane::new("again").spawn(open).expect("the drive is free");
+}
