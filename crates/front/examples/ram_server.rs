@@ -4,8 +4,8 @@
 //!
 //! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), and the size in MiB.
 
-#[path = "../tests/support/mod.rs"]
-mod support;
+#[path = "../tests/support/device.rs"]
+mod device;
 
 use std::error::Error;
 use std::io::Read;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let size_sectors = size_mib.parse::<u64>()? * 2048;
     let limits = Limits { discard_granularity_bytes: 512, unmap_zeroes: true, ..Limits::plain(size_sectors) };
-    let device = support::DeviceThread::spawn(limits, move || RamDevice::new(size_sectors));
+    let device = device::DeviceThread::spawn(limits, move || RamDevice::new(size_sectors));
     let export = Export { name: String::new(), description: "RAM".into(), device: Arc::new(device), read_only: false };
     let server = Server::start(vec![listener], vec![export], Options::default())?;
     println!("{}", server.uris("").join("\n"));

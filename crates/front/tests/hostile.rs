@@ -1,0 +1,274 @@
+//! Goal: no client, however broken or hostile, disturbs another, holds the server up, or makes it grow.
+//! Method: raw sockets that break every rule, beside a client that behaves and must be served all the while.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use stria_front::{FrontError, Listener, Options, Server};
+use support::raw::{SIZE_BYTES, Service, assert_closed, export, ram, reply, request};
+
+#[test]
+fn nonsense_ends_only_its_own_connection() {
+    let service = Service::start(Options::default());
+    let bystander = service.client();
+    let nonsense: [&[u8]; 5] = [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\x03IHAVENOT\0\0\0\x03\0\0\0\0",
+        b"\0\0\0\x03IHAVEOPT\0\0\0\x01\xff\xff\xff\xff",
+        b"\0\0\0\0IHAVEOPT\0\0\0\x03\0\0\0\0",
+    ];
+    for bytes in nonsense {
+        let mut client = service.connect();
+        client.write_all(bytes).expect("nonsense is taken");
+        assert_closed(client);
+    }
+    let mut client = service.client();
+    client.write_all(&[7; 100]).expect("nonsense is taken");
+    assert_closed(client);
+    service.assert_well();
+    drop(bystander);
+    service.wait_for_connections(0);
+}
+
+#[test]
+fn clients_that_vanish_midway_leave_nothing_behind() {
+    let service = Service::start(Options::default());
+    for cut in [1, 17, 27, 28, 29, 1000, 28 + 4095] {
+        let mut client = service.client();
+        let stream = [request(1, 1, 0, 4096), vec![9; 4096]].concat();
+        client.write_all(&stream[..cut]).expect("a part");
+    }
+    for cut in [0, 3, 11, 19] {
+        service.connect().write_all(&b"\0\0\0\x03IHAVEOPT\0\0\0\x03\0\0\0\0"[..cut]).expect("a part");
+    }
+    service.wait_for_connections(0);
+    service.assert_well();
+}
+
+#[test]
+fn a_handshake_that_drags_on_is_ended() {
+    let service = Service::start(Options { handshake_timeout: Duration::from_millis(300), ..Options::default() });
+    let started = Instant::now();
+    let mut loris = service.connect();
+    let silent = service.connect();
+    for byte in b"\0\0\0\x03IHAVEOPT\0\0\0\x03\0\0".iter().cycle() {
+        if loris.write_all(&[*byte]).is_err() {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(10), "still heard after {:?}", started.elapsed());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_closed(silent);
+    service.wait_for_connections(0);
+    service.assert_well();
+}
+
+#[test]
+fn too_many_clients_are_turned_away_until_one_goes() {
+    let service = Service::start(Options { connections_max: 3, ..Options::default() });
+    let first = service.client();
+    let _others = [service.client(), service.client()];
+    assert_closed(service.connect());
+    drop(first);
+    service.wait_for_connections(2);
+    service.assert_well();
+}
+
+#[test]
+fn noise_from_many_clients_at_once_disturbs_nobody() {
+    let service = Service::start(Options::default());
+    thread::scope(|scope| {
+        for seed in 1..=8_u64 {
+            let service = &service;
+            scope.spawn(move || {
+                let mut state = seed;
+                let mut random = || {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    state >> 33
+                };
+                for _ in 0..50 {
+                    let mut client = service.client();
+                    for _ in 0..random() % 40 {
+                        let [command, offset, length] = [random() % 9, random() % (2 * SIZE_BYTES), random() % 70_000];
+                        let rounding = if random() % 2 == 0 { 512 } else { 1 };
+                        let length = (length / rounding * rounding) as u32;
+                        let offset = offset % (SIZE_BYTES - (1 << 20)) / rounding * rounding;
+                        let mut bytes = request(command as u16, random(), offset, length);
+                        if command == 1 {
+                            bytes.resize(28 + length as usize, 3);
+                        }
+                        if random() % 64 == 0 {
+                            bytes.truncate(random() as usize % bytes.len());
+                        }
+                        if client.write_all(&bytes).is_err() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..20 {
+            service.assert_well();
+        }
+    });
+    service.wait_for_connections(0);
+}
+
+#[test]
+fn many_clients_write_and_read_at_once() {
+    let service = Service::start(Options::default());
+    thread::scope(|scope| {
+        for number in 0..32_u64 {
+            let service = &service;
+            scope.spawn(move || {
+                let mut client = service.client();
+                let (share, block) = (SIZE_BYTES / 32, 16 << 10);
+                for round in 0..4 {
+                    let pattern = |index: u64| vec![(number * 7 + index + round) as u8 | 1; block];
+                    for index in 0..share / block as u64 {
+                        let offset = number * share + index * block as u64;
+                        client.write_all(&[request(1, index, offset, block as u32), pattern(index)].concat()).expect("a write");
+                    }
+                    for index in 0..share / block as u64 {
+                        assert_eq!(reply(&mut client), (index, 0));
+                    }
+                    let mut back = vec![0; block];
+                    for index in 0..share / block as u64 {
+                        client
+                            .write_all(&request(0, index, number * share + index * block as u64, block as u32))
+                            .expect("a read");
+                        assert_eq!(reply(&mut client), (index, 0));
+                        client.read_exact(&mut back).expect("data");
+                        assert!(back == pattern(index));
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_client_that_only_closed_its_sending_side_gets_its_replies() {
+    let service = Service::start(Options::default());
+    let mut client = service.client();
+    service.device.set_hold(true);
+    client.write_all(&(0..10).flat_map(|cookie| request(0, cookie, 0, 4096)).collect::<Vec<_>>()).expect("reads");
+    client.shutdown(std::net::Shutdown::Write).expect("half closed");
+    thread::sleep(Duration::from_millis(50));
+    service.device.set_hold(false);
+    let mut replies = Vec::new();
+    client.read_to_end(&mut replies).expect("replies, then the end");
+    assert_eq!(replies.len(), 10 * (16 + 4096));
+}
+
+#[test]
+fn stopping_answers_what_is_in_flight_first() {
+    let service = Service::start(Options::default());
+    let mut client = service.client();
+    let mut idle = service.client();
+    let haggling = service.connect();
+    service.device.set_hold(true);
+    client.write_all(&[request(1, 1, 0, 4096), vec![1; 4096]].concat()).expect("a write");
+    while service.server.connections().iter().map(|connection| connection.in_flight).sum::<u64>() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let Service { server, device, path, _folder } = service;
+    let stopper = thread::spawn(move || server.stop());
+    thread::sleep(Duration::from_millis(100));
+    assert!(!stopper.is_finished(), "stopped with a write under way");
+    device.set_hold(false);
+    assert_eq!(reply(&mut client), (1, 0));
+    assert_eq!(client.read(&mut [0]).expect("the end"), 0);
+    assert_eq!(idle.read(&mut [0]).expect("the end"), 0);
+    assert_closed(haggling);
+    stopper.join().expect("stopped");
+    assert!(!path.exists(), "the socket is left behind");
+    assert_eq!(Arc::strong_count(&device), 1, "the device is held still");
+}
+
+#[test]
+fn a_device_that_hangs_does_not_keep_the_server_from_stopping() {
+    let service = Service::start(Options { drain_timeout: Duration::from_millis(300), ..Options::default() });
+    let mut client = service.client();
+    service.device.set_hold(true);
+    client.write_all(&request(0, 1, 0, 4096)).expect("a read");
+    thread::sleep(Duration::from_millis(50));
+    let started = Instant::now();
+    service.server.stop();
+    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert_closed(client);
+}
+
+#[test]
+fn exports_come_and_go_while_others_are_served() {
+    let service = Service::start(Options::default());
+    let extra = ram();
+    service.server.add_export(export("extra", &extra)).expect("a second export");
+    assert_eq!(service.server.exports(), ["tank", "extra"]);
+    let twice = service.server.add_export(export("extra", &extra)).expect_err("a name given twice");
+    assert!(matches!(twice, FrontError::DuplicateExport { .. }));
+    let (mut of_tank, of_extra) = (service.client(), service.client_of("extra"));
+    while service.server.connections().iter().any(|connection| connection.export.is_none()) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(Arc::strong_count(&extra), 3);
+    service.server.remove_export("extra").expect("removed");
+    assert_eq!(Arc::strong_count(&extra), 1, "the device is held still");
+    assert_closed(of_extra);
+    of_tank.write_all(&request(0, 3, 0, 512)).expect("a read");
+    assert_eq!(reply(&mut of_tank), (3, 0));
+    let unknown = service.server.remove_export("extra").expect_err("it is gone");
+    assert_eq!(unknown.to_string(), "there is no export \"extra\"; the names are: tank");
+    let status = service.server.connections();
+    assert_eq!((status.len(), status[0].requests, status[0].read_bytes), (1, 1, 512));
+    assert!(status[0].peer.contains(&format!("process {}", std::process::id())), "{}", status[0].peer);
+}
+
+#[test]
+fn an_idle_client_costs_no_time() {
+    let service = Service::start(Options::default());
+    let mut client = service.client();
+    client.write_all(&request(0, 3, 0, 512)).expect("a read");
+    let switches = |name: &str| {
+        let tasks = fs::read_dir("/proc/self/task").expect("threads");
+        let task = tasks.map(|task| task.expect("a thread").path()).find(|task| {
+            // Tests run beside each other, so only this connection's own thread will do.
+            fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+        });
+        let status = fs::read_to_string(task.expect("the client's thread").join("status")).expect("its status");
+        let line = status.lines().find(|line| line.starts_with("voluntary")).expect("its switches").to_string();
+        line.split_whitespace().nth(1).expect("a count").parse::<u64>().expect("a number")
+    };
+    // One thread of this name in the process: connections of this server start at 1, those of other tests too,
+    // so this server's are numbered up first.
+    let clients: Vec<UnixStream> = (0..99).map(|_| service.client()).collect();
+    thread::sleep(Duration::from_millis(1500));
+    let before = switches("nbd-100");
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(switches("nbd-100"), before);
+    drop(clients);
+}
+
+#[test]
+fn sockets_in_the_way_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("nbd.sock");
+    let start = || Server::start(vec![Listener::Unix(path.clone())], vec![export("tank", &ram())], Options::default());
+    drop(UnixListener::bind(&path).expect("a socket whose server is gone"));
+    let server = start().expect("a stale socket is replaced");
+    let busy = start().err().expect("a live socket is left alone");
+    assert!(busy.to_string().contains("Address already in use"), "{busy}");
+    drop(server);
+    fs::write(&path, "precious").expect("a file");
+    assert!(matches!(start().err(), Some(FrontError::NotASocket { .. })));
+    assert_eq!(fs::read_to_string(&path).expect("the file"), "precious");
+    let options = Options { request_bytes_max: 1000, ..Options::default() };
+    let odd = Server::start(vec![], vec![], options).err().expect("an odd limit is refused");
+    assert_eq!(odd.to_string(), "NBD option request_bytes_max is 1000; it must be a multiple of 4096 from 65536 to 1073741824");
+}

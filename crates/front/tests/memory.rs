@@ -1,0 +1,102 @@
+//! Goal: no client makes the server grow beyond what its options say.
+//! Method: as in `hostile.rs`, but the stories are told one after the other in a process of their own, because
+//! they measure its memory.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Duration;
+use stria_front::Options;
+use support::raw::{Service, reply, request};
+
+fn resident_bytes() -> usize {
+    let pages = fs::read_to_string("/proc/self/statm").expect("statm");
+    pages.split(' ').nth(1).expect("resident").parse::<usize>().expect("a number") * 4096
+}
+
+fn assert_grew_less_than(bytes: usize, before: usize) {
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < bytes, "grew by {grown} bytes, more than {bytes}");
+}
+
+#[test]
+fn memory_stays_within_the_options() {
+    memory_comes_back_from_idle_clients();
+    options_of_absurd_length_are_passed_over_without_memory();
+    a_client_that_takes_no_replies_stalls_only_itself();
+    a_write_that_lies_about_its_length_is_refused_and_takes_no_memory();
+}
+
+fn options_of_absurd_length_are_passed_over_without_memory() {
+    let service = Service::start(Options::default());
+    let mut client = service.connect();
+    client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x63\x04\0\0\0").expect("an option of 64 MiB");
+    service.assert_well();
+    let before = resident_bytes();
+    for _ in 0..64 {
+        client.write_all(&vec![0; 1 << 20]).expect("its data");
+    }
+    let mut answer = [0; 18 + 20];
+    client.read_exact(&mut answer).expect("a reply");
+    assert_eq!(answer[18 + 12..][..4], 0x8000_0009_u32.to_be_bytes(), "too big");
+    assert_grew_less_than(16 << 20, before);
+    service.assert_well();
+}
+
+fn a_client_that_takes_no_replies_stalls_only_itself() {
+    let service = Service::start(Options { bytes_in_flight_max: 32 << 20, ..Options::default() });
+    service.assert_well();
+    let before = resident_bytes();
+    let mut greedy = service.client();
+    greedy.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+    let asked = (0..20_000).take_while(|&cookie| greedy.write_all(&request(0, cookie, 0, 1 << 20)).is_ok()).count();
+    assert!(asked < 20_000, "20000 reads of 1 MiB were taken from a client that takes no replies");
+    let status = service.server.connections().remove(0);
+    assert!(status.in_flight <= 32 && status.export.as_deref() == Some("tank"), "{status:?}");
+    assert_grew_less_than(80 << 20, before);
+    service.assert_well();
+    // It may come to its senses: every reply is there, in whole.
+    let mut buffer = vec![0; 1 << 20];
+    for _ in 0..asked.min(100) {
+        assert_eq!(reply(&mut greedy).1, 0);
+        greedy.read_exact(&mut buffer).expect("the data");
+    }
+    drop(greedy);
+    service.wait_for_connections(0);
+}
+
+fn a_write_that_lies_about_its_length_is_refused_and_takes_no_memory() {
+    let service = Service::start(Options::default());
+    service.assert_well();
+    let before = resident_bytes();
+    let mut liars: Vec<UnixStream> = (0..50).map(|_| service.client()).collect();
+    for liar in &mut liars {
+        liar.write_all(&request(1, 5, 0, u32::MAX)).expect("a lie");
+        assert_eq!(reply(liar), (5, 28));
+        liar.write_all(&request(0, 6, 0, 512).repeat(1000)).expect("payload");
+    }
+    assert_grew_less_than(32 << 20, before);
+    service.assert_well();
+    drop(liars);
+    service.wait_for_connections(0);
+}
+
+fn memory_comes_back_from_idle_clients() {
+    let service = Service::start(Options::default());
+    let mut clients: Vec<UnixStream> = (0..10).map(|_| service.client()).collect();
+    service.assert_well();
+    let before = resident_bytes();
+    let mut buffer = vec![0; 8 << 20];
+    for client in &mut clients {
+        client.write_all(&request(0, 1, 0, 8 << 20)).expect("a read");
+        assert_eq!(reply(client), (1, 0));
+        client.read_exact(&mut buffer).expect("the data");
+    }
+    drop(buffer);
+    thread::sleep(Duration::from_millis(1500));
+    assert_grew_less_than(20 << 20, before);
+    service.assert_well();
+}
