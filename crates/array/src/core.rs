@@ -384,10 +384,6 @@ impl Core {
         }
     }
 
-    pub fn barrier_stands(&self) -> bool {
-        self.record.durable.get() < self.record.barrier.get()
-    }
-
     /// Records states, one at a time, each the latest.
     pub async fn record_states(&self) {
         loop {

@@ -95,7 +95,8 @@ impl Geometry {
         }
         let strip_free = matches!(level, Level::Raid1) || (level == Level::Linear && strip_sectors == 0);
         let strip_sectors = if level == Level::Raid1 { 8 } else { strip_sectors };
-        if !strip_free && !(strip_sectors.is_power_of_two() && (8..=STRIP_SECTORS_MAX).contains(&strip_sectors)) {
+        let strip_fits = strip_sectors.is_power_of_two() && (8..=STRIP_SECTORS_MAX).contains(&strip_sectors);
+        if !strip_free && !strip_fits {
             return Err(GeometryError::Strip { strip_sectors });
         }
         let whole = |sectors: u64| {

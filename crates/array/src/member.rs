@@ -131,10 +131,6 @@ impl Members {
         &self.slots
     }
 
-    pub fn spares(&self) -> &[MemberId] {
-        &self.spares
-    }
-
     /// Members that hold or are to hold a role: those that writes and flushes go to.
     pub fn active(&self) -> impl Iterator<Item = MemberId> {
         self.slots.iter().flat_map(|slot| [slot.member, slot.replacement]).flatten()

@@ -87,6 +87,7 @@ impl Tasks {
     }
 
     /// Tasks that have not ended.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.0.len()
     }

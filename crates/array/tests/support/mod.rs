@@ -1,0 +1,324 @@
+//! A little world for the engine: RAM members that answer late and out of order, faults on command, virtual time,
+//! and a plain array of bytes to compare with.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use stria_array::*;
+use stria_block::*;
+
+/// A small generator (SplitMix64): the tests' only source of chance.
+#[derive(Clone)]
+pub struct Chance(pub u64);
+
+impl Chance {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Carries each request out at a random later time.
+pub struct LateDevice<D> {
+    pub inner: D,
+    chance: Chance,
+    now: Nanos,
+    waiting: Vec<(Nanos, Request)>,
+}
+
+impl<D: BlockDevice> LateDevice<D> {
+    pub fn new(inner: D, seed: u64) -> Self {
+        Self { inner, chance: Chance(seed), now: 0, waiting: Vec::new() }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for LateDevice<D> {
+    fn limits(&self) -> &Limits {
+        self.inner.limits()
+    }
+    fn submit(&mut self, request: Request) {
+        let due = self.now + 1 + self.chance.below(100_000);
+        self.waiting.push((due, request));
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.now = now;
+        self.waiting.sort_by_key(|(due, _)| *due);
+        let ripe = self.waiting.partition_point(|(due, _)| *due <= now);
+        for (_, request) in self.waiting.drain(..ripe) {
+            self.inner.submit(request);
+        }
+        self.inner.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.waiting.iter().map(|(due, _)| *due).chain(self.inner.next_wake()).min()
+    }
+}
+
+/// A RAM disk whose bytes the test keeps a hold of.
+#[derive(Clone)]
+pub struct SharedRam(pub Rc<RefCell<RamDevice>>, Limits);
+
+impl SharedRam {
+    pub fn new(sectors: u64) -> Self {
+        let ram = RamDevice::new(sectors);
+        let limits = ram.limits().clone();
+        Self(Rc::new(RefCell::new(ram)), limits)
+    }
+}
+
+impl BlockDevice for SharedRam {
+    fn limits(&self) -> &Limits {
+        &self.1
+    }
+    fn submit(&mut self, request: Request) {
+        self.0.borrow_mut().submit(request);
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.0.borrow_mut().poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.0.borrow().next_wake()
+    }
+}
+
+pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
+    MemberConfig {
+        id: MemberId(id),
+        name: format!("member {id}"),
+        data_start_sector: 0,
+        data_sectors: sectors,
+        recovered_sector: u64::MAX,
+        by_intent: false,
+        bad_blocks: Vec::new(),
+    }
+}
+
+/// One array under test.
+pub struct World {
+    pub array: ArrayDevice<NoRecorder>,
+    pub rams: Vec<SharedRam>,
+    pub faults: Vec<Rc<RefCell<FaultPlan>>>,
+    pub model: Vec<u8>,
+    pub now: Nanos,
+    pub chance: Chance,
+    pub geometry: Geometry,
+    ended: Vec<Completion>,
+    next_tag: Tag,
+}
+
+impl World {
+    pub fn new(geometry: Geometry, spares: usize, seed: u64, intent_chunk: Option<u64>) -> Self {
+        let mut chance = Chance(seed);
+        let sectors: Vec<u64> = (0..geometry.slot_count() + spares)
+            .map(|index| if index < geometry.slot_count() { geometry.member_sectors(index) } else { geometry.member_sectors(0) })
+            .collect();
+        let rams: Vec<SharedRam> = sectors.iter().map(|&sectors| SharedRam::new(sectors)).collect();
+        let faults: Vec<Rc<RefCell<FaultPlan>>> = sectors.iter().map(|_| Rc::default()).collect();
+        let config = ArrayConfig {
+            name: "test".into(),
+            geometry: geometry.clone(),
+            slots: (0..geometry.slot_count())
+                .map(|id| SlotConfig { member: Some(member_config(id, sectors[id])), replacement: None })
+                .collect(),
+            spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
+            resync_sector: u64::MAX,
+            intent: intent_chunk.map(|chunk_sectors| IntentConfig { chunk_sectors, dirty: Vec::new() }),
+            read_only: false,
+        };
+        let devices = rams
+            .iter()
+            .zip(&faults)
+            .map(|(ram, plan)| {
+                let faulty = FaultDevice::new(ram.clone(), Rc::clone(plan));
+                Box::new(LateDevice::new(faulty, chance.next())) as Box<dyn BlockDevice>
+            })
+            .collect();
+        let array = ArrayDevice::new(&config, devices, NoRecorder, 0);
+        let model = vec![0; bytes(geometry.capacity_sectors())];
+        Self { array, rams, faults, model, now: 0, chance, geometry, ended: Vec::new(), next_tag: 0 }
+    }
+
+    pub fn submit(&mut self, start_sector: u64, sectors: u64, operation: Operation) -> Tag {
+        self.next_tag += 1;
+        self.array.submit(Request { tag: self.next_tag, start_sector, sectors, operation });
+        self.next_tag
+    }
+
+    /// One step of time; false when nothing will happen any more by itself.
+    pub fn step(&mut self) -> bool {
+        self.array.poll(self.now, &mut self.ended);
+        match self.array.next_wake() {
+            Some(due) => {
+                self.now = self.now.max(due);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub fn wait(&mut self, tag: Tag) -> Completion {
+        for _ in 0..1_000_000 {
+            if let Some(index) = self.ended.iter().position(|completion| completion.tag == tag) {
+                return self.ended.swap_remove(index);
+            }
+            let goes_on = self.step();
+            let ended = self.ended.iter().any(|completion| completion.tag == tag);
+            assert!(goes_on || ended, "request {tag} will never end");
+        }
+        panic!("request {tag} takes for ever");
+    }
+
+    /// Runs until `condition` holds.
+    pub fn run_until(&mut self, what: &str, condition: impl Fn(&ArrayStatus) -> bool) {
+        for _ in 0..1_000_000 {
+            if condition(&self.array.status()) {
+                return;
+            }
+            let goes_on = self.step();
+            assert!(goes_on || condition(&self.array.status()), "{what}: nothing happens any more: {:?}", self.array.status());
+        }
+        panic!("{what}: takes for ever: {:?}", self.array.status());
+    }
+
+    pub fn pattern(&mut self, sectors: u64) -> Buffer {
+        let mut buffer = Buffer::zeroed(bytes(sectors));
+        for word in buffer.chunks_mut(8) {
+            word.copy_from_slice(&self.chance.next().to_le_bytes());
+        }
+        buffer
+    }
+
+    pub fn write(&mut self, start: u64, sectors: u64) -> Tag {
+        let buffer = self.pattern(sectors);
+        self.model[bytes(start)..][..bytes(sectors)].copy_from_slice(&buffer);
+        let fua = self.chance.one_in(4);
+        // Sometimes in two pieces of memory.
+        let from: Segments<Data> = if sectors > 1 && self.chance.one_in(3) {
+            let data = buffer.freeze();
+            let cut = bytes(1 + self.chance.below(sectors - 1));
+            [data.slice(0, cut), data.slice(cut, data.len() - cut)].into_iter().collect()
+        } else {
+            std::iter::once(buffer.freeze()).collect()
+        };
+        self.submit(start, sectors, Operation::Write { from, fua })
+    }
+
+    pub fn read(&mut self, start: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+        let tag =
+            self.submit(start, sectors, Operation::Read { into: std::iter::once(Buffer::zeroed(bytes(sectors))).collect() });
+        let completion = self.wait(tag);
+        completion.result?;
+        let Operation::Read { into } = completion.operation else { panic!("a read comes back as a read") };
+        Ok(into.iter().flat_map(|buffer| buffer.to_vec()).collect())
+    }
+
+    pub fn check_all(&mut self, when: &str) {
+        let mut start = 0;
+        while start < self.geometry.capacity_sectors() {
+            let sectors = (1 + self.chance.below(300)).min(self.geometry.capacity_sectors() - start);
+            let read = self.read(start, sectors).unwrap_or_else(|error| panic!("{when}: {error}"));
+            let wrong = read.iter().zip(&self.model[bytes(start)..]).position(|(a, b)| a != b);
+            assert_eq!(wrong, None, "{when}: differs in sectors {start}+{sectors}");
+            start += sectors;
+        }
+    }
+
+    pub fn range(&mut self) -> (u64, u64) {
+        let capacity = self.geometry.capacity_sectors();
+        let largest = if self.chance.one_in(4) { capacity.min(400) } else { capacity.min(12) };
+        let sectors = 1 + self.chance.below(largest);
+        (self.chance.below(capacity - sectors + 1), sectors)
+    }
+
+    /// Some writes at once that do not overlap, some reads beside them, zeroes and discards between.
+    pub fn traffic(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            let mut taken: Vec<(u64, u64)> = Vec::new();
+            let mut tags = Vec::new();
+            for _ in 0..1 + self.chance.below(12) {
+                let (start, sectors) = self.range();
+                if taken.iter().any(|&(other, count)| start < other + count && other < start + sectors) {
+                    continue;
+                }
+                taken.push((start, sectors));
+                if self.chance.one_in(8) {
+                    self.model[bytes(start)..][..bytes(sectors)].fill(0);
+                    let unmap = self.chance.one_in(2);
+                    tags.push(self.submit(start, sectors, Operation::WriteZeroes { fua: false, unmap, fast: false }));
+                } else {
+                    tags.push(self.write(start, sectors));
+                }
+            }
+            if self.chance.one_in(3) {
+                tags.push(self.submit(0, 0, Operation::Flush));
+            }
+            for tag in tags {
+                self.wait(tag).result.expect("a write within redundancy succeeds");
+            }
+            for _ in 0..3 {
+                let (start, sectors) = self.range();
+                let read = self.read(start, sectors).expect("a read within redundancy succeeds");
+                assert!(read == self.model[bytes(start)..][..bytes(sectors)], "read of {sectors} sectors at {start} is wrong");
+            }
+        }
+    }
+
+    pub fn scrub(&mut self, repair: bool) -> u64 {
+        self.array.command(|engine| engine.scrub(repair)).expect("nothing else runs");
+        self.array.take_events();
+        for _ in 0..1_000_000 {
+            self.step();
+            for event in self.array.take_events() {
+                if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
+                    return mismatch_sectors;
+                }
+                assert!(!matches!(event, Event::SweepStopped { .. }), "{event:?}");
+            }
+        }
+        panic!("the scrub takes for ever");
+    }
+
+    pub fn run_until_rebuilt(&mut self) {
+        self.run_until("rebuild", |status| status.health == Health::Optimal && status.sweep.is_none());
+    }
+}
+
+/// Every level and layout in small, with `count` members.
+pub fn geometries(count: usize, strip: u64, strips: u64) -> Vec<Geometry> {
+    let mut found = Vec::new();
+    let sectors = vec![strip * strips; count];
+    let mut add = |level: Level, layout: Layout, sectors: &[u64]| {
+        if let Ok(geometry) = Geometry::new(level, layout, strip, sectors) {
+            found.push(geometry);
+        }
+    };
+    let unequal: Vec<u64> = (0..count as u64).map(|index| strip * (strips - 3 * (index % 3))).collect();
+    add(Level::Linear, Layout::Plain, &unequal);
+    for zones in [Zones::Original, Zones::Alternate] {
+        add(Level::Raid0, Layout::Zones(zones), &unequal);
+    }
+    add(Level::Raid1, Layout::Plain, &sectors);
+    add(Level::Raid4, Layout::Plain, &sectors);
+    for level in [Level::Raid5, Level::Raid6] {
+        for layout in ParityLayout::all().filter(|layout| layout.suits(level)) {
+            add(level, Layout::Parity(layout), &sectors);
+        }
+    }
+    for (near, far, offset) in [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, false), (1, 2, true), (2, 2, false)] {
+        add(Level::Raid10, Layout::Copies(Copies { near, far, offset }), &sectors);
+    }
+    found
+}
+
+pub fn describe(geometry: &Geometry) -> String {
+    format!("RAID {} {} of {}", geometry.level(), geometry.layout(), geometry.slot_count())
+}
