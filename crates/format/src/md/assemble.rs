@@ -12,7 +12,7 @@ use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::member::{Candidate, Member};
 use super::recorder::{Keeper, MdRecorder, returnable};
 use super::shape::layout_of;
-use super::superblock::{CLEAN, Role, Superblock, SuperblockError, feature};
+use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
 use std::collections::BTreeMap;
 use stria_array::{ArrayConfig, Geometry, IntentConfig, Layout, Level, MemberId, SlotConfig, Zones};
 use thiserror::Error;
@@ -127,8 +127,10 @@ pub enum AssembleErrorKind {
 /// An array that can start.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// For the engine. A member's handle is the drive's index among the candidates.
+    /// For the engine.
     pub config: ArrayConfig,
+    /// By member handle: the drive's index among the candidates.
+    pub drives: Vec<usize>,
     /// Keeps the metadata.
     pub recorder: MdRecorder,
     /// What was done because of [`Options::force`], in words; to be shown.
@@ -227,6 +229,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     }
     sorter.refuse_copies(&found);
     sorter.refuse_rivals(&found);
+    sorter.refuse_numbers(&found);
     assembly.outcome = sorter.start(&found, options);
     assembly.missing_slots = sorter.missing_slots();
     assembly.drives = found
@@ -328,6 +331,24 @@ impl Sorter<'_> {
                 }
                 self.verdicts.insert(older.drive, Verdict::Unusable { reason });
             }
+        }
+    }
+
+    /// Every member has a device number of its own; the roles are told by it.
+    fn refuse_numbers(&mut self, found: &[Found]) {
+        let mut taken = BTreeMap::new();
+        for found in found {
+            let number = found.superblock().header.dev_number;
+            let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
+            if matches!(verdict, Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. }) {
+                continue;
+            }
+            let reason = match taken.insert(number, &found.candidate.name) {
+                Some(other) => format!("{other} has the same device number, {number}; add it anew"),
+                None if number as usize >= ROLES_MAX => format!("its device number, {number}, cannot be; add it anew"),
+                None => continue,
+            };
+            *verdict = Verdict::Unusable { reason };
         }
     }
 
@@ -453,8 +474,9 @@ impl Sorter<'_> {
         let mut keepers = BTreeMap::new();
         let mut slots = vec![SlotConfig::default(); self.slot_count()];
         let mut spares = Vec::new();
+        let mut drives = Vec::new();
         for found in found {
-            let id = MemberId(found.drive);
+            let id = MemberId(drives.len());
             let keeper = found.keeper();
             let config = keeper.config(id);
             match self.verdicts[&found.drive] {
@@ -468,6 +490,7 @@ impl Sorter<'_> {
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
             keepers.insert(id, keeper);
+            drives.push(found.drive);
         }
         for slot in slots.iter_mut().filter(|slot| slot.member.is_none()) {
             slot.member = slot.replacement.take();
@@ -482,7 +505,7 @@ impl Sorter<'_> {
             read_only: options.read_only,
         };
         let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap);
-        Ok(Start { config, recorder, warnings })
+        Ok(Start { config, drives, recorder, warnings })
     }
 
     fn geometry(&self, found: &[Found], level: Level, layout: Layout) -> Result<Geometry, AssembleError> {
@@ -681,10 +704,10 @@ impl Sorter<'_> {
     fn take_back(&mut self, found: &[Found]) {
         for found in found {
             let missing = self.missing_slots();
-            if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive] {
-                if missing.contains(&slot) {
-                    self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered_sector: 0, by_intent: true });
-                }
+            if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive]
+                && missing.contains(&slot)
+            {
+                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered_sector: 0, by_intent: true });
             }
         }
     }
