@@ -8,6 +8,7 @@ pub mod assemble;
 pub mod badblocks;
 pub mod bitmap;
 pub mod create;
+pub mod examine;
 pub mod member;
 pub mod raw;
 pub mod recorder;

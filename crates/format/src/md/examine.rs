@@ -1,0 +1,173 @@
+//! What a member says of itself, in the words and order of `mdadm --examine`.
+//!
+//! Sizes come as mdadm's numbers without its "(62.00 MiB 65.01 MB)"; times are seconds since 1970.
+
+use super::member::Candidate;
+use super::superblock::{Role, feature, uuid_text};
+
+/// Lines of name and value; empty when the drive is no member.
+pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
+    let Ok(member) = &candidate.found else { return Vec::new() };
+    let superblock = &member.superblock;
+    let header = &superblock.header;
+    let bitmap = member.bitmap.as_ref().and_then(|bitmap| bitmap.as_ref().ok());
+    let mut lines: Vec<(&'static str, String)> = Vec::new();
+    let mut say = |name, value: String| lines.push((name, value));
+    say("Magic", format!("{:08x}", header.magic));
+    say("Version", format!("1.{}", superblock.minor_version()));
+    say("Feature Map", format!("0x{:x}", header.feature_map));
+    say("Array UUID", uuid_text(&header.set_uuid));
+    say("Name", superblock.name());
+    say("Creation Time", superblock.created_s().to_string());
+    say("Raid Level", level_name(header.level));
+    say("Raid Devices", header.raid_disks.to_string());
+    say("Avail Dev Size", format!("{} sectors", header.data_size));
+    if header.level > 0 {
+        if let Some(kib) = array_kib(header.level, header.layout, header.raid_disks, header.size) {
+            say("Array Size", format!("{kib} KiB"));
+        }
+        if header.size != header.data_size {
+            say("Used Dev Size", format!("{} sectors", header.size));
+        }
+    }
+    say("Data Offset", format!("{} sectors", header.data_offset));
+    if superblock.has(feature::NEW_OFFSET) {
+        let offset = header.data_offset.saturating_add_signed(i64::from(header.new_offset));
+        say("New Offset", format!("{offset} sectors"));
+    }
+    say("Super Offset", format!("{} sectors", header.super_offset));
+    if superblock.has(feature::RECOVERY_OFFSET) {
+        say("Recovery Offset", format!("{} sectors", header.recovery_offset));
+    }
+    if header.data_offset >= header.super_offset {
+        // mdadm leaves 36 KiB for the superblock and what follows, as the kernel does.
+        let bitmap_end =
+            bitmap.map_or(0, |bitmap| i64::from(header.bitmap_offset) + bitmap.size_sectors().next_multiple_of(8) as i64);
+        let log_end = match header.bblog_offset {
+            0 => 0,
+            offset => header.super_offset as i64 + i64::from(offset) + i64::from(header.bblog_size),
+        };
+        let earliest = (header.super_offset as i64 + 72).max(bitmap_end).max(log_end);
+        let before = (header.data_offset as i64 - earliest).max(0);
+        let used = if header.level <= 0 { header.data_size } else { header.size };
+        let after = candidate.size_sectors - used - header.data_offset;
+        if (before, after) != (0, 0) {
+            say("Unused Space", format!("before={before} sectors, after={after} sectors"));
+        }
+    }
+    say("State", if superblock.clean() { "clean" } else { "active" }.into());
+    say("Device UUID", uuid_text(&header.device_uuid));
+    if superblock.has(feature::BITMAP_OFFSET) {
+        say("Internal Bitmap", format!("{} sectors from superblock", header.bitmap_offset));
+    } else if superblock.has(feature::PPL | feature::MULTIPLE_PPLS) {
+        let (offset, size) = (header.bitmap_offset as i16, (header.bitmap_offset >> 16) as u16);
+        say("PPL", format!("{size} sectors at offset {offset} sectors from superblock"));
+    }
+    if superblock.has(feature::RESHAPE_ACTIVE) {
+        say("Reshape pos'n", (header.reshape_position / 2).to_string());
+    }
+    let flags = [(1, "write-mostly"), (2, "failfast")].iter().filter(|(bit, _)| header.devflags & bit != 0);
+    let flags: Vec<_> = flags.map(|(_, name)| *name).collect();
+    if !flags.is_empty() {
+        say("Flags", flags.join(" "));
+    }
+    say("Update Time", superblock.updated_s().to_string());
+    if header.bblog_size != 0 && header.bblog_offset != 0 {
+        let present = if superblock.has(feature::BAD_BLOCKS) { " - bad blocks present." } else { "" };
+        let entries = usize::from(header.bblog_size) * 512 / 8;
+        say("Bad Block Log", format!("{entries} entries available at offset {} sectors{present}", header.bblog_offset));
+    }
+    say("Checksum", format!("{:x} - correct", header.sb_csum));
+    say("Events", header.events.to_string());
+    if let Some(layout) = layout_name(header.level, header.layout, header.feature_map) {
+        say("Layout", layout);
+    }
+    match header.level {
+        0 | 4 | 5 | 6 | 10 => say("Chunk Size", format!("{}K", header.chunksize / 2)),
+        -1 => say("Rounding", format!("{}K", header.chunksize / 2)),
+        _ => {}
+    }
+    say(
+        "Device Role",
+        match superblock.role() {
+            Role::Slot(slot) if superblock.has(feature::REPLACEMENT) => format!("Replacement device {slot}"),
+            Role::Slot(slot) => format!("Active device {slot}"),
+            Role::Journal => "Journal".into(),
+            Role::Spare | Role::Faulty => "spare".into(),
+        },
+    );
+    let count = |slot: u32| superblock.roles.iter().filter(|role| **role == Role::Slot(slot as u16)).count();
+    let state = |slot: u32| match count(slot) {
+        2 if header.level > 0 => 'R',
+        1 => 'A',
+        0 => '.',
+        _ => '?',
+    };
+    say("Array State", (0..header.raid_disks).map(state).collect());
+    lines
+}
+
+fn level_name(level: i32) -> String {
+    match level {
+        -1 => "linear".into(),
+        -4 => "multipath".into(),
+        0 | 1 | 4 | 5 | 6 | 10 => format!("raid{level}"),
+        _ => "-unknown-".into(),
+    }
+}
+
+/// KiB that clients see, by mdadm's arithmetic.
+fn array_kib(level: i32, layout: u32, raid_disks: u32, size: u64) -> Option<u64> {
+    let disks = u128::from(raid_disks);
+    let (times, by) = match level {
+        1 => (1, 1),
+        4 | 5 => (disks.checked_sub(1)?, 1),
+        6 => (disks.checked_sub(2)?, 1),
+        10 => (disks, u128::from(layout & 255) * u128::from(layout >> 8 & 255)),
+        _ => return None,
+    };
+    u64::try_from((u128::from(size) * times).checked_div(by)? / 2).ok()
+}
+
+fn layout_name(level: i32, layout: u32, features: u32) -> Option<String> {
+    const PARITY: [(u32, &str); 14] = [
+        (0, "left-asymmetric"),
+        (1, "right-asymmetric"),
+        (2, "left-symmetric"),
+        (3, "right-symmetric"),
+        (4, "parity-first"),
+        (5, "parity-last"),
+        (8, "ddf-zero-restart"),
+        (9, "ddf-N-restart"),
+        (10, "ddf-N-continue"),
+        (16, "left-asymmetric-6"),
+        (17, "right-asymmetric-6"),
+        (18, "left-symmetric-6"),
+        (19, "right-symmetric-6"),
+        (20, "parity-first-6"),
+    ];
+    let unknown = || "-unknown-".to_owned();
+    match level {
+        0 if features & feature::RAID0_LAYOUT != 0 => Some(match layout {
+            1 => "original".into(),
+            2 => "alternate".into(),
+            _ => unknown(),
+        }),
+        5 | 6 => {
+            let known = PARITY.iter().find(|(number, _)| *number == layout && (level == 6 || layout < 8));
+            Some(known.map_or_else(unknown, |(_, name)| (*name).to_owned()))
+        }
+        10 => {
+            let (near, far) = (layout & 255, layout >> 8 & 255);
+            let mut parts = Vec::new();
+            if near != 1 || far == 1 {
+                parts.push(format!("near={near}"));
+            }
+            if far != 1 {
+                parts.push(format!("{}={far}", if layout >> 16 & 1 == 1 { "offset" } else { "far" }));
+            }
+            Some(parts.join(", "))
+        }
+        _ => None,
+    }
+}

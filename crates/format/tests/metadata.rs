@@ -1,0 +1,384 @@
+//! Goal: what create, assemble and the recorder write and read agrees with itself, and every way in which
+//! drives can be wrong gets its sentence. Method: whole life stories on drives in memory; no I/O.
+
+mod support;
+
+use stria_array::{ArrayState, Copies, Layout, Level, MemberId, ParityLayout, Place, Recorder, Zones};
+use stria_format::md::recorder::Adopt;
+use stria_format::md::{BitmapChoice, Options, Verdict, assemble};
+use support::*;
+
+const NOW: u64 = 1_700_000_100;
+
+fn forced() -> Options {
+    Options { force: true, ..Options::default() }
+}
+
+fn every_layout() -> Vec<(Level, Layout)> {
+    let mut all = vec![
+        (Level::Linear, Layout::Plain),
+        (Level::Raid0, Layout::Zones(Zones::Original)),
+        (Level::Raid0, Layout::Zones(Zones::Alternate)),
+        (Level::Raid1, Layout::Plain),
+        (Level::Raid4, Layout::Plain),
+    ];
+    for level in [Level::Raid5, Level::Raid6] {
+        all.extend(ParityLayout::all().filter(|layout| layout.suits(level)).map(|layout| (level, Layout::Parity(layout))));
+    }
+    for (near, far, offset) in [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, false), (1, 2, true), (2, 2, false)] {
+        all.push((Level::Raid10, Layout::Copies(Copies { near, far, offset })));
+    }
+    all
+}
+
+#[test]
+fn created_arrays_assemble_to_what_was_asked_for() {
+    for (level, layout) in every_layout() {
+        for count in 4..8 {
+            let spares = usize::from(level.is_redundant());
+            let create = request(level, layout, count, spares, DRIVE_SECTORS);
+            let (mut drives, creation) = carry_out(&create);
+            drives.reverse();
+            let start = started(&drives, &Options::default());
+            assert_eq!(start.config.geometry, creation.geometry, "{level} {layout}");
+            assert_eq!(start.config.name, "host:tank");
+            assert_eq!(holders(&start), (0..count).map(|slot| Some(count + spares - 1 - slot)).collect::<Vec<_>>());
+            assert_eq!((start.config.spares.len(), start.config.resync_sector), (spares, u64::MAX));
+            assert_eq!(start.config.intent.is_some(), level.is_redundant());
+            assert!(start.config.intent.is_none_or(|intent| intent.dirty.is_empty()), "the members are said to agree");
+        }
+    }
+}
+
+#[test]
+fn new_array_without_assume_clean_is_resynced_everywhere() {
+    let mut create = request(Level::Raid5, Level::Raid5.default_layout(), 3, 0, DRIVE_SECTORS);
+    create.assume_clean = false;
+    let (drives, creation) = carry_out(&create);
+    let config = started(&drives, &Options::default()).config;
+    let intent = config.intent.expect("a bitmap was asked for");
+    assert_eq!(config.resync_sector, 0);
+    assert_eq!(intent.dirty.len() as u64, creation.geometry.sync_sectors().div_ceil(intent.chunk_sectors));
+}
+
+#[test]
+fn recorded_state_is_found_again() {
+    let mut drives = created(Level::Raid6, 5, 2);
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, true);
+    // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, a resync stands at 4096.
+    state.slots[1].member = Some(Place { member: MemberId(5), recovered_sector: 2048, by_intent: false });
+    state.slots[3].replacement = Some(Place { member: MemberId(6), recovered_sector: 1024, by_intent: false });
+    state.spares.clear();
+    state.failed.push((MemberId(1), Some(1)));
+    state.whole = false;
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+
+    let assembly = assembled(&drives, &Options::default());
+    let verdicts: Vec<_> = assembly.drives.iter().map(|drive| drive.verdict.clone()).collect();
+    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered_sector: 2048, by_intent: false });
+    assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered_sector: 1024 });
+    assert_eq!(verdicts[1], Verdict::Faulty, "one behind, and failed in the record that it missed");
+    let start = assembly.outcome.expect("degraded but clean");
+    assert_eq!(start.drives, vec![0, 2, 3, 4, 5, 6], "handles have no gaps");
+    let mut again = state_of(&start.config, true);
+    for place in again.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {
+        place.member = MemberId(start.drives[place.member.0]);
+    }
+    again.failed = state.failed.clone();
+    assert_eq!(again, state);
+}
+
+#[test]
+fn every_crash_within_a_record_leaves_an_array_that_starts_with_all_its_members() {
+    for level in [Level::Raid1, Level::Raid5, Level::Raid10] {
+        let mut drives = created(level, 4, 0);
+        let mut start = started(&drives, &Options::default());
+        let mut state = state_of(&start.config, false);
+        apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        state.clean = true;
+        let writes = start.recorder.record_state(&state, NOW + 1);
+        for lost in 0..1_u32 << writes.len().min(8) {
+            let mut crashed = drives.clone();
+            for (index, write) in writes.iter().enumerate().filter(|(index, _)| lost >> index & 1 == 0) {
+                apply(&mut crashed, std::slice::from_ref(write));
+                let _ = index;
+            }
+            let start = started(&crashed, &Options::default());
+            assert_eq!(holders(&start), (0..4).map(Some).collect::<Vec<_>>(), "{level}, lost writes {lost:b}");
+        }
+    }
+}
+
+#[test]
+fn write_intent_survives_a_crash_and_only_it_is_resynced() {
+    let mut drives = created(Level::Raid5, 4, 0);
+    let mut start = started(&drives, &Options::default());
+    apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, false), NOW));
+    apply(&mut drives, &start.recorder.record_intent(&[3, 700, 701], &[]));
+    apply(&mut drives, &start.recorder.record_intent(&[9], &[700]));
+    let config = started(&drives, &Options::default()).config;
+    assert_eq!((config.resync_sector, config.intent.expect("bitmap").dirty), (0, vec![3, 9, 701]));
+}
+
+/// A RAID 5 of four, dirty once, whose drive 1 then leaves; its bits stay.
+fn with_one_away() -> (Vec<MemoryDrive>, stria_format::md::Start, ArrayState) {
+    let mut drives = created(Level::Raid5, 4, 1);
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, false);
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    let away = drives[1].clone();
+    state.slots[1].member = None;
+    state.failed.push((MemberId(1), Some(1)));
+    state.whole = false;
+    apply(&mut drives, &start.recorder.record_state(&state, NOW + 1));
+    apply(&mut drives, &start.recorder.record_intent(&[5, 6], &[]));
+    apply(&mut drives, &start.recorder.record_intent(&[], &[5]));
+    state.clean = true;
+    apply(&mut drives, &start.recorder.record_state(&state, NOW + 2));
+    drives[1] = away;
+    (drives, start, state)
+}
+
+#[test]
+fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
+    let (drives, mut start, _) = with_one_away();
+    let assembly = assembled(&drives, &Options::default());
+    assert_eq!(assembly.drives[1].verdict, Verdict::Away { slot: Some(1), events_behind: 2, obstacle: None });
+    assert_eq!(assembly.missing_slots, vec![1]);
+    let config = assembly.outcome.expect("one may be missing").config;
+    assert_eq!(config.intent.expect("bitmap").dirty, vec![5, 6], "cleared bits are kept for who is away");
+
+    let start_again = started(&drives, &Options { take_back: true, ..Options::default() });
+    assert_eq!(holders(&start_again)[1], Some(1));
+    let config = start_again.config;
+    let back = config.slots[1].member.as_ref().expect("taken back");
+    assert_eq!((back.id, back.by_intent, back.recovered_sector), (MemberId(1), true, 0));
+
+    let (slot, back) = start.recorder.take_back(MemberId(7), &drives[1].candidate()).expect("the running array takes it too");
+    assert_eq!((slot, back.by_intent), (1, true));
+}
+
+#[test]
+fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
+    let (mut drives, mut start, mut state) = with_one_away();
+    // The spare takes the slot; the array is whole again and forgets.
+    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_intent: false });
+    state.spares.clear();
+    state.whole = true;
+    let away = drives[1].clone();
+    apply(&mut drives, &start.recorder.record_state(&state, NOW + 3));
+    apply(&mut drives, &start.recorder.record_intent(&[], &[5, 6]));
+    state.slots[1].member = None;
+    state.whole = false;
+    state.failed.push((MemberId(4), Some(1)));
+    apply(&mut drives, &start.recorder.record_state(&state, NOW + 4));
+    drives[1] = away;
+    let assembly = assembled(&drives, &Options { take_back: true, ..Options::default() });
+    let Verdict::Away { obstacle: Some(obstacle), .. } = &assembly.drives[1].verdict else { panic!("{:?}", assembly.drives[1]) };
+    assert!(obstacle.contains("the bitmap remembers from"), "{obstacle}");
+    assert!(assembly.outcome.expect("degraded").config.slots[1].member.is_none());
+}
+
+#[test]
+fn degraded_array_that_was_not_stopped_is_refused_without_force() {
+    for (level, refuse) in
+        [(Level::Raid4, true), (Level::Raid5, true), (Level::Raid6, true), (Level::Raid1, false), (Level::Raid10, false)]
+    {
+        let mut drives = created(level, 4, 0);
+        let mut start = started(&drives, &Options::default());
+        apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, false), NOW));
+        drives.remove(2);
+        if refuse {
+            let sentence = refused(&drives, &Options::default());
+            assert!(sentence.contains("not stopped cleanly") && sentence.contains("slots 2"), "{sentence}");
+            let start = started(&drives, &forced());
+            assert_eq!((start.config.resync_sector, start.warnings.len()), (u64::MAX, 1));
+        } else {
+            assert_eq!(started(&drives, &Options::default()).config.resync_sector, 0);
+        }
+    }
+}
+
+#[test]
+fn too_few_members_are_named_with_their_slots() {
+    let mut drives = created(Level::Raid6, 6, 0);
+    drives.drain(1..4);
+    let sentence = refused(&drives, &Options::default());
+    assert_eq!(
+        sentence,
+        "cannot start array \"host:tank\": 3 of 6 members are missing or incomplete (slots 1, 2, 3), it survives 2; attach them"
+    );
+    let mut drives = created(Level::Raid0, 3, 0);
+    drives.remove(0);
+    assert!(refused(&drives, &forced()).contains("slots 0"));
+}
+
+#[test]
+fn mirrored_pairs_lose_one_of_each_but_not_both() {
+    let drives = created(Level::Raid10, 4, 0);
+    let without = |gone: &[usize]| -> Vec<_> { (0..4).filter(|i| !gone.contains(i)).map(|i| drives[i].clone()).collect() };
+    started(&without(&[0, 2]), &Options::default());
+    assert!(refused(&without(&[0, 1]), &Options::default()).contains("slots 0, 1"));
+}
+
+#[test]
+fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
+    let mut drives = created(Level::Raid5, 4, 0);
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, true);
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    let before = drives.clone();
+    for slot in [3, 2] {
+        state.slots[slot].member = None;
+        state.whole = false;
+        for _ in 0..2 {
+            apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        }
+        drives[slot] = before[slot].clone();
+    }
+    let sentence = refused(&drives, &Options::default());
+    assert!(sentence.contains("drive3 (slot 3) is 4 events behind") && sentence.contains("--force"), "{sentence}");
+    let start = started(&drives, &forced());
+    assert_eq!(holders(&start).iter().flatten().count(), 3, "one is enough");
+    assert!(start.warnings[0].contains("what was written meanwhile is lost"));
+}
+
+#[test]
+fn copies_rivals_and_strangers_get_their_sentences() {
+    let drives = created(Level::Raid5, 3, 0);
+    let mut copied = drives.clone();
+    copied.push(MemoryDrive { name: "clone".into(), ..drives[1].clone() });
+    assert!(refused(&copied, &Options::default()).contains("drive1 and clone are copies of the same member"));
+
+    let mut shrunk = drives.clone();
+    shrunk[2].size_sectors /= 2;
+    let (assemblies, strangers) = assemble(&candidates(&shrunk), &Options::default());
+    assert!(strangers[0].reason.contains("beyond the end of the member"), "{}", strangers[0].reason);
+    assert!(assemblies[0].outcome.is_ok());
+
+    let mut other = request(Level::Raid1, Layout::Plain, 2, 0, DRIVE_SECTORS);
+    other.uuid = [7; 16];
+    other.name = "other".into();
+    let mut mixed = drives.clone();
+    mixed.extend(carry_out(&other).0);
+    mixed.push(MemoryDrive::new(9, DRIVE_SECTORS));
+    mixed.push(MemoryDrive { broken: true, ..MemoryDrive::new(10, DRIVE_SECTORS) });
+    let (assemblies, strangers) = assemble(&candidates(&mixed), &Options::default());
+    assert_eq!(assemblies.iter().map(|assembly| assembly.name.as_str()).collect::<Vec<_>>(), ["host:other", "host:tank"]);
+    assert!(assemblies.iter().all(|assembly| assembly.outcome.is_ok()));
+    assert!(strangers[0].reason.contains("no md superblock"), "{}", strangers[0].reason);
+    assert!(strangers[1].reason.contains("medium error"), "{}", strangers[1].reason);
+}
+
+#[test]
+fn older_copy_of_a_member_does_not_stand_in_for_it() {
+    let mut drives = created(Level::Raid5, 3, 0);
+    let old = MemoryDrive { name: "backup".into(), ..drives[1].clone() };
+    let mut start = started(&drives, &Options::default());
+    apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, true), NOW));
+    drives.push(old);
+    let assembly = assembled(&drives, &Options::default());
+    assert!(matches!(&assembly.drives[3].verdict, Verdict::Unusable { reason } if reason.contains("copy of drive1")));
+    assert_eq!(holders(&assembly.outcome.expect("starts")), vec![Some(0), Some(1), Some(2)]);
+}
+
+#[test]
+fn new_spare_joins_and_takes_a_slot() {
+    let mut drives = created(Level::Raid5, 3, 0);
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, true);
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    drives.push(MemoryDrive::new(3, DRIVE_SECTORS + 999));
+    let adopt =
+        Adopt { name: "drive3".into(), size_sectors: DRIVE_SECTORS + 999, logical_block_bytes: 512, device_uuid: [99; 16] };
+    let (config, writes) = start.recorder.adopt(MemberId(3), &adopt).expect("large enough");
+    assert_eq!(config.data_sectors, DRIVE_SECTORS + 999 - config.data_start_sector);
+    apply(&mut drives, &writes);
+    assert_eq!(assembled(&drives, &Options::default()).drives[3].verdict, Verdict::Spare, "also before the next record");
+    state.spares.push(MemberId(3));
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
+    state.spares.clear();
+    state.slots[0].member = Some(Place { member: MemberId(3), recovered_sector: 128, by_intent: false });
+    state.whole = false;
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    drives.remove(0);
+    let config = started(&drives, &Options::default()).config;
+    assert_eq!(config.slots[0].member.as_ref().map(|member| member.recovered_sector), Some(128));
+
+    let small = Adopt { size_sectors: 50_000, ..adopt };
+    let sentence = start.recorder.adopt(MemberId(4), &small).unwrap_err().to_string();
+    assert!(sentence.contains("50000 sectors, a member needs"), "{sentence}");
+}
+
+#[test]
+fn raid0_of_unequal_members_without_layout_bit_is_refused() {
+    let mut create = request(Level::Raid0, Level::Raid0.default_layout(), 3, 0, DRIVE_SECTORS);
+    create.members[2].as_mut().expect("there").size_sectors += 100_000;
+    let (mut drives, creation) = carry_out(&create);
+    assert!(started(&drives, &Options::default()).config.geometry.member_sectors(2) > creation.geometry.member_sectors(0));
+    for (drive, superblock) in drives.iter_mut().zip(creation.superblocks) {
+        let mut superblock = superblock.expect("none is missing");
+        superblock.header.feature_map = 0;
+        drive.write(8, &superblock.encode());
+    }
+    assert!(refused(&drives, &Options::default()).contains("layout-alternate"));
+}
+
+#[test]
+fn unreadable_bitmaps_need_force_and_then_count_as_all_set() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    for drive in &mut drives {
+        drive.write(16, &[0; 512]);
+    }
+    assert!(refused(&drives, &Options::default()).contains("no member has a readable write-intent bitmap"));
+    let start = started(&drives, &forced());
+    assert!(start.config.intent.is_some());
+}
+
+#[test]
+fn one_damaged_bitmap_is_replaced_by_the_others() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    let mut start = started(&drives, &Options::default());
+    apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, false), NOW));
+    apply(&mut drives, &start.recorder.record_intent(&[11], &[]));
+    drives[0].write(16, &[0; 512]);
+    let mut start = started(&drives, &Options::default());
+    assert_eq!(start.config.intent.as_ref().expect("bitmap").dirty, vec![11]);
+    apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, false), NOW));
+    let bitmaps: Vec<_> =
+        candidates(&drives).into_iter().map(|c| c.found.expect("member").bitmap.expect("told").expect("sound")).collect();
+    assert_eq!(bitmaps[0], bitmaps[1]);
+}
+
+#[test]
+fn bad_blocks_are_told_relative_to_the_data() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    let mut start = started(&drives, &Options::default());
+    let data = start.config.slots[1].member.as_ref().expect("there").data_start_sector;
+    let writes = start.recorder.record_bad_blocks(MemberId(1), vec![data + 10..data + 1500], NOW).expect("room");
+    apply(&mut drives, &writes);
+    apply(&mut drives, &start.recorder.record_state(&state_of(&start.config, true), NOW));
+    let config = started(&drives, &Options::default()).config;
+    let bad = &config.slots[1].member.as_ref().expect("there").bad_blocks;
+    assert_eq!(bad.iter().map(|range| range.end - range.start).sum::<u64>(), 1490);
+    assert_eq!(bad[0].start, 10);
+}
+
+#[test]
+fn create_refuses_what_cannot_be_with_words() {
+    let refuse = |change: &dyn Fn(&mut stria_format::md::Create)| {
+        let mut create = request(Level::Raid5, Level::Raid5.default_layout(), 3, 0, DRIVE_SECTORS);
+        change(&mut create);
+        create.plan().err().expect("refused").to_string()
+    };
+    assert!(refuse(&|c| c.name = "a/b".into()).contains("cannot be an array's name"));
+    assert!(refuse(&|c| c.name = "x".repeat(32)).contains("1 to 31 bytes"));
+    assert!(refuse(&|c| c.members.truncate(1)).contains("needs 2 or more"));
+    assert!(refuse(&|c| c.members = vec![None, None, c.members[0].clone()]).contains("2 members are missing"));
+    assert!(refuse(&|c| c.members[1].as_mut().expect("there").size_sectors = 2000).contains("drive1 is too small"));
+    assert!(refuse(&|c| c.bitmap = BitmapChoice::Internal { chunk_bytes: Some(2048) }).contains("bitmap chunk"));
+    assert!(refuse(&|c| (c.level, c.layout) = (Level::Raid0, Level::Raid0.default_layout())).contains("of no use"));
+    assert!(refuse(&|c| c.member_sectors_max = Some(1 << 40)).contains("were asked for"));
+}

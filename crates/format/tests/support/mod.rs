@@ -1,0 +1,131 @@
+//! Drives in memory, sparse, for metadata only.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use stria_array::{ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, Place, SlotState};
+use stria_block::{ErrorKind, IoError};
+use stria_format::md::{Assembly, BitmapChoice, Candidate, Create, CreateMember, Creation, Options, Start, assemble};
+
+/// A drive that remembers only what was written.
+#[derive(Clone, Debug)]
+pub struct MemoryDrive {
+    pub name: String,
+    pub size_sectors: u64,
+    pub sectors: BTreeMap<u64, [u8; 512]>,
+    pub broken: bool,
+}
+
+impl MemoryDrive {
+    pub fn new(index: usize, size_sectors: u64) -> Self {
+        Self { name: format!("drive{index}"), size_sectors, sectors: BTreeMap::new(), broken: false }
+    }
+
+    pub fn read(&self, start: u64, count: u64) -> Result<Vec<u8>, IoError> {
+        assert!(start + count <= self.size_sectors, "read beyond the end: {start} + {count} of {}", self.size_sectors);
+        if self.broken {
+            return Err(IoError::new(ErrorKind::Medium, "medium error"));
+        }
+        Ok((start..start + count).flat_map(|sector| self.sectors.get(&sector).copied().unwrap_or([0; 512])).collect())
+    }
+
+    pub fn write(&mut self, start: u64, bytes: &[u8]) {
+        assert_eq!(bytes.len() % 512, 0);
+        for (index, sector) in bytes.chunks_exact(512).enumerate() {
+            assert!(start + (index as u64) < self.size_sectors, "write beyond the end");
+            self.sectors.insert(start + index as u64, sector.try_into().expect("a sector"));
+        }
+    }
+
+    pub fn candidate(&self) -> Candidate {
+        Candidate::read(&self.name, self.size_sectors, 512, &mut |start, count| self.read(start, count))
+    }
+}
+
+pub fn candidates(drives: &[MemoryDrive]) -> Vec<Candidate> {
+    drives.iter().map(MemoryDrive::candidate).collect()
+}
+
+/// The one array on these drives.
+pub fn assembled(drives: &[MemoryDrive], options: &Options) -> Assembly {
+    let (mut assemblies, _) = assemble(&candidates(drives), options);
+    assert_eq!(assemblies.len(), 1, "one array was expected");
+    assemblies.remove(0)
+}
+
+pub fn started(drives: &[MemoryDrive], options: &Options) -> Start {
+    assembled(drives, options).outcome.unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn refused(drives: &[MemoryDrive], options: &Options) -> String {
+    assembled(drives, options).outcome.err().expect("refused").to_string()
+}
+
+pub fn apply(drives: &mut [MemoryDrive], writes: &[MetadataWrite]) {
+    for write in writes {
+        drives[write.member.0].write(write.start_sector, &write.data);
+    }
+}
+
+/// 64 MiB.
+pub const DRIVE_SECTORS: u64 = 131_072;
+
+pub fn request(level: Level, layout: Layout, count: usize, spares: usize, drive_sectors: u64) -> Create {
+    let member = |index: usize| CreateMember {
+        name: format!("drive{index}"),
+        size_sectors: drive_sectors,
+        logical_block_bytes: 512,
+        device_uuid: [index as u8 + 1; 16],
+    };
+    Create {
+        name: "tank".into(),
+        homehost: Some("host".into()),
+        uuid: [0xab; 16],
+        level,
+        layout,
+        strip_sectors: 128,
+        members: (0..count).map(|index| Some(member(index))).collect(),
+        spares: (count..count + spares).map(member).collect(),
+        member_sectors_max: None,
+        bitmap: if level.is_redundant() { BitmapChoice::Internal { chunk_bytes: Some(65536) } } else { BitmapChoice::None },
+        assume_clean: true,
+        unix_seconds: 1_700_000_000,
+    }
+}
+
+pub fn carry_out(create: &Create) -> (Vec<MemoryDrive>, Creation) {
+    let creation = create.plan().unwrap_or_else(|error| panic!("{error}"));
+    let sizes = create.members.iter().map(|member| member.as_ref().map_or(DRIVE_SECTORS, |member| member.size_sectors));
+    let sizes = sizes.chain(create.spares.iter().map(|spare| spare.size_sectors));
+    let mut drives: Vec<_> = sizes.enumerate().map(|(index, size)| MemoryDrive::new(index, size)).collect();
+    for write in &creation.writes {
+        drives[write.drive].write(write.start_sector, &write.bytes);
+    }
+    (drives, creation)
+}
+
+pub fn created(level: Level, count: usize, spares: usize) -> Vec<MemoryDrive> {
+    carry_out(&request(level, level.default_layout(), count, spares, DRIVE_SECTORS)).0
+}
+
+/// The state that a configuration starts in.
+pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
+    let place = |member: &MemberConfig| Place {
+        member: member.id,
+        recovered_sector: member.recovered_sector,
+        by_intent: member.by_intent,
+    };
+    let slots: Vec<_> = config
+        .slots
+        .iter()
+        .map(|slot| SlotState { member: slot.member.as_ref().map(place), replacement: slot.replacement.as_ref().map(place) })
+        .collect();
+    let whole = slots.iter().all(|slot| slot.member.as_ref().is_some_and(|place| place.recovered_sector == u64::MAX));
+    let spares: Vec<MemberId> = config.spares.iter().map(|spare| spare.id).collect();
+    ArrayState { clean, resync_sector: config.resync_sector, slots, spares, failed: Vec::new(), whole }
+}
+
+/// By slot: the index of the drive that holds it.
+pub fn holders(start: &Start) -> Vec<Option<usize>> {
+    let drive = |member: &MemberConfig| start.drives[member.id.0];
+    start.config.slots.iter().map(|slot| slot.member.as_ref().map(drive)).collect()
+}

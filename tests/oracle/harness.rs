@@ -1,0 +1,114 @@
+//! Runs scripts under the real Linux md, for tests of any crate:
+//! `#[path = "../../../tests/oracle/harness.rs"] mod harness;`
+//!
+//! A [`Guest`] owns a scratch folder with sparse images, which become `$D0`, `$D1` …, and a folder shared
+//! with the guest. A boot takes 2.5 s, so a test packs many arrays into one script. At most 16 disks.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// How to end a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Arrays are stopped, disks flushed.
+    Stop,
+    /// The power is cut when the script ends.
+    Crash,
+    /// As `Stop`, and what was written is forgotten.
+    Forget,
+}
+
+/// Images and a folder for one or more runs.
+pub struct Guest {
+    folder: PathBuf,
+    disk_count: usize,
+}
+
+fn oracle() -> PathBuf {
+    // Every crate lies two levels below the root.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/md-oracle")
+}
+
+/// Whether to run tests that need the oracle: `false` when the environment has STRIA_SKIP_ORACLE.
+///
+/// # Panics
+/// When the oracle is not set up, with the remedy.
+pub fn wanted() -> bool {
+    if std::env::var_os("STRIA_SKIP_ORACLE").is_some() {
+        eprintln!("skipped: STRIA_SKIP_ORACLE is set");
+        return false;
+    }
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/md-oracle");
+    let cache = std::env::var_os("MD_ORACLE_CACHE").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
+    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("md-oracle"));
+    assert!(built, "the md oracle is not set up: run `make setup`, or set STRIA_SKIP_ORACLE=1 to go without");
+    true
+}
+
+impl Guest {
+    /// Sparse images of these sizes; `name` tells the test.
+    pub fn new(name: &str, disk_bytes: &[u64]) -> Self {
+        assert!(disk_bytes.len() <= 16, "the oracle has at most 16 disks");
+        let scratch = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let folder = scratch.join(format!("oracle-{name}-{}", std::process::id()));
+        fs::create_dir_all(folder.join("share")).expect("scratch folder");
+        let guest = Self { folder, disk_count: disk_bytes.len() };
+        for (index, &bytes) in disk_bytes.iter().enumerate() {
+            File::create(guest.disk(index)).and_then(|file| file.set_len(bytes)).expect("sparse image");
+        }
+        guest
+    }
+
+    /// The image of `$D{index}`.
+    pub fn disk(&self, index: usize) -> PathBuf {
+        self.folder.join(format!("disk{index}.img"))
+    }
+
+    /// `$SHARE`.
+    pub fn share(&self) -> PathBuf {
+        self.folder.join("share")
+    }
+
+    /// Runs a script (bash -eu, as root) and gives its standard output.
+    ///
+    /// # Panics
+    /// When the script fails, with all it said.
+    pub fn run(&self, end: End, script: &str) -> String {
+        let script_file = self.folder.join("script.sh");
+        fs::write(&script_file, script).expect("script");
+        let mut command = Command::new(oracle());
+        command.arg("run");
+        for index in 0..self.disk_count {
+            command.arg("--disk").arg(self.disk(index));
+        }
+        match end {
+            End::Stop => {}
+            End::Crash => drop(command.arg("--crash")),
+            End::Forget => drop(command.arg("--snapshot")),
+        }
+        command.args(["--timeout", "900", "--share"]).arg(self.share()).arg("--").arg(&script_file);
+        let output = command.output().expect("md-oracle starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(
+            output.status.success(),
+            "the oracle's script failed with {}\n--- stdout\n{}\n--- stderr\n{}",
+            output.status,
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("STRIA_KEEP").is_some() {
+            eprintln!("kept: {}", self.folder.display());
+            return;
+        }
+        // A leftover is only untidy.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
