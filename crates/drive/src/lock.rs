@@ -1,6 +1,6 @@
 //! One user at a time: `O_EXCL` for block devices, `flock` for all, and who holds what.
 
-use crate::DriveError;
+use crate::{DriveError, Identity};
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -78,6 +78,16 @@ pub(crate) fn exclusive_holder(number: u64) -> String {
         Some(point) => format!("the file system mounted at {point}"),
         None => "another process, a mounted file system or swap (see: lsblk, fuser)".into(),
     }
+}
+
+/// The loop device that makes a block device of this file, whose users know nothing of our lock.
+pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
+    std::fs::read_dir("/sys/block").ok()?.flatten().find_map(|device| {
+        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+        let metadata = std::fs::metadata(backing.trim_end_matches('\n')).ok()?;
+        let name = device.file_name();
+        (Identity::of(&metadata) == file).then(|| format!("the loop device /dev/{}", name.to_string_lossy()))
+    })
 }
 
 #[cfg(test)]

@@ -76,7 +76,11 @@ impl Ring {
     /// # Errors
     /// [`DriveError::Ring`] where the system has no io_uring or forbids it.
     pub fn new() -> Result<Self, DriveError> {
-        Inner::new().map(|inner| Self(Rc::new(RefCell::new(inner)))).map_err(|source| DriveError::Ring { source })
+        Self::with_modes(&MODES).map_err(|source| DriveError::Ring { source })
+    }
+
+    fn with_modes(modes: &[Mode]) -> io::Result<Self> {
+        Ok(Self(Rc::new(RefCell::new(Inner::new(modes)?))))
     }
 
     /// How the ring was set up, the best that the kernel has: for status displays.
@@ -151,8 +155,8 @@ impl Ring {
 }
 
 impl Inner {
-    fn new() -> io::Result<Self> {
-        let (uring, setup) = set_up()?;
+    fn new(modes: &[Mode]) -> io::Result<Self> {
+        let (uring, setup) = set_up(modes)?;
         let params = uring.params();
         if !(params.is_feature_nodrop() && params.is_feature_submit_stable() && params.is_feature_ext_arg()) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"));
@@ -308,34 +312,78 @@ impl Drop for Inner {
     }
 }
 
-/// The leanest mode that the kernel has: completions are worked off only when asked for (6.1), or at
-/// least without interrupting the thread (5.19), or the plain way.
-fn set_up() -> io::Result<(IoUring<squeue::Entry, cqueue::Entry>, &'static str)> {
-    type Set = fn(&mut io_uring::Builder);
-    let modes: [(Set, &'static str); 3] = [
-        (
-            |builder| {
-                builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
-            },
-            "single issuer, deferred task work",
-        ),
-        (
-            |builder| {
-                builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
-            },
-            "cooperative task work",
-        ),
-        (|_| {}, "plain"),
-    ];
-    let mut refusal = None;
+/// A way to set a ring up, and its name.
+type Mode = (fn(&mut io_uring::Builder), &'static str);
+
+/// Leanest first: completions are worked off only when asked for (Linux 6.1), or at least without
+/// interrupting the thread (5.19), or the plain way.
+const MODES: [Mode; 3] = [
+    (
+        |builder| {
+            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+        },
+        "single issuer, deferred task work",
+    ),
+    (
+        |builder| {
+            builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
+        },
+        "cooperative task work",
+    ),
+    (|_| {}, "plain"),
+];
+
+/// The first of `modes` that the kernel has.
+fn set_up(modes: &[Mode]) -> io::Result<(IoUring<squeue::Entry, cqueue::Entry>, &'static str)> {
+    let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
     for (set, name) in modes {
         let mut builder = IoUring::builder();
         set(builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES).dontfork());
         match builder.build(SUBMISSION_ENTRIES) {
             Ok(uring) => return Ok((uring, name)),
-            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => refusal = Some(error),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => refusal = error,
             Err(error) => return Err(error),
         }
     }
-    Err(refusal.expect("some mode was tried"))
+    Err(refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, open};
+    use std::time::Instant;
+    use stria_block::{BlockDevice, Operation, Request, Segments};
+
+    /// Kernels that lack the leaner modes get the plainer ones: each carries requests and wakes.
+    #[test]
+    fn ring_works_in_every_mode() {
+        let path = std::env::temp_dir().join(format!("stria-ring-{}", std::process::id()));
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        for (index, mode) in MODES.iter().enumerate() {
+            let ring = Ring::with_modes(&MODES[index..]).unwrap();
+            assert_eq!(ring.setup(), mode.1, "this test's kernel has all modes");
+            let mut drive = open(&path, &ring, Access::Exclusive).unwrap();
+            for tag in 0..1000 {
+                let into = Segments::from_iter([Buffer::zeroed(512)]);
+                drive.submit(Request { tag, start_sector: tag, sectors: 1, operation: Operation::Read { into } });
+            }
+            let mut ended = Vec::new();
+            while ended.len() < 1000 {
+                ring.wait(Some(Duration::from_secs(10)));
+                drive.poll(0, &mut ended);
+            }
+            assert!(ended.iter().all(|completion| completion.result.is_ok()));
+            let waker = ring.waker();
+            let thread = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                waker.wake();
+            });
+            let start = Instant::now();
+            ring.wait(Some(Duration::from_secs(10)));
+            assert!(start.elapsed() < Duration::from_secs(5), "woken");
+            thread.join().unwrap();
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -65,7 +65,13 @@ impl SyncDrive {
             return Err(unfit(path, "it changed from a file to a device, or back, while it was opened".into()));
         }
         if access == Access::Exclusive {
+            if kind == DriveKind::BlockDevice && is_write_protected(metadata.rdev()) {
+                return Err(write_protected(path));
+            }
             lock::lock(&file, path, kind == DriveKind::BlockDevice)?;
+            if let Some(holder) = lock::loop_device_over(Identity::of(&metadata)) {
+                return Err(DriveError::Busy { path: path.to_owned(), holder });
+            }
         }
         let info = inspect(path, kind, &file, &metadata, refusal, access)?;
         Ok(Self(Arc::new(Opened { file, info, access })))
@@ -185,6 +191,10 @@ fn system(path: &Path, action: &'static str, source: io::Error) -> DriveError {
     DriveError::System { path: path.to_owned(), action, source }
 }
 
+fn write_protected(path: &Path) -> DriveError {
+    unfit(path, "it is write-protected; lift that (blockdev --setrw), or take another".into())
+}
+
 fn kind_of(path: &Path, metadata: &Metadata) -> Result<DriveKind, DriveError> {
     let file_type = metadata.file_type();
     let what = if file_type.is_block_device() {
@@ -205,16 +215,25 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
     let path = path.to_owned();
     match Errno::from_io_error(&source) {
         Some(Errno::NOENT) => DriveError::Missing { path },
+        Some(Errno::ACCESS | Errno::PERM) if access == Access::Exclusive && is_write_protected(device_number) => {
+            write_protected(&path)
+        }
         Some(Errno::ACCESS | Errno::PERM) if access == Access::ReadOnly => {
             DriveError::Denied { path, how: "for reading", source }
         }
         Some(Errno::ACCESS | Errno::PERM) => DriveError::Denied { path, how: "for writing", source },
         Some(Errno::BUSY) => DriveError::Busy { path, holder: lock::exclusive_holder(device_number) },
-        Some(Errno::ROFS) => unfit(&path, "it is write-protected".into()),
+        Some(Errno::ROFS) => write_protected(&path),
         Some(Errno::TXTBSY) => unfit(&path, "it is a program that runs, or swap".into()),
         Some(Errno::NXIO | Errno::NOMEDIUM) => unfit(&path, "there is no drive behind this device node".into()),
         _ => DriveError::System { path, action: "open", source },
     }
+}
+
+/// Whether the kernel keeps the block device read-only. Some drivers let it be opened for writing all the same.
+fn is_write_protected(number: u64) -> bool {
+    let page = format!("/sys/dev/block/{}:{}/ro", rustix::fs::major(number), rustix::fs::minor(number));
+    std::fs::read_to_string(page).is_ok_and(|page| page.trim() == "1")
 }
 
 /// Opens past the page cache; where the file system refuses that, through it, with the refusal.

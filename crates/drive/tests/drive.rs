@@ -141,6 +141,24 @@ fn mounted_device_is_busy() {
 }
 
 #[test]
+fn file_under_a_loop_device_is_busy() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 1 << 20, 512) else { return };
+    let error = SyncDrive::open(&device.file, Access::Exclusive).unwrap_err().to_string();
+    assert!(error.ends_with(&format!("is in use by the loop device {}; stop it first", device.device.display())), "{error}");
+    probe(&device.file).expect("looking is free");
+}
+
+#[test]
+fn write_protected_device_is_refused() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::with(&folder, 1 << 20, 512, &["--read-only"]) else { return };
+    let error = SyncDrive::open(&device.device, Access::Exclusive).unwrap_err().to_string();
+    assert!(error.contains(" cannot be a member: it is write-protected; "), "{error}");
+    SyncDrive::open(&device.device, Access::ReadOnly).expect("looking is free");
+}
+
+#[test]
 fn read_only_drive_refuses_changes() {
     let folder = Folder::on_disk();
     let path = folder.file("member", 1 << 20);
@@ -258,9 +276,11 @@ fn dropped_drive_leaves_its_memory_until_the_kernel_is_done() {
             _ => {
                 ring.poll();
                 drop(drive);
+                let marked: Vec<_> = (0..64).map(|_| Buffer::copy_of(&[0xaa; 64 << 10])).collect();
                 let mut other = open(&folder.file("other", 1 << 20), &ring, Access::Exclusive).unwrap();
                 write(&ring, &mut other, 0, &[9; 4096]).unwrap();
                 ring.drain();
+                assert!(marked.iter().all(|buffer| buffer.iter().all(|&byte| byte == 0xaa)), "nobody wrote to freed memory");
                 SyncDrive::open(&path, Access::Exclusive).expect("a drained ring holds no file");
                 continue;
             }

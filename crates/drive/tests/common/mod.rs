@@ -72,12 +72,16 @@ pub struct Loop {
 impl Loop {
     /// Over a new sparse file; `None`, with the reason printed, where that cannot be had.
     pub fn new(folder: &Folder, len: u64, block_bytes: u32) -> Option<Self> {
+        Self::with(folder, len, block_bytes, &[])
+    }
+
+    pub fn with(folder: &Folder, len: u64, block_bytes: u32, options: &[&str]) -> Option<Self> {
         if !is_root("a loop device") {
             return None;
         }
         let file = folder.file(&format!("loop-{block_bytes}"), len);
         let block = block_bytes.to_string();
-        match run("losetup", &["--find", "--show", "--sector-size", &block, file.to_str().unwrap()]) {
+        match run("losetup", &[options, &["--find", "--show", "--sector-size", &block, file.to_str().unwrap()]].concat()) {
             Ok(device) => Some(Self { device: device.into(), file }),
             Err(error) => {
                 println!("skipped: no loop device: {error}");
