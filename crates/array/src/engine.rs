@@ -572,6 +572,12 @@ impl Engine {
         self.sweeper.set_speed(min, max);
     }
 
+    /// Refuses writes and sweeps, or allows them from now on.
+    pub fn set_read_only(&mut self, read_only: bool) {
+        self.core.read_only.set(read_only);
+        self.core.sweep_changed.wake_all(&self.core.ready);
+    }
+
     /// Ends sweeps, waits for requests, makes everything durable and says so on the members. See [`Engine::is_stopped`].
     pub fn stop(&mut self) {
         if !self.core.stopping.replace(true) {

@@ -1,0 +1,233 @@
+//! Makes arrays, one above the other where the level asks for it.
+
+use crate::examine::{candidate_of, refuse_twins};
+use crate::hosted::{refuse_contents, unix_seconds_at_zero};
+use crate::{HostError, OpenOptions, open};
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use stria_array::{Layout, Level};
+use stria_block::Limits;
+use stria_drive::{Access, Ring, SyncDrive};
+use stria_format::md::{BitmapChoice, Create, CreateMember, Creation};
+use uuid::Uuid;
+
+/// A level as people name it: of one array, or of a RAID 0 over arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayLevel {
+    /// One array.
+    Single(Level),
+    /// RAID 0 over spans of this level: 50 and 60.
+    Striped(Level),
+}
+
+impl FromStr for ArrayLevel {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name.to_ascii_lowercase().trim_start_matches("raid") {
+            "50" => Ok(Self::Striped(Level::Raid5)),
+            "60" => Ok(Self::Striped(Level::Raid6)),
+            _ => name.parse().map(Self::Single).map_err(|error: String| error.replace("6 or 10", "6, 10, 50 or 60")),
+        }
+    }
+}
+
+impl fmt::Display for ArrayLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Single(level) => level.fmt(f),
+            Self::Striped(level) => write!(f, "{level}0"),
+        }
+    }
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct CreateSpec {
+    /// Its name.
+    pub name: String,
+    /// The level.
+    pub level: ArrayLevel,
+    /// The layout of the array, or of each span; `None`: the level's default.
+    pub layout: Option<Layout>,
+    /// The strip; `None`: by drive count and kind.
+    pub strip_sectors: Option<u64>,
+    /// Spans of a striped level; `None`: two.
+    pub span_count: Option<usize>,
+    /// Members in the order of their roles; `None`: missing from the start.
+    pub drives: Vec<Option<PathBuf>>,
+    /// Drives that wait for a role; those of a striped level are dealt out to the spans in turn.
+    pub spares: Vec<PathBuf>,
+    /// Keep a write-intent bitmap, with this many bytes a bit.
+    pub bitmap: BitmapChoice,
+    /// Use no more than this of each drive.
+    pub member_sectors_max: Option<u64>,
+    /// The members agree already: no first resync.
+    pub assume_clean: bool,
+    /// Overwrite what the drives carry.
+    pub force: bool,
+}
+
+/// The strip taken when none is named: small for SSDs, so that a request of usual size stays on one drive and a full
+/// stripe stays near; large for hard disks, whose heads cost more than bytes.
+pub fn default_strip_sectors(member_count: usize, rotational: bool) -> u64 {
+    let kib = match (rotational, member_count) {
+        (true, _) => 256,
+        (false, ..=2) => 16,
+        (false, 3..=4) => 32,
+        (false, _) => 64,
+    };
+    kib * 2
+}
+
+struct Drives {
+    members: Vec<Option<SyncDrive>>,
+    spares: Vec<SyncDrive>,
+}
+
+/// Makes the array. Nothing is written before everything has been checked.
+///
+/// # Errors
+/// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise what is impossible, in words.
+pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
+    let open = |path: &PathBuf| SyncDrive::open(path, Access::Exclusive);
+    let members: Vec<Option<SyncDrive>> =
+        spec.drives.iter().map(|path| path.as_ref().map(open).transpose()).collect::<Result<_, _>>()?;
+    let spares: Vec<SyncDrive> = spec.spares.iter().map(open).collect::<Result<_, _>>()?;
+    let all = || members.iter().flatten().chain(&spares);
+    refuse_twins(all().map(SyncDrive::info))?;
+    for drive in all() {
+        refuse_contents(&candidate_of(drive), spec.force)?;
+    }
+    let rotational = all().any(|drive| drive.info().limits.rotational);
+    match spec.level {
+        ArrayLevel::Single(level) => {
+            let strip = spec.strip_sectors.unwrap_or_else(|| default_strip_sectors(members.len(), rotational));
+            let drives = Drives { members, spares };
+            let plan = plan(spec, &spec.name, level, spec.layout, strip, &drives)?;
+            carry_out(&plan.1, &drives)?;
+            Ok(plan.0)
+        }
+        ArrayLevel::Striped(level) => create_striped(spec, level, Drives { members, spares }, rotational),
+    }
+}
+
+fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: bool) -> Result<[u8; 16], HostError> {
+    let span_count = spec.span_count.unwrap_or(2);
+    let count = drives.members.len();
+    if span_count < 2 || !count.is_multiple_of(span_count) {
+        return Err(HostError::Refused(format!(
+            "{count} drives do not make {span_count} equal spans of 2 or more: choose --spans so that it divides the drive count"
+        )));
+    }
+    let width = count / span_count;
+    let strip = spec.strip_sectors.unwrap_or_else(|| default_strip_sectors(width, rotational));
+    let mut spans: Vec<Drives> = Vec::new();
+    let mut members = drives.members.into_iter();
+    for _ in 0..span_count {
+        spans.push(Drives { members: members.by_ref().take(width).collect(), spares: Vec::new() });
+    }
+    for (index, spare) in drives.spares.into_iter().enumerate() {
+        spans[index % span_count].spares.push(spare);
+    }
+    let names: Vec<String> = (0..span_count).map(|index| format!("{}-span{index}", spec.name)).collect();
+    let mut plans = Vec::new();
+    for (span, name) in spans.iter().zip(&names) {
+        plans.push(plan(spec, name, level, spec.layout, strip, span)?);
+    }
+    // The array above stripes in units of a whole stripe of a span where that is a power of two, else in strips,
+    // so that large writes fill stripes.
+    let width_sectors = plans[0].1.geometry.data_count() as u64 * strip;
+    let upper_strip = if width_sectors.is_power_of_two() && width_sectors <= 2048 { width_sectors } else { strip };
+    let capacities: Vec<u64> = plans.iter().map(|(_, plan)| plan.geometry.capacity_sectors()).collect();
+    let logical_block_bytes = spans.iter().flat_map(|span| span.members.iter().flatten());
+    let logical_block_bytes = logical_block_bytes.map(|drive| drive.info().limits.logical_block_bytes).max().unwrap_or(512);
+    let uuid = *Uuid::new_v4().as_bytes();
+    let upper = Create {
+        name: spec.name.clone(),
+        homehost: None,
+        uuid,
+        level: Level::Raid0,
+        layout: Level::Raid0.default_layout(),
+        strip_sectors: upper_strip,
+        members: capacities
+            .iter()
+            .zip(&names)
+            .map(|(&size_sectors, name)| Some(member_of(name.clone(), size_sectors, logical_block_bytes)))
+            .collect(),
+        spares: Vec::new(),
+        member_sectors_max: None,
+        bitmap: BitmapChoice::None,
+        assume_clean: true,
+        unix_seconds: unix_seconds_at_zero(0),
+    };
+    let upper = upper.plan().map_err(|error| HostError::Refused(error.to_string()))?;
+    for (span, (_, plan)) in spans.iter().zip(&plans) {
+        carry_out(plan, span)?;
+    }
+    // What lies above is written through the spans, so that their parity covers it.
+    for (index, span) in spans.into_iter().enumerate() {
+        let paths: Vec<PathBuf> =
+            span.members.iter().flatten().chain(&span.spares).map(|drive| drive.info().path.clone()).collect();
+        drop(span);
+        let ring = Ring::new()?;
+        let (mut array, _) = open(&paths, &ring, OpenOptions { force: true, read_only: false })?;
+        array.command(|engine| engine.pause(true));
+        array.sync_io(|io| {
+            for write in upper.writes.iter().filter(|write| write.drive == index) {
+                io.write(write.start_sector, &write.bytes)?;
+            }
+            io.stop()
+        })?;
+    }
+    Ok(uuid)
+}
+
+fn member_of(name: String, size_sectors: u64, logical_block_bytes: u32) -> CreateMember {
+    CreateMember { name, size_sectors, logical_block_bytes, device_uuid: *Uuid::new_v4().as_bytes() }
+}
+
+fn plan(
+    spec: &CreateSpec,
+    name: &str,
+    level: Level,
+    layout: Option<Layout>,
+    strip_sectors: u64,
+    drives: &Drives,
+) -> Result<([u8; 16], Creation), HostError> {
+    let member = |drive: &SyncDrive| {
+        let Limits { size_sectors, logical_block_bytes, .. } = drive.info().limits;
+        member_of(drive.info().path.display().to_string(), size_sectors, logical_block_bytes)
+    };
+    let uuid = *Uuid::new_v4().as_bytes();
+    let create = Create {
+        name: name.to_owned(),
+        homehost: None,
+        uuid,
+        level,
+        layout: layout.unwrap_or(level.default_layout()),
+        strip_sectors,
+        members: drives.members.iter().map(|drive| drive.as_ref().map(member)).collect(),
+        spares: drives.spares.iter().map(member).collect(),
+        member_sectors_max: spec.member_sectors_max,
+        bitmap: if level.is_redundant() { spec.bitmap } else { BitmapChoice::None },
+        assume_clean: spec.assume_clean,
+        unix_seconds: unix_seconds_at_zero(0),
+    };
+    let plan = create.plan().map_err(|error| HostError::Refused(error.to_string()))?;
+    Ok((uuid, plan))
+}
+
+fn carry_out(plan: &Creation, drives: &Drives) -> Result<(), HostError> {
+    let by_index = |index: usize| match index.checked_sub(drives.members.len()) {
+        None => drives.members[index].as_ref().expect("nothing is written to a missing member"),
+        Some(spare) => &drives.spares[spare],
+    };
+    for write in &plan.writes {
+        by_index(write.drive).write_at(write.start_sector, &write.bytes)?;
+    }
+    for drive in drives.members.iter().flatten().chain(&drives.spares) {
+        drive.sync()?;
+    }
+    Ok(())
+}

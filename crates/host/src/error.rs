@@ -1,0 +1,28 @@
+//! Why an array could not be made, opened or changed: one sentence each.
+
+use stria_array::Refusal;
+use stria_block::IoError;
+use stria_drive::DriveError;
+
+/// What went wrong, by what a caller does about it.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A drive could not be opened.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// Reading or writing failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Refused for safety: data might be lost. Says how to insist.
+    #[error("{0}")]
+    Unsafe(String),
+    /// Cannot be done as asked.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Refusal> for HostError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.0)
+    }
+}

@@ -1,0 +1,435 @@
+//! An array that runs, with the drives below it and what people may do to it.
+
+use crate::examine::candidate_of;
+use crate::{HostError, SyncIo};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::{SystemTime, UNIX_EPOCH};
+use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId};
+use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
+use stria_drive::{Access, DriveInfo, FileDrive, Ring, SyncDrive};
+use stria_format::md::recorder::{Adopt, Description};
+use stria_format::md::{Candidate, MdRecorder};
+use uuid::Uuid;
+
+/// What a member is made of.
+#[derive(Clone)]
+pub enum MemberSource {
+    /// A drive.
+    Drive(Box<DriveInfo>),
+    /// An array of its own: a span.
+    Array(Box<HostedArray>),
+}
+
+/// Something that happened to an array or one of its spans.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// The array's name.
+    pub array: String,
+    /// What.
+    pub event: Event,
+    /// In words, with names instead of handles.
+    pub text: String,
+}
+
+/// An array as a block device with its spans and drives. Clones are the same array.
+#[derive(Clone)]
+pub struct HostedArray {
+    name: String,
+    uuid: [u8; 16],
+    geometry: Geometry,
+    device: ArrayDevice<MdRecorder>,
+    members: Vec<MemberSource>,
+    ring: Ring,
+    notices: Option<Sender<Notice>>,
+}
+
+/// A drive that was opened and looked at, ready to join: made away from the lane, as it blocks.
+pub struct NewDrive {
+    drive: SyncDrive,
+    candidate: Candidate,
+}
+
+impl NewDrive {
+    /// Opens a drive for an array.
+    ///
+    /// # Errors
+    /// When it is in use or cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, HostError> {
+        let drive = SyncDrive::open(path, Access::Exclusive)?;
+        let candidate = candidate_of(&drive);
+        Ok(Self { drive, candidate })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.drive.info().path
+    }
+}
+
+impl HostedArray {
+    pub(crate) fn new(
+        name: String,
+        uuid: [u8; 16],
+        geometry: Geometry,
+        device: ArrayDevice<MdRecorder>,
+        members: Vec<MemberSource>,
+        ring: Ring,
+    ) -> Self {
+        Self { name, uuid, geometry, device, members, ring, notices: None }
+    }
+
+    /// `name` or `host:name`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The array's identity.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// Level, layout, sizes.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Members by handle.
+    pub fn members(&self) -> &[MemberSource] {
+        &self.members
+    }
+
+    /// The arrays among the members, by handle.
+    pub fn spans(&self) -> impl Iterator<Item = &HostedArray> {
+        self.members.iter().filter_map(|member| match member {
+            MemberSource::Array(span) => Some(&**span),
+            MemberSource::Drive(_) => None,
+        })
+    }
+
+    /// The array now.
+    pub fn status(&self) -> ArrayStatus {
+        self.device.status()
+    }
+
+    /// What its metadata say.
+    pub fn description(&self) -> Description {
+        self.device.recorder().description()
+    }
+
+    /// Where to tell what happens, here and in the spans.
+    pub fn tell(&mut self, notices: Sender<Notice>) {
+        for member in &mut self.members {
+            if let MemberSource::Array(span) = member {
+                span.tell(notices.clone());
+            }
+        }
+        self.notices = Some(notices);
+    }
+
+    /// Allows writes and sweeps, here and in the spans.
+    pub fn activate(&self) {
+        self.spans().for_each(HostedArray::activate);
+        self.device.command(|engine| engine.set_read_only(false));
+    }
+
+    /// Begins to stop: the array first, its spans when it is done.
+    pub fn begin_stop(&self) {
+        self.device.command(Engine::stop);
+    }
+
+    /// Whether the stop has gone through, spans included.
+    pub fn is_stopped(&self) -> bool {
+        if !self.device.command(|engine| engine.is_stopped()) {
+            return false;
+        }
+        self.spans().for_each(HostedArray::begin_stop);
+        self.spans().all(HostedArray::is_stopped)
+    }
+
+    /// This array and its spans, depth first.
+    pub fn tree(&self) -> Vec<&HostedArray> {
+        let mut found = vec![self];
+        found.extend(self.spans().flat_map(HostedArray::tree));
+        found
+    }
+
+    /// The array in this tree that uses the drive at `path`, and the drive's handle there: the newest, if it came back.
+    ///
+    /// # Errors
+    /// When nobody knows it.
+    fn holder(&self, path: &Path) -> Result<(&HostedArray, MemberId), HostError> {
+        let wanted = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let is_it = |known: &Path| known == path || known.canonicalize().is_ok_and(|known| known == wanted);
+        for array in self.tree() {
+            for (index, member) in array.members.iter().enumerate().rev() {
+                if let MemberSource::Drive(info) = member
+                    && is_it(&info.path)
+                {
+                    return Ok((array, MemberId(index)));
+                }
+            }
+        }
+        let known: Vec<String> = self.drives().map(|path| path.display().to_string()).collect();
+        Err(HostError::Refused(format!("array \"{}\" does not use {}; it uses {}", self.name, path.display(), known.join(", "))))
+    }
+
+    /// Paths of all drives in this tree.
+    pub fn drives(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.tree().into_iter().flat_map(|array| {
+            array.members.iter().filter_map(|member| match member {
+                MemberSource::Drive(info) => Some(info.path.clone()),
+                MemberSource::Array(_) => None,
+            })
+        })
+    }
+
+    /// Commands the engine of this array itself, or of the span called so.
+    pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
+        self.device.command(command)
+    }
+
+    /// Drops a drive as if it had failed.
+    ///
+    /// # Errors
+    /// When data would be lost.
+    pub fn fail(&self, path: &Path) -> Result<(), HostError> {
+        let (array, member) = self.holder(path)?;
+        Ok(array.device.command(|engine| engine.fail(member))?)
+    }
+
+    /// Takes out a drive that has failed, or a spare; it is closed.
+    ///
+    /// # Errors
+    /// When it holds a role.
+    pub fn remove(&self, path: &Path) -> Result<(), HostError> {
+        let (array, member) = self.holder(path)?;
+        array.device.remove(member)?;
+        Ok(())
+    }
+
+    /// The array of this tree that lacks a member most: the one with an empty role, else the one named, else this one.
+    fn needy(&mut self, span: Option<&str>) -> Result<&mut HostedArray, HostError> {
+        let lacks = |array: &HostedArray| array.status().slots.iter().any(Option::is_none);
+        let names: Vec<String> = self.tree().iter().map(|array| array.name.clone()).collect();
+        let index = match span {
+            Some(span) => names.iter().position(|name| name == span),
+            None => {
+                let tree = self.tree();
+                let redundant = |array: &&HostedArray| array.geometry.level().is_redundant();
+                let empty = tree.iter().position(|array| redundant(array) && lacks(array));
+                empty.or_else(|| tree.iter().position(redundant))
+            }
+        };
+        let Some(index) = index else {
+            return Err(HostError::Refused(match span {
+                Some(span) => format!("there is no array or span \"{span}\"; there are {}", names.join(", ")),
+                None => format!("RAID level {} has no use for another drive", self.geometry.level()),
+            }));
+        };
+        Ok(self.nth(&mut { index }).expect("counted the same way"))
+    }
+
+    fn nth(&mut self, index: &mut usize) -> Option<&mut HostedArray> {
+        if *index == 0 {
+            return Some(self);
+        }
+        *index -= 1;
+        self.members.iter_mut().find_map(|member| match member {
+            MemberSource::Array(span) => span.nth(index),
+            MemberSource::Drive(_) => None,
+        })
+    }
+
+    /// Lets a drive in: a member that was away comes back by the write-intent bitmap, any other becomes a spare.
+    /// What it did is told in words. `span`: to which array of the tree, by name.
+    ///
+    /// # Errors
+    /// When the drive carries something and `force` is not set, or does not suit.
+    pub fn add(&mut self, new: NewDrive, span: Option<&str>, force: bool) -> Result<String, HostError> {
+        let path = new.path().display().to_string();
+        // Whoever was here before goes back where it was.
+        if let Ok(member) = &new.candidate.found
+            && let Some(home) = self.tree().iter().position(|array| array.uuid == member.superblock.header.set_uuid)
+        {
+            let array = self.nth(&mut { home }).expect("counted the same way");
+            let returnable = array.device.recorder().returnable(&member.superblock);
+            if let Ok(slot) = returnable
+                && array.status().slots[slot].is_none()
+            {
+                let id = array.device.command(|engine| engine.next_member());
+                let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
+                array.join(id, new.drive, config, Some(slot))?;
+                return Ok(format!(
+                    "{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap",
+                    array.name
+                ));
+            }
+            let why = returnable.err().map_or_else(|| "its slot has a member".into(), |error| error.to_string());
+            array.adopt(new)?;
+            return Ok(format!("{path} joined \"{}\" as a new spare ({why})", array.name));
+        }
+        refuse_contents(&new.candidate, force)?;
+        let array = self.needy(span)?;
+        array.adopt(new)?;
+        Ok(format!("{path} joined \"{}\" as a spare", array.name))
+    }
+
+    /// Replaces a drive that still works: the new one is added as a spare and filled by copy, then takes over.
+    ///
+    /// # Errors
+    /// As [`HostedArray::add`].
+    pub fn replace(&mut self, old: &Path, new: NewDrive, force: bool) -> Result<String, HostError> {
+        refuse_contents(&new.candidate, force)?;
+        let (holder, member) = self.holder(old)?;
+        let uuid = holder.uuid;
+        let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
+        let array = self.nth(&mut { index }).expect("counted the same way");
+        let path = new.path().display().to_string();
+        let spare = array.adopt(new)?;
+        array.device.command(|engine| engine.replace(member, spare))?;
+        Ok(format!("{path} is being filled to replace {}", old.display()))
+    }
+
+    /// Gives a drive fresh metadata and lets it in as a spare. The metadata are durable before the engine hears of it.
+    fn adopt(&mut self, new: NewDrive) -> Result<MemberId, HostError> {
+        let id = self.device.command(|engine| engine.next_member());
+        let info = new.drive.info();
+        let adopt = Adopt {
+            name: info.path.display().to_string(),
+            size_sectors: info.limits.size_sectors,
+            logical_block_bytes: info.limits.logical_block_bytes,
+            device_uuid: *Uuid::new_v4().as_bytes(),
+        };
+        let (config, writes) = self.device.recorder().adopt(id, &adopt).map_err(refused)?;
+        for write in writes {
+            new.drive.write_at(write.start_sector, &write.data)?;
+        }
+        new.drive.sync()?;
+        self.join(id, new.drive, config, None)?;
+        Ok(id)
+    }
+
+    fn join(
+        &mut self,
+        id: MemberId,
+        drive: SyncDrive,
+        config: stria_array::MemberConfig,
+        slot: Option<usize>,
+    ) -> Result<(), HostError> {
+        let info = drive.info().clone();
+        assert_eq!(self.members.len(), id.0, "handles are given in order");
+        let device = FileDrive::new(drive, &self.ring);
+        self.device.add(config, Box::new(device), slot)?;
+        self.members.push(MemberSource::Drive(Box::new(info)));
+        Ok(())
+    }
+
+    /// Reads or writes by waiting; nobody else may drive the array meanwhile.
+    pub fn sync_io<T>(&mut self, work: impl FnOnce(&mut SyncIo<'_, HostedArray>) -> T) -> T {
+        let ring = self.ring.clone();
+        work(&mut SyncIo::new(self, &ring))
+    }
+
+    /// md's metadata on the array itself, for a higher array.
+    pub(crate) fn candidate(&mut self) -> Candidate {
+        let (name, limits) = (self.name.clone(), self.device.limits().clone());
+        self.sync_io(|io| {
+            let mut read = |start: u64, sectors: u64| {
+                debug_assert!(bytes(sectors) > 0);
+                io.read(start, sectors)
+            };
+            Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, &mut read)
+        })
+    }
+
+    pub(crate) fn name_of(&self, member: MemberId) -> String {
+        match self.members.get(member.0) {
+            Some(MemberSource::Drive(info)) => info.path.display().to_string(),
+            Some(MemberSource::Array(span)) => format!("array \"{}\"", span.name),
+            None => format!("member {}", member.0),
+        }
+    }
+
+    fn words(&self, event: &Event) -> String {
+        let name = |member: &MemberId| self.name_of(*member);
+        let sweep = |kind: &stria_array::SweepKind| match kind {
+            stria_array::SweepKind::Resync => "resync",
+            stria_array::SweepKind::Rebuild => "rebuild",
+            stria_array::SweepKind::Scrub { repair: false } => "scrub",
+            stria_array::SweepKind::Scrub { repair: true } => "scrub with repair",
+        };
+        match event {
+            Event::MemberFailed { member, slot, reason } => {
+                let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
+                format!("{} ({place}) was dropped: {reason}", name(member))
+            }
+            Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),
+            Event::MemberInSync { member, slot } => format!("{} is in sync in slot {slot}", name(member)),
+            Event::ReadCorrected { member, start_sector, sectors } => {
+                format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
+            }
+            Event::SweepStarted(kind) => format!("{} started", sweep(kind)),
+            Event::SweepFinished { kind, mismatch_sectors, duration } => {
+                format!("{} finished in {} ms, {mismatch_sectors} sectors disagreed", sweep(kind), duration / 1_000_000)
+            }
+            Event::SweepStopped { kind, reason } => format!("{} stopped: {reason}", sweep(kind)),
+            Event::Mismatch { sync_sector, sectors, slot } => {
+                let who = slot.map_or(String::new(), |slot| format!("; slot {slot} is wrong"));
+                format!("redundancy disagrees in {sectors} sectors near {sync_sector}{who}")
+            }
+        }
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> HostError {
+    HostError::Refused(error.to_string())
+}
+
+/// A drive that carries something is not overwritten unasked.
+pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), HostError> {
+    if force {
+        return Ok(());
+    }
+    let carries = match &candidate.found {
+        Ok(member) => Some(format!("a member of array \"{}\"", member.superblock.name())),
+        Err(_) => candidate.carries.first().map(ToString::to_string),
+    };
+    match carries {
+        None => Ok(()),
+        Some(what) => {
+            Err(HostError::Unsafe(format!("{} carries {what}: nothing was written; --force overwrites it", candidate.name)))
+        }
+    }
+}
+
+/// Seconds since 1970 now, less what `now` counts already.
+pub(crate) fn unix_seconds_at_zero(now: Nanos) -> u64 {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    unix.saturating_sub(now / 1_000_000_000)
+}
+
+impl BlockDevice for HostedArray {
+    fn limits(&self) -> &Limits {
+        self.device.limits()
+    }
+
+    fn submit(&mut self, request: Request) {
+        self.device.submit(request);
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.device.poll(now, completions);
+        if let Some(notices) = &self.notices {
+            for event in self.device.take_events() {
+                let text = self.words(&event);
+                // Nobody listens any more: then nobody misses it.
+                let _ = notices.send(Notice { array: self.name.clone(), event, text });
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        self.device.next_wake()
+    }
+}

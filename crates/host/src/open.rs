@@ -1,0 +1,162 @@
+//! From a heap of drives to the arrays on them, arrays of arrays included.
+//!
+//! Everything is read before anything is written: arrays are opened read-only, level by level, until no array
+//! carries another; only then are they let loose.
+
+use crate::examine::{candidate_of, refuse_twins};
+use crate::hosted::unix_seconds_at_zero;
+use crate::{HostError, HostedArray, MemberSource};
+use std::path::{Path, PathBuf};
+use stria_array::ArrayDevice;
+use stria_block::BlockDevice;
+use stria_drive::{Access, FileDrive, Ring, SyncDrive, monotonic_now};
+use stria_format::md::assemble::{AssembleErrorKind, Assembly, Options, Stranger};
+use stria_format::md::{Candidate, assemble};
+
+/// How to open.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Start although something may be lost.
+    pub force: bool,
+    /// Serve reads only; nothing is written to any member.
+    pub read_only: bool,
+}
+
+/// An array that could be opened, and the drives it needs.
+#[derive(Clone, Debug)]
+pub struct PlannedArray {
+    /// `name` or `host:name`.
+    pub name: String,
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// Every drive below it.
+    pub drives: Vec<PathBuf>,
+}
+
+/// What was found on a set of drives.
+pub struct Found {
+    /// Arrays that can be opened and are not part of another.
+    pub arrays: Vec<PlannedArray>,
+    /// Everything that was recognised, spans before the arrays above them.
+    pub assemblies: Vec<Assembly>,
+    /// Drives that belong to no array.
+    pub strangers: Vec<Stranger>,
+}
+
+enum Source {
+    Drive(SyncDrive),
+    Array(HostedArray),
+}
+
+/// Looks what arrays lie on `paths`. Nothing is written, no drive is locked.
+///
+/// # Errors
+/// When a drive cannot be opened or is named twice. That an array cannot start is told in its assembly.
+pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
+    let ring = Ring::new()?;
+    let (arrays, assemblies, strangers) = build(paths, &ring, Access::ReadOnly, OpenOptions { read_only: true, ..options })?;
+    let planned = |array: &HostedArray| PlannedArray {
+        name: array.name().to_owned(),
+        uuid: array.uuid(),
+        drives: array.drives().collect(),
+    };
+    Ok(Found { arrays: arrays.iter().map(planned).collect(), assemblies, strangers })
+}
+
+/// Opens the one array that lies on `paths`, on this thread's ring.
+///
+/// # Errors
+/// When there is none or more than one, or it cannot start, with the reason.
+pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<String>), HostError> {
+    let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
+    let (mut arrays, assemblies, strangers) = build(paths, ring, access, options)?;
+    for assembly in &assemblies {
+        if let Err(error) = &assembly.outcome {
+            return Err(match error.kind {
+                AssembleErrorKind::DirtyDegraded => HostError::Unsafe(error.to_string()),
+                _ => HostError::Refused(error.to_string()),
+            });
+        }
+    }
+    if let Some(stranger) = strangers.first() {
+        return Err(HostError::Refused(format!("{} is no member of an array: {}", stranger.name, stranger.reason)));
+    }
+    if arrays.len() != 1 {
+        let names: Vec<&str> = arrays.iter().map(HostedArray::name).collect();
+        return Err(HostError::Refused(format!(
+            "the drives hold {} arrays ({}): open one at a time",
+            arrays.len(),
+            names.join(", ")
+        )));
+    }
+    let warnings = assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().ok());
+    let warnings = warnings.flat_map(|start| start.warnings.clone()).collect();
+    let array = arrays.remove(0);
+    if !options.read_only {
+        array.activate();
+    }
+    Ok((array, warnings))
+}
+
+fn build(
+    paths: &[PathBuf],
+    ring: &Ring,
+    access: Access,
+    options: OpenOptions,
+) -> Result<(Vec<HostedArray>, Vec<Assembly>, Vec<Stranger>), HostError> {
+    let drives: Vec<SyncDrive> =
+        paths.iter().map(|path: &PathBuf| SyncDrive::open(Path::new(path), access)).collect::<Result<_, _>>()?;
+    refuse_twins(drives.iter().map(SyncDrive::info))?;
+    let mut sources: Vec<(Candidate, Option<Source>)> =
+        drives.into_iter().map(|drive| (candidate_of(&drive), Some(Source::Drive(drive)))).collect();
+    let mut all = Vec::new();
+    let mut strangers = Vec::new();
+    let mut arrays = Vec::new();
+    loop {
+        let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
+        // Members that were away come back on their own account only when somebody says `add`.
+        let how = Options { force: options.force, take_back: false, read_only: true };
+        let (assemblies, outside) = assemble(&candidates, &how);
+        for stranger in outside {
+            match sources[stranger.drive].1.take() {
+                // An array that carries no member of another is on top.
+                Some(Source::Array(array)) => arrays.push(array),
+                _ => strangers.push(stranger),
+            }
+        }
+        let mut next = Vec::new();
+        for assembly in &assemblies {
+            if let Ok(start) = &assembly.outcome {
+                let members = start.drives.iter().map(|&drive| sources[drive].1.take().expect("each drive is one member"));
+                let mut array = bind(assembly, members.collect(), ring);
+                next.push((array.candidate(), Some(Source::Array(array))));
+            }
+        }
+        all.extend(assemblies);
+        if next.is_empty() {
+            return Ok((arrays, all, strangers));
+        }
+        sources = next;
+    }
+}
+
+fn bind(assembly: &Assembly, members: Vec<Source>, ring: &Ring) -> HostedArray {
+    let start = assembly.outcome.as_ref().expect("it can start");
+    let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
+    let mut sources = Vec::new();
+    for member in members {
+        match member {
+            Source::Drive(drive) => {
+                sources.push(MemberSource::Drive(Box::new(drive.info().clone())));
+                devices.push(Box::new(FileDrive::new(drive, ring)));
+            }
+            Source::Array(array) => {
+                sources.push(MemberSource::Array(Box::new(array.clone())));
+                devices.push(Box::new(array));
+            }
+        }
+    }
+    let at_zero = unix_seconds_at_zero(monotonic_now());
+    let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), at_zero);
+    HostedArray::new(start.config.name.clone(), assembly.uuid, start.config.geometry.clone(), device, sources, ring.clone())
+}
