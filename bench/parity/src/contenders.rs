@@ -2,7 +2,7 @@
 
 use stria_parity::{Code, Strip, reference};
 
-use crate::pool::{STRIPS_MAX, Stripe};
+use crate::pool::Stripe;
 
 mod isal;
 #[cfg(peer_linux)]
@@ -52,11 +52,12 @@ fn stria(op: &str, n: usize) -> Contender {
     match op {
         "P" | "PQ" | "PQR" => {
             let code = Code::new(n, op.len());
+            let mut data = Vec::with_capacity(n);
             contender("stria", move |s| {
-                let mut data = [&[][..]; STRIPS_MAX];
-                (0..n).for_each(|i| data[i] = s.read(i));
+                data.clear();
+                data.extend((0..n).map(|i| s.read(i)));
                 let mut parity = [Some(s.write(n)), Some(s.write(n + 1)), Some(s.write(n + 2))];
-                code.generate(&data[..n], &mut parity[..code.parity_count()]);
+                code.generate(&data, &mut parity[..code.parity_count()]);
             })
         }
         "update" => {
@@ -68,13 +69,14 @@ fn stria(op: &str, n: usize) -> Contender {
         _ => {
             let count = if op == "recover1" { 1 } else { 2 };
             let code = Code::new(n, count);
+            let mut strips = Vec::with_capacity(n + count);
+            let gone = lost(n);
             contender("stria", move |s| {
-                let gone = lost(n);
-                let mut strips = [const { Strip::Absent }; STRIPS_MAX];
-                for (i, strip) in strips.iter_mut().enumerate().take(n + count) {
-                    *strip = if gone[..count].contains(&i) { Strip::Lost(s.write(i)) } else { Strip::Present(s.read(i)) };
-                }
-                code.recover(&mut strips[..n + count]).unwrap();
+                strips.clear();
+                strips.extend((0..n + count).map(|i| {
+                    if gone[..count].contains(&i) { Strip::Lost(s.write(i)) } else { Strip::Present(s.read(i)) }
+                }));
+                code.recover(&mut strips).unwrap();
             })
         }
     }

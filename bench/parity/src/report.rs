@@ -8,9 +8,10 @@ impl Cell {
     fn median(&self) -> f64 {
         self.samples[self.samples.len() / 2]
     }
-    /// Largest less smallest sample over the median, in percent.
+    /// Interquartile range over the median, in percent.
     fn spread(&self) -> f64 {
-        (self.samples[self.samples.len() - 1] - self.samples[0]) / self.median() * 100.0
+        let quarter = self.samples.len() / 4;
+        (self.samples[self.samples.len() - 1 - quarter] - self.samples[quarter]) / self.median() * 100.0
     }
     fn place(&self) -> (&str, usize, usize, &str) {
         (self.op, self.data, self.bytes, self.temperature)

@@ -57,6 +57,14 @@ pub(crate) const fn invert(a: u8) -> u8 {
     power_of_two(255 - LOGARITHM[a as usize] as usize)
 }
 
+/// ab, by logarithms: for run time.
+pub(crate) fn product(a: u8, b: u8) -> u8 {
+    if a == 0 || b == 0 {
+        return 0;
+    }
+    power_of_two(usize::from(LOGARITHM[usize::from(a)]) + usize::from(LOGARITHM[usize::from(b)]))
+}
+
 /// The coefficient of data strip `index` in parity `parity` (0 = P, 1 = Q, 2 = R): (2^parity)^index.
 pub(crate) const fn coefficient(parity: usize, index: usize) -> u8 {
     power_of_two(parity * index)
@@ -71,6 +79,11 @@ mod tests {
         let mut seen = [false; 256];
         EXPONENTIAL.iter().for_each(|&e| seen[e as usize] = true);
         assert!(!seen[0] && seen[1..].iter().all(|&s| s));
+    }
+
+    #[test]
+    fn product_by_logarithms_is_the_product() {
+        (0..=255).for_each(|a| (0..=255).for_each(|b| assert_eq!(product(a, b), multiply(a, b))));
     }
 
     #[test]

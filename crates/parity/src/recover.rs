@@ -12,7 +12,7 @@
 use std::mem::MaybeUninit;
 
 use crate::code::{Code, are_aligned, assert_length};
-use crate::field::{coefficient, invert, multiply};
+use crate::field::{coefficient, invert, product};
 use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, chosen};
 
 /// One strip of a stripe that lost some.
@@ -107,7 +107,7 @@ impl Code {
                 job.matrix[row][l] = 1;
                 for (&x, solved) in gone.iter().zip(&solution) {
                     for (entry, &s) in job.matrix[row].iter_mut().zip(solved) {
-                        *entry ^= multiply(coefficient(l, x), s);
+                        *entry ^= product(coefficient(l, x), s);
                     }
                 }
                 row += 1;
@@ -157,14 +157,14 @@ fn solve(used: &[usize], gone: &[usize]) -> Matrix {
         // The leading minors are the determinants of `DATA_COUNT_MAX`, so a pivot is never zero.
         let scale = invert(a[pivot][pivot]);
         for c in 0..LEVEL_MAX {
-            a[pivot][c] = multiply(a[pivot][c], scale);
-            inverse[pivot][c] = multiply(inverse[pivot][c], scale);
+            a[pivot][c] = product(a[pivot][c], scale);
+            inverse[pivot][c] = product(inverse[pivot][c], scale);
         }
         for r in (0..count).filter(|&r| r != pivot) {
             let factor = a[r][pivot];
             for c in 0..LEVEL_MAX {
-                a[r][c] ^= multiply(factor, a[pivot][c]);
-                inverse[r][c] ^= multiply(factor, inverse[pivot][c]);
+                a[r][c] ^= product(factor, a[pivot][c]);
+                inverse[r][c] ^= product(factor, inverse[pivot][c]);
             }
         }
     }

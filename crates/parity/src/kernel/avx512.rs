@@ -11,7 +11,7 @@ pub(super) struct Avx512(pub(super) __m512i);
 impl Lanes for Avx512 {
     const BYTES: usize = 64;
     /// `pshufb` into a table of 0x1d gives 0x1d where the highest bit is clear: one instruction for two, and one 0x1d over.
-    const BIAS: u8 = POLYNOMIAL_LOW;
+    const IS_BIASED: bool = true;
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Self {

@@ -29,9 +29,12 @@ pub(super) fn is_measured(bytes: usize, level: usize) -> bool {
     cfg!(all(target_arch = "x86_64", not(miri))) && bytes * level >= MEASURED_BYTES_MIN
 }
 
-/// From the duration of a first step over `bytes` bytes.
-pub(super) fn of(ticks: u64, bytes: usize) -> Distance {
+/// From the duration of a first step over `bytes` bytes of strips of `strip_bytes` each.
+///
+/// Large strips lie on as many pages, and the first step pays for their translation: twice the time then tells.
+pub(super) fn of(ticks: u64, bytes: usize, strip_bytes: usize) -> Distance {
     let (ticks, memory) = ((ticks << 20) / bytes as u64, MEMORY_TICKS_PER_MIB.load(Relaxed));
+    let threshold = if strip_bytes < 256 << 10 { memory / 8 * 5 } else { memory * 2 };
     #[cfg(test)]
     match PRETENDED.load(Relaxed) {
         1 => return Distance::Near,
@@ -40,31 +43,42 @@ pub(super) fn of(ticks: u64, bytes: usize) -> Distance {
         _ => {}
     }
     match () {
-        () if ticks * 8 > memory * 5 => Distance::Memory,
-        () if ticks * 4 > memory => Distance::Shared,
+        () if ticks > threshold => Distance::Memory,
+        () if ticks * 3 > memory => Distance::Shared,
         () => Distance::Near,
     }
 }
 
-/// The time-stamp counter, read when all loads before are done.
+/// The time-stamp counter. Cheap, since nothing waits for it.
 #[inline(always)]
 pub(super) fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every x86-64 processor has both instructions.
-    unsafe {
-        std::arch::x86_64::_mm_lfence();
-        return std::arch::x86_64::_rdtsc();
-    }
+    // SAFETY: every x86-64 processor has it.
+    return unsafe { std::arch::x86_64::_rdtsc() };
     #[allow(unreachable_code)]
     0
 }
 
-/// Times `first_step` over strips that were flushed out of all caches, a few times, and keeps the median. Microseconds.
+/// The time-stamp counter once all loads before are done; loads after may already run.
+#[inline(always)]
+pub(super) fn ticks_after_loads() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: reached only where `is_measured`, that is where `calibrate` has found the instruction.
+    return unsafe { std::arch::x86_64::__rdtscp(&mut 0) };
+    #[allow(unreachable_code)]
+    0
+}
+
+/// Times `first_step` over strips that were flushed out of all caches, a few times, and keeps the best but one. Microseconds.
 ///
 /// A machine that traps the counter (some virtual ones) would pay for it on every call: there, all stays near.
 pub(super) fn calibrate(mut first_step: impl FnMut(&[[u8; 4096]; 8]) -> usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
+        // Leaf 0x8000_0001, EDX bit 27: `rdtscp`.
+        if std::arch::x86_64::__cpuid(0x8000_0001).edx >> 27 & 1 == 0 {
+            return;
+        }
         let strips = Box::new([[1u8; 4096]; 8]);
         let mut bytes = 0;
         let mut samples = [(); 9].map(|()| {
@@ -76,13 +90,13 @@ pub(super) fn calibrate(mut first_step: impl FnMut(&[[u8; 4096]; 8]) -> usize) {
             unsafe { std::arch::x86_64::_mm_mfence() };
             let start = ticks();
             bytes = first_step(&strips);
-            ticks() - start
+            ticks_after_loads() - start
         });
         samples.sort_unstable();
         let start = ticks();
-        let counter_ticks = ticks() - start;
-        if counter_ticks * 4 < samples[4] {
-            MEMORY_TICKS_PER_MIB.store((samples[4] << 20) / bytes as u64, Relaxed);
+        let counter_ticks = ticks_after_loads() - start;
+        if counter_ticks * 4 < samples[1] {
+            MEMORY_TICKS_PER_MIB.store((samples[1] << 20) / bytes as u64, Relaxed);
         }
     }
     let _ = &mut first_step;

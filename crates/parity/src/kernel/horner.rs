@@ -8,8 +8,8 @@
 // Rows, sums and registers run in lockstep by index.
 #![allow(clippy::needless_range_loop)]
 
-use super::distance::{self, Distance, ticks};
-use super::lanes::{Lanes, start};
+use super::distance::{self, Distance, ticks, ticks_after_loads};
+use super::lanes::{Lanes, STARTS};
 use super::{Job, Purpose, Update};
 
 /// Runs the whole job: `W` registers a step, then `T` (which are 64 bytes) for what is left.
@@ -29,7 +29,7 @@ pub(super) unsafe fn syndromes<V: Lanes, const W: usize, const T: usize, const L
             let start = ticks();
             differing |= step::<V, W, LEVEL, PURPOSE, false>(job, at, false);
             at += wide;
-            let distance = distance::of(ticks() - start, job.data.len() * wide);
+            let distance = distance::of(ticks_after_loads() - start, job.data.len() * wide, job.bytes);
             if distance != Distance::Near {
                 let stream = distance == Distance::Memory && job.stream;
                 while at + wide <= job.bytes {
@@ -105,9 +105,9 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, 
         let mut i = job.data.len() - 1;
         let first = strip::<V, W, PURPOSE, FAR>(job, i, at);
         let mut sums = [first; LEVEL];
-        if V::BIAS != 0 {
+        if V::IS_BIASED {
             for j in 1..LEVEL {
-                let bias = V::splat(start(V::BIAS, j * steps));
+                let bias = V::splat(STARTS[j * steps % 255]);
                 for w in 0..W {
                     sums[j][w] = first[w].add(bias);
                 }

@@ -1,6 +1,6 @@
 //! What a kernel asks of an instruction set: a register of bytes, added and multiplied lane by lane over GF(2^8).
 
-use crate::field::{invert, multiply, power_of_two};
+use crate::field::{POLYNOMIAL_LOW, invert, multiply, power_of_two};
 
 /// One vector register, each byte an element of GF(2^8).
 ///
@@ -13,8 +13,8 @@ use crate::field::{invert, multiply, power_of_two};
 pub(crate) trait Lanes: Copy {
     /// Bytes in a register; divides 64.
     const BYTES: usize;
-    /// What `double_add` adds to 2q + d in every byte; a kernel may leave it in, for `start` takes it out.
-    const BIAS: u8 = 0;
+    /// Whether `double_add` adds 0x1d to 2q + d in every byte; the sum then begins with one of `STARTS`.
+    const IS_BIASED: bool = false;
 
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
@@ -34,9 +34,9 @@ pub(crate) trait Lanes: Copy {
         // SAFETY: the same promise.
         unsafe { self.add(a).add(b) }
     }
-    /// 2q + d + BIAS
+    /// 2q + d, and 0x1d where biased
     unsafe fn double_add(self, d: Self) -> Self;
-    /// 4q + d, with what BIAS becomes when doubled twice
+    /// 4q + d, with what the bias becomes when doubled
     unsafe fn quadruple_add(self, d: Self) -> Self {
         // SAFETY: the same promise.
         unsafe { self.double_add(Self::splat(0)).double_add(d) }
@@ -55,14 +55,23 @@ pub(crate) trait Lanes: Copy {
     unsafe fn times(self, c: u8) -> Self;
 }
 
-/// What a Horner sum of `steps` doublings must start from so that the biases of all steps end at zero.
+/// What a Horner sum of n doublings must start from so that the biases of all steps end at zero: entry n modulo 255.
 /// ```text
 /// e' = 2e + B has the fixed point f = B / (1 + 2), hence e_n = f + 2^n (e_0 + f), and e_n = 0 for e_0 = f + f / 2^n
 /// ```
-pub(crate) const fn start(bias: u8, steps: usize) -> u8 {
+const fn starts(bias: u8) -> [u8; 255] {
     let fixed = multiply(bias, invert(3));
-    fixed ^ multiply(fixed, invert(power_of_two(steps)))
+    let mut table = [0; 255];
+    let mut n = 0;
+    while n < 255 {
+        table[n] = fixed ^ multiply(fixed, invert(power_of_two(n)));
+        n += 1;
+    }
+    table
 }
+
+/// For the one bias that kernels leave.
+pub(super) static STARTS: [u8; 255] = starts(POLYNOMIAL_LOW);
 
 /// Products of every c with every nibble: row c holds c·0 … c·15, then c·0x00, c·0x10 … c·0xf0.
 #[repr(align(64))]
