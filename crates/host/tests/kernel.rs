@@ -1,0 +1,396 @@
+//! Goal: Stria and the real Linux md read and write the same bytes on the same drives.
+//! Method: an array is made by the kernel or by us; we read it, write to it, go through some story (clean stop,
+//! loss, rebuild broken off, crash), and hand the images back: the kernel must find every byte, no mismatch, and
+//! finish what was left to do. Many arrays share one guest, on loop devices. A sample runs always, all with `--ignored`.
+
+#[path = "../../../tests/oracle/harness.rs"]
+mod harness;
+
+use harness::{End, Guest};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use stria_array::{Health, Level};
+use stria_block::{BlockDevice, bytes};
+use stria_drive::Ring;
+use stria_format::md::BitmapChoice;
+use stria_host::*;
+
+const MEMBER_BYTES: u64 = 10 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Maker {
+    Kernel,
+    Stria,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Story {
+    /// Write, stop.
+    Clean,
+    /// Write, lose as many members as the level allows, write, stop.
+    Degraded,
+    /// Lose one, rebuild on a spare, write, stop.
+    Rebuilt,
+    /// Lose one, stop in the middle of the rebuild.
+    MidRebuild,
+    /// Write and vanish without a stop.
+    Crash,
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    maker: Maker,
+    story: Story,
+    level: &'static str,
+    layout: &'static str,
+    strip_kib: u64,
+    count: usize,
+    unequal: bool,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let Self { maker, story, level, layout, strip_kib, count, unequal } = self;
+        let unequal = if *unequal { "-unequal" } else { "" };
+        format!("{maker:?}-{story:?}-{level}-{layout}-{strip_kib}k-{count}{unequal}").to_lowercase()
+    }
+
+    fn level(&self) -> ArrayLevel {
+        self.level.parse().expect("a level")
+    }
+
+    fn single(&self) -> Level {
+        match self.level() {
+            ArrayLevel::Single(level) | ArrayLevel::Striped(level) => level,
+        }
+    }
+
+    fn spares(&self) -> usize {
+        usize::from(matches!(self.story, Story::Rebuilt | Story::MidRebuild))
+    }
+
+    fn paths(&self, share: &Path) -> Vec<PathBuf> {
+        (0..self.count + self.spares()).map(|index| share.join(self.name()).join(format!("{index}.img"))).collect()
+    }
+
+    fn make_images(&self, share: &Path) {
+        fs::create_dir_all(share.join(self.name())).expect("folder");
+        for (index, path) in self.paths(share).iter().enumerate() {
+            let extra = if self.unequal { (index as u64 % 3) << 20 } else { 0 };
+            File::create(path).and_then(|file| file.set_len(MEMBER_BYTES + extra)).expect("image");
+        }
+    }
+
+    /// Shell: the kernel makes the array and writes a pattern over all of it.
+    fn kernel_makes(&self) -> String {
+        let (name, count) = (self.name(), self.count);
+        let level = if self.level == "jbod" { "linear" } else { self.level };
+        let chunk = if self.level == "1" { String::new() } else { format!("--chunk={}", self.strip_kib) };
+        let layout = if self.layout == "default" { String::new() } else { format!("--layout={}", self.layout) };
+        let redundant = self.single().is_redundant();
+        let bitmap = if redundant { "--bitmap=internal --bitmap-chunk=64K --assume-clean" } else { "" };
+        let force = if count == 1 { "--force" } else { "" };
+        let spares = if self.spares() > 0 { format!("--spare-devices={}", self.spares()) } else { String::new() };
+        format!(
+            "attach {name} {}\nmdadm --create /dev/md0 --quiet --run --metadata=1.2 --level={level} {chunk} {layout} {bitmap} \
+             {force} --raid-devices={count} {spares} $loops 2>/dev/null\nsettle\n\
+             seq 100000000 | head -c $(blockdev --getsize64 /dev/md0) | dd of=/dev/md0 bs=1M iflag=fullblock conv=fsync status=none\n\
+             dd if=/dev/md0 of=$SHARE/{name}/whole bs=1M status=none\nmdadm --quiet --stop /dev/md0\ndetach\n",
+            count + self.spares()
+        )
+    }
+
+    /// Shell: the kernel takes the array over, finishes what is to be done, checks it and reads all of it.
+    fn kernel_takes(&self) -> String {
+        let name = self.name();
+        let mut script = format!("attach {name} {}\n", self.count + self.spares());
+        if let ArrayLevel::Striped(_) = self.level() {
+            let half = self.count / 2;
+            let _ = write!(
+                script,
+                "set -- $loops; first=; second=; k=0; for d in $loops; do if [ $k -lt {half} ]; then first=\"$first $d\"; else second=\"$second $d\"; fi; k=$((k+1)); done\n\
+                 mdadm --quiet --assemble --run /dev/md1 $first\nmdadm --quiet --assemble --run /dev/md2 $second\n\
+                 for m in md1 md2; do echo 900000 > /sys/block/$m/md/sync_speed_max; mdadm --wait /dev/$m >/dev/null 2>&1 || true; done\n\
+                 mdadm --quiet --assemble --run /dev/md0 /dev/md1 /dev/md2\n"
+            );
+        } else {
+            script += "mdadm --quiet --assemble --run /dev/md0 $loops || mdadm --assemble --verbose --run /dev/md0 $loops\n";
+            if self.single().is_redundant() {
+                script += "echo 900000 > /sys/block/md0/md/sync_speed_max; settle\n";
+            }
+        }
+        let _ = writeln!(script, "mdadm --detail /dev/md0 > $SHARE/{name}/detail");
+        let _ = writeln!(script, "dd if=/dev/md0 of=$SHARE/{name}/whole bs=1M status=none");
+        for md in if matches!(self.level(), ArrayLevel::Striped(_)) { &["md1", "md2"][..] } else { &["md0"] } {
+            if self.single().is_redundant() {
+                let _ = writeln!(
+                    script,
+                    "echo check > /sys/block/{md}/md/sync_action; mdadm --wait /dev/{md} >/dev/null 2>&1 || true\n\
+                     cat /sys/block/{md}/md/mismatch_cnt >> $SHARE/{name}/mismatch; cat /sys/block/{md}/md/degraded >> $SHARE/{name}/degraded"
+                );
+            }
+        }
+        script += "for m in md0 md1 md2; do mdadm --quiet --stop /dev/$m 2>/dev/null || true; done\ndetach\n";
+        script
+    }
+
+    fn stria_makes(&self, share: &Path) {
+        let layout = match (self.level(), self.layout) {
+            (_, "default") => None,
+            (ArrayLevel::Single(level) | ArrayLevel::Striped(level), layout) => {
+                Some(level.parse_layout(layout).expect("a layout"))
+            }
+        };
+        let paths = self.paths(share);
+        create(&CreateSpec {
+            name: "tank".into(),
+            level: self.level(),
+            layout,
+            strip_sectors: (self.level != "1").then_some(self.strip_kib * 2),
+            span_count: None,
+            drives: paths[..self.count].iter().cloned().map(Some).collect(),
+            spares: paths[self.count..].to_vec(),
+            bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
+            member_sectors_max: None,
+            assume_clean: false,
+            force: false,
+        })
+        .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
+    }
+
+    /// We read what is there, write over parts of it, and leave it as the story says. Gives what the array must hold.
+    fn stria_lives(&self, share: &Path) -> Vec<u8> {
+        let name = self.name();
+        let ring = Ring::new().expect("a ring");
+        let paths = self.paths(share);
+        let (mut array, _) = open(&paths, &ring, OpenOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let size = array.limits().size_sectors;
+        let mut model = read_all(&mut array, size);
+        if self.maker == Maker::Kernel {
+            let kernel = fs::read(share.join(&name).join("whole")).expect("the kernel's copy");
+            assert!(model == kernel, "{name}: we read other bytes than the kernel wrote");
+        }
+        wait_quiet(&mut array);
+        let mut seed = self.count as u64 * 7919 + self.strip_kib;
+        write_some(&mut array, &mut model, &mut seed);
+        match self.story {
+            Story::Clean | Story::Crash => {}
+            Story::Degraded => {
+                let losses = array.spans().next().unwrap_or(&array).geometry().losses_survived().min(2);
+                for path in paths.iter().take(losses) {
+                    array.fail(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+                }
+                write_some(&mut array, &mut model, &mut seed);
+                assert!(read_all(&mut array, size) == model, "{name}: degraded reads are wrong");
+            }
+            Story::Rebuilt => {
+                array.fail(&paths[1]).expect("redundant");
+                write_some(&mut array, &mut model, &mut seed);
+                wait_quiet(&mut array);
+                assert_eq!(array.status().health, Health::Optimal, "{name}");
+                write_some(&mut array, &mut model, &mut seed);
+            }
+            Story::MidRebuild => {
+                array.command(|engine| engine.set_speed(None, Some(4096)));
+                array.fail(&paths[1]).expect("redundant");
+                let begun = |array: &HostedArray| array.status().sweep.is_some_and(|sweep| sweep.done_sectors > 2048);
+                array.sync_io(|io| io.run_until(|array, _| begun(array)));
+                write_some(&mut array, &mut model, &mut seed);
+            }
+        }
+        assert!(read_all(&mut array, size) == model, "{name}: our own reads are wrong");
+        if self.story == Story::Crash {
+            // The last writes are durable, nobody says goodbye.
+            return model;
+        }
+        array.sync_io(|io| io.stop()).expect("stops");
+        model
+    }
+}
+
+fn read_all(array: &mut HostedArray, size: u64) -> Vec<u8> {
+    let mut all = Vec::with_capacity(bytes(size));
+    let mut next = 0;
+    array.sync_io(|io| {
+        while next < size {
+            let sectors = (size - next).min(2048 + 24);
+            all.extend(io.read(next, sectors).expect("readable"));
+            next += sectors;
+        }
+    });
+    all
+}
+
+fn wait_quiet(array: &mut HostedArray) {
+    array.sync_io(|io| {
+        io.run_until(|array, _| {
+            array.tree().iter().all(|array| {
+                let status = array.status();
+                let to_do = array.geometry().level().is_redundant() && status.resync_sector != u64::MAX;
+                let filling = status.health == Health::Degraded
+                    && status.members.iter().any(|member| member.role == stria_array::MemberRole::Rebuilding);
+                status.sweep.is_none() && !to_do && !filling
+            })
+        })
+    });
+}
+
+fn chance(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *seed >> 33
+}
+
+fn write_some(array: &mut HostedArray, model: &mut [u8], seed: &mut u64) {
+    let size = model.len() as u64 / 512;
+    for round in 0..24 {
+        let most = if round % 6 == 0 { 1500 } else { 40 };
+        let sectors = (1 + chance(seed) % most).min(size);
+        let start = chance(seed) % (size - sectors + 1);
+        let data: Vec<u8> = (0..bytes(sectors)).map(|_| chance(seed) as u8).collect();
+        model[bytes(start)..][..data.len()].copy_from_slice(&data);
+        array.sync_io(|io| io.write(start, &data)).expect("writable");
+    }
+}
+
+const SHELL: &str = r#"
+settle() { mdadm --wait /dev/md0 >/dev/null 2>&1 || true; sleep 0.2; }
+attach() { # CASE COUNT
+  loops=; k=0
+  while [ $k -lt $2 ]; do
+    [ -b /dev/loop$k ] || mknod /dev/loop$k b 7 $k
+    losetup /dev/loop$k $SHARE/$1/$k.img; loops="$loops /dev/loop$k"; k=$((k+1))
+  done
+}
+detach() { sync; for d in $loops; do losetup -d $d; done; sleep 0.2; }
+"#;
+
+fn prove(name: &str, cases: &[Case]) {
+    if !harness::wanted() {
+        return;
+    }
+    // The images lie in the shared folder; a guest needs a disk all the same.
+    let guest = Guest::new(name, &[1 << 20]);
+    let share = guest.share();
+    cases.iter().for_each(|case| case.make_images(&share));
+    let kernel_made: String = cases.iter().filter(|case| case.maker == Maker::Kernel).map(Case::kernel_makes).collect();
+    guest.run(End::Stop, &format!("{SHELL}{kernel_made}"));
+    let models: Vec<Vec<u8>> = cases
+        .iter()
+        .map(|case| {
+            if case.maker == Maker::Stria {
+                case.stria_makes(&share);
+            }
+            case.stria_lives(&share)
+        })
+        .collect();
+    let taken: String = cases.iter().map(Case::kernel_takes).collect();
+    guest.run(End::Stop, &format!("{SHELL}{taken}"));
+    for (case, model) in cases.iter().zip(models) {
+        let name = case.name();
+        let told = |what: &str| fs::read_to_string(share.join(&name).join(what)).unwrap_or_default();
+        let whole = fs::read(share.join(&name).join("whole")).expect("the kernel's copy");
+        assert_eq!(whole.len(), model.len(), "{name}: sizes differ\n{}", told("detail"));
+        let wrong = whole.iter().zip(&model).position(|(a, b)| a != b);
+        assert_eq!(wrong, None, "{name}: the kernel reads other bytes than we wrote\n{}", told("detail"));
+        if case.single().is_redundant() && case.story != Story::Degraded {
+            let mismatch = told("mismatch");
+            assert!(!mismatch.is_empty() && mismatch.lines().all(|line| line == "0"), "{name}: mismatch_cnt {mismatch}");
+            assert!(told("degraded").lines().all(|line| line == "0"), "{name}: degraded\n{}", told("detail"));
+        }
+        eprintln!("agrees: {name}");
+    }
+}
+
+fn case(maker: Maker, story: Story, level: &'static str, layout: &'static str, strip_kib: u64, count: usize) -> Case {
+    Case { maker, story, level, layout, strip_kib, count, unequal: false }
+}
+
+#[test]
+fn a_sample_of_arrays_goes_back_and_forth_between_kernel_and_us() {
+    use Maker::*;
+    use Story::*;
+    let unequal = |case: Case| Case { unequal: true, ..case };
+    prove(
+        "sample",
+        &[
+            unequal(case(Kernel, Clean, "jbod", "default", 64, 3)),
+            unequal(case(Stria, Clean, "0", "default", 16, 5)),
+            unequal(case(Kernel, Clean, "0", "alternate", 64, 4)),
+            case(Kernel, Clean, "5", "left-symmetric", 64, 3),
+            case(Stria, Clean, "6", "left-symmetric", 16, 5),
+            case(Kernel, Degraded, "6", "right-asymmetric", 64, 6),
+            case(Stria, Degraded, "5", "default", 4, 4),
+            case(Kernel, Degraded, "1", "default", 0, 3),
+            case(Kernel, Clean, "10", "f2", 64, 3),
+            case(Stria, Rebuilt, "10", "n2", 64, 5),
+            case(Kernel, Rebuilt, "6", "ddf-N-continue", 32, 5),
+            case(Stria, MidRebuild, "5", "default", 64, 4),
+            case(Kernel, MidRebuild, "1", "default", 0, 2),
+            case(Stria, Crash, "5", "default", 64, 3),
+            case(Kernel, Crash, "10", "o2", 128, 4),
+            case(Stria, Clean, "50", "default", 64, 6),
+            case(Stria, Degraded, "60", "default", 32, 8),
+        ],
+    );
+}
+
+#[test]
+#[ignore = "the whole matrix takes some minutes: cargo test -p stria-host --test kernel -- --ignored"]
+fn every_level_layout_and_story_goes_back_and_forth_between_kernel_and_us() {
+    use Maker::*;
+    use Story::*;
+    let mut shapes: Vec<(&str, &str, u64, usize)> = vec![("4", "default", 32, 3), ("4", "default", 64, 5)];
+    for layout in ["left-symmetric", "right-symmetric", "left-asymmetric", "right-asymmetric", "parity-first", "parity-last"] {
+        shapes.push(("5", layout, 64, 4));
+        shapes.push(("6", layout, 16, 5));
+    }
+    for layout in [
+        "ddf-zero-restart",
+        "ddf-N-restart",
+        "ddf-N-continue",
+        "left-symmetric-6",
+        "right-symmetric-6",
+        "left-asymmetric-6",
+        "right-asymmetric-6",
+        "parity-first-6",
+    ] {
+        shapes.push(("6", layout, 64, 6));
+    }
+    for (layout, counts) in [("n2", [2, 5]), ("n3", [3, 4]), ("f2", [2, 5]), ("f3", [3, 4]), ("o2", [3, 4]), ("o3", [3, 5])] {
+        shapes.extend(counts.map(|count| ("10", layout, 64, count)));
+    }
+    shapes.extend([
+        ("1", "default", 0, 2),
+        ("1", "default", 0, 4),
+        ("5", "default", 4, 2),
+        ("5", "default", 512, 3),
+        ("6", "default", 1024, 4),
+        ("6", "default", 4, 9),
+    ]);
+    for (part, story) in [Clean, Degraded, Rebuilt, MidRebuild, Crash].into_iter().enumerate() {
+        for maker in [Kernel, Stria] {
+            // mdadm has no name for parity-last RAID 4 or for a RAID 5 of two that it would not rebuild first; the rest is common.
+            let cases: Vec<Case> =
+                shapes.iter().map(|&(level, layout, strip, count)| case(maker, story, level, layout, strip, count)).collect();
+            for (index, cases) in cases.chunks(12).enumerate() {
+                prove(&format!("all-{part}-{maker:?}-{index}"), cases);
+            }
+        }
+    }
+    let mut striped = Vec::new();
+    for story in [Clean, Degraded] {
+        striped.push(case(Stria, story, "50", "default", 64, 8));
+        striped.push(case(Stria, story, "60", "default", 16, 8));
+    }
+    for count in [1, 2, 3, 7] {
+        for (level, strip) in [("jbod", 64), ("0", 4), ("0", 1024)] {
+            for maker in [Kernel, Stria] {
+                striped.push(Case { unequal: strip != 1024, ..case(maker, Clean, level, "default", strip, count) });
+            }
+        }
+    }
+    for (index, cases) in striped.chunks(12).enumerate() {
+        prove(&format!("all-striped-{index}"), cases);
+    }
+}
