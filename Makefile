@@ -1,0 +1,34 @@
+# `make demo` and `make test` set everything up on a fresh Debian 12 machine; see README.md.
+SHELL := /bin/bash
+CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
+
+.PHONY: build demo test setup oracle bench-parity bench-nbd lint
+
+build:
+	scripts/setup
+	$(CARGO) build --release --locked
+
+# The main job: measures every level on image files, then takes a RAID 6 through two failures under load.
+demo: build
+	target/release/stria demo $(DEMO)
+
+# Everything that is checked, lints included.
+test: setup lint
+	$(CARGO) test --workspace --locked
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+setup:
+	scripts/setup test
+
+# Every combination against the real Linux md: some ten minutes more.
+oracle: setup
+	$(CARGO) test --locked -p stria-format -p stria-host -- --ignored --nocapture
+
+bench-parity: build
+	bench/parity/run
+
+bench-nbd: build
+	bench/nbd/run
