@@ -133,12 +133,16 @@ fn scrub_finds_what_was_damaged_and_repair_mends_redundancy() {
         world.traffic(5);
         world.run_until("quiet", |status| status.clean);
         world.rams[0].0.borrow_mut().memory_mut()[bytes(3)] ^= 0x55;
+        world.array.take_events();
         let found = world.scrub(false);
         if found == 0 {
             // The odd end of a RAID 10 member holds nothing.
             return;
         }
         assert_eq!(found, 8, "one page disagrees");
+        if world.geometry.level() == Level::Raid6 {
+            assert_eq!(world.blamed, Some(0), "P and Q together tell who is wrong");
+        }
         assert_eq!(world.scrub(true), 8);
         assert_eq!(world.scrub(false), 0);
     });

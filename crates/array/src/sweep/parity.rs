@@ -189,15 +189,22 @@ fn check_stripe(
     }
     // Say how much disagrees by pages, as md does, and mend whole strips.
     let mut sectors = 0;
+    let mut culprits: SmallVec<[Option<usize>; 4]> = SmallVec::new();
     for page in at.clone().step_by(4096) {
         let page = page..(page + 4096).min(at.end);
         if code.check(&data(&page), &parity(&page)) != 0 {
             sectors += (page.len() / 512) as u64;
+            culprits.push(match map.parity[..] {
+                [p, q] => code.locate(&data(&page), slice(p, &page), slice(q, &page)).and_then(|position| slot_of(map, position)),
+                _ => None,
+            });
         }
     }
+    // One member is blamed only if every page that disagrees blames it.
+    let culprit = culprits[0].filter(|_| culprits.iter().all(|other| *other == culprits[0]));
     found.mismatch_sectors += sectors;
     if matches!(sweep.kind, SweepKind::Scrub { .. }) {
-        core.event(Event::Mismatch { sync_sector: stripe * strip, sectors, slot: None });
+        core.event(Event::Mismatch { sync_sector: stripe * strip, sectors, slot: culprit });
     }
     if !matches!(sweep.kind, SweepKind::Scrub { repair: false }) {
         let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer(strip)).collect();
@@ -213,4 +220,11 @@ fn check_stripe(
             }
         }
     }
+}
+
+/// The slot that holds a position of the code; P and Q come after the data positions. `None`: a position of zeros.
+fn slot_of(map: &StripeMap, position: usize) -> Option<usize> {
+    let data = || map.code.iter().position(|&code| usize::from(code) == position).map(|index| map.data[index]);
+    let slot = position.checked_sub(map.code_count).map_or_else(data, |parity| map.parity.get(parity).copied());
+    slot.map(usize::from)
 }

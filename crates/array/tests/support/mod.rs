@@ -111,6 +111,8 @@ pub struct World {
     pub now: Nanos,
     pub chance: Chance,
     pub geometry: Geometry,
+    /// Whom the last scrub blamed.
+    pub blamed: Option<usize>,
     ended: Vec<Completion>,
     next_tag: Tag,
 }
@@ -144,7 +146,7 @@ impl World {
             .collect();
         let array = ArrayDevice::new(&config, devices, NoRecorder, 0);
         let model = vec![0; bytes(geometry.capacity_sectors())];
-        Self { array, rams, faults, model, now: 0, chance, geometry, ended: Vec::new(), next_tag: 0 }
+        Self { array, rams, faults, model, now: 0, chance, geometry, blamed: None, ended: Vec::new(), next_tag: 0 }
     }
 
     pub fn submit(&mut self, start_sector: u64, sectors: u64, operation: Operation) -> Tag {
@@ -280,6 +282,9 @@ impl World {
             for event in self.array.take_events() {
                 if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
                     return mismatch_sectors;
+                }
+                if let Event::Mismatch { slot, .. } = event {
+                    self.blamed = slot;
                 }
                 assert!(!matches!(event, Event::SweepStopped { .. }), "{event:?}");
             }
