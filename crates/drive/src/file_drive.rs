@@ -208,3 +208,30 @@ impl BlockDevice for FileDrive {
         (!self.completions.is_empty() || !self.ended_jobs.borrow().is_empty()).then_some(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Deallocating with FUA is two steps: nothing durable is told before the second has ended.
+    #[test]
+    fn zeroes_with_fua_end_after_a_sync() {
+        let path = std::env::temp_dir().join(format!("stria-zeroes-{}", std::process::id()));
+        std::fs::write(&path, vec![1; 1 << 20]).unwrap();
+        for (unmap, first) in [(true, Step::Punch), (false, Step::ZeroRange)] {
+            let ring = Ring::new().unwrap();
+            let mut drive = open(&path, &ring, Access::Exclusive).unwrap();
+            let operation = Operation::WriteZeroes { fua: true, unmap, fast: true };
+            drive.submit(Request { tag: 1, start_sector: 0, sectors: 2048, operation });
+            let mut ended = Vec::new();
+            for step in [first, Step::Sync] {
+                assert!(ended.is_empty());
+                ring.drain();
+                assert_eq!(drive.ended_jobs.borrow()[0].0.step, step);
+                drive.poll(0, &mut ended);
+            }
+            assert_eq!(ended.len(), 1);
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}

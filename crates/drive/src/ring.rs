@@ -147,10 +147,10 @@ impl Ring {
     pub(crate) fn poll_for_drive(&self) {
         let inner = &mut *self.0.borrow_mut();
         if inner.driven {
-            inner.dispatch();
+            inner.dispatch()
         } else {
-            inner.turn();
-        }
+            inner.turn()
+        };
     }
 }
 
@@ -185,6 +185,10 @@ impl Inner {
         }
     }
 
+    fn has_room(&mut self) -> bool {
+        self.in_kernel < self.in_kernel_max && !self.uring.submission().is_full()
+    }
+
     fn try_queue(&mut self, entry: &squeue::Entry) -> bool {
         if self.in_kernel == self.in_kernel_max {
             return false;
@@ -215,16 +219,17 @@ impl Inner {
         !submission.is_empty() || submission.taskrun()
     }
 
-    fn turn(&mut self) {
+    /// Hands over what is queued and dispatches what has ended; whether anything had.
+    fn turn(&mut self) -> bool {
+        let mut any_ended = false;
         loop {
-            let waiting = self.backlog.len();
             self.refill();
             if self.needs_kernel() {
                 self.enter(0, None);
             }
-            self.dispatch();
-            if self.backlog.is_empty() || self.backlog.len() == waiting {
-                return;
+            any_ended |= self.dispatch();
+            if self.backlog.is_empty() || !self.has_room() {
+                return any_ended;
             }
         }
     }
@@ -235,18 +240,11 @@ impl Inner {
             let entry = opcode::Read::new(Fd(self.wake_fd.as_raw_fd()), self.wake_count.as_mut_ptr(), 8);
             self.queue(entry.build().user_data(WAKE));
         }
-        while !self.backlog.is_empty() {
-            let waiting = self.backlog.len();
-            self.turn();
-            if self.backlog.len() == waiting {
-                break;
-            }
-        }
-        if self.uring.completion().is_empty() && timeout != Some(Duration::ZERO) {
+        // One call can both hand over and sleep, unless there is more than it takes, or nothing to sleep for.
+        let at_once = !self.backlog.is_empty() || !self.uring.completion().is_empty() || timeout == Some(Duration::ZERO);
+        if !(at_once && self.turn()) && timeout != Some(Duration::ZERO) {
             self.enter(1, timeout);
             self.dispatch();
-        } else {
-            self.turn();
         }
     }
 
@@ -276,8 +274,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Takes jobs out of their slots as their completions come.
-    fn dispatch(&mut self) {
+    /// Takes jobs out of their slots as their completions come; whether any came.
+    fn dispatch(&mut self) -> bool {
+        let before = self.in_kernel;
         for completion in self.uring.completion() {
             self.in_kernel -= 1;
             match completion.user_data() {
@@ -289,6 +288,7 @@ impl Inner {
                 }
             }
         }
+        self.in_kernel < before
     }
 }
 
@@ -351,29 +351,44 @@ fn set_up(modes: &[Mode]) -> io::Result<(IoUring<squeue::Entry, cqueue::Entry>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Access, open};
+    use crate::{Access, FileDrive, open};
+    use rustix::fs::OFlags;
+    use std::path::PathBuf;
     use std::time::Instant;
     use stria_block::{BlockDevice, Operation, Request, Segments};
+
+    /// A file, its drive on `ring`, and 2000 reads submitted: more than one call hands over.
+    fn reads(ring: &Ring, name: &str, flags: OFlags) -> (PathBuf, FileDrive) {
+        let path = std::env::temp_dir().join(format!("stria-ring-{name}-{}", std::process::id()));
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let mut drive = open(&path, ring, Access::Exclusive).unwrap();
+        rustix::fs::fcntl_setfl(drive.drive().file(), flags).unwrap();
+        for tag in 0..2000 {
+            let into = Segments::from_iter([Buffer::zeroed(512)]);
+            drive.submit(Request { tag, start_sector: tag, sectors: 1, operation: Operation::Read { into } });
+        }
+        (path, drive)
+    }
+
+    fn all_end(ring: &Ring, (path, mut drive): (PathBuf, FileDrive)) {
+        let start = Instant::now();
+        let mut ended = Vec::new();
+        while ended.len() < 2000 {
+            ring.wait(Some(Duration::from_secs(10)));
+            drive.poll(0, &mut ended);
+        }
+        assert!(ended.iter().all(|completion| completion.result.is_ok()));
+        assert!(start.elapsed() < Duration::from_secs(9), "no wait slept through");
+        std::fs::remove_file(path).unwrap();
+    }
 
     /// Kernels that lack the leaner modes get the plainer ones: each carries requests and wakes.
     #[test]
     fn ring_works_in_every_mode() {
-        let path = std::env::temp_dir().join(format!("stria-ring-{}", std::process::id()));
-        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
         for (index, mode) in MODES.iter().enumerate() {
             let ring = Ring::with_modes(&MODES[index..]).unwrap();
             assert_eq!(ring.setup(), mode.1, "this test's kernel has all modes");
-            let mut drive = open(&path, &ring, Access::Exclusive).unwrap();
-            for tag in 0..1000 {
-                let into = Segments::from_iter([Buffer::zeroed(512)]);
-                drive.submit(Request { tag, start_sector: tag, sectors: 1, operation: Operation::Read { into } });
-            }
-            let mut ended = Vec::new();
-            while ended.len() < 1000 {
-                ring.wait(Some(Duration::from_secs(10)));
-                drive.poll(0, &mut ended);
-            }
-            assert!(ended.iter().all(|completion| completion.result.is_ok()));
+            all_end(&ring, reads(&ring, "mode", OFlags::DIRECT));
             let waker = ring.waker();
             let thread = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(20));
@@ -384,6 +399,25 @@ mod tests {
             assert!(start.elapsed() < Duration::from_secs(5), "woken");
             thread.join().unwrap();
         }
-        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// Reads from the page cache end while they are handed over. A wait that needed several calls for that
+    /// saw all of them end, and then slept for what had come already.
+    #[test]
+    fn wait_does_not_sleep_on_what_ended_while_it_handed_over() {
+        for modes in [&MODES[..], &MODES[1..], &MODES[2..]] {
+            let ring = Ring::with_modes(modes).unwrap();
+            all_end(&ring, reads(&ring, "cached", OFlags::empty()));
+        }
+    }
+
+    /// A wait with a full submission queue before it armed the wake-up only with the next wait.
+    #[test]
+    fn wait_arms_its_wake_up_behind_more_than_one_call_takes() {
+        let ring = Ring::new().unwrap();
+        let reads = reads(&ring, "full", OFlags::DIRECT);
+        ring.wait(Some(Duration::ZERO));
+        assert!(ring.0.borrow().backlog.is_empty());
+        all_end(&ring, reads);
     }
 }

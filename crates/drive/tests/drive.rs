@@ -250,45 +250,80 @@ fn more_requests_than_the_ring_holds_are_carried_out() {
     assert!(all.chunks(512).enumerate().all(|(tag, sector)| sector.iter().all(|&byte| byte == tag as u8)));
 }
 
+/// Memory that a wrongly freed buffer's place would be given to: nobody may write to it.
+struct Marked(Vec<Buffer>);
+
+impl Marked {
+    fn new() -> Self {
+        Self((0..64).map(|_| Buffer::copy_of(&[0xaa; 64 << 10])).collect())
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(self.0.iter().all(|buffer| buffer.iter().all(|&byte| byte == 0xaa)), "the kernel wrote to freed memory");
+    }
+}
+
 #[test]
-fn dropped_drive_leaves_its_memory_until_the_kernel_is_done() {
+fn memory_in_flight_outlives_its_drive_and_its_ring() {
     let folder = Folder::on_disk();
-    for round in 0..20 {
-        let path = folder.file("member", 8 << 20);
+    let path = folder.file("member", 8 << 20);
+    for round in 0..24 {
         let (ring, mut drive) = on(&path);
         for tag in 0..64 {
             let into = Segments::from_iter([Buffer::zeroed(64 << 10)]);
             let from = Segments::from_iter([Buffer::zeroed(64 << 10).freeze()]);
-            let operation = if tag % 2 == 0 { Operation::Read { into } } else { Operation::Write { from, fua: true } };
+            let operation = if tag % 4 != 0 { Operation::Read { into } } else { Operation::Write { from, fua: true } };
             drive.submit(Request { tag, start_sector: tag * 128, sectors: 128, operation });
         }
-        match round % 4 {
-            // Never seen by the kernel; seen by it; the ring dropped first; the ring used on by another drive.
-            0 => {}
-            1 => ring.poll(),
-            2 => {
-                ring.poll();
-                drop(ring);
-                drop(drive);
-                SyncDrive::open(&path, Access::Exclusive).expect("the last handle to the ring waits");
-                continue;
+        let seen_by_the_kernel = round % 2 == 0;
+        if seen_by_the_kernel {
+            ring.poll();
+        }
+        drop(drive);
+        match round % 3 {
+            0 => drop(ring),
+            1 => {
+                let _marked = Marked::new();
+                ring.drain();
             }
             _ => {
-                ring.poll();
-                drop(drive);
-                let marked: Vec<_> = (0..64).map(|_| Buffer::copy_of(&[0xaa; 64 << 10])).collect();
+                let _marked = Marked::new();
                 let mut other = open(&folder.file("other", 1 << 20), &ring, Access::Exclusive).unwrap();
                 write(&ring, &mut other, 0, &[9; 4096]).unwrap();
                 ring.drain();
-                assert!(marked.iter().all(|buffer| buffer.iter().all(|&byte| byte == 0xaa)), "nobody wrote to freed memory");
-                SyncDrive::open(&path, Access::Exclusive).expect("a drained ring holds no file");
-                continue;
             }
         }
-        drop(drive);
-        drop(ring);
-        SyncDrive::open(&path, Access::Exclusive).expect("a dropped ring holds no file");
+        let _marked = Marked::new();
+        SyncDrive::open(&path, Access::Exclusive).expect("a ring that is drained or dropped holds no lock");
     }
+}
+
+#[test]
+fn dropping_the_ring_waits_for_the_kernel() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::new(&folder, 64 << 20, 512) else { return };
+    run("mkfs.ext4", &["-q", device.device.to_str().unwrap()]).unwrap();
+    let Some(mount) = Mount::new(&folder, &[device.device.to_str().unwrap()]) else { return };
+    let (ring, mut drive) = on(&mount.file("member", 1 << 20));
+    // Writes wait in the kernel as long as their file system is frozen.
+    let point = mount.0.to_str().unwrap().to_owned();
+    run("fsfreeze", &["--freeze", &point]).unwrap();
+    let thaw = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300));
+        run("fsfreeze", &["--unfreeze", &point]).unwrap();
+    });
+    let from = Segments::from_iter([Buffer::zeroed(4096).freeze()]);
+    drive.submit(Request { tag: 1, start_sector: 0, sectors: 8, operation: Operation::Write { from, fua: false } });
+    let start = std::time::Instant::now();
+    ring.poll();
+    drop(drive);
+    assert!(start.elapsed() < Duration::from_millis(200), "dropping a drive does not wait");
+    drop(ring);
+    assert!(start.elapsed() > Duration::from_millis(200), "dropping the ring does");
+    thaw.join().unwrap();
 }
 
 #[test]
