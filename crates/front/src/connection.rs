@@ -16,11 +16,16 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::{Duration, Instant};
 use stria_block::{Mailbox, RemoteDevice};
 
 /// 128 slices: 64 reads of one buffer each in one send.
 const SLICE_COUNT_MAX: usize = 128;
+/// 256 KiB in flight: from here on the device's thread goes first where it shares this core, while what came in
+/// is still in the core's cache. Writes of 1 MiB to RAM cost 0.37 instead of 0.49 ms of processor time, 4 KiB at a
+/// depth of 128 about a tenth less; where the device has a core of its own, a yield is a quick system call.
+const YIELD_FROM_BYTES: usize = 256 << 10;
 /// One second: an idle client's buffers go back to the system after it.
 const COOL_AFTER: Duration = Duration::from_secs(1);
 
@@ -224,6 +229,9 @@ impl Connection {
             if !requests.is_empty() {
                 device.submit(&mut requests, &mailbox);
                 progress = true;
+                if session.bytes_in_flight() >= YIELD_FROM_BYTES {
+                    thread::yield_now();
+                }
             }
             if session.finished() {
                 return Ok(());
@@ -277,6 +285,9 @@ struct Link {
     epoll: OwnedFd,
     readable: bool,
     writable: bool,
+    /// Whether epoll tells of room to send. Only asked for while a send is stuck: every reply that the client
+    /// takes makes room, and would wake the thread for nothing.
+    watches_room: bool,
     /// The peer has closed its side: no further edge will tell of bytes or of their end.
     hangup: bool,
 }
@@ -284,20 +295,26 @@ struct Link {
 impl Link {
     const SOCKET: u64 = 0;
     const WAKE: u64 = 1;
+    const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 
     fn new(socket: OwnedFd, wake: &Wake) -> io::Result<Self> {
         use epoll::{EventData, EventFlags};
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&epoll, &socket, EventData::new_u64(Self::SOCKET), flags)?;
+        epoll::add(&epoll, &socket, EventData::new_u64(Self::SOCKET), Self::INPUT)?;
         // Edge-triggered, so that the counter need not be read: each ring is an edge.
         epoll::add(&epoll, wake, EventData::new_u64(Self::WAKE), EventFlags::IN | EventFlags::ET)?;
-        Ok(Self { socket, epoll, readable: true, writable: true, hangup: false })
+        Ok(Self { socket, epoll, readable: true, writable: true, watches_room: false, hangup: false })
     }
 
     /// Sleeps until something happens; returns how many things did.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         use epoll::EventFlags;
+        if self.writable == self.watches_room {
+            // Changing the interest reports what is true already, so that no edge falls in between.
+            self.watches_room = !self.writable;
+            let room = if self.watches_room { EventFlags::OUT } else { EventFlags::empty() };
+            epoll::modify(&self.epoll, &self.socket, epoll::EventData::new_u64(Self::SOCKET), Self::INPUT | room)?;
+        }
         let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
         let nothing = epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [nothing; 2];
