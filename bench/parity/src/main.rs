@@ -75,9 +75,9 @@ fn main() {
 /// bandwidth.
 fn sample(pool: &mut Pool, temperature: &str, seconds: f64, call: &mut dyn FnMut(&Stripe)) -> f64 {
     let hot = pool.stripe(0);
-    let batch = ((1 << 18) / pool.stripe_bytes()).max(1);
+    let batch = ((2 << 20) / pool.stripe_bytes()).max(1);
     if temperature == "hot" {
-        (0..batch.div_ceil(2).max(2)).for_each(|_| call(&hot));
+        (0..batch.div_ceil(8).max(2)).for_each(|_| call(&hot));
     }
     let start = processor_seconds();
     let mut calls = 0;

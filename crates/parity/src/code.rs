@@ -1,7 +1,6 @@
 //! The erasure code of one stripe: what is computed, on slices. How, is `kernel`'s.
 
-use std::mem::MaybeUninit;
-
+use crate::addresses::{Room, written};
 use crate::field::coefficient;
 use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, Update, chosen};
 
@@ -65,9 +64,9 @@ impl Code {
         let bytes = self.assert_data(data);
         let output = self.outputs(parity, bytes);
         let Some(level) = level_of(&output) else { return };
-        let mut room = [MaybeUninit::uninit(); 255];
+        let mut room = Room::uninit();
         let stream = are_aligned(&output);
-        let job = Job { data: pointers(data, &mut room), output, bytes, stream, ..Job::EMPTY };
+        let job = Job { data: written(&mut room, data.iter().map(|strip| strip.as_ptr())), output, bytes, stream, ..Job::EMPTY };
         // SAFETY: all lengths were asserted equal; the outputs are exclusive borrows.
         unsafe { kernel.syndromes(Purpose::GENERATE, level, &job) };
     }
@@ -122,8 +121,8 @@ impl Code {
             }
         }
         let Some(level) = input.iter().rposition(|p| !p.is_null()) else { return 0 };
-        let mut room = [MaybeUninit::uninit(); 255];
-        let job = Job { data: pointers(data, &mut room), input, bytes, ..Job::EMPTY };
+        let mut room = Room::uninit();
+        let job = Job { data: written(&mut room, data.iter().map(|strip| strip.as_ptr())), input, bytes, ..Job::EMPTY };
         // SAFETY: all lengths were asserted equal; nothing is written.
         unsafe { kernel.syndromes(Purpose::CHECK, level + 1, &job) }
     }
@@ -162,13 +161,4 @@ pub(crate) fn level_of(output: &[*mut u8; LEVEL_MAX]) -> Option<usize> {
 /// Whether no output that is there starts within a line of 64 bytes.
 pub(crate) fn are_aligned(output: &[*mut u8; LEVEL_MAX]) -> bool {
     output.iter().all(|pointer| pointer.addr().is_multiple_of(64))
-}
-
-/// The strips' addresses, in `room`, which is left uninitialised beyond them.
-fn pointers<'r>(data: &[&[u8]], room: &'r mut [MaybeUninit<*const u8>; 255]) -> &'r [*const u8] {
-    for (pointer, strip) in room.iter_mut().zip(data) {
-        pointer.write(strip.as_ptr());
-    }
-    // SAFETY: the loop wrote this many, and an array of MaybeUninit<T> lies in memory as one of T does.
-    unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), data.len()) }
 }

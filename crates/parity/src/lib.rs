@@ -7,6 +7,7 @@
 //! any sub-range of a multiple of 64 bytes may be given alone. `unsafe` stands in the kernels and where slices become
 //! their jobs.
 
+mod addresses;
 mod code;
 mod field;
 mod kernel;

@@ -9,8 +9,7 @@
 //! pass over the strips computes everything lost, by one matrix of at most 3 × 3.
 //! Source: H. P. Anvin, "The mathematics of RAID-6", section 3.
 
-use std::mem::MaybeUninit;
-
+use crate::addresses::{Room, written};
 use crate::code::{Code, are_aligned, assert_length};
 use crate::field::{coefficient, invert, product};
 use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, chosen};
@@ -61,16 +60,16 @@ impl Code {
         let (data, parity) = strips.split_at_mut(self.data_count());
 
         let mut job = Job { bytes, ..Job::EMPTY };
-        let mut room = [MaybeUninit::<*const u8>::uninit(); 255];
+        let mut room = Room::uninit();
+        let addresses = written(
+            &mut room,
+            data.iter().map(|strip| if let Strip::Present(strip) = strip { strip.as_ptr() } else { std::ptr::null() }),
+        );
         let mut gone = [0; LEVEL_MAX];
         let mut gone_count = 0;
-        for (i, strip) in data.iter().enumerate() {
-            let pointer = if let Strip::Present(strip) = strip { strip.as_ptr() } else { std::ptr::null() };
-            room[i].write(pointer);
-            if pointer.is_null() {
-                *gone.get_mut(gone_count).ok_or(Unrecoverable)? = i;
-                gone_count += 1;
-            }
+        for (i, _) in addresses.iter().enumerate().filter(|(_, address)| address.is_null()) {
+            *gone.get_mut(gone_count).ok_or(Unrecoverable)? = i;
+            gone_count += 1;
         }
         let gone = &gone[..gone_count];
 
@@ -87,6 +86,20 @@ impl Code {
         }
         if used_count < gone_count {
             return Err(Unrecoverable);
+        }
+
+        if let ([0], [x]) = (&used[..used_count], gone)
+            && let Strip::Lost(strip) = &mut data[*x]
+            && !parity.iter().any(|strip| matches!(strip, Strip::Lost(_)))
+        {
+            // One data strip from P is the sum of all others, in any order: P takes its place.
+            addresses[*x] = job.input[0];
+            let output = [strip.as_mut_ptr(), std::ptr::null_mut(), std::ptr::null_mut()];
+            let stream = are_aligned(&output);
+            let job = Job { data: addresses, output, bytes, stream, ..Job::EMPTY };
+            // SAFETY: as below.
+            unsafe { kernel.syndromes(Purpose::GENERATE, 1, &job) };
+            return Ok(());
         }
 
         let solution = solve(&used[..used_count], gone);
@@ -116,17 +129,10 @@ impl Code {
         }
         level = level.max(row);
         job.stream = are_aligned(&job.output);
-        let mut purpose = Purpose::RECOVER;
-        if level == 1 && gone_count == 1 {
-            // One data strip from P is the sum of all others, in any order: P takes its place.
-            room[gone[0]].write(job.input[0]);
-            purpose = Purpose::GENERATE;
-        }
-        // SAFETY: the first loop wrote this many, and an array of MaybeUninit<T> lies in memory as one of T does.
-        job.data = unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), data.len()) };
+        job.data = addresses;
         // SAFETY: `lost_length` asserted all lengths equal; the outputs are exclusive borrows. There are at most three:
         // lost data strips are no more than parities present, lost parities no more than the others.
-        unsafe { kernel.syndromes(purpose, level, &job) };
+        unsafe { kernel.syndromes(Purpose::RECOVER, level, &job) };
         Ok(())
     }
 }
