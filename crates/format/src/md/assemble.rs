@@ -14,7 +14,7 @@ use super::recorder::{Keeper, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
 use std::collections::BTreeMap;
-use stria_array::{ArrayConfig, Geometry, IntentConfig, Layout, Level, MemberId, SlotConfig, Zones};
+use stria_array::{ArrayConfig, Geometry, IntentConfig, Layout, Level, MemberId, SlotConfig};
 use thiserror::Error;
 
 /// What the person who starts an array allows.
@@ -527,7 +527,7 @@ impl Sorter<'_> {
         let geometry = Geometry::new(level, layout, u64::from(header.chunksize), &sizes)
             .map_err(|error| fail(Unserved, error.to_string()))?;
         let unequal = (1..geometry.slot_count()).any(|slot| geometry.member_sectors(slot) != geometry.member_sectors(0));
-        if matches!(layout, Layout::Zones(Zones::Alternate)) && unequal && header.feature_map & feature::RAID0_LAYOUT == 0 {
+        if matches!(layout, Layout::Zones(_)) && unequal && header.feature_map & feature::RAID0_LAYOUT == 0 {
             return Err(fail(
                 Unserved,
                 "its members are unequal and its superblocks do not say in which of two ways Linux striped them; \

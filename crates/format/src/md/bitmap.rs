@@ -257,8 +257,26 @@ impl Bitmap {
 
     /// The bitmap as it stands on disk, whole pages.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.header.write().to_vec();
-        bytes.extend_from_slice(&self.bits);
+        (0..self.page_count()).flat_map(|page| self.encode_page(page)).collect()
+    }
+
+    /// Count of pages of [`PAGE_BYTES`].
+    pub fn page_count(&self) -> usize {
+        (Header::SIZE_BYTES + self.bits.len()) / PAGE_BYTES
+    }
+
+    /// One page as it stands on disk; the first starts with the header.
+    ///
+    /// # Panics
+    /// Beyond the last page.
+    pub fn encode_page(&self, page: usize) -> [u8; PAGE_BYTES] {
+        let mut bytes = [0; PAGE_BYTES];
+        let header_length = if page == 0 { Header::SIZE_BYTES } else { 0 };
+        if page == 0 {
+            bytes[..header_length].copy_from_slice(&self.header.write());
+        }
+        let start = page * PAGE_BYTES + header_length - Header::SIZE_BYTES;
+        bytes[header_length..].copy_from_slice(&self.bits[start..][..PAGE_BYTES - header_length]);
         bytes
     }
 }

@@ -168,7 +168,11 @@ impl Create {
         }
         // What a missing member held is computed from the rest, which therefore agrees with it.
         let clean = self.assume_clean || !redundant || (missing > 0 && missing == self.level.parity_count());
-        let template = self.template(set_name, data_offset, if redundant { size } else { 0 }, clean, bitmap.as_ref());
+        let mut template = self.template(set_name, data_offset, if redundant { size } else { 0 }, clean, bitmap.as_ref());
+        // Kernels before 5.4 refuse the layout bit; among equal members it says nothing.
+        if (1..geometry.slot_count()).all(|slot| geometry.member_sectors(slot) == geometry.member_sectors(0)) {
+            template.header.feature_map &= !feature::RAID0_LAYOUT;
+        }
 
         let drives = self.members.iter().map(Option::as_ref).chain(self.spares.iter().map(Some));
         let mut creation = Creation { geometry, superblocks: Vec::new(), writes: Vec::new() };

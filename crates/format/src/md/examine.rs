@@ -30,7 +30,9 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
             say("Used Dev Size", format!("{} sectors", header.size));
         }
     }
-    say("Data Offset", format!("{} sectors", header.data_offset));
+    if header.data_offset != 0 {
+        say("Data Offset", format!("{} sectors", header.data_offset));
+    }
     if superblock.has(feature::NEW_OFFSET) {
         let offset = header.data_offset.saturating_add_signed(i64::from(header.new_offset));
         say("New Offset", format!("{offset} sectors"));
@@ -39,21 +41,22 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     if superblock.has(feature::RECOVERY_OFFSET) {
         say("Recovery Offset", format!("{} sectors", header.recovery_offset));
     }
-    if header.data_offset >= header.super_offset {
+    let used = if header.level <= 0 { header.data_size } else { header.size };
+    let (super_offset, data_offset) = (header.super_offset as i64, header.data_offset as i64);
+    let bitmap_offset = if bitmap.is_some() { i64::from(header.bitmap_offset) } else { 0 };
+    let log = (header.bblog_offset != 0).then(|| super_offset + i64::from(header.bblog_offset));
+    let (before, after) = if data_offset < super_offset {
+        let end = log.unwrap_or(super_offset).min(super_offset).min(super_offset + bitmap_offset);
+        (data_offset, (end - used as i64 - data_offset).max(0))
+    } else {
         // mdadm leaves 36 KiB for the superblock and what follows, as the kernel does.
-        let bitmap_end =
-            bitmap.map_or(0, |bitmap| i64::from(header.bitmap_offset) + bitmap.size_sectors().next_multiple_of(8) as i64);
-        let log_end = match header.bblog_offset {
-            0 => 0,
-            offset => header.super_offset as i64 + i64::from(offset) + i64::from(header.bblog_size),
-        };
-        let earliest = (header.super_offset as i64 + 72).max(bitmap_end).max(log_end);
-        let before = (header.data_offset as i64 - earliest).max(0);
-        let used = if header.level <= 0 { header.data_size } else { header.size };
-        let after = candidate.size_sectors - used - header.data_offset;
-        if (before, after) != (0, 0) {
-            say("Unused Space", format!("before={before} sectors, after={after} sectors"));
-        }
+        let bitmap_end = bitmap.map_or(0, |bitmap| bitmap_offset + bitmap.size_sectors().next_multiple_of(8) as i64);
+        let log_end = log.map_or(0, |start| start + i64::from(header.bblog_size));
+        let earliest = (super_offset + 72).max(bitmap_end).max(log_end);
+        ((data_offset - earliest).max(0), (candidate.size_sectors - used) as i64 - data_offset)
+    };
+    if (before, after) != (0, 0) {
+        say("Unused Space", format!("before={before} sectors, after={after} sectors"));
     }
     say("State", if superblock.clean() { "clean" } else { "active" }.into());
     say("Device UUID", uuid_text(&header.device_uuid));

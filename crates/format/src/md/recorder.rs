@@ -271,32 +271,22 @@ impl MdRecorder {
         Ok(vec![MetadataWrite { member, start_sector, data: Buffer::copy_of(&log).freeze() }, keeper.superblock_write(member)])
     }
 
-    /// Writes of the pages in `pages` (or all) to one member.
+    /// Writes of some pages of the bitmap, in order and without repetition, to some members.
     fn bitmap_writes(
         bitmap: &Bitmap,
-        pages: Option<&BTreeSet<usize>>,
-        targets: impl Iterator<Item = (MemberId, BitmapPlace)>,
+        pages: impl Iterator<Item = usize>,
+        targets: impl Iterator<Item = (MemberId, BitmapPlace)> + Clone,
     ) -> Vec<MetadataWrite> {
-        let bytes = bitmap.encode();
-        let length_sectors = bitmap.size_sectors();
         let page_sectors = (PAGE_BYTES / 512) as u64;
-        let data = Buffer::copy_of(&bytes).freeze();
         let mut writes = Vec::new();
-        for (member, place) in targets {
-            let area_sectors = length_sectors.next_multiple_of(place.unit_sectors);
-            let mut add = |start: u64, end: u64| {
-                let end = end.min(area_sectors);
+        for page in pages {
+            let data = Buffer::copy_of(&bitmap.encode_page(page)).freeze();
+            let start = page as u64 * page_sectors;
+            for (member, place) in targets.clone() {
+                let end = bitmap.size_sectors().next_multiple_of(place.unit_sectors).min(start + page_sectors);
                 if start < end {
-                    let data = data.slice((start * 512) as usize, ((end - start) * 512) as usize);
+                    let data = data.slice(0, ((end - start) * 512) as usize);
                     writes.push(MetadataWrite { member, start_sector: place.start_sector + start, data });
-                }
-            };
-            match pages {
-                None => add(0, area_sectors),
-                Some(pages) => {
-                    for &page in pages {
-                        add(page as u64 * page_sectors, (page as u64 + 1) * page_sectors);
-                    }
                 }
             }
         }
@@ -468,11 +458,10 @@ impl Recorder for MdRecorder {
             writes.push(keeper.superblock_write(member));
         }
         if let Some(bitmap) = &self.bitmap {
-            let first_page = BTreeSet::from([0]);
-            for &member in &self.active {
-                let pages = if self.keepers[&member].bitmap_current { Some(&first_page) } else { None };
-                writes.extend(Self::bitmap_writes(bitmap, pages, self.place_of(member).into_iter()));
-            }
+            let (current, behind): (Vec<_>, Vec<_>) = self.active.iter().partition(|member| self.keepers[member].bitmap_current);
+            let place_of = |member: &MemberId| self.place_of(*member);
+            writes.extend(Self::bitmap_writes(bitmap, 0..1, current.iter().filter_map(place_of)));
+            writes.extend(Self::bitmap_writes(bitmap, 0..bitmap.page_count(), behind.iter().filter_map(place_of)));
             for member in &self.active {
                 self.keepers.get_mut(member).expect("checked above").bitmap_current = true;
             }
@@ -501,6 +490,6 @@ impl Recorder for MdRecorder {
         }
         let bitmap = self.bitmap.as_ref().expect("checked above");
         let targets = self.active.iter().filter_map(|&member| self.place_of(member));
-        Self::bitmap_writes(bitmap, Some(&pages), targets)
+        Self::bitmap_writes(bitmap, pages.into_iter(), targets)
     }
 }

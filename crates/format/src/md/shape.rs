@@ -54,8 +54,8 @@ pub fn numbers_of(level: Level, layout: Layout) -> LayoutNumbers {
     LayoutNumbers { level, layout: number, features: if level == 0 { feature::RAID0_LAYOUT } else { 0 } }
 }
 
-/// The level and layout that a superblock names. A RAID 0 without layout bit counts as
-/// [`Zones::Alternate`], which is right only if its members are equal.
+/// The level and layout that a superblock names. That of a RAID 0 without layout bit is a guess, which
+/// does no harm if its members are equal.
 ///
 /// # Errors
 /// [`SuperblockError::Unserved`] for what Stria does not serve.
@@ -76,10 +76,10 @@ pub fn layout_of(header: &Header) -> Result<(Level, Layout), SuperblockError> {
     };
     let layout = match level {
         Level::Linear | Level::Raid1 | Level::Raid4 => Layout::Plain,
-        Level::Raid0 if header.feature_map & feature::RAID0_LAYOUT == 0 => Layout::Zones(Zones::Alternate),
         Level::Raid0 => match number {
             1 => Layout::Zones(Zones::Original),
             2 => Layout::Zones(Zones::Alternate),
+            _ if header.feature_map & feature::RAID0_LAYOUT == 0 => Layout::Zones(Zones::Alternate),
             _ => return unserved(format!("RAID 0 layout {number} is unknown; 1 and 2 are")),
         },
         Level::Raid5 | Level::Raid6 => match PARITY.iter().find(|(known, n)| *n == number && known.suits(level)) {

@@ -57,7 +57,10 @@ pub fn started(drives: &[MemoryDrive], options: &Options) -> Start {
 }
 
 pub fn refused(drives: &[MemoryDrive], options: &Options) -> String {
-    assembled(drives, options).outcome.err().expect("refused").to_string()
+    match assembled(drives, options).outcome {
+        Ok(_) => panic!("must be refused"),
+        Err(error) => error.to_string(),
+    }
 }
 
 pub fn apply(drives: &mut [MemoryDrive], writes: &[MetadataWrite]) {

@@ -1,0 +1,124 @@
+//! Goal: what is on a drive is named before it is overwritten, and its marks can be wiped. Method: headers
+//! laid out by hand as the formats describe them, and what the system's own tools make where they are installed.
+
+mod support;
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use stria_array::Level;
+use stria_format::detect::{detect, wipes};
+use support::*;
+
+fn names(drive: &MemoryDrive) -> Vec<String> {
+    detect(drive.size_sectors, &mut |start, count| drive.read(start, count)).iter().map(ToString::to_string).collect()
+}
+
+/// A drive with `parts` (byte offset, bytes).
+fn drive_with(parts: &[(u64, &[u8])]) -> MemoryDrive {
+    let mut drive = MemoryDrive::new(0, DRIVE_SECTORS);
+    for (offset, part) in parts {
+        let (first, last) = (offset / 512, (offset + part.len() as u64 - 1) / 512);
+        let mut bytes = drive.read(first, last - first + 1).expect("memory");
+        let at = (offset % 512) as usize;
+        bytes[at..at + part.len()].copy_from_slice(part);
+        drive.write(first, &bytes);
+    }
+    drive
+}
+
+const END: u64 = DRIVE_SECTORS * 512;
+
+#[test]
+fn known_formats_are_named() {
+    let uuid: Vec<u8> = (0x10..0x20).collect();
+    let uuid = uuid.as_slice();
+    let shown = "uuid 10111213-1415-1617-1819-1a1b1c1d1e1f";
+    let cases: Vec<(Vec<(u64, &[u8])>, String)> = vec![
+        (
+            vec![(1080, b"\x53\xef"), (1116, b"\x04"), (1120, b"\xc2\x02"), (1144, b"root"), (1128, uuid)],
+            format!("ext4 file system (label \"root\", {shown})"),
+        ),
+        (vec![(1080, b"\x53\xef"), (1116, b"\x04"), (1120, b"\x02")], "ext3 file system".into()),
+        (vec![(1080, b"\x53\xef"), (1120, b"\x02")], "ext2 file system".into()),
+        (vec![(0, b"XFSB"), (32, uuid), (108, b"data")], format!("xfs file system (label \"data\", {shown})")),
+        (vec![(0x10040, b"_BHRfS_M"), (0x10020, uuid)], format!("btrfs file system ({shown})")),
+        (vec![(4086, b"SWAPSPACE2")], "swap space".into()),
+        (vec![(0, b"LUKS\xba\xbe\0\x02"), (24, b"secret")], "LUKS encrypted volume (version 2, label \"secret\")".into()),
+        (vec![(512, b"LABELONE"), (536, b"LVM2 001abc")], "LVM physical volume (uuid abc".into()),
+        (vec![(3, b"NTFS    "), (510, b"\x55\xaa")], "NTFS file system".into()),
+        (vec![(0x52, b"FAT32   "), (0x47, b"STICK      "), (510, b"\x55\xaa")], "FAT32 file system (label \"STICK\")".into()),
+        (
+            vec![(446, b"\x80\0\0\0\x83\0\0\0\x01\0\0\0\0\x01\0\0"), (510, b"\x55\xaa")],
+            "MBR partition table (1 partitions)".into(),
+        ),
+        (vec![(512, b"EFI PART")], "GPT partition table".into()),
+        (vec![(END - 512, b"EFI PART")], "GPT partition table (second copy".into()),
+        (vec![(END - 1024, b"Intel Raid ISM Cfg Sig. 1.3.00\0")], "Intel RAID (IMSM) member (version 1.3.00)".into()),
+        (vec![(END - 512, b"\xde\x11\xde\x11")], "DDF RAID member".into()),
+        (vec![(END - 65536, b"\xfc\x4e\x2b\xa9\0\0\0\0\x5a")], "md member, version 0.90".into()),
+        (vec![(132 * 1024, b"\x0c\xb1\xba\0\0\0\0\0")], "ZFS pool member".into()),
+        (vec![(32769, b"CD001"), (32808, b"DEBIAN")], "ISO 9660 file system (label \"DEBIAN\")".into()),
+        (vec![(510, b"\x55\xaa")], "boot sector".into()),
+    ];
+    for (parts, expected) in cases {
+        let mut drive = drive_with(&parts);
+        let found = names(&drive);
+        assert!(found.len() == 1 && found[0].starts_with(&expected), "{expected}: {found:?}");
+        let signatures = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
+        for (start, count) in wipes(&signatures, 4096) {
+            assert_eq!((start % 8, count % 8), (0, 0), "whole blocks of a 4096-byte drive");
+            drive.write(start, &vec![0; (count * 512) as usize]);
+        }
+        assert_eq!(names(&drive), Vec::<String>::new(), "{expected} is wiped");
+    }
+}
+
+#[test]
+fn empty_drives_carry_nothing_and_broken_ones_something() {
+    assert_eq!(names(&MemoryDrive::new(0, DRIVE_SECTORS)), Vec::<String>::new());
+    let broken = MemoryDrive { broken: true, ..MemoryDrive::new(0, DRIVE_SECTORS) };
+    assert!(names(&broken)[0].starts_with("something that cannot be read (medium error"));
+}
+
+#[test]
+fn members_are_named_with_their_array() {
+    let drives = created(Level::Raid5, 3, 0);
+    let expected = "md member, version 1.2 (array \"host:tank\", uuid abababab:abababab:abababab:abababab, slot 1)";
+    assert_eq!(names(&drives[1]), [expected]);
+}
+
+/// What real tools make; those that are not installed here are tried elsewhere.
+#[test]
+fn contents_made_by_real_tools_are_named() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let mut tried = 0;
+    for (tool, arguments, expected) in [
+        ("mkfs.ext4", vec!["-q", "-F", "-L", "root"], "ext4 file system (label \"root\", uuid "),
+        ("mkfs.ext2", vec!["-q", "-F"], "ext2 file system (uuid "),
+        ("mkfs.xfs", vec!["-q", "-f", "-L", "data"], "xfs file system (label \"data\", uuid "),
+        ("mkfs.btrfs", vec!["-q", "-f"], "btrfs file system (uuid "),
+        ("mkswap", vec!["-q", "-L", "swap"], "swap space (label \"swap\", uuid "),
+        ("mkfs.vfat", vec!["-F", "32", "-n", "STICK"], "FAT32 file system (label \"STICK\")"),
+    ] {
+        let path = folder.join(format!("detect-{tool}.img"));
+        let size: u64 = 400 << 20;
+        File::create(&path).and_then(|file| file.set_len(size)).expect("sparse image");
+        let ran = ["/usr/sbin/", "/sbin/", ""]
+            .iter()
+            .find_map(|at| Command::new(format!("{at}{tool}")).args(&arguments).arg(&path).output().ok());
+        if ran.is_some_and(|output| output.status.success()) {
+            tried += 1;
+            let file = File::open(&path).expect("image");
+            let found = detect(size / 512, &mut |start, count| {
+                let mut bytes = vec![0; (count * 512) as usize];
+                file.read_exact_at(&mut bytes, start * 512).expect("within the image");
+                Ok(bytes)
+            });
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{tool}: {found:?}");
+        }
+        fs::remove_file(&path).expect("scratch image");
+    }
+    eprintln!("{tried} tools were installed");
+}
