@@ -78,7 +78,8 @@ fn recorded_state_is_found_again() {
     let verdicts: Vec<_> = assembly.drives.iter().map(|drive| drive.verdict.clone()).collect();
     assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered_sector: 2048, by_intent: false });
     assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered_sector: 1024 });
-    assert_eq!(verdicts[1], Verdict::Faulty, "one behind, and failed in the record that it missed");
+    let left = Verdict::Away { slot: Some(1), events_behind: 1, obstacle: None };
+    assert_eq!(verdicts[1], left, "one behind, and failed in the record that it missed");
     let start = assembly.outcome.expect("degraded but clean");
     assert_eq!(start.drives, vec![0, 2, 3, 4, 5, 6], "handles have no gaps");
     let mut again = state_of(&start.config, true);
@@ -177,7 +178,8 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     let assembly = assembled(&drives, &Options { take_back: true, ..Options::default() });
     let Verdict::Away { obstacle: Some(obstacle), .. } = &assembly.drives[1].verdict else { panic!("{:?}", assembly.drives[1]) };
     assert!(obstacle.contains("the bitmap remembers from"), "{obstacle}");
-    assert!(assembly.outcome.expect("degraded").config.slots[1].member.is_none());
+    let start = assembly.outcome.expect("degraded");
+    assert_eq!(holders(&start)[1], Some(4), "who held the slot last is taken back");
 }
 
 #[test]
@@ -310,6 +312,30 @@ fn new_spare_joins_and_takes_a_slot() {
     let small = Adopt { size_sectors: 50_000, ..adopt };
     let sentence = start.recorder.adopt(MemberId(4), &small).unwrap_err().to_string();
     assert!(sentence.contains("50000 sectors, a member needs"), "{sentence}");
+}
+
+#[test]
+fn members_that_were_run_apart_are_not_put_together() {
+    let drives = created(Level::Raid1, 2, 0);
+    let run_alone = |drive: usize, records: usize| {
+        let mut drives = drives.clone();
+        let mut start = started(&drives, &Options::default());
+        let mut state = state_of(&start.config, true);
+        apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        state.slots[1 - drive].member = None;
+        state.whole = false;
+        for _ in 0..records {
+            apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        }
+        drives.swap_remove(drive)
+    };
+    let sentence = refused(&[run_alone(0, 3), run_alone(1, 3)], &forced());
+    assert!(sentence.contains("drive1 on one side and drive0 on the other were run without each other"), "{sentence}");
+    let apart = [run_alone(0, 5), run_alone(1, 3)];
+    let assembly = assembled(&apart, &Options { take_back: true, ..Options::default() });
+    let Verdict::Away { obstacle: Some(obstacle), .. } = &assembly.drives[1].verdict else { panic!("{:?}", assembly.drives[1]) };
+    assert_eq!(obstacle, "it was run without members that the array has now");
+    assert_eq!(holders(&assembly.outcome.expect("one is enough")), vec![Some(0), None]);
 }
 
 #[test]

@@ -64,7 +64,7 @@ pub enum Verdict {
         /// Why it cannot come back by the bitmap; `None`: it can.
         obstacle: Option<String>,
     },
-    /// The array failed it.
+    /// It says itself that it failed.
     Faulty,
     /// Says it belongs to this array, but cannot be believed or used.
     Unusable {
@@ -230,6 +230,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     sorter.refuse_copies(&found);
     sorter.refuse_rivals(&found);
     sorter.refuse_numbers(&found);
+    sorter.refuse_histories(&found);
     assembly.outcome = sorter.start(&found, options);
     assembly.missing_slots = sorter.missing_slots();
     assembly.drives = found
@@ -308,8 +309,8 @@ impl Sorter<'_> {
                     Verdict::InSync { slot }
                 }
             }
-            Role::Spare => away(own_slot, None),
-            Role::Faulty => Verdict::Faulty,
+            Role::Faulty if own == Role::Faulty => Verdict::Faulty,
+            Role::Spare | Role::Faulty => away(own_slot, None),
             Role::Journal => unusable("it is a journal device, which is not served".into()),
         }
     }
@@ -331,6 +332,35 @@ impl Sorter<'_> {
                 }
                 self.verdicts.insert(older.drive, Verdict::Unusable { reason });
             }
+        }
+    }
+
+    /// One record writes the same roles everywhere. Members that count as many records and yet differ
+    /// were run apart, each without the other: neither knows what the other wrote.
+    fn refuse_histories(&mut self, found: &[Found]) {
+        let roles = |superblock: &Superblock| {
+            let mut roles = superblock.roles.clone();
+            roles.truncate(roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1));
+            roles
+        };
+        let truth = roles(self.freshest);
+        let same_count = |found: &&Found| {
+            let holds = matches!(
+                self.verdicts[&found.drive],
+                Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. }
+            );
+            holds && found.events() == self.freshest.header.events
+        };
+        let (one, other): (Vec<&Found>, Vec<_>) =
+            found.iter().filter(same_count).partition(|found| roles(found.superblock()) == truth);
+        let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
+        if !other.is_empty() {
+            self.conflict.get_or_insert(format!(
+                "{} on one side and {} on the other were run without each other, and no longer agree; \
+                 start it with the drives of one side, and add the others anew",
+                names(&one),
+                names(&other)
+            ));
         }
     }
 

@@ -352,6 +352,11 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("it had not been filled when it left".into());
     }
+    // Who ran without some of the others may have written what their bitmap does not know.
+    let fills = |superblock: &Superblock, slot: u32| superblock.roles.contains(&Role::Slot(slot as u16));
+    if (0..ours.raid_disks).any(|slot| fills(common, slot) && !fills(away, slot)) {
+        return Err("it was run without members that the array has now".into());
+    }
     let Some(bitmap) = bitmap else {
         return Err("the array has no write-intent bitmap to tell what it missed".into());
     };
