@@ -6,7 +6,7 @@ use crate::member::Members;
 use crate::task::{Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Geometry, Health, MemberId, StripeMap};
 use slab::Slab;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -51,13 +51,14 @@ pub(crate) struct MemberIo {
 }
 
 pub(crate) type Outcome = (Result<(), IoError>, Operation);
-pub(crate) type Batch = SmallVec<[MemberIo; 8]>;
-pub(crate) type Outcomes = SmallVec<[Outcome; 8]>;
+/// Small inline: batches live in tasks, and a task is moved to the heap whole.
+pub(crate) type Batch = SmallVec<[MemberIo; 4]>;
+pub(crate) type Outcomes = SmallVec<[Outcome; 4]>;
 
 struct BatchState {
     task: usize,
     pending: usize,
-    outcomes: SmallVec<[Option<Outcome>; 8]>,
+    outcomes: SmallVec<[Option<Outcome>; 4]>,
 }
 
 /// Where the pieces of a member's request lie in the client's: offset and length, in sectors. Pieces that are
@@ -66,6 +67,11 @@ pub(crate) type Pieces = SmallVec<[(u64, u64); 1]>;
 
 /// Who waits for a member's request.
 enum Waiting {
+    /// A client: its request went to one member as it was.
+    Client {
+        tag: Tag,
+        array_sector: u64,
+    },
     /// A part of a client's request, with nothing else to do.
     Part {
         parent: usize,
@@ -93,6 +99,12 @@ struct Parent {
     /// What goes back: a write's data; a read's memory is gathered in `read`.
     operation: Operation,
     read: SmallVec<[(u64, Segments<Buffer>); 2]>,
+}
+
+impl Parent {
+    fn new(tag: Tag, start_sector: u64, pending: usize, operation: Operation) -> Self {
+        Self { tag, start_sector, pending, error: None, operation, read: SmallVec::new() }
+    }
 }
 
 /// The engine's orders to whoever records, and what has been carried out.
@@ -126,6 +138,8 @@ pub(crate) struct Core {
     in_flight: RefCell<Slab<InFlight>>,
     batches: RefCell<Slab<BatchState>>,
     parents: RefCell<Slab<Parent>>,
+    /// Requests that went to one member as they were.
+    whole_requests: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
     pub resync_sector: Cell<u64>,
     pub record: Recording,
@@ -166,6 +180,7 @@ impl Core {
             in_flight: RefCell::default(),
             batches: RefCell::default(),
             parents: RefCell::default(),
+            whole_requests: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             record,
@@ -187,9 +202,14 @@ impl Core {
         &self.maps[(stripe % self.maps.len() as u64) as usize]
     }
 
-    /// Zeros, at most as many as fit; at least one strip.
+    /// Zeros to write, at most as many as fit; at least one strip.
     pub fn zeros(&self, sectors: u64) -> Data {
         self.zeros.slice(0, bytes(sectors).min(self.zeros.len()))
+    }
+
+    /// Zeros to compute with; at least one strip.
+    pub fn zero_bytes(&self, len: usize) -> &[u8] {
+        &self.zeros[..len]
     }
 
     pub fn event(&self, event: Event) {
@@ -297,6 +317,34 @@ impl Core {
                     self.ready.wake(batch.task);
                 }
                 SmallVec::new()
+            }
+            Waiting::Client { tag, array_sector } => {
+                self.whole_requests.set(self.whole_requests.get() - 1);
+                match (completion.result, completion.operation) {
+                    // Redundancy may help: from here on it is a request of one part.
+                    (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
+                        let parent = self.parents.borrow_mut().insert(Parent::new(
+                            tag,
+                            array_sector,
+                            1,
+                            Operation::Read { into: Segments::new() },
+                        ));
+                        smallvec![FailedPart {
+                            parent,
+                            offset_sectors: 0,
+                            array_sector,
+                            member,
+                            start_sector,
+                            sectors,
+                            into,
+                            error
+                        }]
+                    }
+                    (result, operation) => {
+                        self.done(Completion { tag, result, operation });
+                        SmallVec::new()
+                    }
+                }
             }
             Waiting::Part { parent, pieces } => {
                 let array_start = self.parents.borrow()[parent].start_sector;
@@ -463,14 +511,13 @@ impl Core {
             Operation::Discard => Operation::Discard,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
         };
-        self.parents.borrow_mut().insert(Parent {
-            tag: request.tag,
-            start_sector: request.start_sector,
-            pending: parts,
-            error: None,
-            operation,
-            read: SmallVec::new(),
-        })
+        self.parents.borrow_mut().insert(Parent::new(request.tag, request.start_sector, parts, operation))
+    }
+
+    /// Sends a client's request to one member as it is.
+    pub fn send_whole(&self, tag: Tag, array_sector: u64, io: MemberIo) {
+        self.whole_requests.set(self.whole_requests.get() + 1);
+        self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Client { tag, array_sector });
     }
 
     pub fn more_parts(&self, parent: usize, parts: usize) {
@@ -515,7 +562,7 @@ impl Core {
     }
 
     pub fn requests_in_flight(&self) -> usize {
-        self.parents.borrow().len()
+        self.parents.borrow().len() + self.whole_requests.get()
     }
 
     pub fn take_buffer(&self, sectors: u64) -> Buffer {
@@ -536,7 +583,7 @@ impl Core {
     }
 
     pub fn read_io(&self, member: MemberId, start_sector: u64, sectors: u64) -> MemberIo {
-        let into = std::iter::once(self.take_buffer(sectors)).collect();
+        let into = smallvec![self.take_buffer(sectors)];
         MemberIo { member, start_sector, sectors, operation: Operation::Read { into } }
     }
 }
@@ -576,7 +623,7 @@ impl FailedPart {
 /// A write to a member, from shared bytes.
 pub(crate) fn write_io(member: MemberId, start_sector: u64, data: Data, fua: bool) -> MemberIo {
     let sectors = (data.len() / SECTOR_BYTES) as u64;
-    MemberIo { member, start_sector, sectors, operation: Operation::Write { from: std::iter::once(data).collect(), fua } }
+    MemberIo { member, start_sector, sectors, operation: Operation::Write { from: smallvec![data], fua } }
 }
 
 /// What a client is told when redundancy is used up.

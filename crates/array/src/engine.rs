@@ -5,7 +5,7 @@ use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal, SweepKind};
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{Action, ArrayConfig, Level, MemberConfig, MemberId, mirror_io, parity_io};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes};
@@ -104,35 +104,73 @@ impl Engine {
     /// Cuts a range of the array into runs on members, for levels whose requests go to one place each; runs that are
     /// neighbours on a member are joined.
     fn runs(&self, range: Range<u64>) -> SmallVec<[Run; 8]> {
-        let geometry = &self.core.geometry;
-        let strip = geometry.strip_sectors();
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         let mut next = range.start;
         while next < range.end {
-            let left = range.end - next;
-            let (slot, start_sector, sectors) = if geometry.level().parity_count() > 0 {
-                let width = strip * geometry.data_count() as u64;
-                let (stripe, in_stripe) = (next / width, next % width);
-                let slot = usize::from(self.core.map(stripe).data[(in_stripe / strip) as usize]);
-                (slot, stripe * strip + in_stripe % strip, left.min(strip - in_stripe % strip))
-            } else {
-                let extent = geometry.extent(next, left);
-                (extent.slot, extent.start_sector, extent.sectors)
-            };
+            let (slot, start_sector, sectors) = self.place(next, range.end - next);
             let piece = (next - range.start, sectors);
             match runs.iter_mut().rev().find(|run| run.slot == slot) {
                 Some(run) if run.start_sector + run.sectors == start_sector => {
                     run.sectors += sectors;
                     run.pieces.push(piece);
                 }
-                _ => runs.push(Run { slot, start_sector, sectors, pieces: std::iter::once(piece).collect() }),
+                _ => runs.push(Run { slot, start_sector, sectors, pieces: smallvec![piece] }),
             }
             next += sectors;
         }
         runs
     }
 
-    fn read(&mut self, mut request: Request) {
+    /// Where one sector lies on levels whose requests go to one place each, and how far it runs on there.
+    fn place(&self, sector: u64, sectors: u64) -> (usize, u64, u64) {
+        let geometry = &self.core.geometry;
+        if geometry.level().parity_count() == 0 {
+            let extent = geometry.extent(sector, sectors);
+            return (extent.slot, extent.start_sector, extent.sectors);
+        }
+        let strip = geometry.strip_sectors();
+        let shift = strip.trailing_zeros();
+        let data_count = geometry.data_count() as u64;
+        let (turn, in_strip) = (sector >> shift, sector & (strip - 1));
+        let stripe = turn / data_count;
+        let slot = usize::from(self.core.map(stripe).data[(turn - stripe * data_count) as usize]);
+        (slot, (stripe << shift) + in_strip, sectors.min(strip - in_strip))
+    }
+
+    /// A request that one whole member can answer goes there as it is; `None`: it cannot.
+    fn read_whole(&self, request: Request) -> Option<Request> {
+        let core = &self.core;
+        let sectors = request.sectors;
+        let (member, start_sector) = match core.geometry.level() {
+            Level::Raid1 | Level::Raid10 => {
+                let (copies, run) = core.geometry.copies_of(request.start_sector, sectors);
+                match mirror_io::choose(core, &copies, sectors).filter(|_| run == sectors) {
+                    Some((copy, member)) => (member, copy.start_sector),
+                    None => return Some(request),
+                }
+            }
+            _ => {
+                let (slot, start_sector, run) = self.place(request.start_sector, sectors);
+                let members = core.members.borrow();
+                let rows = start_sector..start_sector + sectors;
+                match members.slots()[slot].member {
+                    Some(member) if run == sectors && members.presence(slot, &rows) == crate::plan::Presence::Whole => {
+                        (member, start_sector)
+                    }
+                    _ => return Some(request),
+                }
+            }
+        };
+        core.send_whole(
+            request.tag,
+            request.start_sector,
+            MemberIo { member, start_sector, sectors, operation: request.operation },
+        );
+        None
+    }
+
+    fn read(&mut self, request: Request) {
+        let Some(mut request) = self.read_whole(request) else { return };
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -221,6 +259,14 @@ impl Engine {
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             core.ready.spawn(mirror_io::write_part(Rc::clone(core), parent, range.start, from, fua));
         } else {
+            let (slot, start_sector, sectors) = self.place(range.start, request.sectors);
+            let member = core.members.borrow().slots()[slot].member;
+            if let Some(member) = member
+                && sectors == request.sectors
+            {
+                let io = MemberIo { member, start_sector, sectors, operation: request.operation };
+                return core.send_whole(request.tag, request.start_sector, io);
+            }
             let runs = self.runs(range);
             let parent = core.begin(&mut request, runs.len());
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
@@ -350,14 +396,7 @@ impl Engine {
             let copy = readable.first().map_or(copies[0], |(copy, _)| *copy);
             (copy.slot, copy.start_sector, sectors)
         } else {
-            let first = self.runs(request.start_sector..request.start_sector + 1).remove(0);
-            let strip = core.geometry.strip_sectors();
-            let left = if core.geometry.level() == Level::Linear {
-                core.geometry.extent(request.start_sector, request.sectors).sectors
-            } else {
-                request.sectors.min(strip - request.start_sector % strip)
-            };
-            (first.slot, first.start_sector, left)
+            self.place(request.start_sector, request.sectors)
         };
         let rows = start_sector..start_sector + sectors;
         let whole = core.members.borrow().presence(slot, &rows) == crate::plan::Presence::Whole;

@@ -76,6 +76,8 @@ pub(crate) struct Members {
     slots: Vec<Slot>,
     spares: Vec<MemberId>,
     failed: Vec<MemberId>,
+    /// Every role has a whole member; kept, because every write asks.
+    whole: bool,
 }
 
 impl Members {
@@ -86,6 +88,7 @@ impl Members {
             slots: vec![Slot::default(); config.slots.len()],
             spares: Vec::new(),
             failed: Vec::new(),
+            whole: false,
         };
         let mut found: Vec<(&MemberConfig, MemberRole, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
@@ -108,7 +111,12 @@ impl Members {
             assert_eq!(member.id, MemberId(index), "member handles count from 0 without gaps");
             members.all.push(Member::new(member.clone(), role, slot));
         }
+        members.look();
         members
+    }
+
+    fn look(&mut self) {
+        self.whole = (0..self.slots.len()).all(|slot| self.is_whole(slot));
     }
 
     pub fn get(&self, id: MemberId) -> &Member {
@@ -156,7 +164,7 @@ impl Members {
 
     /// Every role has a whole member.
     pub fn whole(&self) -> bool {
-        (0..self.slots.len()).all(|slot| self.is_whole(slot))
+        self.whole
     }
 
     /// Whether all data can be had from the roles for which `whole` holds.
@@ -212,6 +220,7 @@ impl Members {
         let member = &mut self.all[id.0];
         member.role = MemberRole::Failed;
         member.failure = Some(reason);
+        self.look();
     }
 
     /// Lets a new member in, as a spare or, with `slot`, straight into an empty role.
@@ -259,6 +268,7 @@ impl Members {
         let member = &mut self.all[id.0];
         (member.config.recovered_sector, member.config.by_intent) = (u64::MAX, false);
         member.role = MemberRole::InSync;
+        self.look();
         let slot = self.slots.iter_mut().find(|slot| slot.replacement == Some(id))?;
         slot.replacement = None;
         let before = slot.member.replace(id)?;

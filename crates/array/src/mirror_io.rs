@@ -37,7 +37,9 @@ pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[
 /// The copy to read: the member with the fewest requests; on hard disks the nearest head among equals.
 pub(crate) fn choose(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     let members = core.members.borrow();
-    readable(core, copies, sectors).into_iter().min_by_key(|(copy, id)| {
+    let whole = |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Whole;
+    let candidates = copies.iter().filter(whole).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole")));
+    candidates.min_by_key(|(copy, id)| {
         let member = members.get(*id);
         let distance = if member.limits.rotational { member.head_sector.abs_diff(copy.start_sector) } else { 0 };
         // Equal queues: spread over members by address, so that idle drives share random reads too.

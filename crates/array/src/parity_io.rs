@@ -8,7 +8,7 @@ use crate::core::{Batch, Core, FailedPart, lost, write_io};
 use crate::lock::Mode;
 use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
@@ -41,7 +41,7 @@ fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strip
 }
 
 /// Bytes that were read, by strip.
-struct Found(SmallVec<[(Unit, Buffer); 8]>);
+struct Found(SmallVec<[(Unit, Buffer); 4]>);
 
 impl Found {
     fn get(&self, unit: Unit) -> Option<&Buffer> {
@@ -64,7 +64,7 @@ async fn read_units(
     map: &StripeMap,
     wanted: &[(Unit, Range<u64>)],
     unreadable: &mut Strips,
-) -> Option<SmallVec<[Buffer; 8]>> {
+) -> Option<SmallVec<[Buffer; 4]>> {
     let batch: Option<Batch> = {
         let members = core.members.borrow();
         wanted
@@ -73,7 +73,7 @@ async fn read_units(
                 let member = members.slots()[unit.slot(map)].member?;
                 Some((member, rows.start, rows.end - rows.start))
             })
-            .collect::<Option<SmallVec<[_; 8]>>>()
+            .collect::<Option<SmallVec<[_; 4]>>>()
     }
     .map(|list| list.into_iter().map(|(member, start, sectors)| core.read_io(member, start, sectors)).collect());
     let outcomes = core.io(batch?).await;
@@ -116,8 +116,7 @@ fn code_strips<'a>(
 /// New parity of `data` (by address) into fresh buffers, for each parity that `wanted` names.
 fn generate(core: &Core, map: &StripeMap, data: &[&[u8]], wanted: &Strips) -> SmallVec<[(usize, Buffer); 2]> {
     let len = data[0].len();
-    let zeros = core.zeros((len / 512) as u64);
-    let mut by_code: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| &zeros[..len]).collect();
+    let mut by_code: SmallVec<[&[u8]; 24]> = smallvec![core.zero_bytes(len); map.code_count];
     for (bytes, &position) in data.iter().zip(&map.code) {
         by_code[usize::from(position)] = bytes;
     }
@@ -177,8 +176,8 @@ async fn try_write(
     let map = core.map(stripe);
     let strip = core.geometry.strip_sectors();
     let base = stripe * strip;
-    let mut plans: SmallVec<[(WritePlan, [SmallVec<[Presence; 16]>; 2]); 3]> = SmallVec::new();
-    let mut wanted: SmallVec<[(Unit, Range<u64>); 8]> = SmallVec::new();
+    let mut plans: SmallVec<[(WritePlan, [SmallVec<[Presence; 16]>; 2]); 1]> = SmallVec::new();
+    let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
     for part in parts {
         let rows = base + part.rows.start..base + part.rows.end;
         let there = presences(core, map, &rows, unreadable);
@@ -195,7 +194,7 @@ async fn try_write(
     let mut wanted = wanted.into_iter();
 
     let mut batch = Batch::new();
-    let mut claims: SmallVec<[_; 8]> = SmallVec::new();
+    let mut claims: SmallVec<[_; 2]> = SmallVec::new();
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
         let mut found = Found(wanted.by_ref().take(count).map(|(unit, _)| unit).zip(read.by_ref()).collect());
@@ -219,7 +218,7 @@ async fn try_write(
             }
         }
     }
-    let targets: SmallVec<[_; 8]> = batch.iter().map(|io| io.member).collect();
+    let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
     let outcomes = core.io(batch).await;
     let result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
@@ -256,7 +255,7 @@ fn new_parity(
     sectors: u64,
 ) -> SmallVec<[(usize, Buffer); 2]> {
     let code = core.code.as_ref().expect("a parity level");
-    let written: SmallVec<[Data; 8]> = part.strips.clone().map(new).collect();
+    let written: SmallVec<[Data; 4]> = part.strips.clone().map(new).collect();
     match plan.method {
         Method::DataOnly => SmallVec::new(),
         Method::ReadModifyWrite => {
@@ -302,10 +301,10 @@ fn new_parity(
 fn recover(core: &Core, map: &StripeMap, found: &Found, lost: &mut [(usize, Buffer)]) {
     let Some((_, first)) = lost.first() else { return };
     let len = first.len();
-    let zeros = core.zeros((len / 512) as u64);
+    let zeros = core.zero_bytes(len);
     let mut targets: SmallVec<[(usize, Option<&mut [u8]>); 2]> =
         lost.iter_mut().map(|(index, buffer)| (*index, Some(&mut buffer[..]))).collect();
-    let mut strips = code_strips(core, map, &zeros[..len], |unit| match found.get(unit) {
+    let mut strips = code_strips(core, map, zeros, |unit| match found.get(unit) {
         Some(buffer) => Strip::Present(buffer),
         None => {
             let target = targets.iter_mut().find(|(index, _)| unit == Unit::Data(*index));
@@ -331,7 +330,7 @@ async fn reconstruct(
             let Some(mut read) = read_units(core, map, &[(Unit::Data(index), rows.clone())], unreadable).await else { continue };
             return Ok(read.pop().expect("one strip was read"));
         }
-        let mut wanted: SmallVec<[(Unit, Range<u64>); 8]> = SmallVec::new();
+        let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
         wanted.extend(read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
         wanted.extend(read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
         let Some(read) = read_units(core, map, &wanted, unreadable).await else { continue };

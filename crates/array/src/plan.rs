@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Small lists of strips.
-pub type Strips = SmallVec<[usize; 16]>;
+pub type Strips = SmallVec<[usize; 6]>;
 
 /// What can be done with one strip, over the rows in question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

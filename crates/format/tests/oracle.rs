@@ -369,6 +369,8 @@ fn our_shapes() -> Vec<(String, stria_format::md::Create)> {
         let mut create = request(level, layout_value, count, spares, DISK_BYTES / 512);
         create.strip_sectors = strip_kib * 2;
         create.assume_clean = assume_clean;
+        // A fifth is left unused, or all but a little where the kernel has to go over everything.
+        create.member_sectors_max = level.is_redundant().then_some(if assume_clean { 102_400 } else { 20_480 });
         create.homehost = Some("oracle".into());
         all.push((format!("ours-{level}-{layout}-{strip_kib}k-{count}-{spares}-{assume_clean}"), create));
     };

@@ -16,16 +16,11 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 use stria_block::{Mailbox, RemoteDevice};
 
 /// 128 slices: 64 reads of one buffer each in one send.
 const SLICE_COUNT_MAX: usize = 128;
-/// 256 KiB in flight: from here on the device's thread goes first where it shares this core, while what came in
-/// is still in the core's cache. Writes of 1 MiB to RAM cost 0.37 instead of 0.49 ms of processor time, 4 KiB at a
-/// depth of 128 about a tenth less; where the device has a core of its own, a yield is a quick system call.
-const YIELD_FROM_BYTES: usize = 256 << 10;
 /// One second: an idle client's buffers go back to the system after it.
 const COOL_AFTER: Duration = Duration::from_secs(1);
 
@@ -229,9 +224,6 @@ impl Connection {
             if !requests.is_empty() {
                 device.submit(&mut requests, &mailbox);
                 progress = true;
-                if session.bytes_in_flight() >= YIELD_FROM_BYTES {
-                    thread::yield_now();
-                }
             }
             if session.finished() {
                 return Ok(());

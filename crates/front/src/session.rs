@@ -411,10 +411,6 @@ impl Session {
         self.counters
     }
 
-    pub fn bytes_in_flight(&self) -> usize {
-        self.bytes_in_flight
-    }
-
     pub fn requests_in_flight(&self) -> usize {
         self.requests_in_flight
     }

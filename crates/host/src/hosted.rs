@@ -5,7 +5,7 @@ use crate::{HostError, SyncIo};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{SystemTime, UNIX_EPOCH};
-use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId};
+use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
 use stria_drive::{Access, DriveInfo, FileDrive, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
@@ -19,6 +19,8 @@ pub enum MemberSource {
     Drive(Box<DriveInfo>),
     /// An array of its own: a span.
     Array(Box<HostedArray>),
+    /// A drive that was taken out; its handle is never used again.
+    Removed,
 }
 
 /// Something that happened to an array or one of its spans.
@@ -103,7 +105,7 @@ impl HostedArray {
     pub fn spans(&self) -> impl Iterator<Item = &HostedArray> {
         self.members.iter().filter_map(|member| match member {
             MemberSource::Array(span) => Some(&**span),
-            MemberSource::Drive(_) => None,
+            MemberSource::Drive(_) | MemberSource::Removed => None,
         })
     }
 
@@ -119,12 +121,18 @@ impl HostedArray {
 
     /// Where to tell what happens, here and in the spans.
     pub fn tell(&mut self, notices: Sender<Notice>) {
-        for member in &mut self.members {
-            if let MemberSource::Array(span) = member {
-                span.tell(notices.clone());
-            }
-        }
         self.notices = Some(notices);
+    }
+
+    /// Tells what happened in the whole tree. Spans are polled by the array above through clones that nobody told
+    /// where to, so whoever is on top speaks for them.
+    fn forward(&self, notices: &Sender<Notice>) {
+        for event in self.device.take_events() {
+            let text = self.words(&event);
+            // Nobody listens any more: then nobody misses it.
+            let _ = notices.send(Notice { array: self.name.clone(), event, text });
+        }
+        self.spans().for_each(|span| span.forward(notices));
     }
 
     /// Allows writes and sweeps, here and in the spans.
@@ -179,7 +187,7 @@ impl HostedArray {
         self.tree().into_iter().flat_map(|array| {
             array.members.iter().filter_map(|member| match member {
                 MemberSource::Drive(info) => Some(info.path.clone()),
-                MemberSource::Array(_) => None,
+                MemberSource::Array(_) | MemberSource::Removed => None,
             })
         })
     }
@@ -202,9 +210,12 @@ impl HostedArray {
     ///
     /// # Errors
     /// When it holds a role.
-    pub fn remove(&self, path: &Path) -> Result<(), HostError> {
-        let (array, member) = self.holder(path)?;
-        array.device.remove(member)?;
+    pub fn remove(&mut self, path: &Path) -> Result<(), HostError> {
+        let (holder, member) = self.holder(path)?;
+        holder.device.remove(member)?;
+        let uuid = holder.uuid;
+        let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
+        self.nth(&mut { index }).expect("counted the same way").members[member.0] = MemberSource::Removed;
         Ok(())
     }
 
@@ -237,7 +248,7 @@ impl HostedArray {
         *index -= 1;
         self.members.iter_mut().find_map(|member| match member {
             MemberSource::Array(span) => span.nth(index),
-            MemberSource::Drive(_) => None,
+            MemberSource::Drive(_) | MemberSource::Removed => None,
         })
     }
 
@@ -257,9 +268,11 @@ impl HostedArray {
             if let Ok(slot) = returnable
                 && array.status().slots[slot].is_none()
             {
-                let id = array.device.command(|engine| engine.next_member());
-                let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                array.join(id, new.drive, config, Some(slot))?;
+                array.or_as_before(|array| {
+                    let id = array.device.command(|engine| engine.next_member());
+                    let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
+                    array.join(id, new.drive, config, Some(slot))
+                })?;
                 return Ok(format!(
                     "{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap",
                     array.name
@@ -282,6 +295,12 @@ impl HostedArray {
     pub fn replace(&mut self, old: &Path, new: NewDrive, force: bool) -> Result<String, HostError> {
         refuse_contents(&new.candidate, force)?;
         let (holder, member) = self.holder(old)?;
+        if holder.status().members[member.0].role != MemberRole::InSync {
+            let name = holder.name_of(member);
+            return Err(refused(format!(
+                "{name} cannot be replaced: it is not an in-sync member; `add` a drive, and the role is rebuilt on it"
+            )));
+        }
         let uuid = holder.uuid;
         let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
         let array = self.nth(&mut { index }).expect("counted the same way");
@@ -293,6 +312,24 @@ impl HostedArray {
 
     /// Gives a drive fresh metadata and lets it in as a spare. The metadata are durable before the engine hears of it.
     fn adopt(&mut self, new: NewDrive) -> Result<MemberId, HostError> {
+        let (theirs, ours) = (new.drive.info().limits.logical_block_bytes, self.device.limits().logical_block_bytes);
+        if theirs > ours {
+            return Err(refused(format!(
+                "{} has blocks of {theirs} bytes, and \"{}\" serves blocks of {ours}: use a drive with blocks as small",
+                new.path().display(),
+                self.name
+            )));
+        }
+        self.or_as_before(|array| array.admit(new))
+    }
+
+    /// What the recorder learned is forgotten when `work` fails, so that the handle can be given again.
+    fn or_as_before<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, HostError>) -> Result<T, HostError> {
+        let before = self.device.recorder().clone();
+        work(self).inspect_err(|_| *self.device.recorder() = before)
+    }
+
+    fn admit(&mut self, new: NewDrive) -> Result<MemberId, HostError> {
         let id = self.device.command(|engine| engine.next_member());
         let info = new.drive.info();
         let adopt = Adopt {
@@ -347,7 +384,7 @@ impl HostedArray {
         match self.members.get(member.0) {
             Some(MemberSource::Drive(info)) => info.path.display().to_string(),
             Some(MemberSource::Array(span)) => format!("array \"{}\"", span.name),
-            None => format!("member {}", member.0),
+            Some(MemberSource::Removed) | None => format!("member {}", member.0),
         }
     }
 
@@ -421,11 +458,7 @@ impl BlockDevice for HostedArray {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.device.poll(now, completions);
         if let Some(notices) = &self.notices {
-            for event in self.device.take_events() {
-                let text = self.words(&event);
-                // Nobody listens any more: then nobody misses it.
-                let _ = notices.send(Notice { array: self.name.clone(), event, text });
-            }
+            self.forward(notices);
         }
     }
 

@@ -66,17 +66,18 @@ impl Geometry {
             return Extent { slot, start_sector, sectors: sectors.min(zone.end_sector - sector) };
         }
         let width = zone.slots.len() as u64;
-        let strip = self.strip_sectors;
-        let in_zone = sector - zone.start_sector;
+        // Strips are powers of two: this is on the way of every request, and divisions are dear.
+        let shift = self.strip_sectors.trailing_zeros();
+        let in_zone = (sector - zone.start_sector) >> shift;
         let turn = match self.layout {
-            Layout::Zones(Zones::Original) => sector / strip,
-            _ => in_zone / strip,
+            Layout::Zones(Zones::Original) => sector >> shift,
+            _ => in_zone,
         };
-        let in_strip = sector % strip;
+        let in_strip = sector & (self.strip_sectors - 1);
         Extent {
             slot: zone.slots[(turn % width) as usize],
-            start_sector: zone.member_sector + in_zone / strip / width * strip + in_strip,
-            sectors: sectors.min(strip - in_strip),
+            start_sector: zone.member_sector + ((in_zone / width) << shift) + in_strip,
+            sectors: sectors.min(self.strip_sectors - in_strip),
         }
     }
 }

@@ -139,7 +139,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
 
 /// The strips of one stripe in code order, from what is known and what is to be computed.
 fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Rows, at: Range<usize>) -> Result<(), ()> {
-    let zeros = core.zeros(core.geometry.strip_sectors());
+    let zeros = core.zero_bytes(at.len());
     let mut outputs: SmallVec<[(usize, Option<&mut [u8]>); 4]> =
         computed.iter_mut().map(|(&slot, buffer)| (slot, Some(&mut buffer[at.clone()]))).collect();
     let mut of = |slot: u16| {
@@ -153,7 +153,7 @@ fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Row
                 .map_or(Strip::Absent, Strip::Lost),
         }
     };
-    let mut strips: SmallVec<[Strip<'_>; 24]> = (0..map.code_count).map(|_| Strip::Present(&zeros[..at.len()])).collect();
+    let mut strips: SmallVec<[Strip<'_>; 24]> = (0..map.code_count).map(|_| Strip::Present(zeros)).collect();
     for (&slot, &position) in map.data.iter().zip(&map.code) {
         strips[usize::from(position)] = of(slot);
     }
@@ -174,10 +174,9 @@ fn check_stripe(
     let code = core.code.as_ref().expect("a parity level");
     let map = core.map(stripe);
     let strip = core.geometry.strip_sectors();
-    let zeros = core.zeros(strip);
     let slice = |slot: u16, part: &Range<usize>| &known[&usize::from(slot)][part.clone()];
     let data = |part: &Range<usize>| {
-        let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| &zeros[..part.len()]).collect();
+        let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| core.zero_bytes(part.len())).collect();
         for (&slot, &position) in map.data.iter().zip(&map.code) {
             data[usize::from(position)] = slice(slot, part);
         }

@@ -26,7 +26,7 @@ static MEMORY_TICKS_PER_MIB: AtomicU64 = AtomicU64::new(u64::MAX / 8);
 
 /// Whether a job of so many data bytes and parities shall be timed.
 pub(super) fn is_measured(bytes: usize, level: usize) -> bool {
-    cfg!(all(target_arch = "x86_64", not(miri))) && bytes * level >= MEASURED_BYTES_MIN
+    cfg!(all(target_arch = "x86_64", not(miri))) && bytes * level > MEASURED_BYTES_MIN
 }
 
 /// From the duration of a first step over `bytes` bytes of strips of `strip_bytes` each.
