@@ -1,0 +1,70 @@
+use super::*;
+use crate::{Access, FileDrive, open};
+use rustix::fs::OFlags;
+use std::path::PathBuf;
+use std::time::Instant;
+use stria_block::{BlockDevice, Operation, Request, Segments};
+
+/// A file, its drive on `ring`, and 2000 reads submitted: more than one call hands over.
+fn reads(ring: &Ring, name: &str, flags: OFlags) -> (PathBuf, FileDrive) {
+    let path = std::env::temp_dir().join(format!("stria-ring-{name}-{}", std::process::id()));
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    let mut drive = open(&path, ring, Access::Exclusive).unwrap();
+    rustix::fs::fcntl_setfl(drive.drive().file(), flags).unwrap();
+    for tag in 0..2000 {
+        let into = Segments::from_iter([Buffer::zeroed(512)]);
+        drive.submit(Request { tag, start_sector: tag, sectors: 1, operation: Operation::Read { into } });
+    }
+    (path, drive)
+}
+
+fn all_end(ring: &Ring, (path, mut drive): (PathBuf, FileDrive)) {
+    let start = Instant::now();
+    let mut ended = Vec::new();
+    while ended.len() < 2000 {
+        ring.wait(Some(Duration::from_secs(10)));
+        drive.poll(0, &mut ended);
+    }
+    assert!(ended.iter().all(|completion| completion.result.is_ok()));
+    assert!(start.elapsed() < Duration::from_secs(9), "no wait slept through");
+    std::fs::remove_file(path).unwrap();
+}
+
+/// Kernels that lack the leaner modes get the plainer ones: each carries requests and wakes.
+#[test]
+fn ring_works_in_every_mode() {
+    for (index, mode) in MODES.iter().enumerate() {
+        let ring = Ring::with_modes(&MODES[index..]).unwrap();
+        assert_eq!(ring.setup(), mode.1, "this test's kernel has all modes");
+        all_end(&ring, reads(&ring, "mode", OFlags::DIRECT));
+        let waker = ring.waker();
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            waker.wake();
+        });
+        let start = Instant::now();
+        ring.wait(Some(Duration::from_secs(10)));
+        assert!(start.elapsed() < Duration::from_secs(5), "woken");
+        thread.join().unwrap();
+    }
+}
+
+/// Reads from the page cache end while they are handed over. A wait that needed several calls for that
+/// saw all of them end, and then slept for what had come already.
+#[test]
+fn wait_does_not_sleep_on_what_ended_while_it_handed_over() {
+    for modes in [&MODES[..], &MODES[1..], &MODES[2..]] {
+        let ring = Ring::with_modes(modes).unwrap();
+        all_end(&ring, reads(&ring, "cached", OFlags::empty()));
+    }
+}
+
+/// A wait with a full submission queue before it armed the wake-up only with the next wait.
+#[test]
+fn wait_arms_its_wake_up_behind_more_than_one_call_takes() {
+    let ring = Ring::new().unwrap();
+    let reads = reads(&ring, "full", OFlags::DIRECT);
+    ring.wait(Some(Duration::ZERO));
+    assert!(ring.0.borrow().backlog.is_empty());
+    all_end(&ring, reads);
+}
