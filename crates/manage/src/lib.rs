@@ -36,7 +36,9 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             if json {
-                output::print_json(&serde_json::json!({"error": {"exit_code": failure.exit_code(), "message": failure.to_string()}}));
+                output::print_json(
+                    &serde_json::json!({"error": {"exit_code": failure.exit_code(), "message": failure.to_string()}}),
+                );
             }
             eprintln!("stria: {failure}");
             ExitCode::from(failure.exit_code())

@@ -1,0 +1,343 @@
+//! What crosses the control socket: the JSON of requests and answers, version 1.
+//!
+//! | method and path | body | answer |
+//! | --- | --- | --- |
+//! | `GET /v1` | | [`ServiceView`] |
+//! | `GET /v1/arrays` | | list of [`ArrayView`] |
+//! | `GET /v1/arrays/{name}` | | [`ArrayView`] |
+//! | `POST /v1/arrays/{name}/stop` | [`StopRequest`] | [`Done`], when the array has stopped |
+//! | `POST /v1/arrays/{name}/members` | [`AddRequest`] | [`Done`] |
+//! | `POST /v1/arrays/{name}/members/fail`, `…/remove` | [`MemberRequest`] | [`Done`] |
+//! | `POST /v1/arrays/{name}/members/replace` | [`ReplaceRequest`] | [`Done`] |
+//! | `POST /v1/arrays/{name}/scrub` | [`ScrubRequest`] | [`Done`], when it has begun |
+//! | `DELETE /v1/arrays/{name}/scrub` | | [`Done`], when it has ended |
+//! | `POST /v1/arrays/{name}/pause`, `…/resume` | | [`Done`] |
+//! | `PUT /v1/arrays/{name}/speed` | [`SpeedRequest`] | [`Done`] |
+//! | `POST /v1/arrays/{name}/trim` | [`TrimRequest`] | [`Done`] |
+//! | `GET /v1/events?since=SEQUENCE` | | list of [`EventView`]; as `text/event-stream` one by one, for ever |
+//! | `POST /v1/stop` | [`StopRequest`] | [`Done`], when everything has stopped |
+//!
+//! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use stria_drive::{DriveError, LaneStopped};
+use stria_host::HostError;
+
+/// Who answers at this socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ServiceView {
+    /// The program's version.
+    pub version: String,
+    /// The process.
+    pub pid: u32,
+    /// Names of the arrays that it serves.
+    pub arrays: Vec<String>,
+}
+
+/// How well an array is, the worst of it and its spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthView {
+    /// Every role has a whole member.
+    Optimal,
+    /// Less redundancy than the level has.
+    Degraded,
+    /// Lost more than redundancy allows.
+    Failed,
+}
+
+/// One array, as `status` shows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ArrayView {
+    /// Its name without host; also its export's name.
+    pub name: String,
+    /// `host:name`, or `name`.
+    pub full_name: String,
+    /// Its identity, as mdadm writes it.
+    pub uuid: String,
+    /// `jbod`, `0`, `1`, `4`, `5`, `6`, `10`, `50`, `60`.
+    pub level: String,
+    /// In mdadm's words; `plain` where a level has only one.
+    pub layout: String,
+    /// `None`: the level has no strips.
+    pub strip_bytes: Option<u64>,
+    /// Why the strip is what it is.
+    pub strip_reason: Option<String>,
+    /// What clients see.
+    pub size_bytes: u64,
+    /// The worst of it and its spans.
+    pub health: HealthView,
+    /// In words: `clean`, `active, degraded, rebuilding`.
+    pub state: String,
+    /// Nothing is in flight and the superblocks say so.
+    pub clean: bool,
+    /// Writes are refused.
+    pub read_only: bool,
+    /// Sweeps are held on command.
+    pub paused: bool,
+    /// In order of their handles; the failed ones stay until they are removed.
+    pub members: Vec<MemberView>,
+    /// Roles that nobody holds.
+    pub missing_slots: Vec<usize>,
+    /// Arrays among the members.
+    pub spans: Vec<ArrayView>,
+    /// What runs in the background.
+    pub sweep: Option<SweepView>,
+    /// Redundancy is not yet known to agree everywhere.
+    pub resync_pending: bool,
+    /// Sectors whose redundancy disagreed in the last scrub that went through.
+    pub mismatch_sectors: Option<u64>,
+    /// The write-intent bitmap.
+    pub bitmap: Option<BitmapView>,
+    /// Requests that have not ended.
+    pub in_flight: usize,
+    /// The superblocks' count of records.
+    pub events: u64,
+    /// When it was made, in seconds since 1970.
+    pub created_s: u64,
+    /// Where clients find it.
+    pub exports: Vec<String>,
+    /// Who is connected.
+    pub clients: Vec<ClientView>,
+}
+
+/// One member.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemberView {
+    /// Its role's number, or the last it had.
+    pub slot: Option<usize>,
+    /// The drive's path, or the span's name.
+    pub path: String,
+    /// `in sync`, `rebuilding`, `replacing`, `spare`, `failed`.
+    pub role: String,
+    /// Whether I/O goes past the page cache; `None`: it is a span.
+    pub direct: Option<bool>,
+    /// Why it does not.
+    pub direct_note: Option<String>,
+    /// What the drive calls itself.
+    pub model: Option<String>,
+    /// Its serial number.
+    pub serial: Option<String>,
+    /// The drive's size.
+    pub size_bytes: Option<u64>,
+    /// Read errors met; most were reconstructed and rewritten.
+    pub read_errors: u64,
+    /// Reads ended.
+    pub read_count: u64,
+    /// Writes ended.
+    pub write_count: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Why it was dropped.
+    pub failure: Option<String>,
+}
+
+/// A pass in the background.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SweepView {
+    /// `resync`, `rebuild`, `scrub`, `repair`.
+    pub kind: String,
+    /// Bytes done and to do: of each member when rebuilding, else of what redundancy covers.
+    pub done_bytes: u64,
+    /// See above.
+    pub total_bytes: u64,
+    /// Over the last seconds.
+    pub bytes_per_s: u64,
+    /// When the rest will be done at that speed.
+    pub eta_s: Option<u64>,
+    /// Sectors whose redundancy disagreed so far.
+    pub mismatch_sectors: u64,
+}
+
+/// The write-intent bitmap.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BitmapView {
+    /// Bits set.
+    pub dirty_count: usize,
+    /// Bits in all.
+    pub bit_count: usize,
+    /// What one bit stands for.
+    pub chunk_bytes: u64,
+}
+
+/// A connected client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClientView {
+    /// Counts up over the server's life.
+    pub id: u64,
+    /// Address, or process and user.
+    pub peer: String,
+    /// Requests answered.
+    pub requests: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests not yet answered.
+    pub in_flight: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Counts up from 1 without gaps.
+    pub sequence: u64,
+    /// Milliseconds since 1970.
+    pub time_ms: u64,
+    /// The array or span.
+    pub array: String,
+    /// `member_failed`, `spare_taken`, `member_in_sync`, `read_corrected`, `sweep_started`, `sweep_finished`,
+    /// `sweep_stopped`, `mismatch`, `started`, `stopped`.
+    pub kind: String,
+    /// In words.
+    pub text: String,
+    /// Which sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<String>,
+    /// Which role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<usize>,
+    /// How many sectors disagreed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mismatch_sectors: Option<u64>,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Done {
+    /// In words.
+    pub message: String,
+    /// The last event before the command: what follows from it comes after.
+    pub sequence: u64,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// Disconnect clients.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemberRequest {
+    /// The drive.
+    pub path: PathBuf,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AddRequest {
+    /// The drive.
+    pub path: PathBuf,
+    /// To which span.
+    #[serde(default)]
+    pub span: Option<String>,
+    /// Overwrite what it carries.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReplaceRequest {
+    /// The drive that goes.
+    pub old: PathBuf,
+    /// The drive that comes.
+    pub new: PathBuf,
+    /// Overwrite what it carries.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ScrubRequest {
+    /// Mend what disagrees.
+    #[serde(default)]
+    pub repair: bool,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SpeedRequest {
+    /// Bytes of each member per second that sweeps keep even while clients work.
+    pub min_bytes_per_s: Option<u64>,
+    /// Bytes of each member per second that sweeps never exceed.
+    pub max_bytes_per_s: Option<u64>,
+}
+
+/// See the table above.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TrimRequest {
+    /// Where the range starts.
+    pub start_bytes: u64,
+    /// How long it is; `None`: to the end.
+    pub length_bytes: Option<u64>,
+    /// Must be set: it destroys what is there.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct ApiError {
+    /// What a program acts on.
+    pub kind: ApiErrorKind,
+    /// What a person reads.
+    pub message: String,
+}
+
+/// Kinds of [`ApiError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApiErrorKind {
+    /// No array of this name, or no such path.
+    NotFound,
+    /// The request makes no sense.
+    Invalid,
+    /// Cannot be done as things stand.
+    Refused,
+    /// Refused because data might be lost; `force` insists.
+    Unsafe,
+    /// Tried, and failed.
+    Failed,
+}
+
+/// An [`ApiError`] as it is sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// The refusal.
+    pub error: ApiError,
+}
+
+impl ApiError {
+    /// A refusal of this kind.
+    pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}
+
+impl From<HostError> for ApiError {
+    fn from(error: HostError) -> Self {
+        let kind = match error {
+            HostError::Unsafe(_) => ApiErrorKind::Unsafe,
+            HostError::Refused(_) | HostError::Drive(DriveError::Busy { .. }) => ApiErrorKind::Refused,
+            HostError::Drive(_) | HostError::Io(_) => ApiErrorKind::Failed,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+impl From<LaneStopped> for ApiError {
+    fn from(error: LaneStopped) -> Self {
+        Self::new(ApiErrorKind::Failed, error.to_string())
+    }
+}

@@ -1,0 +1,337 @@
+//! The command line: every command, option and its words, declared once for parser, help and completions.
+
+use crate::serve::Listen;
+use crate::size;
+use clap::{Args, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
+use std::path::PathBuf;
+use stria_format::md::BitmapChoice;
+use stria_host::ArrayLevel;
+
+/// RAID for SSDs, in user space, in the on-disk format of Linux md.
+#[derive(Debug, Parser)]
+#[command(name = "stria", version, about, after_help = AFTER_HELP, max_term_width = 110)]
+pub struct Cli {
+    /// Speak JSON on standard output.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
+Exit codes: 0 done, 1 failed, 2 usage, 3 degraded (status), 4 refused for safety.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make an array of drives; everything is checked before anything is written.
+    Create(Create),
+    /// Tell what drives carry, without touching them.
+    Examine(Examine),
+    /// Tell what would start from these drives, and why not; --start serves it.
+    Assemble(Assemble),
+    /// Serve arrays over NBD, in the foreground, until stopped by `stria stop` or a signal.
+    Serve(Serve),
+    /// Show the arrays that are served.
+    Status(Status),
+    /// Drop a drive as if it had failed; a spare takes its place.
+    Fail(Member),
+    /// Take out a drive that has failed, or a spare.
+    Remove(Member),
+    /// Let a drive in: one that was away comes back by the bitmap, any other becomes a spare.
+    Add(Add),
+    /// Fill a new drive from one that still works, then let it take over.
+    Replace(Replace),
+    /// Read everything and compare; tell or mend what disagrees.
+    Scrub(Scrub),
+    /// Discard a range of an array, whose contents are lost.
+    Trim(Trim),
+    /// Bound the speed of resync, rebuild and scrub.
+    Speed(Speed),
+    /// Hold resync and rebuild, and end a scrub.
+    Pause(Named),
+    /// Let resync and rebuild go on.
+    Resume(Named),
+    /// Stop an array in good order, or everything that one serve has.
+    Stop(Stop),
+    /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
+    Completions {
+        /// Which.
+        shell: Shell,
+    },
+}
+
+/// How to reach a serve.
+#[derive(Args, Clone, Debug)]
+pub struct Control {
+    /// Control socket; without it, all usual places are searched.
+    #[arg(long, value_name = "PATH", env = "STRIA_SOCKET", value_hint = ValueHint::FilePath)]
+    pub socket: Option<PathBuf>,
+}
+
+/// An array by name.
+#[derive(Args, Debug)]
+pub struct Named {
+    /// The array.
+    pub name: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria create`
+#[derive(Args, Debug)]
+pub struct Create {
+    /// The array's name: up to 31 bytes.
+    pub name: String,
+    /// RAID level: jbod, 0, 1, 4, 5, 6, 10, 50 or 60.
+    #[arg(long, short)]
+    pub level: ArrayLevel,
+    /// Placement in mdadm's words: left-symmetric or ls, la, rs, ra, parity-first …; n2, f2, o2 … for RAID 10.
+    #[arg(long)]
+    pub layout: Option<String>,
+    /// Consecutive bytes on one member (md: chunk), 4K to 1M; by drive count and kind if not given.
+    #[arg(long, visible_alias = "chunk", value_name = "SIZE", value_parser = size::parse_sectors)]
+    pub strip: Option<u64>,
+    /// Spans of a 50 or 60, 2 if not given; the drives are dealt out in order.
+    #[arg(long, value_name = "N")]
+    pub spans: Option<usize>,
+    /// A drive that waits for a role; repeat for more.
+    #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub spare: Vec<PathBuf>,
+    /// Write-intent bitmap: none, internal, or internal:CHUNK with the bytes that one bit stands for.
+    #[arg(long, default_value = "internal", value_parser = bitmap)]
+    pub bitmap: BitmapChoice,
+    /// The drives agree already, or it does not matter: no first resync. Wrong on drives with old contents.
+    #[arg(long)]
+    pub assume_clean: bool,
+    /// Use no more than this of each drive.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_sectors)]
+    pub size: Option<u64>,
+    /// Overwrite what the drives carry.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    /// Drives in the order of their roles: block devices or files, or the word `missing`.
+    #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub drives: Vec<PathBuf>,
+}
+
+fn bitmap(text: &str) -> Result<BitmapChoice, String> {
+    match text.split_once(':') {
+        None if text == "none" => Ok(BitmapChoice::None),
+        None if text == "internal" => Ok(BitmapChoice::Internal { chunk_bytes: None }),
+        Some(("internal", chunk)) => {
+            let bytes = u32::try_from(size::parse(chunk)?).map_err(|_| format!("a bitmap chunk of {chunk} is too large"))?;
+            Ok(BitmapChoice::Internal { chunk_bytes: Some(bytes) })
+        }
+        _ => Err("use none, internal, or internal:CHUNK (internal:64M)".into()),
+    }
+}
+
+/// `stria examine`
+#[derive(Args, Debug)]
+pub struct Examine {
+    /// Every field with its offset, its bytes and what they say.
+    #[arg(long)]
+    pub raw: bool,
+    /// Block devices or files.
+    #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub drives: Vec<PathBuf>,
+}
+
+/// `stria assemble`
+#[derive(Args, Debug)]
+pub struct Assemble {
+    /// Look on all block devices.
+    #[arg(long)]
+    pub scan: bool,
+    /// Serve what can start, as `stria serve`.
+    #[arg(long)]
+    pub start: bool,
+    /// An array's name, then drives; only drives; or, with --scan, only names.
+    #[arg(value_name = "NAME|DRIVE", value_hint = ValueHint::FilePath, required_unless_present = "scan")]
+    pub what: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub options: ServeOptions,
+}
+
+/// `stria serve`
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Drives of one or more arrays, or names of arrays to be looked for on all block devices.
+    #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
+    pub what: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub options: ServeOptions,
+}
+
+/// How to serve.
+#[derive(Args, Clone, Debug)]
+pub struct ServeOptions {
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT (no password: trust the network); repeat for more.
+    /// If not given, a unix socket beside the control socket.
+    #[arg(long, value_name = "ADDRESS")]
+    pub nbd: Vec<Listen>,
+    /// Serve reads only; no byte of any member is written.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Start although something may be lost: degraded and not stopped cleanly, or with stale members.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    /// Serve the array under another name (one array only).
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Log only warnings and errors.
+    #[arg(long, short)]
+    pub quiet: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria status`
+#[derive(Args, Debug)]
+pub struct Status {
+    /// One array; all if not given.
+    pub name: Option<String>,
+    /// Show it again every second, until interrupted.
+    #[arg(long, short)]
+    pub watch: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria fail`, `stria remove`
+#[derive(Args, Debug)]
+pub struct Member {
+    /// The array.
+    pub name: String,
+    /// The drive, by its path as `status` shows it.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub drive: PathBuf,
+    /// Do not ask.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria add`
+#[derive(Args, Debug)]
+pub struct Add {
+    /// The array.
+    pub name: String,
+    /// Drives to let in.
+    #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub drives: Vec<PathBuf>,
+    /// To this span of a 50 or 60, by its name.
+    #[arg(long, value_name = "NAME")]
+    pub span: Option<String>,
+    /// Overwrite what the drives carry.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    /// Wait until the rebuild that follows is done.
+    #[arg(long, short)]
+    pub wait: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria replace`
+#[derive(Args, Debug)]
+pub struct Replace {
+    /// The array.
+    pub name: String,
+    /// The drive that goes.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub old: PathBuf,
+    /// The drive that comes.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub new: PathBuf,
+    /// Overwrite what the new drive carries.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    /// Wait until the new drive has taken over.
+    #[arg(long, short)]
+    pub wait: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria scrub`
+#[derive(Args, Debug)]
+pub struct Scrub {
+    /// The array.
+    pub name: String,
+    /// Mend what disagrees: copies from the first, parity from data, or the strip that RAID 6 knows to be wrong.
+    #[arg(long, conflicts_with = "cancel")]
+    pub repair: bool,
+    /// Wait until it is done; interrupting the wait does not end the scrub.
+    #[arg(long, short, conflicts_with = "cancel")]
+    pub wait: bool,
+    /// End the scrub that runs.
+    #[arg(long)]
+    pub cancel: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria trim`
+#[derive(Args, Debug)]
+pub struct Trim {
+    /// The array.
+    pub name: String,
+    /// Offset and length, as 1GiB:64MiB; the whole array if not given.
+    #[arg(long, value_name = "OFFSET:LENGTH", value_parser = range)]
+    pub range: Option<(u64, u64)>,
+    /// Destroy what lies there.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (offset, length) = text.split_once(':').ok_or("write it as OFFSET:LENGTH, for instance 1GiB:64MiB")?;
+    Ok((size::parse(offset)?, size::parse(length)?))
+}
+
+/// `stria speed`
+#[derive(Args, Debug)]
+pub struct Speed {
+    /// The array.
+    pub name: String,
+    /// Of each member per second, kept even while clients work; 20MiB at the start.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub min: Option<u64>,
+    /// Of each member per second, never exceeded; unbounded at the start.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, required_unless_present = "min")]
+    pub max: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+/// `stria stop`
+#[derive(Args, Debug)]
+pub struct Stop {
+    /// One array; without it, everything that the one serve has.
+    pub name: Option<String>,
+    /// Disconnect clients.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}

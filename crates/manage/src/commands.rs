@@ -1,0 +1,462 @@
+//! What each command does, apart from `serve`.
+
+use crate::api::{
+    AddRequest, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest, StopRequest, TrimRequest,
+};
+use crate::cli::{self, Cli, Command};
+use crate::client::{self, Client, array_path};
+use crate::failure::Failure;
+use crate::output::{self, confirm, print, print_json, say};
+use crate::serve::{absolute, block_devices, serve, sort_arguments};
+use crate::{progress, size};
+use clap::CommandFactory;
+use hyper::Method;
+use serde::Serialize;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+use stria_format::md::{Verdict, examine, raw};
+use stria_host::{CreateSpec, Examined, OpenOptions};
+
+/// Exit code of `status` when an array is degraded or worse.
+pub const DEGRADED: u8 = 3;
+
+/// Carries a command out; gives the exit code.
+///
+/// # Errors
+/// Why it could not be done.
+pub fn run(cli: Cli) -> Result<u8, Failure> {
+    let json = cli.json;
+    match cli.command {
+        Command::Create(create) => self::create(create, json)?,
+        Command::Examine(examine) => return self::examine(&examine, json),
+        Command::Assemble(assemble) => return self::assemble(&assemble, json),
+        Command::Serve(command) => serve(&command.what, &command.options, json)?,
+        Command::Status(status) => return self::status(&status, json),
+        Command::Fail(member) => {
+            let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+            let question = format!("Failing {} takes redundancy from array \"{}\".", member.drive.display(), array.name);
+            confirm(&question, member.force)?;
+            let body = MemberRequest { path: absolute(&member.drive) };
+            done(&client.send(Method::POST, &array_path(&array.name, "/members/fail"), &body)?, json);
+        }
+        Command::Remove(member) => {
+            let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+            let body = MemberRequest { path: absolute(&member.drive) };
+            done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
+        }
+        Command::Add(add) => {
+            let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
+            let mut first = None;
+            for path in &add.drives {
+                let body = AddRequest { path: absolute(path), span: add.span.clone(), force: add.force };
+                let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members"), &body)?;
+                first.get_or_insert(answer.sequence);
+                done(&answer, json);
+            }
+            if let Some(sequence) = first.filter(|_| add.wait) {
+                progress::wait(&client, &array.name, sequence, &["rebuild"], json)?;
+            }
+        }
+        Command::Replace(replace) => {
+            let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
+            let body = ReplaceRequest { old: absolute(&replace.old), new: absolute(&replace.new), force: replace.force };
+            let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members/replace"), &body)?;
+            done(&answer, json);
+            if replace.wait {
+                progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;
+            }
+        }
+        Command::Scrub(scrub) => self::scrub(&scrub, json)?,
+        Command::Trim(trim) => {
+            let (client, array) = client::find(trim.control.socket.as_deref(), &trim.name)?;
+            let (start_bytes, length_bytes) = trim.range.map_or((0, None), |(start, length)| (start, Some(length)));
+            let what = match length_bytes {
+                Some(length) => format!("{} at {} of array \"{}\"", size::show(length), size::show(start_bytes), array.name),
+                None => format!("all {} of array \"{}\"", size::show(array.size_bytes), array.name),
+            };
+            confirm(
+                &format!("Trim destroys what lies in {what} (fstrim trims the free space of a mounted file system)."),
+                trim.force,
+            )?;
+            let body = TrimRequest { start_bytes, length_bytes, force: true };
+            done(&client.send(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
+        }
+        Command::Speed(speed) => {
+            let (client, array) = client::find(speed.control.socket.as_deref(), &speed.name)?;
+            let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max };
+            done(&client.send(Method::PUT, &array_path(&array.name, "/speed"), &body)?, json);
+        }
+        Command::Pause(named) => pause(&named, "/pause", json)?,
+        Command::Resume(named) => pause(&named, "/resume", json)?,
+        Command::Stop(stop) => self::stop(&stop, json)?,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "stria", &mut text);
+            print(&String::from_utf8_lossy(&text));
+        }
+    }
+    Ok(0)
+}
+
+fn done(done: &Done, json: bool) {
+    say(json, || done.message.clone(), || json!(done));
+}
+
+fn pause(named: &cli::Named, rest: &str, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(named.control.socket.as_deref(), &named.name)?;
+    done(&client.send(Method::POST, &array_path(&array.name, rest), &())?, json);
+    Ok(())
+}
+
+fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
+    let level = create.level;
+    let span_level = match level {
+        stria_host::ArrayLevel::Single(level) | stria_host::ArrayLevel::Striped(level) => level,
+    };
+    let layout = create.layout.map(|name| span_level.parse_layout(&name)).transpose().map_err(Failure::Usage)?;
+    if let Some(strip) = create.strip.filter(|strip| !strip.is_power_of_two() || !(8..=2048).contains(strip)) {
+        let shown = size::show(strip * 512);
+        return Err(Failure::Usage(format!("a strip of {shown} cannot be: choose a power of two from 4K to 1M")));
+    }
+    if create.spans.is_some() && matches!(level, stria_host::ArrayLevel::Single(_)) {
+        return Err(Failure::Usage(format!("--spans is for levels 50 and 60, not for {level}")));
+    }
+    let drives: Vec<Option<PathBuf>> =
+        create.drives.iter().map(|path| (path.as_os_str() != "missing").then(|| absolute(path))).collect();
+    let spares: Vec<PathBuf> = create.spare.iter().map(|path| absolute(path)).collect();
+    let paths: Vec<PathBuf> = drives.iter().flatten().chain(&spares).cloned().collect();
+    let mut spec = CreateSpec {
+        name: create.name,
+        level,
+        layout,
+        strip_sectors: create.strip,
+        span_count: create.spans,
+        drives,
+        spares,
+        bitmap: create.bitmap,
+        member_sectors_max: create.size,
+        assume_clean: create.assume_clean,
+        force: create.force,
+    };
+    match stria_host::create(&spec).map_err(Failure::from) {
+        Ok(_) => {}
+        Err(Failure::Unsafe(sentence)) => {
+            confirm(&format!("{sentence}."), false).map_err(|refusal| match refusal {
+                Failure::Unsafe(why) if why == "nothing was done" => Failure::Unsafe(why),
+                _ => Failure::Unsafe(sentence),
+            })?;
+            spec.force = true;
+            stria_host::create(&spec)?;
+        }
+        Err(failure) => return Err(failure),
+    }
+    let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true })?;
+    let start = found.assemblies.iter().rev().find_map(|assembly| assembly.outcome.as_ref().ok().map(|start| (assembly, start)));
+    let Some((assembly, start)) = start else {
+        return Err(Failure::Failed(format!(
+            "array \"{}\" was written, but cannot be read back: see `stria examine`",
+            spec.name
+        )));
+    };
+    let geometry = &start.config.geometry;
+    let (bytes, strip) = (geometry.capacity_sectors() * 512, geometry.strip_sectors() * 512);
+    let uuid = stria_format::md::uuid_text(&assembly.uuid);
+    let has_strips = !matches!(geometry.level(), stria_array::Level::Raid1) && strip > 0;
+    let words = || {
+        let chosen = if spec.strip_sectors.is_some() { "as asked for" } else { "chosen by drive count and kind" };
+        let strip = if has_strips { format!(", strip {} ({chosen})", size::show(strip)) } else { String::new() };
+        format!("array \"{}\" is made: RAID {level}, {} of {} drives{strip}, {uuid}", spec.name, size::show(bytes), paths.len())
+    };
+    say(json, words, || {
+        let strip_bytes = has_strips.then_some(strip);
+        json!({"name": spec.name, "uuid": uuid, "level": level.to_string(), "size_bytes": bytes, "strip_bytes": strip_bytes})
+    });
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct ExaminedView {
+    path: PathBuf,
+    size_bytes: u64,
+    logical_block_bytes: u32,
+    physical_block_bytes: u32,
+    direct: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direct_note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    serial: Option<String>,
+    member: bool,
+    /// Why it is no member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+    carries: Vec<String>,
+    superblock: Vec<(&'static str, String)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bitmap_dirty_count: Option<u64>,
+    raw: Vec<RawView>,
+}
+
+#[derive(Serialize)]
+struct RawView {
+    offset: u64,
+    structure: &'static str,
+    name: String,
+    bytes: String,
+    meaning: String,
+}
+
+fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
+    let mut views = Vec::new();
+    for path in &command.drives {
+        views.push(examined_view(stria_host::examine(&absolute(path))?, command.raw));
+    }
+    if json {
+        print_json(&views);
+    } else {
+        print(&views.iter().map(examined_words).collect::<Vec<_>>().join("\n"));
+    }
+    Ok(0)
+}
+
+fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
+    let Examined { info, candidate } = examined;
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let raw = candidate.found.as_ref().ok().filter(|_| with_raw).map(raw::fields).unwrap_or_default();
+    let bitmap = candidate.found.as_ref().ok().and_then(|member| member.bitmap.as_ref()?.as_ref().ok());
+    ExaminedView {
+        size_bytes: info.limits.size_sectors * 512,
+        logical_block_bytes: info.limits.logical_block_bytes,
+        physical_block_bytes: info.limits.physical_block_bytes,
+        direct: info.direct,
+        direct_note: info.direct_note,
+        model: info.model,
+        serial: info.serial,
+        member: candidate.found.is_ok(),
+        problem: candidate.found.as_ref().err().map(ToString::to_string),
+        carries: candidate.carries.iter().map(ToString::to_string).collect(),
+        superblock: examine::lines(&candidate),
+        bitmap_dirty_count: bitmap.map(|bitmap| bitmap.set_chunks().count() as u64),
+        raw: raw
+            .into_iter()
+            .map(|field| RawView {
+                offset: field.offset_bytes,
+                structure: field.structure,
+                name: field.name,
+                bytes: hex(&field.bytes),
+                meaning: field.meaning,
+            })
+            .collect(),
+        path: info.path,
+    }
+}
+
+fn examined_words(view: &ExaminedView) -> String {
+    let mut text = String::new();
+    let io = if view.direct { String::new() } else { format!(", buffered: {}", view.direct_note.as_deref().unwrap_or("")) };
+    let names: Vec<&str> = [&view.model, &view.serial].into_iter().filter_map(|name| name.as_deref()).collect();
+    let names = if names.is_empty() { String::new() } else { format!(", {}", names.join(" ")) };
+    let blocks = view.logical_block_bytes;
+    let _ = writeln!(text, "{}: {}, blocks of {blocks} bytes{names}{io}", view.path.display(), size::show(view.size_bytes));
+    match &view.problem {
+        None => {}
+        Some(problem) if view.carries.is_empty() => {
+            let _ = writeln!(text, "  no member of an array: {problem}");
+        }
+        Some(_) => {
+            let _ = writeln!(text, "  no member of an array; it carries {}", view.carries.join(", "));
+        }
+    }
+    for (name, value) in &view.superblock {
+        let _ = writeln!(text, "{name:>16} : {value}");
+    }
+    if let Some(count) = view.bitmap_dirty_count {
+        let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
+    }
+    let short = |bytes: &str| if bytes.len() > 32 { format!("{}…", &bytes[..32]) } else { bytes.to_owned() };
+    let row = |field: &RawView| {
+        let offset = format!("{:#010x}", field.offset);
+        vec![offset, field.structure.into(), field.name.clone(), short(&field.bytes), field.meaning.clone()]
+    };
+    if !view.raw.is_empty() {
+        let header = ["offset", "structure", "field", "bytes", "meaning"];
+        let _ = writeln!(text, "{}", output::table(&header, &[], view.raw.iter().map(row).collect()));
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct AssemblyView {
+    name: String,
+    uuid: String,
+    level: String,
+    starts: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    missing_slots: Vec<usize>,
+    drives: Vec<DriveView>,
+}
+
+#[derive(Serialize)]
+struct DriveView {
+    path: String,
+    events: u64,
+    verdict: String,
+}
+
+fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
+    if command.start {
+        let what = if command.scan {
+            command.what.iter().filter(|name| !name.exists()).cloned().collect()
+        } else {
+            command.what.clone()
+        };
+        return serve(&what, &command.options, json).map(|()| 0);
+    }
+    let (mut drives, names) = sort_arguments(&command.what);
+    let mut refused = Vec::new();
+    if command.scan {
+        (drives, refused) = block_devices();
+    }
+    let options = OpenOptions { force: command.options.force, read_only: true };
+    let found = stria_host::find(&drives, options)?;
+    let short = crate::view::short_name;
+    let chosen = found
+        .assemblies
+        .iter()
+        .filter(|assembly| names.is_empty() || names.iter().any(|name| *name == assembly.name || name == short(&assembly.name)));
+    let views: Vec<AssemblyView> = chosen
+        .map(|assembly| AssemblyView {
+            name: assembly.name.clone(),
+            uuid: stria_format::md::uuid_text(&assembly.uuid),
+            level: stria_format::md::layout_of(&assembly.freshest.header)
+                .map_or("unknown".into(), |(level, _)| level.to_string()),
+            starts: assembly.outcome.is_ok(),
+            reason: assembly.outcome.as_ref().err().map(ToString::to_string),
+            missing_slots: assembly.missing_slots.clone(),
+            drives: assembly
+                .drives
+                .iter()
+                .map(|drive| DriveView { path: drive.name.clone(), events: drive.events, verdict: verdict_words(&drive.verdict) })
+                .collect(),
+        })
+        .collect();
+    let strangers: Vec<(&str, &str)> = found.strangers.iter().map(|stranger| (&*stranger.name, &*stranger.reason)).collect();
+    if json {
+        let strangers: Vec<_> = strangers.iter().map(|(path, reason)| json!({"path": path, "reason": reason})).collect();
+        print_json(&json!({"arrays": views, "strangers": strangers, "refused": refused}));
+    } else {
+        print(&assembly_words(&views, if command.scan { &[] } else { &strangers }, &refused));
+    }
+    if let Some(name) = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short(&view.name))) {
+        return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives")));
+    }
+    Ok(u8::from(views.iter().any(|view| !view.starts)))
+}
+
+fn verdict_words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::InSync { slot } => format!("slot {slot}, in sync"),
+        Verdict::Rebuilding { slot, .. } => format!("slot {slot}, being filled"),
+        Verdict::Replacement { slot, .. } => format!("to replace slot {slot}"),
+        Verdict::Spare => "spare".into(),
+        Verdict::Away { slot, events_behind, obstacle } => {
+            let slot = slot.map_or("no known slot".into(), |slot| format!("slot {slot}"));
+            let how = obstacle
+                .as_ref()
+                .map_or("`add` brings it back by the bitmap".into(), |why| format!("needs a full rebuild: {why}"));
+            format!("{slot}, missed {events_behind} records; {how}")
+        }
+        Verdict::Faulty => "failed in the array".into(),
+        Verdict::Unusable { reason } => format!("unusable: {reason}"),
+    }
+}
+
+fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &[String]) -> String {
+    let mut text = String::new();
+    for view in views {
+        let outcome = match (&view.reason, view.missing_slots.len()) {
+            (Some(reason), _) => reason.clone(),
+            (None, 0) => "would start whole".into(),
+            (None, count) => format!("would start degraded, {count} missing"),
+        };
+        let _ = writeln!(text, "array \"{}\", RAID {}, {}: {outcome}", view.name, view.level, view.uuid);
+        for drive in &view.drives {
+            let _ = writeln!(text, "  {}: {} (events {})", drive.path, drive.verdict, drive.events);
+        }
+    }
+    for (path, reason) in strangers {
+        let _ = writeln!(text, "{path} is no member of an array: {reason}");
+    }
+    for sentence in refused {
+        let _ = writeln!(text, "not looked at: {sentence}");
+    }
+    if views.is_empty() {
+        let _ = writeln!(text, "no array was found");
+    }
+    text
+}
+
+fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
+    let socket = command.control.socket.as_deref();
+    loop {
+        let arrays: Vec<ArrayView> = match &command.name {
+            Some(name) => vec![client::find(socket, name)?.1],
+            None => client::services(socket)?.into_iter().flat_map(|(_, arrays)| arrays).collect(),
+        };
+        if json {
+            print_json(&arrays);
+        } else if arrays.is_empty() {
+            print("no array is served: start one with `stria serve`\n");
+        } else {
+            let home = if command.watch && std::io::IsTerminal::is_terminal(&std::io::stdout()) { "\x1b[H\x1b[2J" } else { "" };
+            print(&format!("{home}{}", arrays.iter().map(output::array).collect::<Vec<_>>().join("\n")));
+        }
+        if !command.watch {
+            let worst = arrays.iter().map(|array| array.health).max().unwrap_or(HealthView::Optimal);
+            return Ok(if worst == HealthView::Optimal { 0 } else { DEGRADED });
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn scrub(command: &cli::Scrub, json: bool) -> Result<(), Failure> {
+    let (client, array) = client::find(command.control.socket.as_deref(), &command.name)?;
+    let path = array_path(&array.name, "/scrub");
+    if command.cancel {
+        done(&client.send(Method::DELETE, &path, &())?, json);
+        return Ok(());
+    }
+    let answer: Done = client.send(Method::POST, &path, &ScrubRequest { repair: command.repair })?;
+    done(&answer, json);
+    if command.wait {
+        progress::wait(&client, &array.name, answer.sequence, &["scrub", "repair"], json)?;
+    }
+    Ok(())
+}
+
+fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
+    let socket = command.control.socket.as_deref();
+    let body = StopRequest { force: command.force };
+    if let Some(name) = &command.name {
+        let (client, array) = client::find(socket, name)?;
+        done(&client.send(Method::POST, &array_path(&array.name, "/stop"), &body)?, json);
+        return Ok(());
+    }
+    let services = client::services(socket)?;
+    match &services[..] {
+        [] => Err(Failure::Failed("nothing is served, so nothing can be stopped".into())),
+        [(client, _)] => {
+            done(&Client::send(client, Method::POST, "/v1/stop", &body)?, json);
+            Ok(())
+        }
+        several => {
+            let names = several.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.as_str()));
+            let names: Vec<&str> = names.collect();
+            Err(Failure::Usage(format!("several serves run ({}): name an array, or one serve with --socket", names.join(", "))))
+        }
+    }
+}

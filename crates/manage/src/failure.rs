@@ -1,0 +1,54 @@
+//! How a command ends when it does not succeed: one sentence and an exit code.
+
+use crate::api::{ApiError, ApiErrorKind};
+use stria_host::HostError;
+
+/// Why a command did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// It failed, or cannot be done: exit code 1.
+    #[error("{0}")]
+    Failed(String),
+    /// It was asked for in a way that makes no sense: exit code 2.
+    #[error("{0}")]
+    Usage(String),
+    /// Refused, because data might be lost; the sentence says how to insist: exit code 4.
+    #[error("{0}")]
+    Unsafe(String),
+}
+
+impl Failure {
+    /// The program's exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Unsafe(_) => 4,
+        }
+    }
+
+    /// A failure with this sentence.
+    pub fn failed(sentence: impl std::fmt::Display) -> Self {
+        Self::Failed(sentence.to_string())
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Unsafe(sentence) => Self::Unsafe(sentence),
+            HostError::Drive(_) | HostError::Io(_) | HostError::Refused(_) => Self::failed(error),
+        }
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        match error.kind {
+            ApiErrorKind::Unsafe => Self::Unsafe(error.message),
+            ApiErrorKind::NotFound | ApiErrorKind::Invalid | ApiErrorKind::Refused | ApiErrorKind::Failed => {
+                Self::Failed(error.message)
+            }
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! From a running array to what `status` shows: read on the array's lane, between two turns.
+
+use crate::api::{ArrayView, BitmapView, EventView, HealthView, MemberView, SweepView};
+use std::time::{SystemTime, UNIX_EPOCH};
+use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
+use stria_block::SECTOR_BYTES;
+use stria_format::md::uuid_text;
+use stria_host::{HostedArray, MemberSource, Notice, default_strip_sectors};
+
+const SECTOR: u64 = SECTOR_BYTES as u64;
+
+/// A name without its host.
+pub fn short_name(full_name: &str) -> &str {
+    full_name.split_once(':').map_or(full_name, |(_, name)| name)
+}
+
+/// The array now, spans included; exports, clients and the pause are the service's to fill in.
+pub fn array(array: &HostedArray) -> ArrayView {
+    let status = array.status();
+    let description = array.description();
+    let geometry = array.geometry();
+    let spans: Vec<ArrayView> = array.spans().map(self::array).collect();
+    let own = match status.health {
+        Health::Optimal => HealthView::Optimal,
+        Health::Degraded => HealthView::Degraded,
+        Health::Failed => HealthView::Failed,
+    };
+    let health = spans.iter().map(|span| span.health).fold(own, Ord::max);
+    let level = match (geometry.level(), spans.first()) {
+        (Level::Raid0, Some(span)) if spans.iter().all(|other| other.level == span.level) => format!("{}0", span.level),
+        (level, _) => level.to_string(),
+    };
+    let has_strips = !matches!(geometry.level(), Level::Raid1) && geometry.strip_sectors() > 0;
+    let resync_pending = status.resync_sector != u64::MAX && geometry.level().is_redundant();
+    let mut view = ArrayView {
+        name: short_name(array.name()).to_owned(),
+        full_name: array.name().to_owned(),
+        uuid: uuid_text(&array.uuid()),
+        level,
+        layout: geometry.layout().to_string(),
+        strip_bytes: has_strips.then(|| geometry.strip_sectors() * SECTOR),
+        strip_reason: has_strips.then(|| strip_reason(array)),
+        size_bytes: geometry.capacity_sectors() * SECTOR,
+        health,
+        state: String::new(),
+        clean: status.clean && spans.iter().all(|span| span.clean),
+        read_only: status.read_only,
+        paused: false,
+        members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
+        missing_slots: (0..status.slots.len()).filter(|&slot| status.slots[slot].is_none()).collect(),
+        spans,
+        sweep: status.sweep.as_ref().map(sweep_view),
+        resync_pending,
+        mismatch_sectors: status.mismatch_sectors,
+        bitmap: status.intent.zip(description.bitmap).map(|((dirty_count, bit_count), (chunk_bytes, ..))| BitmapView {
+            dirty_count,
+            bit_count,
+            chunk_bytes: u64::from(chunk_bytes),
+        }),
+        in_flight: status.in_flight,
+        events: description.events,
+        created_s: description.created_s,
+        exports: Vec::new(),
+        clients: Vec::new(),
+    };
+    view.state = state_words(&view);
+    view
+}
+
+/// `clean, degraded, rebuilding`.
+pub fn state_words(view: &ArrayView) -> String {
+    let mut words = vec![match view.health {
+        HealthView::Failed => "failed",
+        HealthView::Optimal | HealthView::Degraded if view.clean => "clean",
+        HealthView::Optimal | HealthView::Degraded => "active",
+    }];
+    if view.health == HealthView::Degraded {
+        words.push("degraded");
+    }
+    let sweep = |view: &ArrayView| {
+        view.sweep.as_ref().map(|sweep| match sweep.kind.as_str() {
+            "resync" => "resyncing",
+            "rebuild" => "rebuilding",
+            "repair" => "repairing",
+            _ => "scrubbing",
+        })
+    };
+    match sweep(view).or_else(|| view.spans.iter().find_map(sweep)) {
+        Some(word) => words.push(word),
+        None if view.resync_pending || view.spans.iter().any(|span| span.resync_pending) => words.push("resync pending"),
+        None => {}
+    }
+    if view.paused {
+        words.push("sweeps paused");
+    }
+    if view.read_only {
+        words.push("read-only");
+    }
+    words.join(", ")
+}
+
+fn strip_reason(array: &HostedArray) -> String {
+    let count = array.geometry().slot_count();
+    let drives = || {
+        array.members().iter().filter_map(|member| match member {
+            MemberSource::Drive(info) => Some(info),
+            MemberSource::Array(_) | MemberSource::Removed => None,
+        })
+    };
+    let rotational = drives().any(|info| info.limits.rotational);
+    let kind = if rotational { "hard disks" } else { "SSDs" };
+    if drives().next().is_none() {
+        "chosen when the array was made, for the width of its spans".into()
+    } else if array.geometry().strip_sectors() == default_strip_sectors(count, rotational) {
+        format!("the default for {count} {kind}")
+    } else {
+        "chosen when the array was made".into()
+    }
+}
+
+/// `None`: it was removed, and is only remembered.
+fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView> {
+    let (info, path) = match array.members().get(member.id.0)? {
+        MemberSource::Drive(info) => (Some(info), info.path.display().to_string()),
+        MemberSource::Array(span) => (None, short_name(span.name()).to_owned()),
+        MemberSource::Removed => return None,
+    };
+    Some(MemberView {
+        slot: member.slot,
+        path,
+        role: role_words(member.role).into(),
+        direct: info.map(|info| info.direct),
+        direct_note: info.and_then(|info| info.direct_note.clone()),
+        model: info.and_then(|info| info.model.clone()),
+        serial: info.and_then(|info| info.serial.clone()),
+        size_bytes: info.map(|info| info.limits.size_sectors * SECTOR),
+        read_errors: member.read_errors,
+        read_count: member.read_count,
+        write_count: member.write_count,
+        read_bytes: member.read_sectors * SECTOR,
+        written_bytes: member.written_sectors * SECTOR,
+        failure: member.failure.clone(),
+    })
+}
+
+fn role_words(role: MemberRole) -> &'static str {
+    match role {
+        MemberRole::InSync => "in sync",
+        MemberRole::Rebuilding => "rebuilding",
+        MemberRole::Replacing => "replacing",
+        MemberRole::Spare => "spare",
+        MemberRole::Failed => "failed",
+    }
+}
+
+fn sweep_word(kind: SweepKind) -> &'static str {
+    match kind {
+        SweepKind::Resync => "resync",
+        SweepKind::Rebuild => "rebuild",
+        SweepKind::Scrub { repair: false } => "scrub",
+        SweepKind::Scrub { repair: true } => "repair",
+    }
+}
+
+fn sweep_view(sweep: &SweepStatus) -> SweepView {
+    SweepView {
+        kind: sweep_word(sweep.kind).into(),
+        done_bytes: sweep.done_sectors * SECTOR,
+        total_bytes: sweep.total_sectors * SECTOR,
+        bytes_per_s: sweep.sectors_per_s * SECTOR,
+        eta_s: sweep.eta_s,
+        mismatch_sectors: sweep.mismatch_sectors,
+    }
+}
+
+/// A notice as it is kept and sent; the sequence is the log's to give.
+pub fn event(notice: &Notice) -> EventView {
+    let (kind, sweep, slot, mismatch_sectors) = match &notice.event {
+        Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
+        Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
+        Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
+        Event::ReadCorrected { .. } => ("read_corrected", None, None, None),
+        Event::SweepStarted(kind) => ("sweep_started", Some(*kind), None, None),
+        Event::SweepFinished { kind, mismatch_sectors, .. } => ("sweep_finished", Some(*kind), None, Some(*mismatch_sectors)),
+        Event::SweepStopped { kind, .. } => ("sweep_stopped", Some(*kind), None, None),
+        Event::Mismatch { sectors, slot, .. } => ("mismatch", None, *slot, Some(*sectors)),
+    };
+    EventView {
+        sweep: sweep.map(|kind| sweep_word(kind).into()),
+        slot,
+        mismatch_sectors,
+        ..plain_event(short_name(&notice.array), kind, notice.text.clone())
+    }
+}
+
+/// An event of the service itself.
+pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
+    let time_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let (array, kind) = (array.to_owned(), kind.to_owned());
+    EventView { sequence: 0, time_ms, array, kind, text, sweep: None, slot: None, mismatch_sectors: None }
+}
