@@ -294,7 +294,7 @@ fn inspect(
         DriveKind::File => {
             let block = u32::try_from(metadata.blksize()).ok().filter(|bytes| bytes.is_power_of_two() && *bytes <= 65536);
             let file_block_bytes = block.unwrap_or(4096).max(direct_block_bytes);
-            let punches = punches_holes(path, file, metadata.len(), access);
+            let punches = punches_holes(file, metadata.len(), access);
             Limits {
                 size_sectors: metadata.len() / u64::from(direct_block_bytes) * u64::from(direct_block_bytes)
                     / SECTOR_BYTES as u64,
@@ -336,7 +336,11 @@ fn inspect(
         }
     };
     if limits.size_sectors == 0 {
-        return Err(unfit(path, "it is empty; a member file is made with its full size first: truncate -s 10G FILE".into()));
+        let reason = match kind {
+            DriveKind::File => "it is empty; a member file is made with its full size first: truncate -s 10G FILE",
+            DriveKind::BlockDevice => "it has no sectors: no medium is in it, or nothing is attached to it",
+        };
+        return Err(unfit(path, reason.into()));
     }
     let of_device = sysfs.as_ref().filter(|_| kind == DriveKind::BlockDevice);
     Ok(DriveInfo {
@@ -360,15 +364,16 @@ fn smallest_direct_read(file: &File) -> u32 {
     [512, 1024, 2048].into_iter().find(works).unwrap_or(BLOCK_ALIGN as u32)
 }
 
-/// Whether the file system can deallocate, found out behind the end of the file, where nothing is.
-fn punches_holes(path: &Path, file: &File, len: u64, access: Access) -> bool {
-    let punch = |file: &File| {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(file, flags, len.next_multiple_of(BLOCK_ALIGN as u64), BLOCK_ALIGN as u64).is_ok()
-    };
+/// Whether the file system can deallocate. Who may write asks it, behind the end of the file where nothing is;
+/// that touches the file's times, so who only looks goes by the kind of file system.
+fn punches_holes(file: &File, len: u64, access: Access) -> bool {
+    /// linux/magic.h: ext4, xfs, btrfs, tmpfs, f2fs.
+    const PUNCHING: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
     match access {
-        Access::Exclusive => punch(file),
-        // A descriptor that may write is needed for the question, and only for it.
-        Access::ReadOnly => File::options().write(true).open(path).is_ok_and(|file| punch(&file)),
+        Access::Exclusive => {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            fallocate(file, flags, len.next_multiple_of(BLOCK_ALIGN as u64), BLOCK_ALIGN as u64).is_ok()
+        }
+        Access::ReadOnly => rustix::fs::fstatfs(file).is_ok_and(|found| PUNCHING.contains(&(found.f_type as u64))),
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -28,16 +28,20 @@ fn probe_tells_what_a_file_is() {
 }
 
 #[test]
-fn probe_changes_nothing() {
-    let folder = Folder::on_disk();
-    let path = folder.file("member", 1 << 20);
-    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-    let before = std::fs::metadata(&path).unwrap();
-    probe(&path).unwrap();
-    drop(SyncDrive::open(&path, Access::Exclusive).unwrap());
-    let after = std::fs::metadata(&path).unwrap();
-    assert_eq!(before.len(), after.len());
-    assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+fn looking_changes_nothing_and_opening_no_byte() {
+    for folder in [Folder::on_disk(), Folder::in_memory()] {
+        let path = folder.file("member", 1 << 20);
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let metadata = || std::fs::metadata(&path).unwrap();
+        let before = metadata();
+        std::thread::sleep(Duration::from_millis(20));
+        let looked = probe(&path).unwrap();
+        assert_eq!((metadata().modified().unwrap(), metadata().ctime_nsec()), (before.modified().unwrap(), before.ctime_nsec()));
+        let opened = SyncDrive::open(&path, Access::Exclusive).unwrap();
+        assert_eq!(opened.info().limits, looked.limits, "both find the same");
+        assert_eq!((metadata().len(), metadata().blocks()), (before.len(), before.blocks()));
+        assert!(std::fs::read(&path).unwrap().iter().all(|&byte| byte == 7));
+    }
 }
 
 #[test]
@@ -389,7 +393,6 @@ fn device_that_cannot_read_gives_medium_errors() {
 
 #[test]
 fn discard_and_zeroes_with_unmap_give_room_back() {
-    use std::os::unix::fs::MetadataExt;
     let folder = Folder::on_disk();
     let device = Loop::new(&folder, 1 << 20, 512);
     let file = folder.file("member", 1 << 20);
