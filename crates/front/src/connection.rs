@@ -138,12 +138,13 @@ impl Connection {
             let Some(device) = shared.attach(self, &agreement.facts) else {
                 return Err(End::Refused("its export was removed"));
             };
+            log::info!("NBD client {} ({}) uses export \"{}\"", self.id, self.peer, agreement.facts.name);
             self.transmit(&mut link, agreement, &received, &*device, &shared.options)
         });
         let Self { id, peer, .. } = self;
         match ended {
-            Ok(()) => log::debug!("NBD client {id} ({peer}) ended"),
-            Err(End::Io(error)) => log::debug!("NBD client {id} ({peer}) was lost: {error}"),
+            Ok(()) => log::info!("NBD client {id} ({peer}) ended"),
+            Err(End::Io(error)) => log::info!("NBD client {id} ({peer}) was lost: {error}"),
             Err(End::Refused(reason)) => log::warn!("NBD client {id} ({peer}) was disconnected: {reason}"),
         }
     }
@@ -203,6 +204,8 @@ impl Connection {
             for completion in completions.drain(..) {
                 session.complete(completion, &mut requests);
             }
+            // Before the replies go, so that a client which has them finds them counted.
+            self.publish(&session);
             if link.writable && session.has_output() {
                 let len = {
                     let mut slices = SmallVec::<[IoSlice; SLICE_COUNT_MAX]>::new();
@@ -220,7 +223,6 @@ impl Connection {
                 progress = true;
             }
             session.parse(&mut requests)?;
-            self.publish(&session);
             if !requests.is_empty() {
                 device.submit(&mut requests, &mailbox);
                 progress = true;
