@@ -99,17 +99,12 @@ impl Ring {
         self.0.borrow_mut().wait(timeout);
     }
 
-    /// Whether something ended that [`Ring::poll`] would find. Costs two loads.
-    pub fn is_ready(&self) -> bool {
-        self.0.borrow_mut().is_ready()
-    }
-
     /// What ends this ring's wait from other threads.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.0.borrow().wake_fd))
     }
 
-    /// Waits until the kernel holds nothing of any drive: then a dropped drive's file is closed, and its lock free.
+    /// Waits until the kernel holds nothing of any drive: then a dropped drive's lock is free.
     pub fn drain(&self) {
         let inner = &mut *self.0.borrow_mut();
         while inner.slots.len() > inner.free.len() {
@@ -207,10 +202,6 @@ impl Inner {
                 return;
             }
         }
-    }
-
-    fn is_ready(&mut self) -> bool {
-        !self.uring.completion().is_empty() || self.uring.submission().taskrun()
     }
 
     /// Whether the kernel has entries to take or completions to hand out.
