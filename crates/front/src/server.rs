@@ -189,6 +189,8 @@ impl Drop for ServerHandle {
             log::error!("the NBD accept thread panicked");
         }
         self.shared.end_connections(self.shared.lock(), |_| true);
+        // The last threads may hold `shared` a moment longer; the devices are free now.
+        self.shared.lock().exports.clear();
     }
 }
 
