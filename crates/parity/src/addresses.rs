@@ -6,11 +6,11 @@ const COUNT_MAX: usize = 255;
 
 /// Room for the longest list. A bare local on purpose: with a count beside it in one struct, the compiler clears all of it,
 /// which costs a stripe of 4 KiB strips a third of P's speed.
-pub(crate) type Room = MaybeUninit<[*const u8; COUNT_MAX]>;
+pub(crate) type Room<Address> = MaybeUninit<[Address; COUNT_MAX]>;
 
 /// Writes the addresses into `room` and returns them.
-pub(crate) fn written(room: &mut Room, addresses: impl Iterator<Item = *const u8>) -> &mut [*const u8] {
-    let start = room.as_mut_ptr().cast::<*const u8>();
+pub(crate) fn written<Address>(room: &mut Room<Address>, addresses: impl Iterator<Item = Address>) -> &mut [Address] {
+    let start = room.as_mut_ptr().cast::<Address>();
     let mut count = 0;
     for address in addresses {
         assert!(count < COUNT_MAX, "more strips than a code has");

@@ -136,7 +136,7 @@ impl Code {
         bytes
     }
 
-    fn outputs(&self, parity: &mut [Option<&mut [u8]>], bytes: usize) -> [*mut u8; LEVEL_MAX] {
+    pub(crate) fn outputs(&self, parity: &mut [Option<&mut [u8]>], bytes: usize) -> [*mut u8; LEVEL_MAX] {
         assert!(parity.len() <= self.parity_count(), "more parities given than the code has");
         let mut output = [std::ptr::null_mut(); LEVEL_MAX];
         for (pointer, strip) in output.iter_mut().zip(parity) {

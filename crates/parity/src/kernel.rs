@@ -32,12 +32,17 @@ impl Purpose {
     pub(crate) const CHECK: u8 = 1;
     /// Add `input`, multiply by `matrix`, store. Data strips may be null.
     pub(crate) const RECOVER: u8 = 2;
+    /// As `GENERATE`, and store every data strip where `copy` says.
+    pub(crate) const COPY: u8 = 3;
+    const COUNT: usize = 4;
 }
 
 /// One pass over a stripe. Pointers are null where there is nothing to read or write.
 pub(crate) struct Job<'a> {
     /// Start of each data strip, in order, at least one; null (not there: zeros) only for `RECOVER`.
     pub data: &'a [*const u8],
+    /// Where each data strip goes to, only for `COPY`.
+    pub copy: &'a [*mut u8],
     /// Parities to add to the sums.
     pub input: [*const u8; LEVEL_MAX],
     pub output: [*mut u8; LEVEL_MAX],
@@ -55,6 +60,7 @@ impl Job<'_> {
     /// Reads and writes nothing.
     pub(crate) const EMPTY: Self = Job {
         data: &[],
+        copy: &[],
         input: [std::ptr::null(); LEVEL_MAX],
         output: [std::ptr::null_mut(); LEVEL_MAX],
         matrix: [[0; LEVEL_MAX]; LEVEL_MAX],
@@ -82,7 +88,7 @@ pub(crate) struct Kernel {
     pub name: &'static str,
     is_present: fn() -> bool,
     /// By purpose, then level - 1. Every pointer that is not null is valid for `bytes`, outputs overlap nothing.
-    syndromes: [[Syndromes; LEVEL_MAX]; 3],
+    syndromes: [[Syndromes; LEVEL_MAX]; Purpose::COUNT],
     update: unsafe fn(&Update),
 }
 
@@ -143,6 +149,7 @@ macro_rules! entries {
                 [syndromes::<$w1, 1, 0>, syndromes::<$w2, 2, 0>, syndromes::<$w3, 3, 0>],
                 [syndromes::<$w1, 1, 1>, syndromes::<$w2, 2, 1>, syndromes::<$w3, 3, 1>],
                 [syndromes::<$w1, 1, 2>, syndromes::<$w2, 2, 2>, syndromes::<$w3, 3, 2>],
+                [syndromes::<$w1, 1, 3>, syndromes::<$w2, 2, 3>, syndromes::<$w3, 3, 3>],
             ],
             update,
         };

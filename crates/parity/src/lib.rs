@@ -9,17 +9,21 @@
 
 mod addresses;
 mod code;
+mod crc32c;
 mod field;
 mod kernel;
 mod locate;
 mod recover;
 pub mod reference;
+mod store;
 #[cfg(test)]
 mod tests;
 mod xor;
 
 pub use code::{Code, DATA_COUNT_MAX, GRANULARITY_BYTES};
+pub use crc32c::crc32c;
 pub use recover::{Strip, Unrecoverable};
+pub use store::CHECKSUM_BLOCK_BYTES;
 pub use xor::xor_into;
 
 /// The kernel in use: "avx512-gfni", "avx512", "avx2", "ssse3", "neon" or "portable".

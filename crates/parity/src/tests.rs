@@ -146,6 +146,33 @@ fn update_by_difference_ends_where_generation_does() {
     }
 }
 
+#[test]
+fn copy_moves_the_data_and_generates_what_generate_does() {
+    let mut random = Random(10);
+    let shapes: &[(usize, usize)] =
+        if cfg!(miri) { &[(2, 128)] } else { &[(1, 64), (4, 576), (5, 4096), (8, 12288), (9, 65536)] };
+    for (&(n, bytes), kernel) in shapes.iter().flat_map(|shape| present().map(move |kernel| (shape, kernel))) {
+        for (aligned, parity_count) in [(true, 0), (true, 2), (false, 1), (false, 3)] {
+            let source = Stripe::new(n, parity_count, bytes, aligned, &mut random);
+            let mut target = Stripe::new(n, parity_count, bytes, aligned, &mut random);
+            let (data, parity) = target.buffers.split_at_mut(n);
+            let mut data: Vec<_> = data.iter_mut().map(|(b, s)| &mut b[*s..*s + bytes]).collect();
+            let mut parity: Vec<_> = parity.iter_mut().map(|(b, s)| Some(&mut b[*s..*s + bytes])).collect();
+            let mut sums = vec![0; n * (bytes / 4096)];
+            let checksums = bytes.is_multiple_of(4096).then_some(&mut sums[..]);
+            source.code.copy_and_generate_by(kernel, &source.data(), &mut data, &mut parity, checksums);
+            let what = format!("{} {:?} {bytes} bytes", kernel.name, source.code);
+            for i in 0..n + parity_count {
+                assert!(target.strip(i) == source.strip(i), "{what}: strip {i}");
+                let (buffer, start) = &target.buffers[i];
+                assert!(buffer[start + bytes..].iter().all(|&b| b == GUARD), "{what}: behind strip {i}");
+            }
+            let expected: Vec<u32> = source.data().iter().flat_map(|s| s.chunks_exact(4096)).map(crate::crc32c).collect();
+            assert!(!bytes.is_multiple_of(4096) || sums == expected, "{what}: checksums");
+        }
+    }
+}
+
 /// Stripes large enough to be timed take one of three paths by how far away they seem; here, each in turn.
 #[test]
 fn near_or_far_the_result_is_the_same() {

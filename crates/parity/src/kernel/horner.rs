@@ -79,7 +79,12 @@ unsafe fn load<V: Lanes, const W: usize>(from: *const u8) -> [V; W] {
 
 /// `W` registers of strip `index`; a strip that is not there counts as zeros.
 #[inline(always)]
-unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8, const FAR: bool>(job: &Job<'_>, index: usize, at: usize) -> [V; W] {
+unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8, const FAR: bool>(
+    job: &Job<'_>,
+    index: usize,
+    at: usize,
+    stream: bool,
+) -> [V; W] {
     // SAFETY: `index` is below the count, `at` within the strip.
     unsafe {
         let from = *job.data.get_unchecked(index);
@@ -89,7 +94,11 @@ unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8, const FAR: bool>(jo
         if FAR {
             prefetch::<V, W>(from, at, job.bytes);
         }
-        load(from.add(at))
+        let strip = load(from.add(at));
+        if PURPOSE == Purpose::COPY {
+            save(strip, *job.copy.get_unchecked(index), at, stream);
+        }
+        strip
     }
 }
 
@@ -103,7 +112,7 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, 
     unsafe {
         let steps = job.data.len() - 1;
         let mut i = job.data.len() - 1;
-        let first = strip::<V, W, PURPOSE, FAR>(job, i, at);
+        let first = strip::<V, W, PURPOSE, FAR>(job, i, at, stream);
         let mut sums = [first; LEVEL];
         if V::IS_BIASED {
             for j in 1..LEVEL {
@@ -115,7 +124,7 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, 
         }
         if i % 2 == 1 {
             i -= 1;
-            let d = strip::<V, W, PURPOSE, FAR>(job, i, at);
+            let d = strip::<V, W, PURPOSE, FAR>(job, i, at, stream);
             for w in 0..W {
                 sums[0][w] = sums[0][w].add(d[w]);
                 if LEVEL > 1 {
@@ -128,8 +137,8 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, 
         }
         while i > 0 {
             i -= 2;
-            let high = strip::<V, W, PURPOSE, FAR>(job, i + 1, at);
-            let low = strip::<V, W, PURPOSE, FAR>(job, i, at);
+            let high = strip::<V, W, PURPOSE, FAR>(job, i + 1, at, stream);
+            let low = strip::<V, W, PURPOSE, FAR>(job, i, at, stream);
             for w in 0..W {
                 sums[0][w] = sums[0][w].add3(high[w], low[w]);
                 if LEVEL > 1 {
@@ -141,7 +150,7 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, 
             }
         }
         match PURPOSE {
-            Purpose::GENERATE => {
+            Purpose::GENERATE | Purpose::COPY => {
                 for j in 0..LEVEL {
                     save(sums[j], job.output[j], at, stream);
                 }
