@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Senders pay for a wake-up only when the receiver said that it sleeps.
 pub struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
+    /// Written under the lock, read without: a receiver that looks out for work must not keep senders from the lock.
+    filled: AtomicBool,
     asleep: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -17,7 +19,7 @@ pub struct Mailbox<T> {
 impl<T> Mailbox<T> {
     /// A mailbox whose receiver is woken by `wake` (an eventfd write, an unpark).
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { queue: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), wake: Box::new(wake) }
+        Self { queue: Mutex::new(Vec::new()), filled: AtomicBool::new(false), asleep: AtomicBool::new(false), wake: Box::new(wake) }
     }
 
     /// Adds a message.
@@ -27,7 +29,11 @@ impl<T> Mailbox<T> {
 
     /// Adds several messages with one lock and at most one wake-up.
     pub fn push_all(&self, messages: impl IntoIterator<Item = T>) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).extend(messages);
+        {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.extend(messages);
+            self.filled.store(!queue.is_empty(), Ordering::SeqCst);
+        }
         if self.asleep.swap(false, Ordering::SeqCst) {
             (self.wake)();
         }
@@ -35,14 +41,19 @@ impl<T> Mailbox<T> {
 
     /// Moves everything that arrived to the end of `into`.
     pub fn take(&self, into: &mut Vec<T>) {
-        into.append(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        if !self.filled.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        into.append(&mut queue);
+        self.filled.store(false, Ordering::SeqCst);
     }
 
     /// The receiver is about to sleep. `false`: something has arrived, take it first.
     /// After `true` every sender wakes the receiver, until one has or [`Mailbox::awake`] is called.
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        if self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if !self.filled.load(Ordering::SeqCst) {
             return true;
         }
         self.awake();
