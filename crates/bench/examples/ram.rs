@@ -5,34 +5,16 @@
 //! "/bare" compares operations per second, "by CPU" operations per CPU second: the steadier one on a busy machine.
 
 use std::time::Duration;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberConfig, MemberId, NoRecorder, SlotConfig};
-use stria_bench::{Limit, Load, Order, Target};
+use stria_array::Level;
+use stria_bench::{Limit, Load, Order, Target, array_over};
 use stria_block::{BlockDevice, RamDevice};
+use stria_host::ArrayLevel;
 
 const MEMBER_SECTORS: u64 = 64 << 11;
 
 fn array(level: Level, count: usize) -> Box<dyn BlockDevice> {
-    let geometry = Geometry::new(level, level.default_layout(), 128, &vec![MEMBER_SECTORS; count]).expect("the geometry fits");
-    let member = |id| MemberConfig {
-        id: MemberId(id),
-        name: format!("ram {id}"),
-        data_start_sector: 0,
-        data_sectors: MEMBER_SECTORS,
-        recovered_sector: u64::MAX,
-        by_intent: false,
-        bad_blocks: Vec::new(),
-    };
-    let config = ArrayConfig {
-        name: "ram".into(),
-        geometry,
-        slots: (0..count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
-        spares: Vec::new(),
-        resync_sector: u64::MAX,
-        intent: None,
-        read_only: false,
-    };
-    let devices = (0..count).map(|_| Box::new(RamDevice::new(MEMBER_SECTORS)) as Box<dyn BlockDevice>).collect();
-    Box::new(ArrayDevice::new(&config, devices, NoRecorder, 0))
+    let members = (0..count).map(|_| Box::new(RamDevice::new(MEMBER_SECTORS)) as Box<dyn BlockDevice>).collect();
+    array_over(ArrayLevel::Single(level), 128, members).expect("the geometry fits").0
 }
 
 fn touch(device: &mut dyn BlockDevice) {

@@ -1,17 +1,30 @@
 //! Measures block devices in process, and says what could have been.
 //!
 //! [`Load`] drives any [`BlockDevice`](stria_block::BlockDevice) on the caller's thread and gives an [`Outcome`];
-//! with a [`Ledger`] it also proves every byte. This crate owns figures and pages, and prints nothing; it does not know
-//! what an array does inside, nor who reads the figures.
+//! with a [`Ledger`] it also proves every byte. [`theory`] says what a geometry allows on given members, [`compare`] runs
+//! an array beside its bare members, [`scaling`] measures every level that fits on 1 to 8 image files and more, and
+//! [`report`] makes one HTML page of all that. This crate owns figures and pages, and prints nothing; it does not know what an array does
+//! inside, nor who reads the figures.
 #![forbid(unsafe_code)]
 
 mod chance;
+mod compare;
+mod environment;
 mod ledger;
 mod load;
 mod null;
 mod outcome;
+pub mod report;
+pub mod scaling;
+mod scratch;
+pub mod story;
+pub mod theory;
 
+pub use compare::{Basis, Comparison, Figure, Row, Spread, Subject, compare, label, usual_loads};
+pub use environment::Environment;
 pub use ledger::{Fault, Ledger};
 pub use load::{Limit, Load, LoadError, Order, Target};
 pub use null::NullDevice;
 pub use outcome::{Latency, Outcome};
+pub use scratch::{Together, array_over};
+pub use theory::Shape;

@@ -14,7 +14,7 @@ use stria_block::{BlockDevice, Buffer, Completion, Data, IoError, Nanos, Operati
 use stria_drive::{Ring, monotonic_now};
 
 /// Where the next request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Order {
     /// One after another from the start of the region, and again from there at its end.
     Sequential,
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
                 kind: Kind::Flush,
                 block: 0,
                 submitted: 0,
-                buffer: needs_buffer.then(|| memory()),
+                buffer: needs_buffer.then(&mut memory),
                 data: needs_data.then(|| std::iter::once(memory().freeze()).collect()),
             })
             .collect();

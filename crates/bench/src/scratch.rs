@@ -1,0 +1,109 @@
+//! Arrays over devices at hand, without metadata: what is measured is the engine and the members, nothing else.
+
+use crate::Shape;
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, MemberConfig, MemberId, NoRecorder, SlotConfig};
+use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
+use stria_host::ArrayLevel;
+
+/// An array of `level` in its default layout, clean, over all of each member; for 50 and 60 of two spans.
+/// Without metadata there is no bitmap and no superblock: nothing is recorded before a write.
+///
+/// # Errors
+/// When the level does not go with so many members, or the strip or the members are too small.
+pub fn array_over(
+    level: ArrayLevel,
+    strip_sectors: u64,
+    mut members: Vec<Box<dyn BlockDevice>>,
+) -> Result<(Box<dyn BlockDevice>, Shape), GeometryError> {
+    match level {
+        ArrayLevel::Single(level) => {
+            let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
+            let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes)?;
+            let shape = Shape::new(&geometry, 1);
+            let slot = |(id, &data_sectors)| SlotConfig {
+                member: Some(MemberConfig {
+                    id: MemberId(id),
+                    name: format!("member {id}"),
+                    data_start_sector: 0,
+                    data_sectors,
+                    recovered_sector: u64::MAX,
+                    by_intent: false,
+                    bad_blocks: Vec::new(),
+                }),
+                replacement: None,
+            };
+            let config = ArrayConfig {
+                name: "scratch".into(),
+                geometry,
+                slots: sizes.iter().enumerate().map(slot).collect(),
+                spares: Vec::new(),
+                resync_sector: u64::MAX,
+                intent: None,
+                read_only: false,
+            };
+            Ok((Box::new(ArrayDevice::new(&config, members, NoRecorder, 0)), shape))
+        }
+        ArrayLevel::Striped(level) => {
+            let count = members.len();
+            if !count.is_multiple_of(2) {
+                let needs = "an even count for its two spans".into();
+                return Err(GeometryError::MemberCount { level: Level::Raid0, needs, count });
+            }
+            let second = members.split_off(count / 2);
+            let (first, shape) = array_over(ArrayLevel::Single(level), strip_sectors, members)?;
+            let (second, _) = array_over(ArrayLevel::Single(level), strip_sectors, second)?;
+            let raid0 = ArrayLevel::Single(Level::Raid0);
+            let (array, _) = array_over(raid0, strip_sectors, vec![first, second])?;
+            Ok((array, Shape { level: ArrayLevel::Striped(level), members: count, spans: 2, ..shape }))
+        }
+    }
+}
+
+/// All members at once with no array: requests of one size go to one member each, in turn by their address.
+/// Gives what the members, and whatever they share, can do together.
+pub struct Together {
+    members: Vec<Box<dyn BlockDevice>>,
+    unit_sectors: u64,
+    limits: Limits,
+}
+
+impl Together {
+    /// Requests must be of `block_bytes` and aligned to it.
+    pub fn new(members: Vec<Box<dyn BlockDevice>>, block_bytes: u32) -> Self {
+        let unit_sectors = u64::from(block_bytes) / 512;
+        let smallest = members.iter().map(|member| member.limits().size_sectors).min().unwrap_or(0);
+        let size_sectors = smallest / unit_sectors * unit_sectors * members.len() as u64;
+        let limits = match members.first() {
+            Some(first) => Limits { size_sectors, ..first.limits().clone() },
+            None => Limits::plain(0),
+        };
+        Self { members, unit_sectors, limits }
+    }
+
+    /// The members back.
+    pub fn into_members(self) -> Vec<Box<dyn BlockDevice>> {
+        self.members
+    }
+}
+
+impl BlockDevice for Together {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, mut request: Request) {
+        let (unit, in_unit) = (request.start_sector / self.unit_sectors, request.start_sector % self.unit_sectors);
+        assert!(in_unit + request.sectors <= self.unit_sectors, "a request of another size than announced");
+        let count = self.members.len() as u64;
+        request.start_sector = unit / count * self.unit_sectors + in_unit;
+        self.members[(unit % count) as usize].submit(request);
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.members.iter_mut().for_each(|member| member.poll(now, completions));
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        self.members.iter().filter_map(|member| member.next_wake()).min()
+    }
+}

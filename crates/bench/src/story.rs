@@ -1,0 +1,57 @@
+//! What happened to an array over time: steps and samples, as plain data for the report.
+//!
+//! Filled by whoever tells the story (serves, pulls drives, rebuilds); drawn by [`report`](crate::report).
+
+use serde::Serialize;
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Ending {
+    /// As it should.
+    Good,
+    /// Something to know, nothing lost.
+    Notable,
+    /// Not as it should.
+    Bad,
+}
+
+/// One thing that was done or happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// Seconds since the story began.
+    pub at_s: f64,
+    /// In a few words: "pull drive 3".
+    pub what: String,
+    /// In a sentence.
+    pub detail: String,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// What clients got at a moment, and how the array was.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Seconds since the story began.
+    pub at_s: f64,
+    /// Clients' reads, 10^6 bytes per second.
+    pub read_mb_per_s: f64,
+    /// Clients' writes.
+    pub write_mb_per_s: f64,
+    /// Rebuild or scrub, 10^6 bytes of each member per second.
+    pub sweep_mb_per_s: f64,
+    /// Members that hold their role whole.
+    pub members_in_sync: usize,
+}
+
+/// An array's story.
+#[derive(Clone, Debug, Serialize)]
+pub struct Story {
+    /// "RAID 6 of 6 loses two drives".
+    pub title: String,
+    /// What came of it, in plain words.
+    pub verdict: String,
+    /// In order of time.
+    pub steps: Vec<Step>,
+    /// In order of time; may be empty.
+    pub samples: Vec<Sample>,
+}
