@@ -147,7 +147,14 @@ impl Create {
         }
         let size = self.used_sectors(strip_sectors, &rooms)?;
         let sizes: Vec<u64> = if redundant { vec![size; self.members.len()] } else { rooms };
-        let geometry = Geometry::new(self.level, self.layout, strip_sectors, &sizes)?;
+        let mut geometry = Geometry::new(self.level, self.layout, strip_sectors, &sizes)?;
+        let mut size = size;
+        if let Layout::Copies(copies) = self.layout {
+            // Linux gives back the strips at the end of a RAID 10's members that no whole row fills.
+            let strips = geometry.capacity_sectors() / strip_sectors * copies.count() as u64;
+            size = strips.div_ceil(self.members.len() as u64) * strip_sectors;
+            geometry = Geometry::new(self.level, self.layout, strip_sectors, &vec![size; self.members.len()])?;
+        }
         let bitmap = match self.bitmap {
             BitmapChoice::None => None,
             BitmapChoice::Internal { .. } if !redundant => {
