@@ -145,7 +145,7 @@ pub struct Scaling {
     pub rounds: usize,
     /// How long all of it took.
     pub elapsed: Duration,
-    /// By drive count, then level, then pattern.
+    /// By drive count, pattern, level.
     pub cells: Vec<Cell>,
 }
 
@@ -201,8 +201,15 @@ struct Bench<'a> {
     paths: Vec<PathBuf>,
     done: usize,
     total: usize,
-    cells: Vec<Cell>,
     watch: &'a mut dyn Watch,
+}
+
+/// One drive count as measured.
+struct Count {
+    drives: usize,
+    /// All bare drives at once.
+    together: Rounds,
+    arrays: Vec<(Shape, Rounds)>,
 }
 
 /// Measures all of `plan`. The files are removed at the end, whatever happens.
@@ -219,21 +226,16 @@ pub fn scaling(plan: &Plan, watch: &mut dyn Watch) -> Result<Scaling, ScalingErr
         File::create_new(path).and_then(|file| file.set_len(plan.member_bytes)).map_err(no_folder)?;
     }
     let patterns = plan.patterns();
-    let arrays: usize = plan.drive_counts.iter().map(|&count| 1 + plan.levels_that_fit(count).count()).sum();
-    let total = paths.len() + (arrays + 1) * patterns.len() * plan.rounds;
-    let mut bench = Bench { plan, patterns, paths, done: 0, total, cells: Vec::new(), watch };
+    // Of each count one round alone, and of all at once and each array all rounds.
+    let rounds: usize = plan.drive_counts.iter().map(|&count| 1 + plan.rounds * (1 + plan.levels_that_fit(count).count())).sum();
+    let total = paths.len() + rounds * patterns.len();
+    let mut bench = Bench { plan, patterns, paths, done: 0, total, watch };
     bench.fill()?;
     let members = bench.member_words(folder.path())?;
-    let one = bench.bare(1)?;
-    for &count in &plan.drive_counts {
-        let together = if count == 1 { one.clone() } else { bench.bare(count)? };
-        bench.keep_bare(count, &together);
-        for level in plan.levels_that_fit(count) {
-            bench.array(level, count, &one, &together)?;
-        }
-    }
+    let mut one = bench.no_rounds();
+    let counts: Vec<Count> = plan.drive_counts.iter().map(|&count| bench.count(count, &mut one)).collect::<Result<_, _>>()?;
     bench.watch.step(bench.total, bench.total, "done");
-    let cells = std::mem::take(&mut bench.cells);
+    let cells = counts.iter().flat_map(|count| bench.judge(count, &one)).collect();
     let (member_bytes, run, rounds) = (plan.member_bytes, plan.run, plan.rounds);
     Ok(Scaling { members, member_bytes, run, rounds, elapsed: begun.elapsed(), cells })
 }
@@ -279,38 +281,53 @@ impl Bench<'_> {
         Ok(format!("{} MiB image files on {kind}, all on one file system, io_uring, {access}", self.plan.member_bytes >> 20))
     }
 
-    /// All patterns, `rounds` times.
-    fn measure(&mut self, device: &mut dyn BlockDevice, ring: &Ring, what: &str) -> Result<Rounds, ScalingError> {
-        let mut rounds = vec![Vec::new(); self.patterns.len()];
-        for _ in 0..self.plan.rounds {
-            for (&pattern, outcomes) in self.patterns.iter().zip(&mut rounds) {
-                self.watch.step(self.done, self.total, what);
-                let outcome = self.plan.load(pattern).run(Target { device: &mut *device, ring: Some(ring) }, None);
-                outcomes.push(outcome.map_err(|source| ScalingError::Load { what: what.to_string(), source })?);
-                self.done += 1;
-            }
-        }
-        Ok(rounds)
+    fn no_rounds(&self) -> Rounds {
+        vec![Vec::new(); self.patterns.len()]
     }
 
-    /// The first `count` files at once.
-    fn bare(&mut self, count: usize) -> Result<Rounds, ScalingError> {
+    /// All patterns once.
+    fn round(&mut self, device: &mut dyn BlockDevice, ring: &Ring, what: &str, into: &mut Rounds) -> Result<(), ScalingError> {
+        for (&pattern, outcomes) in self.patterns.iter().zip(into) {
+            self.watch.step(self.done, self.total, what);
+            let outcome = self.plan.load(pattern).run(Target { device: &mut *device, ring: Some(ring) }, None);
+            outcomes.push(outcome.map_err(|source| ScalingError::Load { what: what.to_string(), source })?);
+            self.done += 1;
+        }
+        Ok(())
+    }
+
+    /// The first `count` files at once, one round.
+    fn bare(&mut self, count: usize, into: &mut Rounds) -> Result<(), ScalingError> {
         let ring = Ring::new()?;
         let what = if count == 1 { "1 bare drive".to_string() } else { format!("{count} bare drives at once") };
         // Large enough for either size of request, so that none crosses from drive to drive.
         let unit = self.plan.random_block_bytes.max(self.plan.sequential_block_bytes);
         let mut together = Together::new(self.open(count, &ring)?, unit);
-        self.measure(&mut together, &ring, &what)
+        self.round(&mut together, &ring, &what, into)
     }
 
-    fn keep_bare(&mut self, count: usize, rounds: &Rounds) {
-        for (&pattern, outcomes) in self.patterns.clone().iter().zip(rounds) {
-            let cell = cell("bare".into(), count, pattern, outcomes, None);
-            self.cells.push(cell);
+    /// Every level at one drive count. Rounds on bare drives are spread between the arrays, so that a slow moment of the
+    /// machine does not fall on one of the two alone.
+    fn count(&mut self, drives: usize, one: &mut Rounds) -> Result<Count, ScalingError> {
+        self.bare(1, one)?;
+        let levels: Vec<ArrayLevel> = self.plan.levels_that_fit(drives).collect();
+        let mut count = Count { drives, together: self.no_rounds(), arrays: Vec::new() };
+        let mut bare_rounds = 0;
+        for (index, &level) in levels.iter().enumerate() {
+            while bare_rounds * levels.len() <= index * self.plan.rounds {
+                self.bare(drives, &mut count.together)?;
+                bare_rounds += 1;
+            }
+            count.arrays.push(self.array(level, drives)?);
         }
+        while bare_rounds < self.plan.rounds {
+            self.bare(drives, &mut count.together)?;
+            bare_rounds += 1;
+        }
+        Ok(count)
     }
 
-    fn array(&mut self, level: ArrayLevel, count: usize, one: &Rounds, together: &Rounds) -> Result<(), ScalingError> {
+    fn array(&mut self, level: ArrayLevel, count: usize) -> Result<(Shape, Rounds), ScalingError> {
         let failed = |source| ScalingError::Array { level: name(level), drives: count, source: Box::new(source) };
         let spec = CreateSpec {
             name: "demo".into(),
@@ -330,15 +347,27 @@ impl Bench<'_> {
         let (mut array, _) = stria_host::open(&self.paths[..count], &ring, OpenOptions::default()).map_err(failed)?;
         let shape = shape_of(&array);
         let what = format!("{} of {count}", name(level));
-        let rounds = self.measure(&mut array, &ring, &what)?;
-        array.sync_io(|io| io.stop()).map_err(failed)?;
-        for (index, &pattern) in self.patterns.clone().iter().enumerate() {
-            let members = self.member_rates(pattern, one, together);
-            let work = Work::of(&shape, pattern);
-            let bounds = work.bounds(&members, pattern);
-            self.cells.push(cell(level.to_string(), count, pattern, &rounds[index], Some((bounds, work.law))));
+        let mut rounds = self.no_rounds();
+        for _ in 0..self.plan.rounds {
+            self.round(&mut array, &ring, &what, &mut rounds)?;
         }
-        Ok(())
+        array.sync_io(|io| io.stop()).map_err(failed)?;
+        Ok((shape, rounds))
+    }
+
+    /// The cells of a drive count, held against what the bare drives did.
+    fn judge(&self, count: &Count, one: &Rounds) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for (index, &pattern) in self.patterns.iter().enumerate() {
+            cells.push(cell("bare".into(), count.drives, pattern, &count.together[index], None));
+            let members = self.member_rates(pattern, one, &count.together);
+            for (shape, rounds) in &count.arrays {
+                let work = Work::of(shape, pattern);
+                let bounds = work.bounds(&members, pattern);
+                cells.push(cell(shape.level.to_string(), count.drives, pattern, &rounds[index], Some((bounds, work.law))));
+            }
+        }
+        cells
     }
 
     /// Rates of the bare files for a pattern's size and order: alone at the lowest depth, saturated at the highest.

@@ -67,7 +67,7 @@ impl Axes {
                 "<path class=\"{class}\" d=\"M{left} {y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 left - 5.0,
                 y + 3.5,
-                short(tick)
+                short(tick).replace(".00", "").replace(".0 ", " ")
             );
         }
         for &tick in &self.x_ticks {
