@@ -31,4 +31,4 @@ bench-parity: build
 	bench/parity/run
 
 bench-nbd: build
-	bench/nbd/run
+	bench/nbd/nbd.sh

@@ -38,6 +38,14 @@ pub enum Action {
         /// Chunks to clear.
         clear: Vec<u64>,
     },
+    /// Make these the bad blocks of a member, durably. Answer with
+    /// [`Engine::bad_blocks_recorded`](crate::Engine::bad_blocks_recorded); the next one comes after the answer.
+    RecordBadBlocks {
+        /// Whose.
+        member: MemberId,
+        /// In sectors of its data area.
+        blocks: Vec<Range<u64>>,
+    },
     /// A client's request has ended.
     Done(Completion),
 }
@@ -124,6 +132,12 @@ pub(crate) struct Recording {
     pub intent_waiters: Waiters,
     pub changed: Waiters,
     pub intent_changed: Waiters,
+    /// Members whose bad blocks have changed since they were last recorded.
+    bad_changed: RefCell<BTreeSet<MemberId>>,
+    pub bad_busy: Cell<bool>,
+    /// The format had no room for the last ones.
+    pub bad_refused: Cell<bool>,
+    pub bad_waiters: Waiters,
 }
 
 pub(crate) struct Core {
@@ -307,6 +321,9 @@ impl Core {
                 _ => {}
             }
         }
+        if matches!(completion.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) && completion.result.is_ok() {
+            self.mark_good(member, &(start_sector..start_sector + sectors));
+        }
         match waiting {
             Waiting::Batch { batch, index } => {
                 let mut batches = self.batches.borrow_mut();
@@ -466,6 +483,41 @@ impl Core {
             self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;
             self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
             self.record.intent_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// Records bad blocks, one member at a time.
+    pub async fn record_bad_blocks(&self) {
+        loop {
+            self.ready.until(&self.record.bad_waiters, || !self.record.bad_changed.borrow().is_empty()).await;
+            let Some(member) = self.record.bad_changed.borrow_mut().pop_first() else { continue };
+            let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
+            self.record.bad_busy.set(true);
+            self.outbox.borrow_mut().push_back(Action::RecordBadBlocks { member, blocks });
+            self.ready.until(&self.record.bad_waiters, || !self.record.bad_busy.get()).await;
+            self.record.bad_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// Notes that `rows` of a member hold nothing of worth. `false`: there is no place to keep that.
+    pub async fn mark_bad(&self, member: MemberId, rows: Range<u64>) -> bool {
+        self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
+        self.record.bad_refused.set(false);
+        self.record.bad_changed.borrow_mut().insert(member);
+        self.record.bad_waiters.wake_all(&self.ready);
+        let recorded = || self.record.bad_changed.borrow().is_empty() && !self.record.bad_busy.get();
+        self.ready.until(&self.record.bad_waiters, recorded).await;
+        self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.end - rows.start });
+        !self.record.bad_refused.get()
+    }
+
+    /// Rows that were written hold something again.
+    pub fn mark_good(&self, member: MemberId, rows: &Range<u64>) {
+        let mut members = self.members.borrow_mut();
+        let member_state = members.get_mut(member);
+        if !member_state.config.bad_blocks.is_empty() && member_state.mark_good(rows) {
+            self.record.bad_changed.borrow_mut().insert(member);
+            self.record.bad_waiters.wake_all(&self.ready);
         }
     }
 

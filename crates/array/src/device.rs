@@ -12,8 +12,11 @@ use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Op
 
 /// Tags of metadata writes have this bit; the engine's do not.
 const METADATA: Tag = 1 << 63;
-/// Of those: intent rather than state.
-const INTENT: Tag = 1 << 62;
+/// Of those: which kind of record, in two bits.
+const KIND_SHIFT: u32 = 61;
+const STATE: usize = 0;
+const INTENT: usize = 1;
+const BAD_BLOCKS: usize = 2;
 
 struct Bound {
     device: Option<Box<dyn BlockDevice>>,
@@ -31,8 +34,8 @@ struct Binder<R> {
     engine: Engine,
     recorder: R,
     members: Vec<Bound>,
-    /// States, intents.
-    pending: [Pending; 2],
+    /// By kind.
+    pending: [Pending; 3],
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
     unix_seconds_at_zero: u64,
     now: Nanos,
@@ -73,7 +76,7 @@ impl<R: Recorder> ArrayDevice<R> {
             engine,
             recorder,
             members,
-            pending: [Pending::default(), Pending::default()],
+            pending: Default::default(),
             unix_seconds_at_zero,
             now: 0,
             ended: Vec::new(),
@@ -135,11 +138,8 @@ impl<R: Recorder> Binder<R> {
         self.engine.set_now(self.now);
         loop {
             let mut from_members = std::mem::take(&mut self.from_members);
-            for (index, member) in self.members.iter_mut().enumerate() {
-                let Some(device) = &mut member.device else { continue };
-                let before = from_members.len();
+            for device in self.members.iter_mut().filter_map(|member| member.device.as_mut()) {
                 device.poll(self.now, &mut from_members);
-                let _ = (index, before);
             }
             let progress = !from_members.is_empty() || self.actions;
             self.actions = false;
@@ -174,11 +174,21 @@ impl<R: Recorder> Binder<R> {
             Action::RecordState(state) => {
                 let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
                 let writes = self.recorder.record_state(&state, unix_seconds);
-                self.record(0, writes);
+                self.record(STATE, writes);
             }
             Action::RecordIntent { set, clear } => {
                 let writes = self.recorder.record_intent(&set, &clear);
-                self.record(1, writes);
+                self.record(INTENT, writes);
+            }
+            Action::RecordBadBlocks { member, blocks } => {
+                let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
+                match self.recorder.record_bad_blocks(member, &blocks, unix_seconds) {
+                    Some(writes) => self.record(BAD_BLOCKS, writes),
+                    None => {
+                        self.engine.bad_blocks_recorded(Vec::new(), false);
+                        self.actions = true;
+                    }
+                }
             }
         }
     }
@@ -201,7 +211,7 @@ impl<R: Recorder> Binder<R> {
             return;
         }
         for MetadataWrite { member, start_sector, data } in writes {
-            let tag = METADATA | if kind == 1 { INTENT } else { 0 } | member.0 as Tag;
+            let tag = METADATA | (kind as Tag) << KIND_SHIFT | member.0 as Tag;
             let sectors = (data.len() / SECTOR_BYTES) as u64;
             let operation = Operation::Write { from: std::iter::once(data).collect(), fua: true };
             self.submit(member, Request { tag, start_sector, sectors, operation });
@@ -209,11 +219,11 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn metadata_written(&mut self, completion: Completion) {
-        let kind = usize::from(completion.tag & INTENT != 0);
+        let kind = (completion.tag >> KIND_SHIFT) as usize & 3;
         let pending = &mut self.pending[kind];
         pending.writes -= 1;
         if let Err(error) = completion.result {
-            pending.failures.push((MemberId((completion.tag & !(METADATA | INTENT)) as usize), error));
+            pending.failures.push((MemberId((completion.tag & !(METADATA | 3 << KIND_SHIFT)) as usize), error));
         }
         if pending.writes == 0 {
             self.recorded(kind);
@@ -222,10 +232,10 @@ impl<R: Recorder> Binder<R> {
 
     fn recorded(&mut self, kind: usize) {
         let failures = std::mem::take(&mut self.pending[kind].failures);
-        if kind == 0 {
-            self.engine.state_recorded(failures);
-        } else {
-            self.engine.intent_recorded(failures);
+        match kind {
+            STATE => self.engine.state_recorded(failures),
+            INTENT => self.engine.intent_recorded(failures),
+            _ => self.engine.bad_blocks_recorded(failures, true),
         }
         self.actions = true;
     }

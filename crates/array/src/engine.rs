@@ -1,7 +1,7 @@
 //! The engine's face: it is told what happened, and asked what to do next.
 
 use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, lost, slice_segments};
-use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal, SweepKind};
+use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{Action, ArrayConfig, Level, MemberConfig, MemberId, mirror_io, parity_io};
@@ -44,6 +44,8 @@ impl Engine {
         core.ready.spawn(async move { states.record_states().await });
         let intents = Rc::clone(&core);
         core.ready.spawn(async move { intents.record_intents().await });
+        let bad_blocks = Rc::clone(&core);
+        core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
         core.ready.spawn(settle(Rc::clone(&core)));
         core.ready.spawn(clear_intents(Rc::clone(&core)));
         core.ready.spawn(crate::sweep::sweep_forever(Rc::clone(&core), Rc::clone(&sweeper)));
@@ -443,6 +445,14 @@ impl Engine {
         self.core.record.intent_changed.wake_all(&self.core.ready);
     }
 
+    /// Bad blocks have been recorded, except on these members. `had_room`: the format could keep them.
+    pub fn bad_blocks_recorded(&mut self, failures: Vec<(MemberId, IoError)>, had_room: bool) {
+        self.core.record.bad_busy.set(false);
+        self.core.record.bad_refused.set(!had_room);
+        self.record_failures(failures);
+        self.core.record.bad_waiters.wake_all(&self.core.ready);
+    }
+
     fn record_failures(&mut self, failures: Vec<(MemberId, IoError)>) {
         for (member, error) in failures {
             self.core.fail_member(member, &format!("its metadata could not be written: {error}"));
@@ -586,21 +596,26 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts a scrub.
+    /// Starts a scrub at a position of the sync space: 0, or where one was broken off.
     ///
     /// # Errors
     /// When another sweep runs, or there is nothing to compare.
-    pub fn scrub(&mut self, repair: bool) -> Result<(), Refusal> {
+    pub fn scrub(&mut self, repair: bool, from_sector: u64) -> Result<(), Refusal> {
         if !self.core.geometry.level().is_redundant() {
             return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
         }
         if self.core.health() == Health::Failed {
             return Err(Refusal("scrub refused: the array has failed; assemble it with enough members first".into()));
         }
-        self.sweeper.order(&self.core, SweepKind::Scrub { repair })
+        self.sweeper.order(&self.core, repair, from_sector)
     }
 
-    /// Ends a scrub; holds resync and rebuild until `resume`.
+    /// Ends a scrub for good.
+    pub fn cancel_scrub(&mut self) {
+        self.sweeper.cancel_scrub();
+    }
+
+    /// Holds sweeps at the end of their windows, or lets them go on from there.
     pub fn pause(&mut self, pause: bool) {
         self.sweeper.pause(&self.core, pause);
     }

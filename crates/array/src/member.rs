@@ -47,6 +47,33 @@ impl Member {
         Place { member: self.config.id, recovered_sector: self.config.recovered_sector, by_intent: self.config.by_intent }
     }
 
+    /// Adds to the bad blocks, which stay sorted and apart.
+    pub fn mark_bad(&mut self, rows: Range<u64>) {
+        let blocks = &mut self.config.bad_blocks;
+        let mut whole = rows;
+        blocks.retain(|known| {
+            let apart = known.end < whole.start || whole.end < known.start;
+            if !apart {
+                whole = known.start.min(whole.start)..known.end.max(whole.end);
+            }
+            apart
+        });
+        let place = blocks.partition_point(|known| known.start < whole.start);
+        blocks.insert(place, whole);
+    }
+
+    /// Takes rows out of the bad blocks; whether any were in.
+    pub fn mark_good(&mut self, rows: &Range<u64>) -> bool {
+        let blocks = &mut self.config.bad_blocks;
+        if !blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end) {
+            return false;
+        }
+        let rest =
+            |bad: Range<u64>| [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end];
+        *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
+        true
+    }
+
     pub fn status(&self) -> MemberStatus {
         MemberStatus {
             id: self.config.id,
@@ -59,6 +86,7 @@ impl Member {
             read_sectors: self.read_sectors,
             written_sectors: self.written_sectors,
             read_errors: self.read_errors,
+            bad_sectors: self.config.bad_blocks.iter().map(|bad| bad.end - bad.start).sum(),
             failure: self.failure.clone(),
         }
     }

@@ -14,6 +14,9 @@ use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
 use stria_parity::Strip;
 
+/// 4 KiB: how finely damage is told apart.
+pub(crate) const PAGE_SECTORS: u64 = 8;
+
 /// Which strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
@@ -343,6 +346,18 @@ async fn reconstruct(
     }
 }
 
+/// As [`reconstruct`], page by page, each from whoever can read it there.
+async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<u64>) -> Result<Buffer, Unrecoverable> {
+    let mut whole = core.take_buffer(rows.end - rows.start);
+    for row in rows.clone().step_by(PAGE_SECTORS as usize) {
+        let page = row..rows.end.min(row + PAGE_SECTORS);
+        let part = reconstruct(core, stripe, index, &page, &mut Strips::new()).await?;
+        whole[bytes(row - rows.start)..][..part.len()].copy_from_slice(&part);
+        core.give_buffer(part);
+    }
+    Ok(whole)
+}
+
 /// Address of a member's strip within its stripe: `None` when it holds parity.
 fn data_index(map: &StripeMap, slot: usize) -> Option<usize> {
     map.data.iter().position(|&known| usize::from(known) == slot)
@@ -355,7 +370,10 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let guard = core.lock(rows.clone(), Mode::Shared).await;
     let stripe = rows.start / strip;
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
-    let read = reconstruct(&core, stripe, index, &rows, &mut Strips::new()).await;
+    let mut read = reconstruct(&core, stripe, index, &rows, &mut Strips::new()).await;
+    if read.is_err() {
+        read = reconstruct_pages(&core, stripe, index, &rows).await;
+    }
     drop(guard);
     part.deliver(&core, read.ok());
 }
@@ -369,7 +387,11 @@ pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
     let mut unreadable = Strips::new();
     unreadable.push(slot);
-    let read = reconstruct(&core, stripe, index, &rows, &mut unreadable).await;
+    let mut read = reconstruct(&core, stripe, index, &rows, &mut unreadable).await;
+    if read.is_err() {
+        // Members may have failed at different places: what no whole run gives, pages may.
+        read = reconstruct_pages(&core, stripe, index, &rows).await;
+    }
     if let Ok(buffer) = &read {
         rewrite(&core, part.member, rows.start, Buffer::copy_of(buffer).freeze()).await;
     }

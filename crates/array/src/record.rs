@@ -5,6 +5,7 @@
 //! not acknowledge what depends on a record before all of its writes have ended.
 
 use crate::MemberId;
+use std::ops::Range;
 use stria_block::Data;
 
 /// The place of a member in its array at one moment.
@@ -65,6 +66,13 @@ pub trait Recorder {
     /// The writes that set and clear write-intent bits (indices of chunks of the sync space) on all members
     /// of the last recorded state. Called only when the array has a bitmap.
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite>;
+
+    /// The writes that make `blocks` (sectors of the data area) the places of a member that hold nothing of worth.
+    /// `None`: the format has no room for them; the default.
+    fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+        let _ = (member, blocks, unix_seconds);
+        None
+    }
 }
 
 /// Keeps nothing: for arrays without metadata, such as tests and benchmarks on RAM.
@@ -77,5 +85,8 @@ impl Recorder for NoRecorder {
     }
     fn record_intent(&mut self, _set: &[u64], _clear: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
+    }
+    fn record_bad_blocks(&mut self, _member: MemberId, _blocks: &[Range<u64>], _unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+        Some(Vec::new())
     }
 }

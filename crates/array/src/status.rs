@@ -41,6 +41,8 @@ pub struct MemberStatus {
     pub written_sectors: u64,
     /// Read errors met; most were reconstructed and rewritten.
     pub read_errors: u64,
+    /// Sectors known to hold nothing of worth, until they are written.
+    pub bad_sectors: u64,
     /// Why it was dropped.
     pub failure: Option<String>,
 }
@@ -149,6 +151,15 @@ pub enum Event {
         /// How many.
         sectors: u64,
     },
+    /// Sectors could not be filled, because their source is lost; they read as errors until they are written.
+    BadBlocks {
+        /// Whose.
+        member: MemberId,
+        /// Where on its data area.
+        start_sector: u64,
+        /// How many.
+        sectors: u64,
+    },
     /// A sweep began.
     SweepStarted(SweepKind),
     /// A sweep went through.
@@ -166,6 +177,13 @@ pub enum Event {
         kind: SweepKind,
         /// Why.
         reason: String,
+    },
+    /// A sweep found sectors that no member can read and redundancy cannot replace.
+    Unreadable {
+        /// Where in the sync space.
+        sync_sector: u64,
+        /// How many sectors.
+        sectors: u64,
     },
     /// Redundancy disagreed at a place.
     Mismatch {

@@ -73,7 +73,10 @@ impl Sweep {
 /// Decides which sweep runs, and runs it.
 pub(crate) struct Sweeper {
     current: RefCell<Option<Rc<Sweep>>>,
-    ordered: Cell<Option<SweepKind>>,
+    /// A scrub to be done: repair, from where, and what earlier parts of it found.
+    ordered: Cell<Option<(bool, u64, u64)>>,
+    /// The running scrub is to end.
+    cancelled: Cell<bool>,
     paused: Cell<bool>,
     stopped: Cell<bool>,
     last_mismatch: Cell<Option<u64>>,
@@ -89,6 +92,7 @@ impl Sweeper {
         Self {
             current: RefCell::default(),
             ordered: Cell::new(None),
+            cancelled: Cell::new(false),
             paused: Cell::new(false),
             stopped: Cell::new(false),
             last_mismatch: Cell::new(None),
@@ -137,7 +141,7 @@ impl Sweeper {
         self.next_allowed.set(0);
     }
 
-    pub fn order(&self, core: &Core, kind: SweepKind) -> Result<(), Refusal> {
+    pub fn order(&self, core: &Core, repair: bool, from_sector: u64) -> Result<(), Refusal> {
         if let Some(sweep) = self.status(0) {
             let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
             let what = name(sweep.kind);
@@ -146,15 +150,20 @@ impl Sweeper {
         if self.paused.get() {
             return Err(Refusal("scrub refused: sweeps are paused; resume them first".into()));
         }
-        self.ordered.set(Some(kind));
+        self.ordered.set(Some((repair, from_sector, 0)));
         core.sweep_changed.wake_all(&core.ready);
         Ok(())
     }
 
-    /// Stops what runs at the end of its windows; a scrub is forgotten, the others resume where they were.
+    pub fn cancel_scrub(&self) {
+        self.ordered.set(None);
+        let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
+        self.cancelled.set(scrubs);
+    }
+
+    /// Stops what runs at the end of its windows; all resume where they were.
     pub fn pause(&self, core: &Core, pause: bool) {
         self.paused.set(pause);
-        self.ordered.set(None);
         core.sweep_changed.wake_all(&core.ready);
     }
 }
@@ -185,7 +194,7 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
 }
 
 /// What should run now.
-fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill; 2]>, u64, bool)> {
+fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64)> {
     if sweeper.paused.get() || core.stopping.get() || core.read_only.get() || !core.geometry.level().is_redundant() {
         return None;
     }
@@ -199,14 +208,14 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill
     }
     let (filled, from, by_intent) = fills(core);
     if !filled.is_empty() && !sweeper.gave_up.get() {
-        return Some((SweepKind::Rebuild, filled, from, by_intent));
+        return Some((SweepKind::Rebuild, filled, from, by_intent, 0));
     }
     let resync = core.resync_sector.get();
     if resync != u64::MAX {
-        return Some((SweepKind::Resync, SmallVec::new(), resync, core.intent.borrow().is_some()));
+        return Some((SweepKind::Resync, SmallVec::new(), resync, core.intent.borrow().is_some(), 0));
     }
-    let kind = sweeper.ordered.take()?;
-    Some((kind, SmallVec::new(), 0, false))
+    let (repair, from, found) = sweeper.ordered.take()?;
+    Some((SweepKind::Scrub { repair }, SmallVec::new(), from, false, found))
 }
 
 /// Runs one sweep after the other for as long as the array lives.
@@ -219,12 +228,21 @@ pub(crate) async fn sweep_forever(core: Rc<Core>, sweeper: Rc<Sweeper>) {
                 job.is_some()
             })
             .await;
-        let (kind, fills, from, by_intent) = job.expect("waited for one");
-        run(&core, &sweeper, kind, fills, from, by_intent).await;
+        let (kind, fills, from, by_intent, found) = job.expect("waited for one");
+        run(&core, &sweeper, kind, fills, from, by_intent, found).await;
     }
 }
 
-async fn run(core: &Rc<Core>, sweeper: &Rc<Sweeper>, kind: SweepKind, fills: SmallVec<[Fill; 2]>, from: u64, by_intent: bool) {
+async fn run(
+    core: &Rc<Core>,
+    sweeper: &Rc<Sweeper>,
+    kind: SweepKind,
+    fills: SmallVec<[Fill; 2]>,
+    from: u64,
+    by_intent: bool,
+    found: u64,
+) {
+    sweeper.cancelled.set(false);
     let geometry = &core.geometry;
     let window = WINDOW_SECTORS.max(geometry.strip_sectors());
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
@@ -240,7 +258,7 @@ async fn run(core: &Rc<Core>, sweeper: &Rc<Sweeper>, kind: SweepKind, fills: Sma
         running: RefCell::default(),
         workers: Cell::new(WINDOW_COUNT),
         error: RefCell::default(),
-        mismatch_sectors: Cell::new(0),
+        mismatch_sectors: Cell::new(found),
         started: core.now(),
         mark: Cell::new((core.now(), from)),
         speed: Cell::new(0),
@@ -260,7 +278,19 @@ async fn run(core: &Rc<Core>, sweeper: &Rc<Sweeper>, kind: SweepKind, fills: Sma
         sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep));
         core.event(Event::SweepStopped { kind, reason });
     } else if sweep.watermark() < end {
-        core.event(Event::SweepStopped { kind, reason: "paused".into() });
+        let percent = sweep.watermark() * 100 / end.max(1);
+        let mut reason = format!("paused at {percent} %");
+        if let SweepKind::Scrub { repair } = kind {
+            let at = sweep.watermark();
+            if sweeper.cancelled.replace(false) {
+                reason = format!("cancelled at {percent} %; --from {at}s goes on from there");
+            } else if core.stopping.get() {
+                reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
+            } else {
+                sweeper.ordered.set(Some((repair, at, mismatch_sectors)));
+            }
+        }
+        core.event(Event::SweepStopped { kind, reason });
     } else {
         match kind {
             SweepKind::Rebuild => finish_fills(core, &sweep),
@@ -315,7 +345,7 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
 /// One worker: takes windows until there are none.
 async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     loop {
-        let stop = sweeper.paused.get() || core.stopping.get() || sweep.error.borrow().is_some();
+        let stop = sweeper.paused.get() || sweeper.cancelled.get() || core.stopping.get() || sweep.error.borrow().is_some();
         let start = sweep.next.get();
         if stop || start >= sweep.end {
             break;

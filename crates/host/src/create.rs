@@ -7,8 +7,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use stria_array::{Layout, Level};
-use stria_block::Limits;
+use stria_block::{Limits, bytes};
 use stria_drive::{Access, Ring, SyncDrive};
+use stria_format::detect::{detect, wipes};
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation};
 use uuid::Uuid;
 
@@ -218,7 +219,24 @@ fn plan(
     Ok((uuid, plan))
 }
 
+/// Makes what lay on a drive unrecognisable, so that nobody finds the old beside the new.
+pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
+    let limits = &drive.info().limits;
+    let mut read = |start: u64, sectors: u64| {
+        let mut buffer = vec![0; bytes(sectors)];
+        drive.read_at(start, &mut buffer).map(|()| buffer)
+    };
+    let signatures = detect(limits.size_sectors, &mut read);
+    for (start_sector, sectors) in wipes(&signatures, limits.logical_block_bytes) {
+        drive.write_at(start_sector, &vec![0; bytes(sectors)])?;
+    }
+    Ok(())
+}
+
 fn carry_out(plan: &Creation, drives: &Drives) -> Result<(), HostError> {
+    for drive in drives.members.iter().flatten().chain(&drives.spares) {
+        wipe(drive)?;
+    }
     let by_index = |index: usize| match index.checked_sub(drives.members.len()) {
         None => drives.members[index].as_ref().expect("nothing is written to a missing member"),
         Some(spare) => &drives.spares[spare],

@@ -339,6 +339,7 @@ impl HostedArray {
             device_uuid: *Uuid::new_v4().as_bytes(),
         };
         let (config, writes) = self.device.recorder().adopt(id, &adopt).map_err(refused)?;
+        crate::create::wipe(&new.drive)?;
         for write in writes {
             new.drive.write_at(write.start_sector, &write.data)?;
         }
@@ -405,6 +406,15 @@ impl HostedArray {
             Event::MemberInSync { member, slot } => format!("{} is in sync in slot {slot}", name(member)),
             Event::ReadCorrected { member, start_sector, sectors } => {
                 format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
+            }
+            Event::BadBlocks { member, start_sector, sectors } => format!(
+                "{}: {sectors} sectors at {start_sector} could not be filled, their source is lost; they read as errors until they are written",
+                name(member)
+            ),
+            Event::Unreadable { sync_sector, sectors } => {
+                format!(
+                    "{sectors} sectors near {sync_sector} can be read from no member; clients get errors there until they write them"
+                )
             }
             Event::SweepStarted(kind) => format!("{} started", sweep(kind)),
             Event::SweepFinished { kind, mismatch_sectors, duration } => {

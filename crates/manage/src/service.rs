@@ -235,7 +235,7 @@ impl Service {
     /// Begins a scrub.
     pub fn scrub(&self, name: &str, repair: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        served.command_redundant(move |engine| engine.scrub(repair))?;
+        served.command_redundant(move |engine| engine.scrub(repair, 0))?;
         self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; what disagrees is mended" } else { "" }))
     }
 
@@ -251,11 +251,13 @@ impl Service {
         if !scrubs(&served)? {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));
         }
-        pause(&served, true)?;
+        served.command_redundant(|engine| {
+            engine.cancel_scrub();
+            Ok(())
+        })?;
         while scrubs(&served)? {
             std::thread::sleep(LOOK_AGAIN);
         }
-        pause(&served, served.paused.load(Ordering::SeqCst))?;
         self.done(sequence, format!("scrub of \"{name}\" was cancelled"))
     }
 

@@ -4,7 +4,7 @@ use super::{Found, Sweep};
 use crate::core::{Batch, Core, write_io};
 use crate::lock::Mode;
 use crate::mirror_io::{read_any, readable, runs};
-use crate::parity_io::{rewrite, settle_writes};
+use crate::parity_io::{PAGE_SECTORS, rewrite, settle_writes};
 use crate::status::{Event, SweepKind};
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
@@ -41,7 +41,20 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
     match sweep.kind {
         SweepKind::Rebuild => {
             for fill in &sweep.fills {
-                fill_window(core, fill.slot, fill.member, &window).await?;
+                if fill_window(core, fill.slot, fill.member, &window).await.is_ok() {
+                    continue;
+                }
+                // Page by page: what is lost at one place is noted as bad, the rest is filled.
+                for row in window.clone().step_by(PAGE_SECTORS as usize) {
+                    let page = row..window.end.min(row + PAGE_SECTORS);
+                    let failed = core.members.borrow().get(fill.member).role == crate::MemberRole::Failed;
+                    if !failed
+                        && let Err(reason) = fill_window(core, fill.slot, fill.member, &page).await
+                        && !core.mark_bad(fill.member, page).await
+                    {
+                        return Err(format!("{reason}, and the bad-block log has no room to say so"));
+                    }
+                }
             }
             core.record_barrier().await;
             let members = core.members.borrow();
@@ -145,7 +158,9 @@ async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result
             if there.is_empty() {
                 continue;
             }
-            return Err(format!("sectors {start}.. have no readable copy"));
+            // Nobody can read it here any more; a smaller request of a client may, so this is told and passed.
+            core.event(Event::Unreadable { sync_sector: start, sectors });
+            continue;
         }
         let (_, _, good) = read.remove(0);
         let copies: SmallVec<[Copy; 4]> = there.iter().map(|(copy, _)| *copy).collect();

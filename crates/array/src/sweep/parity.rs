@@ -3,7 +3,7 @@
 use super::{Fill, Found, Sweep};
 use crate::core::{Batch, Core, MemberIo, write_io};
 use crate::lock::Mode;
-use crate::parity_io::{rewrite, settle_writes};
+use crate::parity_io::{PAGE_SECTORS, rewrite, settle_writes};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::{MemberId, StripeMap};
@@ -16,13 +16,31 @@ use stria_parity::Strip;
 /// What each slot's member holds in the window, as far as it is known.
 type Rows = BTreeMap<usize, Buffer>;
 
+/// Tries the window in one piece; where something cannot be read, page by page, so that what is lost at one place does not
+/// hide what another member holds beside it.
 pub(super) async fn window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Result<Found, String> {
+    if let Some(found) = piece(core, sweep, rows.clone(), false).await? {
+        return Ok(found);
+    }
+    let mut all = Found::default();
+    for row in rows.clone().step_by(PAGE_SECTORS as usize) {
+        let page = row..rows.end.min(row + PAGE_SECTORS);
+        all.mismatch_sectors += piece(core, sweep, page, true).await?.map_or(0, |found| found.mismatch_sectors);
+    }
+    Ok(all)
+}
+
+/// Some stripes, or some rows of one. `None`: not all could be read, and it is no `page` yet.
+async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Result<Option<Found>, String> {
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     let sectors = rows.end - rows.start;
     let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
     let mut known = loop {
         if let Some(known) = read_all(core, &rows, &mut unreadable).await {
             break known;
+        }
+        if !page {
+            return Ok(None);
         }
     };
     // Slots whose content must be computed: those to fill without a member to copy, and those that failed to read.
@@ -34,20 +52,33 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Resu
         wanted
     };
     let strip = core.geometry.strip_sectors();
-    let stripes = rows.start / strip..rows.end / strip;
+    let mut lost = false;
     let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.take_buffer(sectors))).collect();
     let mut found = Found::default();
     // Parity to write, by slot and row.
     let mut repairs: Vec<(usize, u64, Buffer)> = Vec::new();
-    for stripe in stripes {
+    let mut row = rows.start;
+    while row < rows.end {
+        let stripe = row / strip;
+        let end = rows.end.min((stripe + 1) * strip);
         let map = core.map(stripe);
-        let at = bytes(stripe * strip - rows.start)..bytes((stripe + 1) * strip - rows.start);
+        let at = bytes(row - rows.start)..bytes(end - rows.start);
+        let start = row;
+        row = end;
         if !wanted.is_empty() {
-            recover_stripe(core, map, &known, &mut computed, at.clone())
-                .map_err(|()| format!("stripe {stripe} cannot be reconstructed: too many members are unreadable there"))?;
+            if recover_stripe(core, map, &known, &mut computed, at.clone()).is_err() {
+                if !page {
+                    return Ok(None);
+                }
+                lost = true;
+            }
         } else if sweep.kind != SweepKind::Rebuild && known.len() == core.geometry.slot_count() {
-            check_stripe(core, sweep, stripe, &known, at, &mut found, &mut repairs);
+            check_stripe(core, sweep, start, &known, at, &mut found, &mut repairs);
         }
+    }
+    if lost {
+        drop(guard);
+        return lose(core, sweep, &rows).await.map(Some);
     }
     let mut batch = Batch::new();
     let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
@@ -95,7 +126,25 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Resu
     if let Some(fill) = sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
         return Err(format!("member {} failed", members.get(fill.member).config.name));
     }
-    Ok(found)
+    Ok(Some(found))
+}
+
+/// A page that nobody can tell any more: a member in the making notes it as bad, so that reading it is an error and not a
+/// lie, and the sweep goes on.
+async fn lose(core: &Core, sweep: &Sweep, rows: &Range<u64>) -> Result<Found, String> {
+    let targets: SmallVec<[Fill; 2]> = {
+        let members = core.members.borrow();
+        sweep.fills.iter().copied().filter(|fill| members.get(fill.member).role != crate::MemberRole::Failed).collect()
+    };
+    if targets.is_empty() {
+        core.event(Event::Unreadable { sync_sector: rows.start, sectors: rows.end - rows.start });
+    }
+    for Fill { member, .. } in targets {
+        if !core.mark_bad(member, rows.clone()).await {
+            return Err(format!("rows {}.. cannot be reconstructed, and the bad-block log has no room to say so", rows.start));
+        }
+    }
+    Ok(Found::default())
 }
 
 /// Reads the rows of every member that can be read. `None`: one more could not.
@@ -161,19 +210,18 @@ fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Row
     core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
 }
 
-/// Compares a whole stripe's parity, and computes what it should be where that is to be written.
+/// Compares parity over rows of a stripe from `row` on, and computes what it should be where that is to be written.
 fn check_stripe(
     core: &Core,
     sweep: &Sweep,
-    stripe: u64,
+    row: u64,
     known: &Rows,
     at: Range<usize>,
     found: &mut Found,
     repairs: &mut Vec<(usize, u64, Buffer)>,
 ) {
     let code = core.code.as_ref().expect("a parity level");
-    let map = core.map(stripe);
-    let strip = core.geometry.strip_sectors();
+    let map = core.map(row / core.geometry.strip_sectors());
     let slice = |slot: u16, part: &Range<usize>| &known[&usize::from(slot)][part.clone()];
     let data = |part: &Range<usize>| {
         let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| core.zero_bytes(part.len())).collect();
@@ -203,10 +251,10 @@ fn check_stripe(
     let culprit = culprits[0].filter(|_| culprits.iter().all(|other| *other == culprits[0]));
     found.mismatch_sectors += sectors;
     if matches!(sweep.kind, SweepKind::Scrub { .. }) {
-        core.event(Event::Mismatch { sync_sector: stripe * strip, sectors, slot: culprit });
+        core.event(Event::Mismatch { sync_sector: row, sectors, slot: culprit });
     }
     if !matches!(sweep.kind, SweepKind::Scrub { repair: false }) {
-        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer(strip)).collect();
+        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer((at.len() / 512) as u64)).collect();
         {
             let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = fresh.iter_mut().map(|buffer| Some(&mut buffer[..])).collect();
             code.generate(&data(&at), &mut outputs);
@@ -215,7 +263,7 @@ fn check_stripe(
             if slice(slot, &at) == &buffer[..] {
                 core.give_buffer(buffer);
             } else {
-                repairs.push((usize::from(slot), stripe * strip, buffer));
+                repairs.push((usize::from(slot), row, buffer));
             }
         }
     }

@@ -275,7 +275,7 @@ impl World {
     }
 
     pub fn scrub(&mut self, repair: bool) -> u64 {
-        self.array.command(|engine| engine.scrub(repair)).expect("nothing else runs");
+        self.array.command(|engine| engine.scrub(repair, 0)).expect("nothing else runs");
         self.array.take_events();
         for _ in 0..1_000_000 {
             self.step();

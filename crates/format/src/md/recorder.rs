@@ -474,6 +474,12 @@ impl Recorder for MdRecorder {
         writes
     }
 
+    fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+        let start = self.keepers.get(&member)?.superblock.header.data_offset;
+        let on_drive = blocks.iter().map(|bad| bad.start + start..bad.end + start).collect();
+        MdRecorder::record_bad_blocks(self, member, on_drive, unix_seconds).ok()
+    }
+
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {
         let Some(bitmap) = &mut self.bitmap else { return Vec::new() };
         let mut pages = BTreeSet::new();
