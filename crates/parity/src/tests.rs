@@ -183,6 +183,15 @@ fn near_or_far_the_result_is_the_same() {
         for distance in PRETENDED_DISTANCES {
             pretend_distance(distance);
             let what = format!("{}, aligned: {aligned}, distance {distance}", kernel.name);
+            let mut work = stripe.copy();
+            let other = stripe.strip(1).to_vec();
+            let (data, parity) = work.split();
+            let mut parity: Vec<_> = parity.into_iter().map(Some).collect();
+            stripe.code.update_by(kernel, 6, data[6], &other, &mut parity);
+            work.strip_mut(6).copy_from_slice(&other);
+            for j in 0..3 {
+                assert!(work.strip(7 + j) == reference::parity(j, &work.data()), "{what}, updated parity {j}");
+            }
             for lost in [&[7, 8, 9][..], &[3], &[1, 5], &[0, 2, 6], &[4, 8]] {
                 let mut work = stripe.copy();
                 lost.iter().for_each(|&i| work.strip_mut(i).fill(0));

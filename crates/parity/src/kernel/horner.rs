@@ -262,27 +262,46 @@ pub(super) unsafe fn update<V: Lanes, const W: usize, const T: usize>(job: &Upda
     let mut at = 0;
     // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
     unsafe {
-        while at + W * V::BYTES <= job.bytes {
-            update_step::<V, W>(job, at);
-            at += W * V::BYTES;
+        let wide = W * V::BYTES;
+        if wide <= job.bytes && distance::is_measured(4 * job.bytes, 1) {
+            let start = ticks();
+            update_step::<V, W, false>(job, at);
+            at += wide;
+            if distance::of(ticks_after_loads() - start, 4 * wide, job.bytes) != Distance::Near {
+                while at + wide <= job.bytes {
+                    update_step::<V, W, true>(job, at);
+                    at += wide;
+                }
+            }
+        }
+        while at + wide <= job.bytes {
+            update_step::<V, W, false>(job, at);
+            at += wide;
         }
         while at < job.bytes {
-            update_step::<V, T>(job, at);
+            update_step::<V, T, false>(job, at);
             at += T * V::BYTES;
         }
     }
 }
 
 #[inline(always)]
-unsafe fn update_step<V: Lanes, const W: usize>(job: &Update, at: usize) {
+unsafe fn update_step<V: Lanes, const W: usize, const FAR: bool>(job: &Update, at: usize) {
     // SAFETY: the caller promises that `at` + W registers lies within every strip.
     unsafe {
+        if FAR {
+            prefetch::<V, W>(job.before, at, job.bytes);
+            prefetch::<V, W>(job.after, at, job.bytes);
+        }
         let before = load::<V, W>(job.before.add(at));
         let after = load::<V, W>(job.after.add(at));
         let change: [V; W] = std::array::from_fn(|w| before[w].add(after[w]));
         for j in 0..3 {
             if job.parity[j].is_null() {
                 continue;
+            }
+            if FAR {
+                prefetch::<V, W>(job.parity[j], at, job.bytes);
             }
             let mut parity = load::<V, W>(job.parity[j].add(at));
             for w in 0..W {
