@@ -1,4 +1,4 @@
-//! The scaling table on image files: `cargo run --release -p stria-bench --example scaling FOLDER [MOST_DRIVES]`
+//! The scaling table on image files: `cargo run --release -p stria-bench --example scaling FOLDER [DRIVE_COUNT…]`
 //! writes `scaling.html` and `scaling.csv` there.
 
 use stria_bench::report::{Section, page};
@@ -8,8 +8,11 @@ use stria_bench::{Environment, scaling::ScalingError};
 fn main() -> Result<(), ScalingError> {
     let mut arguments = std::env::args().skip(1);
     let folder = arguments.next().expect("name a folder");
-    let most = arguments.next().map_or(8, |count| count.parse().expect("MOST_DRIVES is a number"));
-    let plan = Plan { drive_counts: (1..=most).collect(), ..Plan::new(&folder) };
+    let counts: Vec<usize> = arguments.map(|count| count.parse().expect("DRIVE_COUNT is a number")).collect();
+    let mut plan = Plan::new(&folder);
+    if !counts.is_empty() {
+        plan.drive_counts = counts;
+    }
     let mut before = String::new();
     let result = scaling(&plan, &mut |done: usize, total: usize, what: &str| {
         if before != what {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use stria_block::BlockDevice;
 use stria_drive::Ring;
 
-/// Where bare members count as saturated.
+/// Where bare drives count as saturated. Memory is at any depth, and a larger one would only spill its caches.
 const SATURATING_DEPTH: usize = 32;
 
 /// What is compared.
@@ -26,6 +26,12 @@ pub struct Subject {
     pub members_writable: bool,
     /// The ring of all these devices; `None` for memory.
     pub ring: Option<Ring>,
+}
+
+impl Subject {
+    fn basis(&self) -> Basis {
+        if self.ring.is_some() { Basis::Second } else { Basis::CpuSecond }
+    }
 }
 
 /// The middle and the ends of some rounds.
@@ -185,7 +191,7 @@ pub fn compare(
         }
     }
     watch(done, total, "done");
-    let basis = if subject.ring.is_some() { Basis::Second } else { Basis::CpuSecond };
+    let basis = subject.basis();
     let bare: BTreeMap<BareKey, Figure> = bare.into_iter().map(|(key, (_, outcomes))| (key, Figure::of(outcomes))).collect();
     let rows = loads.iter().zip(arrays).map(|(load, outcomes)| row(&subject.shape, load, Figure::of(outcomes), &bare, basis));
     Ok(Comparison {
@@ -229,16 +235,20 @@ fn bare_key(load: &Load, read: bool, queue_depth: usize, all: bool) -> BareKey {
     (load.block_bytes, load.order == Order::Sequential, read, queue_depth, all)
 }
 
-fn saturating(load: &Load) -> usize {
-    load.queue_depth.max(SATURATING_DEPTH)
+fn saturating(load: &Load, basis: Basis) -> usize {
+    match basis {
+        Basis::Second => load.queue_depth.max(SATURATING_DEPTH),
+        Basis::CpuSecond => load.queue_depth,
+    }
 }
 
 /// The bare loads that `load` is held against. Parity writes also read members.
 fn bare_loads(load: &Load, subject: &Subject) -> Vec<(BareKey, Load)> {
     let members = subject.shape.members as u64;
+    let saturating = saturating(load, subject.basis());
     let region = load.region.as_ref().map(|region| {
         let block_sectors = u64::from(load.block_bytes) / 512;
-        0..((region.end - region.start) / members).max(block_sectors * saturating(load) as u64)
+        0..((region.end - region.start) / members).max(block_sectors * saturating as u64)
     });
     let base = Load { flush_every_writes: None, region, ..load.clone() };
     let mut found = Vec::new();
@@ -247,7 +257,7 @@ fn bare_loads(load: &Load, subject: &Subject) -> Vec<(BareKey, Load)> {
             continue;
         }
         let percent = if read { 100 } else { 0 };
-        for (depth, all) in [(1, false), (load.queue_depth, false), (saturating(load), false), (saturating(load), true)] {
+        for (depth, all) in [(1, false), (load.queue_depth, false), (saturating, false), (saturating, true)] {
             let region = base.region.clone().filter(|_| !all);
             let bare = Load { read_percent: percent, queue_depth: depth, region, ..base.clone() };
             found.push((bare_key(load, read, depth, all), bare));
@@ -280,8 +290,8 @@ fn row(shape: &Shape, load: &Load, array: Figure, bare: &BTreeMap<BareKey, Figur
         Some(Rates { read, write })
     };
     let members = || {
-        let (alone, saturated) = (rates(1, false)?, rates(saturating(load), false)?);
-        Some(MemberRates { alone, saturated, together: rates(saturating(load), true)? })
+        let depth = saturating(load, basis);
+        Some(MemberRates { alone: rates(1, false)?, saturated: rates(depth, false)?, together: rates(depth, true)? })
     };
     let members = members();
     let work = |read: bool| directions(load).any(|other| other == read).then(|| Work::of(shape, pattern(load, read)));

@@ -133,7 +133,7 @@ struct Place {
     block: u64,
     submitted: Nanos,
     /// For reads and, with a ledger, writes.
-    buffer: Option<Buffer>,
+    buffer: Option<Segments<Buffer>>,
     /// For writes without a ledger: the same bytes every time.
     data: Option<Segments<Data>>,
 }
@@ -234,7 +234,7 @@ impl<'a> Run<'a> {
                 kind: Kind::Flush,
                 block: 0,
                 submitted: 0,
-                buffer: needs_buffer.then(&mut memory),
+                buffer: needs_buffer.then(|| std::iter::once(memory()).collect()),
                 data: needs_data.then(|| std::iter::once(memory().freeze()).collect()),
             })
             .collect();
@@ -390,11 +390,12 @@ impl<'a> Run<'a> {
             None => wanted,
         };
         let operation = if read {
-            Operation::Read { into: std::iter::once(place.buffer.take().expect("a free place has its buffer")).collect() }
+            Operation::Read { into: place.buffer.take().expect("a free place has its buffer") }
         } else {
             let from = match &mut self.ledger {
                 Some(ledger) => {
-                    let mut buffer = place.buffer.take().expect("a free place has its buffer");
+                    let mut buffer =
+                        place.buffer.take().and_then(|mut buffer| buffer.pop()).expect("a free place has its buffer");
                     ledger.write_begin(place.block, &mut buffer);
                     std::iter::once(buffer.freeze()).collect()
                 }
@@ -434,8 +435,8 @@ impl<'a> Run<'a> {
                     }
                 }
                 // Almost always the buffer that was lent; a device may have cut it, or kept it after an error.
-                let lent = into.into_iter().next().filter(|buffer| buffer.len() == len);
-                place.buffer = Some(lent.unwrap_or_else(|| Buffer::zeroed(len)));
+                let whole = into.len() == 1 && into[0].len() == len;
+                place.buffer = Some(if whole { into } else { fresh(len) });
             }
             Operation::Write { from, .. } => match &mut self.ledger {
                 Some(ledger) => {
@@ -443,7 +444,7 @@ impl<'a> Run<'a> {
                     let claim = from.first().map(Data::claim);
                     drop(from);
                     let lent = claim.and_then(|claim| claim.redeem().ok()).filter(|buffer| buffer.len() == len);
-                    place.buffer = Some(lent.unwrap_or_else(|| Buffer::zeroed(len)));
+                    place.buffer = Some(lent.map_or_else(|| fresh(len), |buffer| std::iter::once(buffer).collect()));
                 }
                 None => place.data = Some(from),
             },
@@ -458,4 +459,8 @@ impl<'a> Run<'a> {
             self.left = 0;
         }
     }
+}
+
+fn fresh(len: usize) -> Segments<Buffer> {
+    std::iter::once(Buffer::zeroed(len)).collect()
 }

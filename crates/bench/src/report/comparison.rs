@@ -32,38 +32,24 @@ pub fn draw(out: &mut String, comparison: &Comparison) {
             share_bars(&title, &bars)
         );
     }
-    let heads = [
-        "load",
-        "IOPS",
-        "MB/s",
-        "p50",
-        "p99",
-        "p99.9",
-        "max",
-        "CPU per I/O",
-        "bare member IOPS",
-        "its CPU",
-        "/ bare",
-        "allowed / s",
-        "/ allowed",
-        "law",
-    ];
+    let heads =
+        ["load", "IOPS", "MB/s", "p50", "p99", "p99.9", "max", "CPU per I/O", "bare member IOPS", "/ bare", "/ allowed", "law"];
     let rows = comparison.rows.iter().map(|row| {
         let latency = if row.read_percent >= 50 { &row.array.reads } else { &row.array.writes };
         let text = |text: String| format!("<td>{text}</td>");
-        let member = |value: fn(&crate::Figure) -> String| row.member.as_ref().map_or("–".into(), value);
+        let member = |value: fn(&crate::Figure) -> String| row.member.as_ref().map_or(String::new(), value);
         let law = row.write_work.as_ref().or(row.read_work.as_ref()).map_or("", |work| &work.law);
         let mut cells = vec![
             format!("<td>{}<small>±{:.0} %</small></td>", short(row.array.iops.median), row.array.iops.relative() * 50.0),
             text(short(row.array.mb_per_s)),
         ];
         cells.extend([latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.max_ns].map(|nanos| text(time(nanos))));
-        cells.push(text(time(row.array.cpu_ns_per_io as u64)));
-        cells.push(text(member(|figure| short(figure.iops.median))));
-        cells.push(text(member(|figure| time(figure.cpu_ns_per_io as u64))));
+        let bare_cpu = member(|figure| format!("<small>bare {}</small>", time(figure.cpu_ns_per_io as u64)));
+        cells.push(text(time(row.array.cpu_ns_per_io as u64) + &bare_cpu));
+        cells.push(text(row.member.as_ref().map_or("–".into(), |figure| short(figure.iops.median))));
         cells.push(text(row.share_of_member.map_or("–".into(), |share| format!("{share:.2}"))));
-        cells.push(text(row.bounds.map_or("–".into(), |bounds| short(bounds.allowed))));
-        cells.push(share_cell(row.share_of_allowed, ""));
+        let allowed = row.bounds.map_or(String::new(), |bounds| format!("<small>of {} / s</small>", short(bounds.allowed)));
+        cells.push(share_cell(row.share_of_allowed, &allowed));
         cells.push(format!("<td class=\"words\">{}</td>", escape(law)));
         (escape(&row.label), cells)
     });

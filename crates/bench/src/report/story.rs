@@ -59,6 +59,7 @@ pub fn draw(out: &mut String, story: &Story) {
         ((index + 1).to_string(), cells)
     };
     let heads = ["", "at", "what", "", "ending"].map(String::from);
+    out.push_str("<div class=\"left\">");
     table(out, "Steps", &heads, story.steps.iter().enumerate().map(row));
-    out.push_str("</section>\n");
+    out.push_str("</div></section>\n");
 }
