@@ -2,6 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "raid.h"
+#ifndef RAID_MODE_CAUCHY_RAID // its name up to 12.x
+#define RAID_MODE_CAUCHY_RAID RAID_MODE_CAUCHY
+#endif
 void peer_snapraid_init(void) {
   static void *zero;
   raid_init();

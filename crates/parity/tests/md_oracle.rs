@@ -22,6 +22,7 @@ fn data_area(image: &std::path::Path) -> Vec<u8> {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "starts processes")]
 fn parity_is_what_the_kernel_writes() {
     if !harness::wanted() {
         return;
