@@ -191,8 +191,8 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `spare_taken`, `member_in_sync`, `read_corrected`, `sweep_started`, `sweep_finished`,
-    /// `sweep_stopped`, `mismatch`, `started`, `stopped`.
+    /// `member_failed`, `spare_taken`, `member_in_sync`, `read_corrected`, `bad_blocks`, `unreadable`, `sweep_started`,
+    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,
     /// In words.
     pub text: String,

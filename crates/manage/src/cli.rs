@@ -2,7 +2,7 @@
 
 use crate::serve::Listen;
 use crate::size;
-use clap::{Args, Parser, Subcommand, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_format::md::BitmapChoice;
@@ -57,6 +57,10 @@ pub enum Command {
     Resume(Named),
     /// Stop an array in good order, or everything that one serve has.
     Stop(Stop),
+    /// Measure an array beside its bare members and what its geometry allows.
+    Bench(Bench),
+    /// Measure every level on image files, then take a RAID 6 through two failures under load.
+    Demo(Demo),
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
     Completions {
         /// Which.
@@ -334,4 +338,104 @@ pub struct Stop {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
+}
+
+/// `stria bench`
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// Drives of an array that is not served; read only, unless --force lets its contents be overwritten.
+    #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath, conflicts_with_all = ["ram", "files"])]
+    pub drives: Vec<PathBuf>,
+    /// An array on this many members in memory: what the engine itself can do.
+    #[arg(long, value_name = "N", conflicts_with = "files")]
+    pub ram: Option<usize>,
+    /// An array on this many image files, made for this run.
+    #[arg(long, value_name = "N")]
+    pub files: Option<usize>,
+    /// Where the image files are made; the system's folder for temporary files if not given.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+    /// Level of an array made for this run.
+    #[arg(long, short, default_value = "5")]
+    pub level: ArrayLevel,
+    /// Strip of an array made for this run; by drive count if not given.
+    #[arg(long, visible_alias = "chunk", value_name = "SIZE", value_parser = size::parse_sectors)]
+    pub strip: Option<u64>,
+    /// Size of each member of an array made for this run.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
+    pub size: u64,
+    /// One pattern, in fio's words, instead of the usual table.
+    #[arg(long, value_name = "PATTERN")]
+    pub rw: Option<Pattern>,
+    /// Share of reads of rw and randrw, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub rwmixread: u8,
+    /// Size of requests; with the usual table: only the rows of this size.
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    pub bs: Option<u32>,
+    /// Requests in flight; with the usual table: only the rows of this depth.
+    #[arg(long, value_name = "N")]
+    pub iodepth: Option<usize>,
+    /// Seconds of each load, after a fifth of it to warm up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    pub runtime: f64,
+    /// Rounds; figures are medians.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub rounds: usize,
+    /// Verify every block instead of comparing: half of the requests are writes, and everything is read back.
+    #[arg(long)]
+    pub verify: bool,
+    /// Overwrite what the array on the drives holds.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
+    /// Write a page with charts here.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Write the figures here.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub csv: Option<PathBuf>,
+}
+
+/// Loads in fio's words.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Pattern {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Sequential reads and writes.
+    Rw,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Random reads and writes.
+    Randrw,
+}
+
+fn block_size(text: &str) -> Result<u32, String> {
+    let bytes = size::parse_sectors(text)? * 512;
+    u32::try_from(bytes).ok().filter(|bytes| (512..=64 << 20).contains(bytes)).ok_or("use 512 to 64M".into())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|seconds| (0.01..=86400.0).contains(seconds)).ok_or("use 0.01 to 86400".into())
+}
+
+/// `stria demo`
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// Measure up to this many drives.
+    #[arg(long, value_name = "8|24", default_value = "8", value_parser = ["8", "24"])]
+    pub members_max: String,
+    /// Where the image files are made, in a folder of their own that is removed afterwards; 2 GiB are needed.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+    /// The page with the charts.
+    #[arg(long, value_name = "PATH", default_value = "stria-demo.html", value_hint = ValueHint::FilePath)]
+    pub out: PathBuf,
+    /// Half a minute: fewer drive counts and shorter runs.
+    #[arg(long)]
+    pub quick: bool,
 }

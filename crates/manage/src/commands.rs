@@ -1,5 +1,7 @@
 //! What each command does, apart from `serve`.
 
+use crate::bench::bench;
+use crate::demo::demo;
 use crate::api::{
     AddRequest, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest, StopRequest, TrimRequest,
 };
@@ -91,6 +93,8 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Pause(named) => pause(&named, "/pause", json)?,
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
+        Command::Bench(command) => bench(&command, json)?,
+        Command::Demo(command) => demo(&command, json)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "stria", &mut text);

@@ -35,7 +35,9 @@ impl EventLog {
     pub fn push(&self, mut event: EventView) {
         let EventView { array, kind, text, .. } = &event;
         match kind.as_str() {
-            "member_failed" | "sweep_stopped" | "read_corrected" | "mismatch" => tracing::warn!(%array, %kind, "{text}"),
+            "member_failed" | "sweep_stopped" | "read_corrected" | "bad_blocks" | "unreadable" | "mismatch" | "warning" => {
+                tracing::warn!(%array, %kind, "{text}");
+            }
             _ => tracing::info!(%array, %kind, "{text}"),
         }
         let mut kept = self.lock();

@@ -9,10 +9,12 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod bench;
 pub mod cli;
 pub mod client;
 mod commands;
 mod control;
+mod demo;
 mod event_log;
 mod failure;
 mod output;

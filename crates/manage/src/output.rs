@@ -57,7 +57,7 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
 /// A table without lines; columns named in `right` are numbers.
 pub fn table(header: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().map(|name| Cell::new(name)));
+    table.load_preset(presets::NOTHING).set_header(header.iter().map(Cell::new));
     for row in rows {
         table.add_row(row);
     }

@@ -37,9 +37,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
         std::thread::sleep(EVERY);
     }
     bar.finish_and_clear();
-    let events: Vec<EventView> = client.get(&format!("/v1/events?since={sequence}"))?;
-    let ends = events.into_iter().filter(|event| event.sweep.as_deref().is_some_and(|sweep| kinds.contains(&sweep)));
-    let ends: Vec<EventView> = ends.filter(|event| event.kind == "sweep_finished" || event.kind == "sweep_stopped").collect();
+    let ends = ends(client, sequence, kinds)?;
     for event in &ends {
         say(json, || format!("{}: {}", event.array, event.text), || json!(event));
     }
@@ -50,6 +48,16 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
         }
         _ => Ok(ends),
     }
+}
+
+/// How sweeps of these kinds ended after event `sequence`.
+///
+/// # Errors
+/// When the serve went away.
+pub fn ends(client: &Client, sequence: u64, kinds: &[&str]) -> Result<Vec<EventView>, Failure> {
+    let events: Vec<EventView> = client.get(&format!("/v1/events?since={sequence}"))?;
+    let ends = events.into_iter().filter(|event| event.sweep.as_deref().is_some_and(|sweep| kinds.contains(&sweep)));
+    Ok(ends.filter(|event| event.kind == "sweep_finished" || event.kind == "sweep_stopped").collect())
 }
 
 fn running(array: &ArrayView, kinds: &[&str]) -> Option<SweepView> {

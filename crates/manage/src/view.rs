@@ -180,6 +180,8 @@ pub fn event(notice: &Notice) -> EventView {
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
         Event::ReadCorrected { .. } => ("read_corrected", None, None, None),
+        Event::BadBlocks { .. } => ("bad_blocks", None, None, None),
+        Event::Unreadable { .. } => ("unreadable", None, None, None),
         Event::SweepStarted(kind) => ("sweep_started", Some(*kind), None, None),
         Event::SweepFinished { kind, mismatch_sectors, .. } => ("sweep_finished", Some(*kind), None, Some(*mismatch_sectors)),
         Event::SweepStopped { kind, .. } => ("sweep_stopped", Some(*kind), None, None),

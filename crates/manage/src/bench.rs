@@ -1,0 +1,289 @@
+//! `bench`: a load in this process on an array and on its bare members, held against what the geometry allows.
+//!
+//! Three kinds of arrays: one that exists on drives (read only, unless --force lets its contents be overwritten), one
+//! made on image files for this run, and one in memory, whose figures are the engine's own.
+
+use crate::cli::{Bench, Pattern};
+use crate::failure::Failure;
+use crate::output::{self, confirm, print, print_json};
+use crate::serve::{absolute, choose};
+use crate::size;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stria_array::Level;
+use stria_bench::report::{Section, page};
+use stria_bench::{
+    Comparison, Environment, Latency, Ledger, Limit, Load, Order, Subject, Target, array_over, compare, scaling::shape_of, usual_loads,
+};
+use stria_block::{BlockDevice, RamDevice};
+use stria_drive::{Access, Ring};
+use stria_format::md::BitmapChoice;
+use stria_host::{ArrayLevel, CreateSpec, HostedArray, OpenOptions, default_strip_sectors};
+
+/// A subject, and what must live as long: the folder of its image files.
+struct Bound {
+    subject: Subject,
+    /// Of an array with metadata: stopped at the end.
+    array: Option<HostedArray>,
+    members: String,
+    _folder: Option<tempfile::TempDir>,
+}
+
+/// Runs the loads and shows what came out.
+///
+/// # Errors
+/// When there is no such array, writes were not allowed, or a load failed.
+pub fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
+    if command.drives.is_empty() && command.ram.is_none() && command.files.is_none() {
+        return Err(Failure::Usage("name the drives of an array, or measure one made for this: --ram N or --files N".into()));
+    }
+    let level = command.level;
+    let loads = loads(command);
+    let writes = loads.iter().any(|load| load.read_percent < 100);
+    let mut bound = match (command.ram, command.files) {
+        (Some(count), _) => in_memory(count, level, command)?,
+        (None, Some(count)) => on_files(count, level, command)?,
+        (None, None) => {
+            if writes || command.verify {
+                confirm("The load overwrites what the array holds.", command.force)?;
+            }
+            on_drives(&command.drives, writes || command.verify)?
+        }
+    };
+    let outcome = match command.verify {
+        true => verify(&mut bound, &loads, json),
+        false => measure(&mut bound, &loads, command, json),
+    };
+    if let Some(array) = &mut bound.array {
+        array.sync_io(|io| io.stop())?;
+    }
+    outcome
+}
+
+/// What was asked for: one load, or the usual table. On drives, reads only, unless overwriting was allowed.
+fn loads(command: &Bench) -> Vec<Load> {
+    let precious = !command.drives.is_empty() && !command.force;
+    let run = Duration::from_secs_f64(command.runtime);
+    let Some(pattern) = command.rw else {
+        let fits = |load: &Load| {
+            (!precious || load.read_percent == 100)
+                && command.bs.is_none_or(|bs| load.block_bytes == bs)
+                && command.iodepth.is_none_or(|depth| load.queue_depth == depth)
+        };
+        return usual_loads(run).into_iter().filter(fits).collect();
+    };
+    let (order, read_percent) = match pattern {
+        Pattern::Read => (Order::Sequential, 100),
+        Pattern::Write => (Order::Sequential, 0),
+        Pattern::Rw => (Order::Sequential, command.rwmixread),
+        Pattern::Randread => (Order::Random, 100),
+        Pattern::Randwrite => (Order::Random, 0),
+        Pattern::Randrw => (Order::Random, command.rwmixread),
+    };
+    let block_bytes = command.bs.unwrap_or(if order == Order::Random { 4 << 10 } else { 128 << 10 });
+    let queue_depth = command.iodepth.unwrap_or(32);
+    vec![Load { block_bytes, read_percent, queue_depth, order, warm_up: run / 5, limit: Limit::Time(run), ..Load::default() }]
+}
+
+fn in_memory(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, Failure> {
+    let strip = command.strip.unwrap_or_else(|| default_strip_sectors(count, false));
+    let sectors = command.size / 512;
+    let ram = |_| Box::new(RamDevice::new(sectors)) as Box<dyn BlockDevice>;
+    let (mut array, shape) = array_over(level, strip, (0..count).map(ram).collect()).map_err(Failure::failed)?;
+    let mut members: Vec<Box<dyn BlockDevice>> = (0..count).map(ram).collect();
+    // Memory that was never touched is mapped to one page of zeros, which is quicker than any drive.
+    let devices = std::iter::once(&mut array).chain(&mut members);
+    for device in devices {
+        let operations = device.limits().size_sectors / 2048;
+        let fill = Load {
+            block_bytes: 1 << 20,
+            read_percent: 0,
+            order: Order::Sequential,
+            limit: Limit::Operations(operations.max(1)),
+            ..Load::default()
+        };
+        fill.run(Target { device, ring: None }, None).map_err(Failure::failed)?;
+    }
+    let name = format!("RAID {level} of {count} in memory");
+    let members_words = format!("{count} members of {} in memory", size::show(command.size));
+    let subject = Subject { name, array, shape, members, members_writable: true, ring: None };
+    Ok(Bound { subject, array: None, members: members_words, _folder: None })
+}
+
+fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, Failure> {
+    let parent = command.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let failed = |error: io::Error| Failure::Failed(format!("cannot make image files in {}: {error}; choose with --dir", parent.display()));
+    let folder = tempfile::Builder::new().prefix("stria-bench-").tempdir_in(&parent).map_err(failed)?;
+    let file = |name: String| {
+        let path = folder.path().join(name);
+        // Written in full: reads of holes would cost nothing.
+        let zeros = vec![0; 1 << 20];
+        let mut file = std::fs::File::create(&path).map_err(failed)?;
+        for _ in 0..command.size >> 20 {
+            io::Write::write_all(&mut file, &zeros).map_err(failed)?;
+        }
+        file.sync_all().map_err(failed)?;
+        Ok::<PathBuf, Failure>(path)
+    };
+    let drives: Vec<PathBuf> = (0..count).map(|index| file(format!("member{index}"))).collect::<Result<_, _>>()?;
+    let bare: Vec<PathBuf> = (0..count).map(|index| file(format!("bare{index}"))).collect::<Result<_, _>>()?;
+    let ArrayLevel::Single(inner) | ArrayLevel::Striped(inner) = level;
+    let spec = CreateSpec {
+        name: "bench".into(),
+        level,
+        layout: None,
+        strip_sectors: command.strip,
+        span_count: None,
+        drives: drives.iter().cloned().map(Some).collect(),
+        spares: Vec::new(),
+        bitmap: if inner == Level::Raid0 { BitmapChoice::None } else { BitmapChoice::Internal { chunk_bytes: None } },
+        member_sectors_max: None,
+        assume_clean: true,
+        force: false,
+    };
+    stria_host::create(&spec)?;
+    let ring = Ring::new().map_err(Failure::failed)?;
+    let (array, _) = stria_host::open(&drives, &ring, OpenOptions::default())?;
+    let name = format!("RAID {level} of {count} image files");
+    bind(array, name, &bare, true, ring, Some(folder))
+}
+
+fn on_drives(what: &[PathBuf], writes: bool) -> Result<Bound, Failure> {
+    let options = OpenOptions { force: false, read_only: !writes };
+    let mut planned = choose(what, options)?;
+    if planned.len() > 1 {
+        let names: Vec<&str> = planned.iter().map(|array| array.name.as_str()).collect();
+        return Err(Failure::Usage(format!("these drives hold several arrays ({}): name the drives of one", names.join(", "))));
+    }
+    let planned = planned.remove(0);
+    let ring = Ring::new().map_err(Failure::failed)?;
+    let (array, _) = stria_host::open(&planned.drives, &ring, options)?;
+    if writes {
+        // A resync in the background would be measured along.
+        array.tree().iter().for_each(|array| array.command(|engine| engine.pause(true)));
+    }
+    bind(array, format!("array \"{}\"", planned.name), &planned.drives, false, ring, None)
+}
+
+/// `bare`: what the members are compared with, written only when they are not the array's own.
+fn bind(
+    array: HostedArray,
+    name: String,
+    bare: &[PathBuf],
+    members_writable: bool,
+    ring: Ring,
+    folder: Option<tempfile::TempDir>,
+) -> Result<Bound, Failure> {
+    let access = if members_writable { Access::Exclusive } else { Access::ReadOnly };
+    let open = |path: &PathBuf| stria_drive::open(path, &ring, access).map(|drive| Box::new(drive) as Box<dyn BlockDevice>);
+    let mut members = bare.iter().map(open).collect::<Result<Vec<_>, _>>().map_err(Failure::failed)?;
+    let shape = shape_of(&array);
+    members.truncate(shape.members);
+    let info = stria_drive::probe(&bare[0]).map_err(Failure::failed)?;
+    let how = match (info.direct, info.direct_note) {
+        (true, _) => "direct I/O".into(),
+        (false, note) => format!("through the page cache: {}", note.unwrap_or_default()),
+    };
+    let words = format!("{} drives like {} of {}, {how}", shape.members, bare[0].display(), size::show(info.limits.size_sectors * 512));
+    let subject = Subject { name, array: Box::new(array.clone()), shape, members, members_writable, ring: Some(ring) };
+    Ok(Bound { subject, array: Some(array), members: words, _folder: folder })
+}
+
+/// A bar for `done` of `total` steps; hidden where nobody looks.
+pub fn steps_bar(json: bool) -> ProgressBar {
+    let bar = if io::stderr().is_terminal() && !json { ProgressBar::new(0) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("[{bar:30}] {percent:>3} %  {elapsed}, about {eta} left  {msg}");
+    bar.set_style(style.expect("the template is a constant").progress_chars("=> "));
+    bar
+}
+
+fn verify(bound: &mut Bound, loads: &[Load], json: bool) -> Result<(), Failure> {
+    let mut results = Vec::new();
+    for load in loads {
+        let size = bound.subject.array.limits().size_sectors;
+        let block_sectors = u64::from(load.block_bytes) / 512;
+        let mut ledger = Ledger::new(load.seed, 0..size / block_sectors * block_sectors, load.block_bytes);
+        // Half writes at least, or there is nothing to compare.
+        let load = Load { read_percent: load.read_percent.min(50), ..load.clone() };
+        let ring = bound.subject.ring.clone();
+        let device: &mut dyn BlockDevice = &mut bound.subject.array;
+        let outcome = load.run(Target { device, ring: ring.as_ref() }, Some(&mut ledger)).map_err(Failure::failed)?;
+        let device: &mut dyn BlockDevice = &mut bound.subject.array;
+        let check = Load::check(&ledger, 32);
+        let checked = check.run(Target { device, ring: ring.as_ref() }, Some(&mut ledger)).map_err(Failure::failed)?;
+        results.push((stria_bench::label(&load), outcome, checked.verified_blocks));
+    }
+    if json {
+        let rows = results.iter().map(|(label, outcome, end)| serde_json::json!({"load": label, "outcome": outcome, "verified_at_end": end}));
+        print_json(&rows.collect::<Vec<_>>());
+    } else {
+        for (label, outcome, end) in &results {
+            let (under, iops) = (outcome.verified_blocks, outcome.iops());
+            print(&format!("{label}: {iops:.0} IOPS, {under} blocks verified under load and {end} at the end, none was wrong\n"));
+        }
+    }
+    Ok(())
+}
+
+fn measure(bound: &mut Bound, loads: &[Load], command: &Bench, json: bool) -> Result<(), Failure> {
+    let bar = steps_bar(json);
+    let comparison = compare(&mut bound.subject, loads, command.rounds.max(1), &mut |done, total, what| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        bar.set_message(what.to_owned());
+    });
+    bar.finish_and_clear();
+    let comparison = comparison.map_err(Failure::failed)?;
+    let environment = Environment::here(bound.members.clone());
+    if let Some(path) = &command.csv {
+        write(path, &comparison.to_csv())?;
+    }
+    if let Some(path) = &command.html {
+        write(path, &page(&format!("Stria bench: {}", comparison.name), &environment, &[Section::Comparison(&comparison)]))?;
+    }
+    if json {
+        print_json(&serde_json::json!({"environment": environment, "comparison": comparison}));
+    } else {
+        print(&words(&comparison, &environment));
+    }
+    Ok(())
+}
+
+/// Writes a report.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let path = absolute(path);
+    std::fs::write(&path, text).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+fn words(comparison: &Comparison, environment: &Environment) -> String {
+    let Environment { cpu, cpu_count, kernel, members, .. } = environment;
+    let percent = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
+    let micros = |nanos: u64| format!("{:.0}", nanos as f64 / 1e3);
+    let rows = comparison.rows.iter().map(|row| {
+        let latency: &Latency = if row.read_percent >= 50 { &row.array.reads } else { &row.array.writes };
+        let mut cells = vec![
+            row.label.clone(),
+            format!("{:.0}", row.array.iops.median),
+            format!("±{:.0} %", row.array.iops.relative() * 50.0),
+            format!("{:.0}", row.array.mb_per_s),
+        ];
+        cells.extend([latency.p50_ns, latency.p99_ns, latency.p999_ns].map(micros));
+        cells.push(format!("{:.1}", row.array.cpu_ns_per_io / 1e3));
+        cells.extend([percent(row.share_of_member), percent(row.share_of_allowed)]);
+        cells
+    });
+    let header = ["load", "IOPS", "spread", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/IO", "of a member", "of what is allowed"];
+    let table = output::table(&header, &[1, 2, 3, 4, 5, 6, 7, 8, 9], rows.collect());
+    let basis = match comparison.basis {
+        stria_bench::Basis::Second => "Shares compare requests per second",
+        stria_bench::Basis::CpuSecond => "Shares compare requests per second of CPU time, as members in memory wait for nothing",
+    };
+    let rounds = comparison.rounds;
+    format!(
+        "{}: RAID {}, {members}\n{cpu}, {cpu_count} CPUs, Linux {kernel}; median of {rounds} rounds\n\n{table}\n\n\
+         {basis}; \"allowed\" is what the geometry can do on members as fast as these.\n",
+        comparison.name, comparison.level
+    )
+}

@@ -1,0 +1,178 @@
+//! Goal: whatever was acknowledged and flushed before `kill -9` is there afterwards, and redundancy agrees again.
+//! Method: a client of our own writes stamped blocks and flushes; the serve is killed in the middle; the next one must
+//! show, for every block, the last flushed stamp or a later one. At the end the same must hold without a member.
+
+mod support;
+
+use std::collections::HashSet;
+use std::time::Duration;
+use support::{Place, Serve};
+
+const BLOCK_BYTES: usize = 4096;
+/// Blocks are spread over this much of the array, so that stripes are shared and bitmap bits are many.
+const BLOCK_COUNT: usize = 1024;
+const STEP_BYTES: u64 = 24 * 1024;
+
+/// Xorshift: one seed, one history.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % below as u64) as usize
+    }
+}
+
+fn stamped(block: usize, stamp: u64) -> Vec<u8> {
+    let word = (block as u64) << 40 | stamp;
+    if stamp == 0 { vec![0; BLOCK_BYTES] } else { word.to_le_bytes().repeat(BLOCK_BYTES / 8) }
+}
+
+/// What every block may hold.
+struct Model {
+    /// Acknowledged and flushed.
+    durable: Vec<u64>,
+    /// Sent since.
+    maybe: Vec<HashSet<u64>>,
+    stamp: u64,
+}
+
+impl Model {
+    fn new() -> Self {
+        Self { durable: vec![0; BLOCK_COUNT], maybe: vec![HashSet::new(); BLOCK_COUNT], stamp: 0 }
+    }
+
+    /// Checks all blocks; what is found is what counts from now on.
+    fn verify(&mut self, serve: &Serve, when: &str) {
+        let mut client = serve.client("tank");
+        for block in 0..BLOCK_COUNT {
+            let data = client.read(block as u64 * STEP_BYTES, BLOCK_BYTES).expect("it answers");
+            let word = u64::from_le_bytes(data[..8].try_into().expect("8 bytes"));
+            let stamp = word & 0xff_ffff_ffff;
+            assert_eq!(data, stamped(block, stamp), "{when}: block {block} is torn or holds another's bytes");
+            let (durable, maybe) = (self.durable[block], &self.maybe[block]);
+            assert!(
+                stamp == durable || maybe.contains(&stamp),
+                "{when}: block {block} holds {stamp}; flushed was {durable}, since then {maybe:?}"
+            );
+            self.durable[block] = stamp;
+            self.maybe[block].clear();
+        }
+        // What was read may have been lying in a cache: it counts once it is flushed.
+        assert!(client.flush().expect("it answers"));
+    }
+
+    /// Writes until the server is gone.
+    fn load(&mut self, serve: &Serve, chance: &mut Chance) -> u64 {
+        let mut client = serve.client("tank");
+        let mut flushes = 0;
+        loop {
+            let blocks: Vec<usize> = (0..1 + chance.next(32)).map(|_| chance.next(BLOCK_COUNT)).collect();
+            let mut writes = Vec::new();
+            for &block in &blocks {
+                self.stamp += 1;
+                self.maybe[block].insert(self.stamp);
+                writes.push((block as u64 * STEP_BYTES, stamped(block, self.stamp)));
+            }
+            let answered = client.send_writes(&writes).and_then(|()| {
+                (0..writes.len())
+                    .try_for_each(|_| client.reply().map(|(_, error)| assert_eq!(error, 0, "a healthy array takes writes")))
+            });
+            if answered.is_err() || !client.flush().unwrap_or(false) {
+                return flushes;
+            }
+            flushes += 1;
+            // Flushed: of each block written, the last of this batch, or, where it was written twice, any of them.
+            let mut seen = HashSet::new();
+            for (block, (_, data)) in blocks.iter().zip(&writes).rev() {
+                let stamp = u64::from_le_bytes(data[..8].try_into().expect("8 bytes")) & 0xff_ffff_ffff;
+                if seen.insert(*block) {
+                    self.durable[*block] = stamp;
+                    self.maybe[*block].clear();
+                } else {
+                    self.maybe[*block].insert(stamp);
+                }
+            }
+        }
+    }
+}
+
+fn kill_in_a_loop(level: &str, count: usize, rounds: usize, seed: u64) {
+    let place = Place::new();
+    let images = place.images(count, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", level, "--strip", "16K", "--bitmap", "internal:1M"], &drives[..]].concat());
+    let (mut model, mut chance) = (Model::new(), Chance(seed));
+    let mut flushes = 0;
+    for round in 0..rounds {
+        let serve = place.serve(&drives);
+        model.verify(&serve, &format!("RAID {level}, seed {seed}, round {round}"));
+        let alive = Duration::from_millis(20 + chance.next(400) as u64);
+        let child = &serve;
+        flushes += std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(alive);
+                child.signal("-KILL");
+            });
+            model.load(&serve, &mut chance)
+        });
+        serve.kill();
+    }
+    assert!(flushes > rounds as u64, "there was load: {flushes} flushes in {rounds} rounds");
+    let serve = place.serve(&drives);
+    model.verify(&serve, "at the end");
+    place.settled("tank");
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"), "resync by the bitmap left nothing behind");
+    place.ok(&["fail", "tank", drives[0], "-y"]);
+    model.verify(&serve, "without a member");
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
+#[test]
+fn flushed_writes_survive_kills_of_raid_5() {
+    kill_in_a_loop("5", 4, 6, 0x5eed);
+}
+
+#[test]
+fn flushed_writes_survive_kills_of_raid_6() {
+    kill_in_a_loop("6", 5, 4, 0xfeed);
+}
+
+#[test]
+fn flushed_writes_survive_kills_of_raid_10() {
+    kill_in_a_loop("10", 3, 4, 0xbeef);
+}
+
+/// Hours of it: cargo test -p stria-manage --test crash -- --ignored
+#[test]
+#[ignore = "takes an hour"]
+fn flushed_writes_survive_hundreds_of_kills() {
+    for (round, level) in ["5", "6", "10", "1", "4", "50"].iter().cycle().take(60).enumerate() {
+        kill_in_a_loop(level, 6, 20, 1 + round as u64 * 7919);
+    }
+}
+
+/// A degraded array that was killed is not started unasked: what was written last may reconstruct to garbage.
+#[test]
+fn killed_array_is_not_started_degraded_unasked() {
+    let place = Place::new();
+    let images = place.images(3, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", drives[0], drives[1], drives[2]]);
+    let serve = place.serve(&drives);
+    place.settled("tank");
+    let mut client = serve.client("tank");
+    client.send_writes(&[(0, vec![1; 4096])]).expect("it listens");
+    assert_eq!(client.reply().expect("an answer"), (0, 0));
+    serve.kill();
+    let before = support::contents(&images);
+    place.run(&["serve", drives[0], drives[1]]).refused(4, &["not stopped cleanly", "--force"]);
+    assert!(before == support::contents(&images), "nothing is written by a refusal");
+    let assembled = place.run(&["assemble", drives[0], drives[1]]);
+    assert_eq!(assembled.code, 1);
+    assert!(assembled.stdout.contains("--force"), "{assembled:?}");
+    drop(place.serve(&[drives[0], drives[1], "--force"]));
+}

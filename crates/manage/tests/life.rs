@@ -1,0 +1,294 @@
+//! Goal: an array lives through what people do to it, and its bytes stay what they were.
+//! Method: the real program on image files, as an ordinary user; real NBD clients write and compare.
+
+mod support;
+
+use support::{Place, noise, run_tool, same, tool};
+
+/// Create, serve, fill, fail, rebuild on a spare, scrub, stop, serve again: the same bytes throughout.
+#[test]
+fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
+    let place = Place::new();
+    let images = place.images(6, 64 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    let made = place.ok(&[
+        "create", "tank", "--level", "6", "--strip", "64K", "--spare", drives[5], drives[0], drives[1], drives[2], drives[3],
+        drives[4],
+    ]);
+    assert!(made.contains("RAID 6"), "{made}");
+    let serve = place.serve(&drives);
+    let uri = serve.uri("tank").to_owned();
+    place.settled("tank");
+
+    let source = place.path("source");
+    let size_bytes = place.status("tank")["size_bytes"].as_u64().expect("a size") as usize;
+    noise(&source, size_bytes, 1);
+    let source_text = source.to_str().expect("a plain path");
+    if run_tool("nbdcopy", &["--flush", source_text, &uri]).is_none() {
+        return;
+    }
+    let read_back = |name: &str| {
+        let copy = place.path(name);
+        run_tool("nbdcopy", &[&uri, copy.to_str().expect("a plain path")]).expect("it was here before");
+        assert!(same(&source, &copy), "{name}");
+        std::fs::remove_file(copy).expect("it is there");
+    };
+    read_back("whole");
+
+    // Asked without a terminal, the program refuses what takes redundancy; insisted on, it does it.
+    place.run(&["fail", "tank", drives[1]]).refused(4, &["redundancy", "--force"]);
+    place.ok(&["pause", "tank"]);
+    place.ok(&["fail", "tank", drives[1], "--yes"]);
+    let degraded = place.run(&["status", "tank"]);
+    assert_eq!(degraded.code, 3, "{degraded:?}");
+    assert!(degraded.stdout.contains("degraded") && degraded.stdout.contains("sweeps paused"), "{}", degraded.stdout);
+    read_back("degraded");
+    place.ok(&["resume", "tank"]);
+    let healed = place.settled("tank");
+    let spare =
+        healed["members"].as_array().expect("a list").iter().find(|member| member["path"] == drives[5]).expect("it is there");
+    assert_eq!((&spare["role"], &spare["slot"]), (&"in sync".into(), &1.into()));
+    read_back("healed");
+
+    let scrubbed = place.ok(&["scrub", "tank", "--wait"]);
+    assert!(scrubbed.contains("0 sectors disagreed"), "{scrubbed}");
+    assert_eq!(place.status("tank")["mismatch_sectors"], 0);
+
+    // The failed drive is still held by the serve; taken out, it may come back, as a spare.
+    place.run(&["add", "tank", drives[1]]).refused(1, &["in use", "remove"]);
+    place.ok(&["remove", "tank", drives[1]]);
+    place.ok(&["add", "tank", drives[1], "--yes"]);
+
+    place.ok(&["stop", "tank"]);
+    let log = serve.ended_well();
+    assert!(log.contains("spare") && log.contains("has stopped: clean"), "{log}");
+    let examined = place.ok(&["examine", drives[5]]);
+    assert!(examined.contains("clean") && examined.contains("Active device 1"), "{examined}");
+
+    let serve = place.serve(&drives);
+    let status = place.status("tank");
+    assert_eq!((&status["health"], &status["sweep"]), (&"optimal".into(), &serde_json::Value::Null), "nothing to resync");
+    read_back("served again");
+    serve.signal("-TERM");
+    serve.ended_well();
+}
+
+/// A member that works is replaced by copy, under a verifying load, and redundancy never drops.
+#[test]
+fn working_member_is_replaced_under_load() {
+    let place = Place::new();
+    let images = place.images(5, 64 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", drives[0], drives[1], drives[2], drives[3]]);
+    let serve = place.serve(&drives[..4]);
+    place.settled("tank");
+    let uri = format!("--uri={}", serve.uri("tank"));
+    let fio = [
+        "--name=v",
+        "--ioengine=nbd",
+        &uri,
+        "--rw=randwrite",
+        "--bs=4k-64k",
+        "--iodepth=8",
+        "--size=48m",
+        "--verify=crc32c",
+        "--verify_backlog=64",
+    ];
+    let Some(fio) = tool("fio", &fio) else { return };
+    let replaced = place.ok(&["replace", "tank", drives[2], drives[4], "--wait"]);
+    assert!(replaced.contains("rebuild finished"), "{replaced}");
+    let output = fio.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let status = place.status("tank");
+    let role = |path: &str| {
+        status["members"].as_array().expect("a list").iter().find(|member| member["path"] == path).expect("known")["role"].clone()
+    };
+    assert_eq!((role(drives[2]), role(drives[4]), &status["health"]), ("failed".into(), "in sync".into(), &"optimal".into()));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    place.ok(&["stop"]);
+    serve.ended_well();
+}
+
+/// A drive that was away comes back by the bitmap: little is copied, and everything is there.
+#[test]
+fn drive_that_was_away_comes_back_by_the_bitmap() {
+    let place = Place::new();
+    let images = place.images(3, 256 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "1", "--bitmap", "internal:1M", "--assume-clean", drives[0], drives[1], drives[2]]);
+    let serve = place.serve(&drives);
+    place.ok(&["fail", "tank", drives[0], "-y"]);
+    place.ok(&["remove", "tank", drives[0]]);
+    let mut client = serve.client("tank");
+    client.send_writes(&[(5 << 20, vec![7; 4096])]).expect("it listens");
+    assert_eq!(client.reply().expect("an answer"), (0, 0));
+    drop(client);
+    let back = place.ok(&["add", "tank", drives[0], "--wait"]);
+    assert!(back.contains("is back in slot 0"), "{back}");
+    let status = place.settled("tank");
+    let member = &status["members"].as_array().expect("a list").last().expect("a member").clone();
+    assert!(member["written_bytes"].as_u64().expect("a count") < 16 << 20, "only what changed is copied: {member}");
+    // The other two go; what the one that came back has must be everything.
+    place.ok(&["fail", "tank", drives[1], "-y"]);
+    place.ok(&["fail", "tank", drives[2], "-y"]);
+    place.run(&["fail", "tank", drives[0], "-y"]).refused(1, &["no redundancy left"]);
+    assert_eq!(serve.client("tank").read(5 << 20, 4096).expect("it answers"), vec![7; 4096]);
+}
+
+/// RAID 50: spans are shown, healed and scrubbed, and their events are told.
+#[test]
+fn spans_of_a_nested_array_heal_and_scrub() {
+    let place = Place::new();
+    let images = place.images(7, 64 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    let create = [&["create", "big", "--level", "50", "--spans", "2", "--spare", drives[6]], &drives[..6]].concat();
+    place.ok(&create);
+    let serve = place.serve(&drives);
+    let status = place.settled("big");
+    assert_eq!((&status["level"], status["spans"].as_array().expect("a list").len()), (&"50".into(), 2));
+    let mut client = serve.client("big");
+    let data: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 512) as u8 ^ 0x5a).collect();
+    client.send_writes(&[(3 << 20, data.clone())]).expect("it listens");
+    assert_eq!(client.reply().expect("an answer"), (0, 0));
+    place.ok(&["fail", "big", drives[1], "-y"]);
+    assert_eq!(client.read(3 << 20, 1 << 20).expect("an answer"), data);
+    place.settled("big");
+    let scrubbed = place.ok(&["scrub", "big", "--wait"]);
+    assert_eq!(scrubbed.matches("0 sectors disagreed").count(), 2, "both spans: {scrubbed}");
+    drop(client);
+    place.ok(&["stop", "big"]);
+    let log = serve.ended_well();
+    assert!(log.contains("spare") && log.contains("takes slot 1"), "events of spans are told: {log}");
+}
+
+/// Two arrays in one serve: apart in name, state and end. The serve ends with the last.
+#[test]
+fn one_serve_holds_two_arrays() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "left", "--level", "1", "--assume-clean", drives[0], drives[1]]);
+    place.ok(&["create", "right", "--level", "0", drives[2], drives[3]]);
+    let serve = place.serve(&drives);
+    for (array, byte) in [("left", 1), ("right", 2)] {
+        let mut client = serve.client(array);
+        client.send_writes(&[(0, vec![byte; 4096])]).expect("it listens");
+        assert_eq!(client.reply().expect("an answer"), (0, 0));
+    }
+    place.run(&["status", "middle"]).refused(1, &["middle", "left, right"]);
+    place.run(&["scrub", "right"]).refused(1, &["nothing to compare"]);
+    place.ok(&["stop", "left"]);
+    place.run(&["status", "left"]).refused(1, &["right"]);
+    assert_eq!(serve.client("right").read(0, 4096).expect("an answer"), vec![2; 4096]);
+    place.ok(&["stop", "right"]);
+    serve.ended_well();
+    let serve = place.serve(&drives);
+    assert_eq!(serve.client("left").read(0, 4096).expect("an answer"), vec![1; 4096]);
+}
+
+/// `stop` under load: refused while clients are there, done when insisted on, and then clean.
+#[test]
+fn stop_under_load_ends_clean() {
+    let place = Place::new();
+    let images = place.images(4, 64 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", drives[0], drives[1], drives[2], drives[3]]);
+    let serve = place.serve(&drives);
+    let uri = format!("--uri={}", serve.uri("tank"));
+    let fio = [
+        "--name=load",
+        "--ioengine=nbd",
+        &uri,
+        "--rw=randwrite",
+        "--bs=4k",
+        "--iodepth=16",
+        "--size=64m",
+        "--time_based",
+        "--runtime=60",
+    ];
+    let Some(mut fio) = tool("fio", &fio) else { return };
+    place.wait_for("tank", "load", |status| status["clients"][0]["requests"].as_u64() > Some(1000));
+    place.run(&["stop", "tank"]).refused(4, &["in use", "--force"]);
+    place.ok(&["stop", "tank", "--force"]);
+    assert!(serve.ended_well().contains("has stopped: clean"));
+    assert!(!fio.wait().expect("it ends").success(), "its server is gone");
+    assert!(place.ok(&["examine", drives[0]]).contains("clean"));
+    // Stopped in mid-resync or not: what is there agrees once the rest is resynced.
+    let serve = place.serve(&drives);
+    place.settled("tank");
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    drop(serve);
+}
+
+/// Trim is refused unless insisted on; then the range reads as zeros on files.
+#[test]
+fn trim_destroys_only_when_insisted_on() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", "--strip", "64K", drives[0], drives[1], drives[2], drives[3]]);
+    let serve = place.serve(&drives);
+    place.settled("tank");
+    let mut client = serve.client("tank");
+    client.send_writes(&[(0, vec![3; 6 << 20])]).expect("it listens");
+    assert_eq!(client.reply().expect("an answer"), (0, 0));
+    place.run(&["trim", "tank"]).refused(4, &["destroys", "--force"]);
+    place.run(&["trim", "tank", "--range", "1:1", "--force"]).refused(1, &["aligned"]);
+    place.run(&["trim", "tank", "--range", "1GiB:1MiB", "--force"]).refused(1, &["leaves"]);
+    assert_eq!(client.read(0, 4096).expect("an answer"), vec![3; 4096]);
+    place.ok(&["trim", "tank", "--range", "0:3MiB", "--force"]);
+    assert_eq!(client.read(0, 4096).expect("an answer"), vec![0; 4096]);
+    assert_eq!(client.read(3 << 20, 4096).expect("an answer"), vec![3; 4096]);
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+}
+
+/// A scrub finds what was changed behind the array's back, repairs it, and then finds nothing.
+#[test]
+fn scrub_finds_and_repairs_what_changed_behind_its_back() {
+    use std::os::unix::fs::FileExt;
+    let place = Place::new();
+    let images = place.images(5, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "6", "--assume-clean", drives[0], drives[1], drives[2], drives[3], drives[4]]);
+    let serve = place.serve(&drives);
+    // 16 MiB lies in the data area, wherever that starts.
+    let file = std::fs::OpenOptions::new().write(true).open(drives[2]).expect("an image");
+    file.write_all_at(&[0xff; 4096], 16 << 20).expect("it writes");
+    file.sync_all().expect("it syncs");
+    let found = place.ok(&["scrub", "tank", "--wait"]);
+    assert!(found.contains("8 sectors disagreed"), "{found}");
+    assert_eq!(place.status("tank")["mismatch_sectors"], 8);
+    place.ok(&["scrub", "tank", "--repair", "--wait"]);
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    let mut byte = [9; 4096];
+    file_read(drives[2], &mut byte);
+    assert_eq!(byte, [0; 4096], "RAID 6 knows which member is wrong");
+    drop(serve);
+}
+
+fn file_read(path: &str, into: &mut [u8]) {
+    use std::os::unix::fs::FileExt;
+    std::fs::File::open(path).expect("an image").read_exact_at(into, 16 << 20).expect("it reads");
+}
+
+/// A slow scrub can be watched, is refused twice, and can be cancelled; speed bounds hold.
+#[test]
+fn scrub_is_bounded_and_cancelled() {
+    let place = Place::new();
+    let images = place.images(2, 64 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", drives[0], drives[1]]);
+    let serve = place.serve(&drives);
+    place.run(&["speed", "tank"]).refused(2, &["--max"]);
+    place.ok(&["speed", "tank", "--max", "1MiB"]);
+    place.ok(&["scrub", "tank"]);
+    place.run(&["scrub", "tank"]).refused(1, &["scrub runs"]);
+    let status = place.status("tank");
+    assert_eq!(status["sweep"]["kind"], "scrub", "{status:#}");
+    place.ok(&["scrub", "tank", "--cancel"]);
+    assert!(place.status("tank")["sweep"].is_null());
+    place.run(&["scrub", "tank", "--cancel"]).refused(1, &["no scrub runs"]);
+    place.ok(&["speed", "tank", "--max", "10GiB"]);
+    place.ok(&["scrub", "tank", "--wait"]);
+    drop(serve);
+}

@@ -1,0 +1,278 @@
+//! Goal: whatever is wrong with drives, sockets or wishes gets a sentence that says what to do, and no byte is changed.
+//! Method: each case is tried with the real program; the drives are compared before and after.
+
+mod support;
+
+use std::os::unix::fs::FileExt;
+use support::{Place, contents, may_skip, run_tool};
+
+/// A stopped RAID 5 of three files with a spare file beside.
+fn array(place: &Place) -> Vec<String> {
+    let images = place.images(4, 32 << 20);
+    place.ok(&["create", "tank", "--level", "5", "--assume-clean", &images[0], &images[1], &images[2]]);
+    images
+}
+
+#[test]
+fn drives_named_twice_are_refused() {
+    let place = Place::new();
+    let images = place.images(3, 32 << 20);
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&images[0], &link).expect("a link");
+    let before = contents(&images);
+    let link = link.to_str().expect("a plain path");
+    place.run(&["create", "x", "--level", "1", &images[0], &images[0]]).refused(1, &["d0"]);
+    place.run(&["create", "x", "--level", "1", &images[0], link]).refused(1, &["d0"]);
+    place.run(&["create", "x", "--level", "1", "--spare", link, &images[0], &images[1]]).refused(1, &["d0"]);
+    assert!(before == contents(&images));
+    let place = Place::new();
+    let images = array(&place);
+    let before = contents(&images);
+    place.run(&["serve", &images[0], &images[0], &images[1]]).refused(1, &["same drive", "once"]);
+    assert!(before == contents(&images));
+}
+
+#[test]
+fn copied_member_is_refused() {
+    let place = Place::new();
+    let images = array(&place);
+    std::fs::copy(&images[0], &images[3]).expect("a copy");
+    let before = contents(&images);
+    place.run(&["serve", &images[0], &images[1], &images[2], &images[3]]).refused(1, &["slot 0", "detach"]);
+    assert!(before == contents(&images));
+}
+
+#[test]
+fn drives_that_carry_something_are_refused() {
+    let place = Place::new();
+    let images = array(&place);
+    if run_tool("mkfs.ext4", &["-q", &images[3]]).is_none() {
+        return;
+    }
+    let before = contents(&images);
+    place.run(&["create", "new", "--level", "1", &images[3], "missing"]).refused(4, &["ext4", "--force", "d3"]);
+    place.run(&["create", "new", "--level", "1", &images[0], "missing"]).refused(4, &["tank", "--force"]);
+    place.run(&["serve", &images[0], &images[1], &images[2], &images[3]]).refused(1, &["d3", "ext4"]);
+    let examined = place.ok(&["examine", &images[3]]);
+    assert!(examined.contains("ext4"), "{examined}");
+    assert!(before == contents(&images));
+    let serve = place.serve(&[&images[0], &images[1], &images[2]]);
+    let foreign = contents(&images[3..]);
+    place.run(&["add", "tank", &images[3]]).refused(4, &["ext4", "--force"]);
+    place.run(&["replace", "tank", &images[0], &images[3]]).refused(4, &["ext4", "--force"]);
+    assert!(foreign == contents(&images[3..]));
+    place.ok(&["add", "tank", &images[3], "--force"]);
+    drop(serve);
+}
+
+#[test]
+fn drives_of_a_wrong_size_are_refused() {
+    let place = Place::new();
+    let images = array(&place);
+    let small = place.path("small");
+    std::fs::File::create(&small).and_then(|file| file.set_len(16 << 20)).expect("a file");
+    let tiny = place.path("tiny");
+    std::fs::File::create(&tiny).and_then(|file| file.set_len(4096)).expect("a file");
+    let (small, tiny) = (small.to_str().expect("a plain path").to_owned(), tiny.to_str().expect("a plain path").to_owned());
+    let before = contents(&[small.clone(), tiny.clone()]);
+    place.run(&["create", "x", "--level", "1", &tiny, &small]).refused(1, &["too small"]);
+    place.run(&["create", "x", "--level", "1", "--size", "1GiB", &small, "missing"]).refused(1, &["asked for"]);
+    let serve = place.serve(&[&images[0], &images[1], &images[2]]);
+    place.run(&["add", "tank", &small]).refused(1, &["small", "needs"]);
+    assert!(before == contents(&[small.clone(), tiny]));
+    // The refusal left nothing behind: a drive that fits is taken, and heals.
+    place.ok(&["add", "tank", &images[3]]);
+    place.ok(&["fail", "tank", &images[0], "-y"]);
+    place.settled("tank");
+    drop(serve);
+}
+
+#[test]
+fn damaged_members_are_refused() {
+    let place = Place::new();
+    let images = array(&place);
+    let all = [&*images[0], &*images[1], &*images[2]];
+    let open = |index: usize| std::fs::OpenOptions::new().write(true).open(&images[index]).expect("an image");
+    open(1).set_len(8 << 20).expect("it shrinks");
+    let before = contents(&images);
+    place.run(&[&["serve"], &all[..]].concat()).refused(1, &["d1"]);
+    assert!(before == contents(&images));
+    open(1).set_len(32 << 20).expect("it grows");
+    // One bit of every tenth byte of the superblock, one at a time.
+    let file = open(2);
+    let mut superblock = [0; 256];
+    std::fs::File::open(&images[2]).expect("an image").read_exact_at(&mut superblock, 4096).expect("it reads");
+    for at in (0..256).step_by(23) {
+        let mut damaged = superblock;
+        damaged[at] ^= 1 << (at % 8);
+        file.write_all_at(&damaged, 4096).expect("it writes");
+        let before = contents(&images);
+        place.run(&[&["serve"], &all[..]].concat()).refused(1, &["d2"]);
+        let examined = place.ok(&["examine", "--raw", &images[2]]);
+        assert!(examined.contains("no member"), "byte {at}: {examined}");
+        assert!(before == contents(&images));
+    }
+    file.write_all_at(&superblock, 4096).expect("it writes");
+    drop(place.serve(&all));
+}
+
+#[test]
+fn second_serve_is_refused() {
+    let place = Place::new();
+    let images = array(&place);
+    let all = [&*images[0], &*images[1], &*images[2]];
+    let serve = place.serve(&all);
+    place.settled("tank");
+    let other = |arguments: &[&str]| {
+        let socket = place.path("other.sock");
+        let output =
+            place.command(&[arguments, &all[..], &["--socket", socket.to_str().expect("a plain path")]].concat()).output();
+        let output = output.expect("the program starts");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for arguments in [&["serve"][..], &["serve", "--force"], &["serve", "--read-only"]] {
+        let (code, said) = other(arguments);
+        assert!(code == Some(1) && said.contains("in use"), "{arguments:?}: {code:?} {said}");
+    }
+    place.run(&["create", "x", "--level", "1", "--force", &images[0], &images[3]]).refused(1, &["in use"]);
+    // Looking is allowed.
+    assert!(place.ok(&["examine", &images[0]]).contains("raid5"));
+    drop(serve);
+}
+
+#[test]
+fn taken_sockets_are_refused_and_stale_ones_replaced() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    place.ok(&["create", "left", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    place.ok(&["create", "right", "--level", "1", "--assume-clean", &images[2], &images[3]]);
+    let left = place.serve(&[&images[0], &images[1]]);
+    let before = contents(&images[2..]);
+    place.run(&["serve", &images[2], &images[3]]).refused(1, &["another `stria serve`", "--socket"]);
+    let nbd = format!("unix:{}", place.path("nbd.sock").display());
+    let other = place.path("other.sock");
+    let other = other.to_str().expect("a plain path");
+    place.run(&["serve", &images[2], &images[3], "--socket", other, "--nbd", &nbd]).refused(1, &["cannot listen", "nbd.sock"]);
+    assert!(before == contents(&images[2..]), "nothing is written before everything is there");
+    left.kill();
+    assert!(place.path("control.sock").exists() && place.path("nbd.sock").exists(), "a killed serve leaves its sockets");
+    let serve = place.serve(&[&images[0], &images[1]]);
+    place.ok(&["stop", "left"]);
+    serve.ended_well();
+    assert!(!place.path("control.sock").exists() && !place.path("nbd.sock").exists());
+    std::fs::write(place.path("control.sock"), "precious").expect("a file");
+    place.run(&["serve", &images[0], &images[1]]).refused(1, &["not a socket"]);
+    assert_eq!(std::fs::read(place.path("control.sock")).expect("a file"), b"precious");
+}
+
+#[test]
+fn read_only_serve_changes_nothing() {
+    let place = Place::new();
+    let images = array(&place);
+    let before = contents(&images);
+    let serve = place.serve(&[&images[0], &images[1], &images[2], "--read-only"]);
+    assert_eq!(place.status("tank")["read_only"], true);
+    let mut client = serve.client("tank");
+    assert_eq!(client.read(0, 4096).expect("an answer"), vec![0; 4096]);
+    client.send_writes(&[(0, vec![1; 4096])]).expect("it listens");
+    assert_ne!(client.reply().expect("an answer").1, 0, "writes are refused");
+    drop(client);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    assert!(before == contents(&images));
+}
+
+#[test]
+fn nonsense_is_refused_with_words() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    let (a, b, c) = (&*images[0], &*images[1], &*images[2]);
+    let before = contents(&images);
+    let cases: &[(&[&str], i32, &str)] = &[
+        (&["create", "x", "--level", "7", a, b], 2, "unknown"),
+        (&["create", "x", "--level", "5", "--layout", "n2", a, b, c], 2, "left-symmetric"),
+        (&["create", "x", "--level", "5", "--strip", "3K", a, b, c], 2, "power of two"),
+        (&["create", "x", "--level", "5", "--strip", "2M", a, b, c], 2, "power of two"),
+        (&["create", "x", "--level", "5", "--spans", "2", a, b, c], 2, "50 and 60"),
+        (&["create", "x", "--level", "50", a, b, c], 1, "equal spans"),
+        (&["create", "x", "--level", "6", a, b, c], 1, "4 or more"),
+        (&["create", "x", "--level", "0", a, "missing"], 1, "missing"),
+        (&["create", "x", "--level", "5", a, "missing", "missing"], 1, "survives 1"),
+        (&["create", "x", "--level", "1", "missing", "missing"], 1, "at least one drive"),
+        (&["create", "a/b", "--level", "1", a, b], 1, "name"),
+        (&["create", &"x".repeat(32), "--level", "1", a, b], 1, "31 bytes"),
+        (&["create", "x", "--level", "1", a, "/nowhere"], 1, "does not exist"),
+        (&["create", "x", "--level", "1", a, "/tmp"], 1, "directory"),
+        (&["create", "x", "--level", "1", a, "/dev/null"], 1, "character device"),
+        (&["serve", a, b], 1, "no member"),
+        (&["serve", "nobody"], 1, "nobody"),
+        (&["serve", a, "--nbd", "here"], 2, "unix:PATH"),
+        (&["status", "nobody"], 1, "does it run"),
+        (&["examine", "/nowhere"], 1, "does not exist"),
+        (&["frobnicate"], 2, "unrecognized"),
+        (&["create", "x", "--level", "1", "--bitmap", "external", a, b], 2, "internal"),
+        (&["trim", "x", "--range", "5"], 2, "OFFSET:LENGTH"),
+    ];
+    for (arguments, code, word) in cases {
+        place.run(arguments).refused(*code, &[word]);
+    }
+    assert!(before == contents(&images));
+}
+
+/// A full disk under one member: it is dropped, and clients notice nothing.
+#[test]
+fn full_disk_under_a_member_drops_it() {
+    let place = Place::new();
+    let images = place.images(1, 64 << 20);
+    let mount = place.path("small");
+    std::fs::create_dir(&mount).expect("a folder");
+    let mount_text = mount.to_str().expect("a plain path");
+    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "none", mount_text]).output();
+    if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
+        return may_skip("a small tmpfs cannot be mounted", "run as root");
+    }
+    struct Unmount<'a>(&'a str);
+    impl Drop for Unmount<'_> {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").args(["-l", self.0]).status();
+        }
+    }
+    let _unmount = Unmount(mount_text);
+    let thin = mount.join("thin");
+    std::fs::File::create(&thin).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    let thin = thin.to_str().expect("a plain path").to_owned();
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &thin]);
+    let serve = place.serve(&[&images[0], &thin]);
+    let mut client = serve.client("tank");
+    let writes: Vec<(u64, Vec<u8>)> = (0..40).map(|index| (index << 20, vec![index as u8 + 1; 1 << 20])).collect();
+    for write in &writes {
+        client.send_writes(std::slice::from_ref(write)).expect("it listens");
+        assert_eq!(client.reply().expect("an answer"), (0, 0), "a full member is not the client's concern");
+    }
+    let status = place.status("tank");
+    let failed = &status["members"][1];
+    assert_eq!((&status["health"], &failed["role"]), (&"degraded".into(), &"failed".into()), "{status:#}");
+    assert!(failed["failure"].as_str().expect("a reason").contains("space"), "{failed}");
+    for (offset, data) in &writes {
+        assert!(client.read(*offset, data.len()).expect("an answer") == *data);
+    }
+    drop(client);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
+/// Completions come for every shell, and bash takes them.
+#[test]
+fn completions_and_help_are_there() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let text = place.ok(&["completions", shell]);
+        assert!(text.contains("scrub") && text.contains("assume-clean"), "{shell}: {} bytes", text.len());
+    }
+    place.run(&["completions", "dos"]).refused(2, &["bash"]);
+    let script = format!("source <({} completions bash) && complete -p stria", env!("CARGO_BIN_EXE_stria"));
+    run_tool("bash", &["-c", &script]);
+    for arguments in [&["--help"][..], &["create", "--help"], &["serve", "--help"], &["--version"]] {
+        assert!(!place.ok(arguments).is_empty());
+    }
+}

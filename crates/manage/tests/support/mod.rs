@@ -1,0 +1,275 @@
+//! What the tests share: the real binary, image files, a serve, and real tools around it.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub mod nbd;
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a slow machine.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A folder with image files, where every command of one test runs.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// An empty folder, on a real disk where there is one, so that O_DIRECT is what it is in use.
+    pub fn new() -> Self {
+        Self { folder: tempfile::Builder::new().prefix("stria-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Sparse image files `d0`, `d1` … of this size; their paths.
+    pub fn images(&self, count: usize, size_bytes: u64) -> Vec<String> {
+        let image = |index| {
+            let path = self.path(&format!("d{index}"));
+            std::fs::File::create(&path).and_then(|file| file.set_len(size_bytes)).expect("an image file");
+            path.to_str().expect("a plain path").to_owned()
+        };
+        (0..count).map(image).collect()
+    }
+
+    /// The program's own command line, with the control socket of this folder.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stria"));
+        command.args(arguments).current_dir(self.folder.path()).env("STRIA_SOCKET", self.path("control.sock"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(arguments, self.command(arguments).output().expect("the program starts"))
+    }
+
+    /// Runs a command that must succeed; its standard output.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let ran = self.run(arguments);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        ran.stdout
+    }
+
+    /// The status of an array as JSON.
+    pub fn status(&self, name: &str) -> Value {
+        let ran = self.run(&["--json", "status", name]);
+        assert!(ran.code == 0 || ran.code == 3, "{ran:?}");
+        serde_json::from_str::<Value>(&ran.stdout).expect("JSON")[0].clone()
+    }
+
+    /// Waits until the status is as wanted.
+    pub fn wait_for(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status(name);
+            if wanted(&status) {
+                return status;
+            }
+            assert!(Instant::now() < end, "waited in vain for {what}: {status:#}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Waits until nothing is left to resync or rebuild.
+    pub fn settled(&self, name: &str) -> Value {
+        self.wait_for(name, "the end of resync and rebuild", |status| {
+            let calm = |array: &Value| array["sweep"].is_null() && array["resync_pending"] == false;
+            status["health"] == "optimal" && calm(status) && status["spans"].as_array().expect("a list").iter().all(calm)
+        })
+    }
+
+    /// Starts a serve and waits until it says where it listens.
+    pub fn serve(&self, arguments: &[&str]) -> Serve {
+        let socket = format!("unix:{}", self.path("nbd.sock").display());
+        let mut command = self.command(&[&["serve"], arguments, &["--nbd", &socket]].concat());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let log = std::thread::spawn({
+            let stderr = child.stderr.take().expect("a pipe");
+            move || {
+                let mut text = String::new();
+                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                    eprintln!("serve: {line}");
+                    text += &line;
+                    text.push('\n');
+                }
+                text
+            }
+        });
+        let mut uris = Vec::new();
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        loop {
+            let line = match lines.next() {
+                Some(line) => line.expect("text"),
+                None => panic!("serve ended before it served: {:?}", child.wait()),
+            };
+            match line.split(' ').collect::<Vec<_>>()[..] {
+                ["nbd", name, uri] => uris.push((name.to_owned(), uri.to_owned())),
+                ["control", _] => break,
+                _ => panic!("unexpected line: {line}"),
+            }
+        }
+        Serve { child, uris, log: Some(log), nbd: self.path("nbd.sock") }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub arguments: Vec<String>,
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    fn of(arguments: &[&str], output: Output) -> Self {
+        Self {
+            arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(),
+            code: output.status.code().expect("no signal"),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+
+    /// The command ended with this code, and said on standard error what names all of `words`.
+    pub fn refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "\"{word}\" is not in the answer: {self:?}");
+        }
+    }
+}
+
+/// A running serve; killed when dropped.
+pub struct Serve {
+    child: Child,
+    /// By array.
+    uris: Vec<(String, String)>,
+    log: Option<std::thread::JoinHandle<String>>,
+    nbd: PathBuf,
+}
+
+impl Serve {
+    pub fn uri(&self, array: &str) -> &str {
+        &self.uris.iter().find(|(name, _)| name == array).expect("it is served").1
+    }
+
+    /// A connection of our own client.
+    pub fn client(&self, array: &str) -> nbd::Client {
+        nbd::Client::connect(&self.nbd, array)
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.child.id().to_string()]).status().expect("kill is everywhere");
+        assert!(done.success());
+    }
+
+    /// As `kill -9`: nothing is told to anybody.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Waits for its end; status and log.
+    pub fn ended(mut self) -> (ExitStatus, String) {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Some(status) = self.child.try_wait().expect("it is ours") {
+                return (status, self.log.take().expect("once").join().expect("no panic"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("serve does not end");
+    }
+
+    /// It ended by itself, in good order.
+    pub fn ended_well(self) -> String {
+        let (status, log) = self.ended();
+        assert!(status.success(), "{status}: {log}");
+        log
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether tools may be missing.
+pub fn may_skip(what: &str, hint: &str) {
+    assert!(std::env::var_os("STRIA_SKIP_TOOLS").is_some(), "{what}; {hint} (or set STRIA_SKIP_TOOLS to go without)");
+    eprintln!("SKIPPED, because STRIA_SKIP_TOOLS is set: {what}");
+}
+
+/// Starts a tool; `None`: it is missing, and that is allowed.
+pub fn tool(program: &str, arguments: &[&str]) -> Option<Child> {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let spawned = Command::new(program)
+        .args(arguments)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    match spawned {
+        Ok(child) => Some(child),
+        Err(error) => {
+            let hint = "run: apt-get install fio libnbd-bin qemu-utils e2fsprogs xfsprogs fuse3 mdadm nbdfuse";
+            may_skip(&format!("{program} does not start: {error}"), hint);
+            None
+        }
+    }
+}
+
+/// Runs a tool that must succeed; its output. `None`: it is missing, and that is allowed.
+pub fn run_tool(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = tool(program, arguments)?.wait_with_output().expect("it ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{stdout}\n{stderr}", output.status);
+    Some(stdout)
+}
+
+/// A file of bytes that look random and differ everywhere.
+pub fn noise(path: &Path, size_bytes: usize, seed: u64) {
+    let mut state = seed | 1;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    })
+    .take(size_bytes / 8)
+    .flat_map(u64::to_le_bytes)
+    .collect();
+    std::fs::write(path, bytes).expect("a file");
+}
+
+/// Whether two files hold the same bytes.
+pub fn same(one: &Path, other: &Path) -> bool {
+    let (mut one, mut other) = (std::fs::File::open(one).expect("a file"), std::fs::File::open(other).expect("a file"));
+    let (mut a, mut b) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    loop {
+        let count = one.read(&mut a).expect("it reads");
+        if count == 0 {
+            return other.read(&mut b).expect("it reads") == 0;
+        }
+        if other.read_exact(&mut b[..count]).is_err() || a[..count] != b[..count] {
+            return false;
+        }
+    }
+}
+
+/// The bytes of files, to see that nothing changed.
+pub fn contents(paths: &[String]) -> Vec<Vec<u8>> {
+    paths.iter().map(|path| std::fs::read(path).expect("a file")).collect()
+}

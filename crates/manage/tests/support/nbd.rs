@@ -1,0 +1,73 @@
+//! A plain NBD client that can be cut off at any moment and knows what was acknowledged: no tool tells that.
+
+use std::io::{Read, Result, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// A connection in transmission.
+pub struct Client {
+    socket: UnixStream,
+    pub size_bytes: u64,
+}
+
+fn request(flags: u16, command: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend(flags.to_be_bytes());
+    bytes.extend(command.to_be_bytes());
+    bytes.extend(cookie.to_be_bytes());
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(length.to_be_bytes());
+    bytes
+}
+
+impl Client {
+    /// Connects by NBD_OPT_EXPORT_NAME, which leaves simple replies only.
+    pub fn connect(socket: &Path, export: &str) -> Self {
+        let mut socket = UnixStream::connect(socket).expect("a server listens");
+        let mut hello = [0; 18];
+        socket.read_exact(&mut hello).expect("it greets");
+        let mut choice = 3_u32.to_be_bytes().to_vec();
+        choice.extend(b"IHAVEOPT");
+        choice.extend(1_u32.to_be_bytes());
+        choice.extend((export.len() as u32).to_be_bytes());
+        choice.extend(export.as_bytes());
+        socket.write_all(&choice).expect("it listens");
+        let mut facts = [0; 10];
+        socket.read_exact(&mut facts).expect("it has this export");
+        let size_bytes = u64::from_be_bytes(facts[..8].try_into().expect("8 bytes"));
+        Self { socket, size_bytes }
+    }
+
+    /// Sends writes without waiting, the cookie counting from 0.
+    pub fn send_writes(&mut self, writes: &[(u64, Vec<u8>)]) -> Result<()> {
+        for (cookie, (offset, data)) in writes.iter().enumerate() {
+            self.socket.write_all(&request(0, 1, cookie as u64, *offset, data.len() as u32))?;
+            self.socket.write_all(data)?;
+        }
+        Ok(())
+    }
+
+    /// The next reply's cookie and error.
+    pub fn reply(&mut self) -> Result<(u64, u32)> {
+        let mut reply = [0; 16];
+        self.socket.read_exact(&mut reply)?;
+        assert_eq!(reply[..4], 0x6744_6698_u32.to_be_bytes(), "a simple reply");
+        let error = u32::from_be_bytes(reply[4..8].try_into().expect("4 bytes"));
+        Ok((u64::from_be_bytes(reply[8..].try_into().expect("8 bytes")), error))
+    }
+
+    /// Flushes, with nothing else under way; whether it was acknowledged without error.
+    pub fn flush(&mut self) -> Result<bool> {
+        self.socket.write_all(&request(0, 3, 7, 0, 0))?;
+        Ok(self.reply()? == (7, 0))
+    }
+
+    /// Reads, with nothing else under way.
+    pub fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        self.socket.write_all(&request(0, 0, 9, offset, length as u32))?;
+        assert_eq!(self.reply()?, (9, 0), "a read of {length} bytes at {offset}");
+        let mut data = vec![0; length];
+        self.socket.read_exact(&mut data)?;
+        Ok(data)
+    }
+}
