@@ -1,15 +1,14 @@
 //! Makes arrays, one above the other where the level asks for it.
 
-use crate::examine::{candidate_of, refuse_twins};
-use crate::hosted::{refuse_contents, unix_seconds_at_zero};
+use crate::clock::unix_seconds_at_zero;
+use crate::examine::{candidate_of, refuse_contents, refuse_twins, wipe};
 use crate::{HostError, OpenOptions, open};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use stria_array::{Layout, Level};
-use stria_block::{Limits, bytes};
-use stria_drive::{Access, Ring, SyncDrive};
-use stria_format::detect::{detect, wipes};
+use stria_block::Limits;
+use stria_drive::{Access, Ring, SyncDrive, probe};
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation};
 use uuid::Uuid;
 
@@ -91,12 +90,14 @@ struct Drives {
 /// # Errors
 /// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise what is impossible, in words.
 pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
+    // Before any is locked: the second name of a drive would meet the lock of the first.
+    let infos: Vec<_> = spec.drives.iter().flatten().chain(&spec.spares).map(|path| probe(path)).collect::<Result<_, _>>()?;
+    refuse_twins(infos.iter())?;
     let open = |path: &PathBuf| SyncDrive::open(path, Access::Exclusive);
     let members: Vec<Option<SyncDrive>> =
         spec.drives.iter().map(|path| path.as_ref().map(open).transpose()).collect::<Result<_, _>>()?;
     let spares: Vec<SyncDrive> = spec.spares.iter().map(open).collect::<Result<_, _>>()?;
     let all = || members.iter().flatten().chain(&spares);
-    refuse_twins(all().map(SyncDrive::info))?;
     for drive in all() {
         refuse_contents(&candidate_of(drive), spec.force)?;
     }
@@ -217,20 +218,6 @@ fn plan(
     };
     let plan = create.plan().map_err(|error| HostError::Refused(error.to_string()))?;
     Ok((uuid, plan))
-}
-
-/// Makes what lay on a drive unrecognisable, so that nobody finds the old beside the new.
-pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
-    let limits = &drive.info().limits;
-    let mut read = |start: u64, sectors: u64| {
-        let mut buffer = vec![0; bytes(sectors)];
-        drive.read_at(start, &mut buffer).map(|()| buffer)
-    };
-    let signatures = detect(limits.size_sectors, &mut read);
-    for (start_sector, sectors) in wipes(&signatures, limits.logical_block_bytes) {
-        drive.write_at(start_sector, &vec![0; bytes(sectors)])?;
-    }
-    Ok(())
 }
 
 fn carry_out(plan: &Creation, drives: &Drives) -> Result<(), HostError> {

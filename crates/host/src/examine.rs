@@ -1,9 +1,10 @@
-//! What drives carry, without touching them.
+//! What drives carry: looked at, refused, or wiped.
 
 use crate::HostError;
 use std::path::Path;
-use stria_block::bytes;
+use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, SyncDrive};
+use stria_format::detect::{detect, wipes};
 use stria_format::md::Candidate;
 
 /// A drive and what lies on it.
@@ -27,11 +28,14 @@ pub fn examine(path: &Path) -> Result<Examined, HostError> {
 /// Reads md's metadata from an open drive.
 pub(crate) fn candidate_of(drive: &SyncDrive) -> Candidate {
     let info = drive.info();
-    let mut read = |start: u64, sectors: u64| {
-        let mut buffer = vec![0; bytes(sectors)];
-        drive.read_at(start, &mut buffer).map(|()| buffer)
-    };
-    Candidate::read(info.path.display().to_string(), info.limits.size_sectors, info.limits.logical_block_bytes, &mut read)
+    let name = info.path.display().to_string();
+    let mut read = |start, sectors| read(drive, start, sectors);
+    Candidate::read(name, info.limits.size_sectors, info.limits.logical_block_bytes, &mut read)
+}
+
+fn read(drive: &SyncDrive, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+    let mut buffer = vec![0; bytes(sectors)];
+    drive.read_at(start_sector, &mut buffer).map(|()| buffer)
 }
 
 /// Refuses a drive that is named twice.
@@ -43,6 +47,33 @@ pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Re
             return Err(HostError::Refused(format!("{a} and {b} are the same drive: name it once")));
         }
         seen.push(info);
+    }
+    Ok(())
+}
+
+/// A drive that carries something is not overwritten unasked.
+pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), HostError> {
+    if force {
+        return Ok(());
+    }
+    let carries = match &candidate.found {
+        Ok(member) => Some(format!("a member of array \"{}\"", member.superblock.name())),
+        Err(_) => candidate.carries.first().map(ToString::to_string),
+    };
+    match carries {
+        None => Ok(()),
+        Some(what) => {
+            Err(HostError::Unsafe(format!("{} carries {what}: nothing was written; --force overwrites it", candidate.name)))
+        }
+    }
+}
+
+/// Makes what lay on a drive unrecognisable, so that nobody finds the old beside the new.
+pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
+    let limits = &drive.info().limits;
+    let signatures = detect(limits.size_sectors, &mut |start, sectors| read(drive, start, sectors));
+    for (start_sector, sectors) in wipes(&signatures, limits.logical_block_bytes) {
+        drive.write_at(start_sector, &vec![0; bytes(sectors)])?;
     }
     Ok(())
 }

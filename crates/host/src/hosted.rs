@@ -1,10 +1,9 @@
 //! An array that runs, with the drives below it and what people may do to it.
 
-use crate::examine::candidate_of;
+use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
-use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
 use stria_drive::{Access, DriveInfo, FileDrive, Ring, SyncDrive};
@@ -339,7 +338,7 @@ impl HostedArray {
             device_uuid: *Uuid::new_v4().as_bytes(),
         };
         let (config, writes) = self.device.recorder().adopt(id, &adopt).map_err(refused)?;
-        crate::create::wipe(&new.drive)?;
+        wipe(&new.drive)?;
         for write in writes {
             new.drive.write_at(write.start_sector, &write.data)?;
         }
@@ -431,29 +430,6 @@ impl HostedArray {
 
 fn refused(error: impl std::fmt::Display) -> HostError {
     HostError::Refused(error.to_string())
-}
-
-/// A drive that carries something is not overwritten unasked.
-pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), HostError> {
-    if force {
-        return Ok(());
-    }
-    let carries = match &candidate.found {
-        Ok(member) => Some(format!("a member of array \"{}\"", member.superblock.name())),
-        Err(_) => candidate.carries.first().map(ToString::to_string),
-    };
-    match carries {
-        None => Ok(()),
-        Some(what) => {
-            Err(HostError::Unsafe(format!("{} carries {what}: nothing was written; --force overwrites it", candidate.name)))
-        }
-    }
-}
-
-/// Seconds since 1970 now, less what `now` counts already.
-pub(crate) fn unix_seconds_at_zero(now: Nanos) -> u64 {
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    unix.saturating_sub(now / 1_000_000_000)
 }
 
 impl BlockDevice for HostedArray {

@@ -3,8 +3,8 @@
 //! Everything is read before anything is written: arrays are opened read-only, level by level, until no array
 //! carries another; only then are they let loose.
 
+use crate::clock::unix_seconds_at_zero;
 use crate::examine::{candidate_of, refuse_twins};
-use crate::hosted::unix_seconds_at_zero;
 use crate::{HostError, HostedArray, MemberSource};
 use std::path::{Path, PathBuf};
 use stria_array::ArrayDevice;
