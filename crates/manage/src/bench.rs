@@ -15,7 +15,8 @@ use std::time::Duration;
 use stria_array::Level;
 use stria_bench::report::{Section, page};
 use stria_bench::{
-    Comparison, Environment, Latency, Ledger, Limit, Load, Order, Subject, Target, array_over, compare, scaling::shape_of, usual_loads,
+    Comparison, Environment, Latency, Ledger, Limit, Load, Order, Subject, Target, array_over, compare, scaling::shape_of,
+    usual_loads,
 };
 use stria_block::{BlockDevice, RamDevice};
 use stria_drive::{Access, Ring};
@@ -114,7 +115,9 @@ fn in_memory(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, 
 
 fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, Failure> {
     let parent = command.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let failed = |error: io::Error| Failure::Failed(format!("cannot make image files in {}: {error}; choose with --dir", parent.display()));
+    let failed = |error: io::Error| {
+        Failure::Failed(format!("cannot make image files in {}: {error}; choose with --dir", parent.display()))
+    };
     let folder = tempfile::Builder::new().prefix("stria-bench-").tempdir_in(&parent).map_err(failed)?;
     let file = |name: String| {
         let path = folder.path().join(name);
@@ -129,7 +132,7 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
     };
     let drives: Vec<PathBuf> = (0..count).map(|index| file(format!("member{index}"))).collect::<Result<_, _>>()?;
     let bare: Vec<PathBuf> = (0..count).map(|index| file(format!("bare{index}"))).collect::<Result<_, _>>()?;
-    let ArrayLevel::Single(inner) | ArrayLevel::Striped(inner) = level;
+    let (ArrayLevel::Single(inner) | ArrayLevel::Striped(inner)) = level;
     let spec = CreateSpec {
         name: "bench".into(),
         level,
@@ -186,7 +189,8 @@ fn bind(
         (true, _) => "direct I/O".into(),
         (false, note) => format!("through the page cache: {}", note.unwrap_or_default()),
     };
-    let words = format!("{} drives like {} of {}, {how}", shape.members, bare[0].display(), size::show(info.limits.size_sectors * 512));
+    let words =
+        format!("{} drives like {} of {}, {how}", shape.members, bare[0].display(), size::show(info.limits.size_sectors * 512));
     let subject = Subject { name, array: Box::new(array.clone()), shape, members, members_writable, ring: Some(ring) };
     Ok(Bound { subject, array: Some(array), members: words, _folder: folder })
 }
@@ -216,7 +220,9 @@ fn verify(bound: &mut Bound, loads: &[Load], json: bool) -> Result<(), Failure> 
         results.push((stria_bench::label(&load), outcome, checked.verified_blocks));
     }
     if json {
-        let rows = results.iter().map(|(label, outcome, end)| serde_json::json!({"load": label, "outcome": outcome, "verified_at_end": end}));
+        let rows = results
+            .iter()
+            .map(|(label, outcome, end)| serde_json::json!({"load": label, "outcome": outcome, "verified_at_end": end}));
         print_json(&rows.collect::<Vec<_>>());
     } else {
         for (label, outcome, end) in &results {
@@ -274,7 +280,8 @@ fn words(comparison: &Comparison, environment: &Environment) -> String {
         cells.extend([percent(row.share_of_member), percent(row.share_of_allowed)]);
         cells
     });
-    let header = ["load", "IOPS", "spread", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/IO", "of a member", "of what is allowed"];
+    let header =
+        ["load", "IOPS", "spread", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs/IO", "of a member", "of what is allowed"];
     let table = output::table(&header, &[1, 2, 3, 4, 5, 6, 7, 8, 9], rows.collect());
     let basis = match comparison.basis {
         stria_bench::Basis::Second => "Shares compare requests per second",

@@ -276,7 +276,7 @@ pub struct Replace {
 pub struct Scrub {
     /// The array.
     pub name: String,
-    /// Mend what disagrees: copies from the first, parity from data, or the strip that RAID 6 knows to be wrong.
+    /// Mend what disagrees, as md does: other copies from the first, parity from data. RAID 6 tells which member was wrong.
     #[arg(long, conflicts_with = "cancel")]
     pub repair: bool,
     /// Wait until it is done; interrupting the wait does not end the scrub.

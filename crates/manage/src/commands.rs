@@ -1,12 +1,12 @@
 //! What each command does, apart from `serve`.
 
-use crate::bench::bench;
-use crate::demo::demo;
 use crate::api::{
     AddRequest, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest, StopRequest, TrimRequest,
 };
+use crate::bench::bench;
 use crate::cli::{self, Cli, Command};
 use crate::client::{self, Client, array_path};
+use crate::demo::demo;
 use crate::failure::Failure;
 use crate::output::{self, confirm, print, print_json, say};
 use crate::serve::{absolute, block_devices, serve, sort_arguments};

@@ -53,7 +53,12 @@ pub fn demo(command: &Demo, json: bool) -> Result<(), Failure> {
         for sentence in table.verdict() {
             print(&format!("{sentence}\n"));
         }
-        print(&format!("{}\n\nreport: {} (all of it took {} s)\n", story.story.verdict, out.display(), begun.elapsed().as_secs()));
+        print(&format!(
+            "{}\n\nreport: {} (all of it took {} s)\n",
+            story.story.verdict,
+            out.display(),
+            begun.elapsed().as_secs()
+        ));
     }
     match story.failure {
         Some(failure) => Err(Failure::Failed(failure)),

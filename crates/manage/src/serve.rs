@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive};
 use stria_format::md::Verdict;
 use stria_format::md::assemble::AssembleErrorKind;
@@ -25,6 +25,9 @@ use stria_front::{Listener, Options, Server};
 use stria_host::{Found, OpenOptions, PlannedArray, find};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// The kernel closes the files of a process that was killed only when their io_uring has been wound up: a serve that
+/// follows at once waits so long for that.
+const GONE_AFTER: Duration = Duration::from_secs(2);
 /// How long answers under way may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -131,7 +134,14 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
     let mut held = Vec::new();
     for path in arrays.iter().flat_map(|array| &array.drives) {
         if !read_only {
-            SyncDrive::open(path, Access::Exclusive).map_err(Failure::failed)?;
+            let end = Instant::now() + GONE_AFTER;
+            loop {
+                match SyncDrive::open(path, Access::Exclusive) {
+                    Ok(_) => break,
+                    Err(DriveError::Busy { .. }) if Instant::now() < end => std::thread::sleep(GONE_AFTER / 40),
+                    Err(error) => return Err(Failure::failed(error)),
+                }
+            }
             continue;
         }
         let file = File::open(path).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;

@@ -21,9 +21,9 @@ fn drives_named_twice_are_refused() {
     std::os::unix::fs::symlink(&images[0], &link).expect("a link");
     let before = contents(&images);
     let link = link.to_str().expect("a plain path");
-    place.run(&["create", "x", "--level", "1", &images[0], &images[0]]).refused(1, &["d0"]);
-    place.run(&["create", "x", "--level", "1", &images[0], link]).refused(1, &["d0"]);
-    place.run(&["create", "x", "--level", "1", "--spare", link, &images[0], &images[1]]).refused(1, &["d0"]);
+    place.run(&["create", "x", "--level", "1", &images[0], &images[0]]).refused(1, &["same drive", "once"]);
+    place.run(&["create", "x", "--level", "1", &images[0], link]).refused(1, &["same drive", "once"]);
+    place.run(&["create", "x", "--level", "1", "--spare", link, &images[0], &images[1]]).refused(1, &["same drive", "once"]);
     assert!(before == contents(&images));
     let place = Place::new();
     let images = array(&place);
@@ -38,7 +38,7 @@ fn copied_member_is_refused() {
     let images = array(&place);
     std::fs::copy(&images[0], &images[3]).expect("a copy");
     let before = contents(&images);
-    place.run(&["serve", &images[0], &images[1], &images[2], &images[3]]).refused(1, &["slot 0", "detach"]);
+    place.run(&["serve", &images[0], &images[1], &images[2], &images[3]]).refused(1, &["copies of the same member", "detach"]);
     assert!(before == contents(&images));
 }
 
@@ -173,7 +173,7 @@ fn read_only_serve_changes_nothing() {
     let serve = place.serve(&[&images[0], &images[1], &images[2], "--read-only"]);
     assert_eq!(place.status("tank")["read_only"], true);
     let mut client = serve.client("tank");
-    assert_eq!(client.read(0, 4096).expect("an answer"), vec![0; 4096]);
+    assert!(client.read(0, 4096).expect("an answer") == vec![0; 4096]);
     client.send_writes(&[(0, vec![1; 4096])]).expect("it listens");
     assert_ne!(client.reply().expect("an answer").1, 0, "writes are refused");
     drop(client);

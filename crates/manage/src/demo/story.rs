@@ -103,7 +103,11 @@ impl Teller {
                 return Ok(done.then_some(view));
             }
             if Instant::now() > end {
-                return Err(Failure::Failed(format!("array \"{NAME}\" did not get on within {} s: {}", PATIENCE.as_secs(), view.state)));
+                return Err(Failure::Failed(format!(
+                    "array \"{NAME}\" did not get on within {} s: {}",
+                    PATIENCE.as_secs(),
+                    view.state
+                )));
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -112,7 +116,9 @@ impl Teller {
 
 /// Tells the story, in a folder of its own that is removed afterwards.
 pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
-    let no_files = |error: io::Error| Failure::Failed(format!("cannot make image files in {}: {error}; choose with --dir", parent.display()));
+    let no_files = |error: io::Error| {
+        Failure::Failed(format!("cannot make image files in {}: {error}; choose with --dir", parent.display()))
+    };
     let folder = tempfile::Builder::new().prefix("stria-demo-").tempdir_in(parent).map_err(no_files)?;
     let member_bytes: u64 = if quick { 48 << 20 } else { 128 << 20 };
     let image = |index: usize| {
@@ -137,7 +143,11 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
         force: false,
     })?;
     let shown = size::show(member_bytes);
-    teller.step("create", format!("RAID 6 of {MEMBER_COUNT} image files of {shown}, {SPARE_COUNT} spares, strip 64 KiB"), Ending::Good);
+    teller.step(
+        "create",
+        format!("RAID 6 of {MEMBER_COUNT} image files of {shown}, {SPARE_COUNT} spares, strip 64 KiB"),
+        Ending::Good,
+    );
 
     let socket = folder.path().join("control.sock");
     let (mut serve, uri) = start_serve(&drives, &socket)?;
@@ -164,7 +174,14 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
 }
 
 /// Load, losses, rebuild, scrub, proof. The first thing that does not hold.
-fn play(teller: &mut Teller, client: &Client, uri: &str, drives: &[PathBuf], folder: &Path, quick: bool) -> Result<Option<String>, Failure> {
+fn play(
+    teller: &mut Teller,
+    client: &Client,
+    uri: &str,
+    drives: &[PathBuf],
+    folder: &Path,
+    quick: bool,
+) -> Result<Option<String>, Failure> {
     let view: ArrayView = client.get(&array_path(NAME, ""))?;
     let blocks = view.size_bytes / BLOCK_BYTES;
     let mut wrong: Option<String> = None;
@@ -178,9 +195,12 @@ fn play(teller: &mut Teller, client: &Client, uri: &str, drives: &[PathBuf], fol
     // Stretched over some seconds, so that the losses fall into it on quick machines too.
     let writes_per_s = blocks / if quick { 6 } else { 15 };
     let mut load = start_fio(uri, blocks, folder, &[&format!("--rate_iops=,{writes_per_s}")])?;
-    let words = format!("fio writes all {} in random order, 16 KiB each, 16 at a time, and verifies", size::show(blocks * BLOCK_BYTES));
+    let words =
+        format!("fio writes all {} in random order, 16 KiB each, 16 at a time, and verifies", size::show(blocks * BLOCK_BYTES));
     teller.step("load", words, Ending::Good);
-    let written = |part: u64| move |view: &ArrayView| view.clients.iter().any(|client| client.written_bytes >= blocks * BLOCK_BYTES / 100 * part);
+    let written = |part: u64| {
+        move |view: &ArrayView| view.clients.iter().any(|client| client.written_bytes >= blocks * BLOCK_BYTES / 100 * part)
+    };
     let mut ended = || load.0.try_wait().is_ok_and(|status| status.is_some());
     let under_load = teller.watch(client, written(20), &mut ended)?.is_some();
     check(teller, "pull drive 1", under_load, pull(client, &drives[1])?);
@@ -208,7 +228,12 @@ fn play(teller: &mut Teller, client: &Client, uri: &str, drives: &[PathBuf], fol
     check(teller, "scrub", clean, ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; "));
 
     check(teller, "pull drive 0", true, pull(client, &drives[0])?);
-    check(teller, "pull drive 2", true, format!("{}; no spare is left: what was rebuilt must carry the data", pull(client, &drives[2])?));
+    check(
+        teller,
+        "pull drive 2",
+        true,
+        format!("{}; no spare is left: what was rebuilt must carry the data", pull(client, &drives[2])?),
+    );
     let mut proof = start_fio(uri, blocks, folder, &["--verify_only"])?;
     teller.watch(client, |_| false, || proof.0.try_wait().is_ok_and(|status| status.is_some()))?;
     let (holds, detail) = fio_result(proof)?;
@@ -218,9 +243,9 @@ fn play(teller: &mut Teller, client: &Client, uri: &str, drives: &[PathBuf], fol
 
 fn pull(client: &Client, drive: &Path) -> Result<String, Failure> {
     let body = MemberRequest { path: drive.to_path_buf() };
-    client.send::<Done>(Method::POST, &array_path(NAME, "/members/fail"), &body).map(|_| {
-        drive.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-    })
+    client
+        .send::<Done>(Method::POST, &array_path(NAME, "/members/fail"), &body)
+        .map(|_| drive.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
 }
 
 /// A serve of its own; its URI.
@@ -262,7 +287,9 @@ fn start_fio(uri: &str, blocks: u64, folder: &Path, more: &[&str]) -> Result<Gua
     command.args(["--verify=crc32c", "--verify_fatal=1", "--verify_state_save=0", "--randseed=6"]).args(more);
     let log = File::create(folder.join("fio.log")).map_err(Failure::failed)?;
     let child = command.stdin(Stdio::null()).stdout(log.try_clone().map_err(Failure::failed)?).stderr(log).spawn();
-    child.map(Guard).map_err(|error| Failure::Failed(format!("fio does not start: {error}; install it with: sudo apt-get install fio")))
+    child
+        .map(Guard)
+        .map_err(|error| Failure::Failed(format!("fio does not start: {error}; install it with: sudo apt-get install fio")))
 }
 
 /// Whether fio found everything as it was written, and what it says.
