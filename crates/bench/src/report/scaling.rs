@@ -82,7 +82,8 @@ pub fn draw(out: &mut String, scaling: &Scaling) {
         out,
         "<p>Each point is the median of {} runs of {} ms. <b>Allowed</b> is the lowest of three bounds: the busiest member at \
          what one bare drive does; all bare drives at once, without an array, divided by the member requests that the level \
-         needs for each client request; and waiting for one request after the other at this queue depth.</p>",
+         needs for each client request; and waiting for one request after the other at this queue depth. Shares of it compare the best runs on both sides, \
+         because other work on the machine only ever slows a run.</p>",
         scaling.rounds,
         scaling.run.as_millis()
     );
@@ -106,8 +107,7 @@ fn overview(out: &mut String, groups: &[Group<'_>], levels: &[String]) {
     out.push_str("<h3>Share of what the drives allow</h3>\n");
     table(
         out,
-        "Measured / allowed, median over all drive counts; 1.00 is all that the drives allow, and what is above it is noise: the \
-         machine was quicker then than when the drives were measured bare",
+        "Best run / allowed, median over all drive counts; 1.00 is all that the drives allow, and what is above it is noise",
         &heads,
         rows,
     );
@@ -202,6 +202,13 @@ impl Scaling {
             Spread::of(shares).median,
             spread * 100.0
         ));
+        if spread > 0.15 {
+            sentences.push(
+                "That is a lot: the machine or its disk was busy with something else, or shares them. Take the figures as rough, \
+                 or measure again when it is quiet."
+                    .into(),
+            );
+        }
         let most = arrays.iter().map(|cell| cell.drives).max().unwrap_or(0);
         let best = |read: bool, order: Order| {
             let fits = |cell: &&&Cell| cell.read == read && cell.order == order && cell.drives == most;
