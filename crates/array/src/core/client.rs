@@ -1,0 +1,149 @@
+//! Clients' requests while parts of them run, and their ends.
+
+use super::member_io::Waiting;
+use super::{Action, Core, MemberIo, Outcomes, Pieces};
+use crate::MemberId;
+use smallvec::{SmallVec, smallvec};
+use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Request, Segments, Tag, bytes};
+
+/// A client's request while parts of it run.
+pub(super) struct Parent {
+    pub(super) tag: Tag,
+    pub(super) start_sector: u64,
+    pub(super) pending: usize,
+    pub(super) error: Option<IoError>,
+    /// What goes back: a write's data; a read's memory is gathered in `read`.
+    pub(super) operation: Operation,
+    pub(super) read: SmallVec<[(u64, Segments<Buffer>); 2]>,
+}
+
+impl Parent {
+    pub(super) fn new(tag: Tag, start_sector: u64, pending: usize, operation: Operation) -> Self {
+        Self { tag, start_sector, pending, error: None, operation, read: SmallVec::new() }
+    }
+}
+
+impl Core {
+    /// Takes a client's request apart into `parts`, none of which has been sent yet.
+    pub fn begin(&self, request: &mut Request, parts: usize) -> usize {
+        let operation = match &request.operation {
+            Operation::Read { .. } => Operation::Read { into: Segments::new() },
+            Operation::Write { from, fua } => Operation::Write { from: from.clone(), fua: *fua },
+            Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua: *fua, unmap: *unmap, fast: *fast },
+            Operation::Flush => Operation::Flush,
+            Operation::Discard => Operation::Discard,
+            Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
+        };
+        self.parents.borrow_mut().insert(Parent::new(request.tag, request.start_sector, parts, operation))
+    }
+
+    /// Sends a client's request to one member as it is.
+    pub fn send_whole(&self, tag: Tag, array_sector: u64, io: MemberIo) {
+        self.whole_requests.set(self.whole_requests.get() + 1);
+        self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Client { tag, array_sector });
+    }
+
+    pub fn more_parts(&self, parent: usize, parts: usize) {
+        self.parents.borrow_mut()[parent].pending += parts;
+    }
+
+    /// Sends a part of a client's request to a member as it is.
+    pub fn send_part(&self, parent: usize, pieces: Pieces, io: MemberIo) {
+        self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Part { parent, pieces });
+    }
+
+    /// A part has ended; a read brings its place in the request and its memory. When it was the last, so has the request.
+    pub fn part_done(&self, parent: usize, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) {
+        let mut parents = self.parents.borrow_mut();
+        let state = &mut parents[parent];
+        state.pending -= 1;
+        state.read.extend(read);
+        if let Err(error) = result {
+            state.error.get_or_insert(error);
+        }
+        if state.pending > 0 {
+            return;
+        }
+        let mut state = parents.remove(parent);
+        drop(parents);
+        if let Operation::Read { into } = &mut state.operation {
+            state.read.sort_unstable_by_key(|(offset, _)| *offset);
+            for buffer in state.read.into_iter().flat_map(|(_, segments)| segments) {
+                let rest = match into.last_mut() {
+                    Some(last) => last.unite(buffer).err(),
+                    None => Some(buffer),
+                };
+                into.extend(rest);
+            }
+        }
+        let result = state.error.map_or(Ok(()), Err);
+        self.done(Completion { tag: state.tag, result, operation: state.operation });
+    }
+
+    pub fn done(&self, completion: Completion) {
+        self.outbox.borrow_mut().push_back(Action::Done(completion));
+    }
+
+    pub fn requests_in_flight(&self) -> usize {
+        self.parents.borrow().len() + self.whole_requests.get()
+    }
+
+    pub fn take_buffer(&self, sectors: u64) -> Buffer {
+        self.pool.borrow_mut().take(bytes(sectors))
+    }
+
+    pub fn give_buffer(&self, buffer: Buffer) {
+        self.pool.borrow_mut().give(buffer);
+    }
+
+    /// Gives every read buffer of these outcomes back to the pool.
+    pub fn recycle(&self, outcomes: Outcomes) {
+        for (_, operation) in outcomes {
+            if let Operation::Read { into } = operation {
+                into.into_iter().for_each(|buffer| self.give_buffer(buffer));
+            }
+        }
+    }
+
+    pub fn read_io(&self, member: MemberId, start_sector: u64, sectors: u64) -> MemberIo {
+        let into = smallvec![self.take_buffer(sectors)];
+        MemberIo { member, start_sector, sectors, operation: Operation::Read { into } }
+    }
+}
+
+/// A part of a client's request whose member failed it.
+pub(crate) struct FailedPart {
+    pub parent: usize,
+    pub offset_sectors: u64,
+    pub array_sector: u64,
+    pub member: MemberId,
+    pub start_sector: u64,
+    pub sectors: u64,
+    pub into: Segments<Buffer>,
+    pub error: IoError,
+}
+
+impl FailedPart {
+    /// Ends the part with what was read elsewhere, or with the error.
+    pub fn deliver(mut self, core: &Core, read: Option<Buffer>) {
+        let result = match read {
+            Some(buffer) => {
+                let mut rest = &buffer[..];
+                for segment in &mut self.into {
+                    let (front, back) = rest.split_at(segment.len());
+                    segment.copy_from_slice(front);
+                    rest = back;
+                }
+                core.give_buffer(buffer);
+                Ok(())
+            }
+            None => Err(lost(&format!("read at sector {}", self.array_sector), &self.error.context)),
+        };
+        core.part_done(self.parent, Some((self.offset_sectors, self.into)), result);
+    }
+}
+
+/// What a client is told when redundancy is used up.
+pub(crate) fn lost(what: &str, cause: &str) -> IoError {
+    IoError::new(ErrorKind::Failed, format!("{what} failed: {cause}; more members are lost here than redundancy replaces"))
+}

@@ -1,0 +1,162 @@
+//! Records: the members' metadata are kept ahead of the data they speak of.
+//!
+//! One record of each kind is made at a time, and each carries all that was wanted by then, so that many writes share one.
+
+use super::{Action, Core};
+use crate::task::Waiters;
+use crate::{Event, MemberId};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// The engine's orders to whoever records, and what has been carried out.
+#[derive(Default)]
+pub(crate) struct Recording {
+    /// States are numbered; a wanted number stands for "the state as it is now or later".
+    wanted: Cell<u64>,
+    durable: Cell<u64>,
+    /// No acknowledgement before this number is durable.
+    barrier: Cell<u64>,
+    /// The record that says "dirty": no write starts before it is durable.
+    dirty: Cell<u64>,
+    pub clean: Cell<bool>,
+    pub state_busy: Cell<bool>,
+    pub intent_busy: Cell<bool>,
+    pub state_waiters: Waiters,
+    pub intent_waiters: Waiters,
+    pub changed: Waiters,
+    pub intent_changed: Waiters,
+    /// Members whose bad blocks have changed since they were last recorded.
+    bad_changed: RefCell<BTreeSet<MemberId>>,
+    pub bad_busy: Cell<bool>,
+    /// The format had no room for the last ones.
+    pub bad_refused: Cell<bool>,
+    pub bad_waiters: Waiters,
+}
+
+impl Core {
+    /// Orders a record of the state as it is now; its number.
+    pub fn want_record(&self) -> u64 {
+        self.record.wanted.set(self.record.wanted.get() + 1);
+        self.record.changed.wake_all(&self.ready);
+        self.record.wanted.get()
+    }
+
+    /// Orders a record that every acknowledgement from now on waits for.
+    pub fn raise_barrier(&self) {
+        self.record.barrier.set(self.want_record());
+    }
+
+    pub async fn recorded(&self, number: u64) {
+        self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= number).await;
+    }
+
+    /// Waits until every dropped member is known as such on the others.
+    pub async fn record_barrier(&self) {
+        if self.record.durable.get() < self.record.barrier.get() {
+            self.recorded(self.record.barrier.get()).await;
+        }
+    }
+
+    /// Records states, one at a time, each the latest.
+    pub async fn record_states(&self) {
+        loop {
+            self.ready.until(&self.record.changed, || self.record.wanted.get() > self.record.durable.get()).await;
+            let number = self.record.wanted.get();
+            let state = self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
+            self.record.state_busy.set(true);
+            self.outbox.borrow_mut().push_back(Action::RecordState(state));
+            self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
+            self.record.durable.set(number);
+            self.record.state_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// Records write-intent bits: all that came together while the last record was made go into the next.
+    pub async fn record_intents(&self) {
+        loop {
+            let mut orders = (Vec::new(), Vec::new());
+            self.ready
+                .until(&self.record.intent_changed, || {
+                    let whole = self.members.borrow().whole() && self.resync_sector.get() == u64::MAX;
+                    let mut intent = self.intent.borrow_mut();
+                    let Some(intent) = intent.as_mut() else { return false };
+                    let after = if self.stopping.get() { 0 } else { crate::intent::CLEAR_AFTER };
+                    orders = (intent.take_wanted(), intent.take_idle(whole, self.now(), after));
+                    !orders.0.is_empty() || !orders.1.is_empty()
+                })
+                .await;
+            let (set, clear) = orders;
+            self.record.intent_busy.set(true);
+            self.outbox.borrow_mut().push_back(Action::RecordIntent { set: set.clone(), clear });
+            self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;
+            self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
+            self.record.intent_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// Records bad blocks, one member at a time.
+    pub async fn record_bad_blocks(&self) {
+        loop {
+            self.ready.until(&self.record.bad_waiters, || !self.record.bad_changed.borrow().is_empty()).await;
+            let Some(member) = self.record.bad_changed.borrow_mut().pop_first() else { continue };
+            let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
+            self.record.bad_busy.set(true);
+            self.outbox.borrow_mut().push_back(Action::RecordBadBlocks { member, blocks });
+            self.ready.until(&self.record.bad_waiters, || !self.record.bad_busy.get()).await;
+            self.record.bad_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// Notes that `rows` of a member hold nothing of worth. `false`: there is no place to keep that.
+    pub async fn mark_bad(&self, member: MemberId, rows: Range<u64>) -> bool {
+        self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
+        self.record.bad_refused.set(false);
+        self.record.bad_changed.borrow_mut().insert(member);
+        self.record.bad_waiters.wake_all(&self.ready);
+        let recorded = || self.record.bad_changed.borrow().is_empty() && !self.record.bad_busy.get();
+        self.ready.until(&self.record.bad_waiters, recorded).await;
+        self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.end - rows.start });
+        !self.record.bad_refused.get()
+    }
+
+    /// Rows that were written hold something again.
+    pub fn mark_good(&self, member: MemberId, rows: &Range<u64>) {
+        let mut members = self.members.borrow_mut();
+        let member_state = members.get_mut(member);
+        if !member_state.config.bad_blocks.is_empty() && member_state.mark_good(rows) {
+            self.record.bad_changed.borrow_mut().insert(member);
+            self.record.bad_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// A write to `range` of the sync space begins: from here on a crash in it is one that the members tell of.
+    pub async fn write_begin(&self, range: &Range<u64>) {
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        if self.record.clean.get() {
+            self.record.clean.set(false);
+            self.want_record();
+            self.record.dirty.set(self.record.wanted.get());
+        }
+        if self.record.durable.get() < self.record.dirty.get() {
+            self.recorded(self.record.dirty.get()).await;
+        }
+        let wait = self.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
+        if wait {
+            self.record.intent_changed.wake_all(&self.ready);
+            let durable = || self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
+            self.ready.until(&self.record.intent_waiters, durable).await;
+        }
+    }
+
+    /// The write has ended; it may be acknowledged when this returns.
+    pub async fn write_end(&self, range: &Range<u64>) {
+        let whole = self.members.borrow().whole();
+        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+            intent.end(range, whole, self.now());
+        }
+        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
+        self.last_write.set(self.now());
+        self.record_barrier().await;
+    }
+}

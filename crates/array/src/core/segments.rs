@@ -1,0 +1,47 @@
+//! Cutting the memory of requests.
+
+use std::collections::VecDeque;
+use stria_block::{Buffer, Data, Segments};
+
+/// Cuts segments into consecutive pieces.
+pub(crate) struct Cutter<T>(VecDeque<T>);
+
+impl Cutter<Buffer> {
+    pub fn new(segments: Segments<Buffer>) -> Self {
+        Self(segments.into_iter().collect())
+    }
+
+    /// The next `len` bytes.
+    pub fn take(&mut self, mut len: usize) -> Segments<Buffer> {
+        let mut piece = Segments::new();
+        while len > 0 {
+            let first = self.0.front_mut().expect("the request has memory for its range");
+            let take = len.min(first.len());
+            if take == first.len() {
+                piece.extend(self.0.pop_front());
+            } else {
+                piece.push(first.split_to(take));
+            }
+            len -= take;
+        }
+        piece
+    }
+}
+
+/// `len` bytes of data segments from `from` on.
+pub(crate) fn slice_segments(segments: &Segments<Data>, mut from: usize, mut len: usize) -> Segments<Data> {
+    let mut piece = Segments::new();
+    for segment in segments {
+        if from >= segment.len() {
+            from -= segment.len();
+            continue;
+        }
+        let take = len.min(segment.len() - from);
+        piece.push(segment.slice(from, take));
+        (from, len) = (0, len - take);
+        if len == 0 {
+            break;
+        }
+    }
+    piece
+}
