@@ -78,9 +78,13 @@ fn file_system_lives(make: &[&str], check: &[&str], member_bytes: u64) {
     let copy = |index: usize| std::fs::copy(&sources[index], folder.join(format!("copy{index}"))).expect("it copies");
     {
         let _mount = Mount::new(&disk.loop_device, &folder);
-        (0..4).for_each(|index| drop(copy(index)));
+        for index in 0..4 {
+            copy(index);
+        }
         place.ok(&["fail", "tank", drives[1], "-y"]);
-        (4..8).for_each(|index| drop(copy(index)));
+        for index in 4..8 {
+            copy(index);
+        }
         std::fs::File::open(&folder).and_then(|folder| folder.sync_all()).expect("it syncs");
         std::fs::remove_file(folder.join("copy0")).expect("it is there");
     }
