@@ -228,7 +228,7 @@ impl Scaling {
         }
         let bare = |drives: usize| {
             let cells = self.cells.iter().filter(|cell| cell.level == "bare" && cell.drives == drives && cell.read);
-            cells.filter(|cell| cell.order == Order::Random).map(|cell| cell.iops.median).fold(0.0, f64::max)
+            cells.filter(|cell| cell.order == Order::Random).map(|cell| cell.iops.max).fold(0.0, f64::max)
         };
         if most > 1 && bare(1) > 0.0 {
             let times = bare(most) / bare(1);
