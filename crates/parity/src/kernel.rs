@@ -101,23 +101,6 @@ impl Kernel {
         unsafe { self.syndromes[usize::from(purpose)][level - 1](job) }
     }
 
-    /// P and Q over the first 256 bytes of each strip; the bytes read.
-    fn first_step(&self, strips: &[[u8; 4096]; 8]) -> usize {
-        const BYTES: usize = 256;
-        let mut parity = [[0u8; BYTES]; 2];
-        let [p, q] = &mut parity;
-        let job = Job {
-            data: &strips.each_ref().map(|strip| strip.as_ptr()),
-            output: [p.as_mut_ptr(), q.as_mut_ptr(), std::ptr::null_mut()],
-            bytes: BYTES,
-            ..Job::EMPTY
-        };
-        // SAFETY: every strip has 4096 bytes, every parity `BYTES`.
-        unsafe { self.syndromes(Purpose::GENERATE, 2, &job) };
-        std::hint::black_box(parity);
-        BYTES * strips.len()
-    }
-
     /// # Safety
     /// Every pointer of `job` that is not null is valid for `bytes` bytes; the parities overlap nothing.
     pub(crate) unsafe fn update(&self, job: &Update) {
@@ -133,7 +116,7 @@ macro_rules! entries {
         $(#[target_feature(enable = $feature)])?
         unsafe fn syndromes<const W: usize, const LEVEL: usize, const PURPOSE: u8>(job: &super::Job<'_>) -> u8 {
             // SAFETY: the caller's promise, passed on.
-            unsafe { super::horner::syndromes::<$lanes, W, { 64 / <$lanes>::BYTES }, LEVEL, PURPOSE>(job) }
+            unsafe { super::horner::syndromes::<$lanes, W, $w3, { 64 / <$lanes>::BYTES }, LEVEL, PURPOSE>(job) }
         }
 
         $(#[target_feature(enable = $feature)])?
@@ -189,7 +172,7 @@ pub(crate) fn chosen() -> &'static Kernel {
             }),
         };
         assert!(selftest::passes(kernel), "parity kernel {} computes wrong parity on this processor", kernel.name);
-        distance::calibrate(|strips| kernel.first_step(strips));
+        distance::calibrate();
         kernel
     })
 }

@@ -2,8 +2,9 @@
 //!
 //! The answer decides two things that no caller knows and that pull in opposite directions. From afar, prefetching is
 //! worth 5 to 8 % and storing past the caches as much again; near, the first costs a third of P's speed and the second half
-//! of everything's (docs of `MEASURED_BYTES_MIN`). So the first step of every larger job is timed, which costs 20 ns, and
-//! compared with what a stripe flushed to memory took when the kernel was chosen.
+//! of everything's. So the first lines of every larger job are touched against the clock, and the time is compared with
+//! that of lines flushed to memory when the kernel was chosen. Loads alone are timed: stores still under way from the call
+//! before would make a near stripe look far, and being stored past the caches, keep it so.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,27 +15,25 @@ pub(super) enum Distance {
     Memory,
 }
 
-/// Bytes of data times parities, from which on a job is timed: below, 20 ns cost more than is won.
+/// Bytes of data times parities, up to which a job is not timed: 20 ns cost more than is won.
 ///
-/// Cascade Lake 2.5 GHz, 8 strips, P and Q, GB/s without / with prefetch / with both, medians of 9:
-/// 16 KiB strips from memory 9.0 / 9.5 / 9.7, from L2 57 / 53 / 21. Threshold distances in ticks per 1000 bytes: L2 up to 120,
-/// shared cache 180 to 560, memory 400 (22 strips) and 560 (8 strips) to 2500.
-const MEASURED_BYTES_MIN: usize = 64 << 10;
+/// Cascade Lake 2.5 GHz, 8 strips of 16 KiB, P and Q, GB/s without / with prefetch / with both, medians of 9: from memory
+/// 9.0 / 9.5 / 9.7, from L2 57 / 53 / 21.
+const UNTIMED_BYTES_MAX: usize = 64 << 10;
 
-/// Ticks that a first step took from memory, per MiB; beyond all reach until calibrated, so that all is near.
-static MEMORY_TICKS_PER_MIB: AtomicU64 = AtomicU64::new(u64::MAX / 8);
+/// Lines touched, spread over the strips: enough to fill what a core can have under way, few enough to cost little.
+const LINES: usize = 32;
+const LINE_BYTES: usize = 64;
 
-/// Whether a job of so many data bytes and parities shall be timed.
-pub(super) fn is_measured(bytes: usize, level: usize) -> bool {
-    cfg!(all(target_arch = "x86_64", not(miri))) && bytes * level > MEASURED_BYTES_MIN
-}
+/// Ticks that `LINES` lines took from memory; beyond all reach until calibrated, so that all is near.
+static MEMORY_TICKS: AtomicU64 = AtomicU64::new(u64::MAX / 8);
 
-/// From the duration of a first step over `bytes` bytes of strips of `strip_bytes` each.
-///
-/// Large strips lie on as many pages, and the first step pays for their translation: twice the time then tells.
-pub(super) fn of(ticks: u64, bytes: usize, strip_bytes: usize) -> Distance {
-    let (ticks, memory) = ((ticks << 20) / bytes as u64, MEMORY_TICKS_PER_MIB.load(Relaxed));
-    let threshold = if strip_bytes < 256 << 10 { memory / 8 * 5 } else { memory * 2 };
+/// Where the first bytes of these strips are; near if the job is too small to ask. Null strips are passed over.
+#[inline]
+pub(super) fn of(strips: &[*const u8], strip_bytes: usize, level: usize) -> Distance {
+    if strips.len() * strip_bytes * level <= UNTIMED_BYTES_MAX || cfg!(any(miri, not(target_arch = "x86_64"))) {
+        return Distance::Near;
+    }
     #[cfg(test)]
     match PRETENDED.load(Relaxed) {
         1 => return Distance::Near,
@@ -42,6 +41,14 @@ pub(super) fn of(ticks: u64, bytes: usize, strip_bytes: usize) -> Distance {
         3 => return Distance::Memory,
         _ => {}
     }
+    let memory = MEMORY_TICKS.load(Relaxed);
+    if memory == u64::MAX / 8 {
+        return Distance::Near;
+    }
+    // SAFETY: at least 64 KiB / 255 of each strip are there.
+    let ticks = unsafe { touch(strips, strip_bytes) };
+    // Large strips lie on as many pages, and their first lines pay for the translation: twice the time then tells.
+    let threshold = if strip_bytes < 256 << 10 { memory / 8 * 5 } else { memory * 2 };
     match () {
         () if ticks > threshold => Distance::Memory,
         () if ticks * 3 > memory => Distance::Shared,
@@ -49,9 +56,29 @@ pub(super) fn of(ticks: u64, bytes: usize, strip_bytes: usize) -> Distance {
     }
 }
 
-/// The time-stamp counter. Cheap, since nothing waits for it.
+/// The time that `LINES` lines at the start of the strips take to load.
+///
+/// # Safety
+/// Strips that are not null have `strip_bytes` bytes. The processor has `rdtscp`.
+#[inline]
+unsafe fn touch(strips: &[*const u8], strip_bytes: usize) -> u64 {
+    let lines = (LINES / strips.len()).clamp(1, strip_bytes / LINE_BYTES);
+    let start = ticks();
+    let mut sum = 0;
+    for strip in strips.iter().take(LINES).filter(|strip| !strip.is_null()) {
+        for line in 0..lines {
+            // SAFETY: within the strip, as just clamped.
+            sum ^= unsafe { strip.add(line * LINE_BYTES).cast::<u64>().read_unaligned() };
+        }
+    }
+    std::hint::black_box(sum);
+    // SAFETY: the caller's promise.
+    unsafe { ticks_after_loads() }.wrapping_sub(start)
+}
+
+/// The time-stamp counter.
 #[inline(always)]
-pub(super) fn ticks() -> u64 {
+fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every x86-64 processor has it.
     return unsafe { std::arch::x86_64::_rdtsc() };
@@ -59,47 +86,51 @@ pub(super) fn ticks() -> u64 {
     0
 }
 
-/// The time-stamp counter once all loads before are done; loads after may already run.
+/// The time-stamp counter once all loads before are done; what comes after may already run, so this is cheap.
+///
+/// # Safety
+/// The processor has `rdtscp`.
 #[inline(always)]
-pub(super) fn ticks_after_loads() -> u64 {
+unsafe fn ticks_after_loads() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: reached only where `is_measured`, that is where `calibrate` has found the instruction.
+    // SAFETY: the caller's promise.
     return unsafe { std::arch::x86_64::__rdtscp(&mut 0) };
     #[allow(unreachable_code)]
     0
 }
 
-/// Times `first_step` over strips that were flushed out of all caches, a few times, and keeps the best but one. Microseconds.
+/// Times strips that were flushed out of all caches, a few times, and keeps the best but one. Microseconds.
 ///
-/// A machine that traps the counter (some virtual ones) would pay for it on every call: there, all stays near.
-pub(super) fn calibrate(mut first_step: impl FnMut(&[[u8; 4096]; 8]) -> usize) {
+/// A machine that lacks the counter, or traps it (some virtual ones), would pay for it on every call: there, all stays near.
+pub(super) fn calibrate() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // Leaf 0x8000_0001, EDX bit 27: `rdtscp`.
         if std::arch::x86_64::__cpuid(0x8000_0001).edx >> 27 & 1 == 0 {
             return;
         }
-        let strips = Box::new([[1u8; 4096]; 8]);
-        let mut bytes = 0;
+        const STRIP_BYTES: usize = 4096;
+        let strips = vec![1u8; 8 * STRIP_BYTES];
+        let starts: [*const u8; 8] = std::array::from_fn(|i| strips[i * STRIP_BYTES..].as_ptr());
         let mut samples = [(); 9].map(|()| {
-            for line in strips.as_flattened().chunks(64) {
+            for line in strips.chunks(LINE_BYTES) {
                 // SAFETY: an address of our own; every x86-64 processor has both instructions.
                 unsafe { std::arch::x86_64::_mm_clflush(line.as_ptr()) };
             }
-            // SAFETY: as above.
-            unsafe { std::arch::x86_64::_mm_mfence() };
-            let start = ticks();
-            bytes = first_step(&strips);
-            ticks_after_loads() - start
+            // SAFETY: as above; `rdtscp` was found, and the strips are as long as told.
+            unsafe {
+                std::arch::x86_64::_mm_mfence();
+                touch(&starts, STRIP_BYTES)
+            }
         });
         samples.sort_unstable();
         let start = ticks();
-        let counter_ticks = ticks_after_loads() - start;
+        // SAFETY: `rdtscp` was found.
+        let counter_ticks = unsafe { ticks_after_loads() } - start;
         if counter_ticks * 4 < samples[1] {
-            MEMORY_TICKS_PER_MIB.store((samples[1] << 20) / bytes as u64, Relaxed);
+            MEMORY_TICKS.store(samples[1], Relaxed);
         }
     }
-    let _ = &mut first_step;
 }
 
 #[cfg(test)]

@@ -8,40 +8,41 @@
 // Rows, sums and registers run in lockstep by index.
 #![allow(clippy::needless_range_loop)]
 
-use super::distance::{self, Distance, ticks, ticks_after_loads};
+use super::distance::{self, Distance};
 use super::lanes::{Lanes, STARTS};
 use super::{Job, Purpose, Update};
 
-/// Runs the whole job: `W` registers a step, then `T` (which are 64 bytes) for what is left.
+/// Runs the whole job: `W` registers a step, `F` where the data come from afar, then `T` (which are 64 bytes) for what is left.
 ///
 /// # Safety
 /// As `Kernel::syndromes`, and the processor has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn syndromes<V: Lanes, const W: usize, const T: usize, const LEVEL: usize, const PURPOSE: u8>(
+pub(super) unsafe fn syndromes<
+    V: Lanes,
+    const W: usize,
+    const F: usize,
+    const T: usize,
+    const LEVEL: usize,
+    const PURPOSE: u8,
+>(
     job: &Job<'_>,
 ) -> u8 {
-    let wide = W * V::BYTES;
     let mut differing = 0;
     let mut at = 0;
     // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
     unsafe {
-        if wide <= job.bytes && distance::is_measured(job.data.len() * job.bytes, LEVEL) {
-            let start = ticks();
-            differing |= step::<V, W, LEVEL, PURPOSE, false>(job, at, false);
-            at += wide;
-            let distance = distance::of(ticks_after_loads() - start, job.data.len() * wide, job.bytes);
-            if distance != Distance::Near {
-                let stream = distance == Distance::Memory && job.stream;
-                while at + wide <= job.bytes {
-                    differing |= step::<V, W, LEVEL, PURPOSE, true>(job, at, stream);
-                    at += wide;
-                }
-                V::fence();
+        let distance = distance::of(job.data, job.bytes, LEVEL);
+        if distance != Distance::Near {
+            let stream = distance == Distance::Memory && job.stream;
+            while at + F * V::BYTES <= job.bytes {
+                differing |= step::<V, F, LEVEL, PURPOSE, true>(job, at, stream);
+                at += F * V::BYTES;
             }
+            V::fence();
         }
-        while at + wide <= job.bytes {
+        while at + W * V::BYTES <= job.bytes {
             differing |= step::<V, W, LEVEL, PURPOSE, false>(job, at, false);
-            at += wide;
+            at += W * V::BYTES;
         }
         while at < job.bytes {
             differing |= step::<V, T, LEVEL, PURPOSE, false>(job, at, false);
@@ -262,21 +263,16 @@ pub(super) unsafe fn update<V: Lanes, const W: usize, const T: usize>(job: &Upda
     let mut at = 0;
     // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
     unsafe {
-        let wide = W * V::BYTES;
-        if wide <= job.bytes && distance::is_measured(4 * job.bytes, 1) {
-            let start = ticks();
-            update_step::<V, W, false>(job, at);
-            at += wide;
-            if distance::of(ticks_after_loads() - start, 4 * wide, job.bytes) != Distance::Near {
-                while at + wide <= job.bytes {
-                    update_step::<V, W, true>(job, at);
-                    at += wide;
-                }
+        let strips = [job.before, job.after, job.parity[0], job.parity[1]];
+        if distance::of(&strips, job.bytes, 1) != Distance::Near {
+            while at + W * V::BYTES <= job.bytes {
+                update_step::<V, W, true>(job, at);
+                at += W * V::BYTES;
             }
         }
-        while at + wide <= job.bytes {
+        while at + W * V::BYTES <= job.bytes {
             update_step::<V, W, false>(job, at);
-            at += wide;
+            at += W * V::BYTES;
         }
         while at < job.bytes {
             update_step::<V, T, false>(job, at);

@@ -25,13 +25,15 @@ pub(super) fn passes(kernel: &Kernel) -> bool {
         return false;
     }
     let [p, q, r] = parity else { unreachable!() };
-    // Strip 1 becomes strip 2 and back again by another way: 1 → 2 → 3 → 1.
-    for (before, after) in [(1, 2), (2, 3), (3, 1)] {
-        code.update_by(kernel, 4, data[before], data[after], &mut [Some(p), Some(q), Some(r)]);
-    }
-    if code.check_by(kernel, &data, &[Some(p), Some(q), Some(r)]) != 0 {
+    // Strip 4 becomes a copy of strip 2, and back: in between, the parities belong to the changed data alone.
+    let mut changed = data;
+    changed[4] = data[2];
+    code.update_by(kernel, 4, data[4], data[2], &mut [Some(&mut *p), Some(&mut *q), Some(&mut *r)]);
+    let given = [Some(&*p), Some(&*q), Some(&*r)].map(|strip| strip.map(|strip| strip.as_slice()));
+    if code.check_by(kernel, &changed, &given) != 0 || code.check_by(kernel, &data, &given) != 0b111 {
         return false;
     }
+    code.update_by(kernel, 4, data[2], data[4], &mut [Some(p), Some(q), Some(r)]);
     [[0, 2, 4], [1, 3, 6], [0, 5, 7]].iter().all(|lost| {
         let mut found = [[0; BYTES]; 3];
         let mut view = strips.each_ref().map(|strip| Strip::Present(strip));
@@ -40,4 +42,27 @@ pub(super) fn passes(kernel: &Kernel) -> bool {
         }
         code.recover_by(kernel, &mut view).is_ok() && lost.iter().zip(&found).all(|(&i, strip)| strips[i] == *strip)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_of_this_processor_passes() {
+        crate::kernel::present().for_each(|kernel| assert!(passes(kernel), "{}", kernel.name));
+    }
+
+    #[test]
+    fn a_kernel_that_does_nothing_fails_in_every_operation() {
+        let right = crate::kernel::present().last().expect("the portable kernel");
+        let still = |_: &crate::kernel::Job<'_>| 0;
+        for purpose in 0..3 {
+            let mut wrong = Kernel { name: "wrong", is_present: || true, syndromes: right.syndromes, update: right.update };
+            wrong.syndromes[purpose] = [still; 3];
+            assert!(!passes(&wrong), "purpose {purpose}");
+        }
+        let wrong = Kernel { name: "wrong", is_present: || true, syndromes: right.syndromes, update: |_| () };
+        assert!(!passes(&wrong));
+    }
 }
