@@ -146,11 +146,8 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     };
     match stria_host::create(&spec).map_err(Failure::from) {
         Ok(_) => {}
-        Err(Failure::Unsafe(sentence)) => {
-            confirm(&format!("{sentence}."), false).map_err(|refusal| match refusal {
-                Failure::Unsafe(why) if why == "nothing was done" => Failure::Unsafe(why),
-                _ => Failure::Unsafe(sentence),
-            })?;
+        Err(Failure::Unsafe(sentence)) if output::can_ask() => {
+            confirm(&format!("{sentence}. Overwrite?"), false)?;
             spec.force = true;
             stria_host::create(&spec)?;
         }
@@ -214,16 +211,19 @@ struct RawView {
 }
 
 fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
-    let mut views = Vec::new();
+    let (mut views, mut failures) = (Vec::new(), Vec::new());
     for path in &command.drives {
-        views.push(examined_view(stria_host::examine(&absolute(path))?, command.raw));
+        match stria_host::examine(&absolute(path)) {
+            Ok(examined) => views.push(examined_view(examined, command.raw)),
+            Err(error) => failures.push(error.to_string()),
+        }
     }
     if json {
         print_json(&views);
     } else {
         print(&views.iter().map(examined_words).collect::<Vec<_>>().join("\n"));
     }
-    Ok(0)
+    if failures.is_empty() { Ok(0) } else { Err(Failure::Failed(failures.join("; "))) }
 }
 
 fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {

@@ -107,7 +107,7 @@ fn scaling_words(scaling: &Scaling) -> String {
     }
     let title = |(order, read, depth): &(Order, bool, usize)| {
         let (unit, order) = if *order == Order::Random { ("IOPS", "random") } else { ("MB/s", "sequential") };
-        format!("{order} {} QD{depth} {unit}", if *read { "read" } else { "write" })
+        format!("{order}\n{} QD{depth}\n{unit}", if *read { "read" } else { "write" })
     };
     let mut header = vec!["drives".to_owned(), "level".to_owned()];
     header.extend(columns.iter().map(title));

@@ -11,15 +11,28 @@ use std::io::{self, IsTerminal, Write};
 
 /// Writes to standard output at once. A reader that has gone ends the program, quietly, as with any filter.
 pub fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+    if try_print(text).is_err() {
         std::process::exit(0);
     }
 }
 
+/// Writes to standard output at once.
+///
+/// # Errors
+/// When the reader has gone.
+pub fn try_print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
 /// One line, in words or as JSON.
 pub fn say(json: bool, words: impl FnOnce() -> String, value: impl FnOnce() -> Value) {
-    print(&format!("{}\n", if json { value().to_string() } else { words() }));
+    print(&line(json, words, value));
+}
+
+/// See [`say`].
+pub fn line(json: bool, words: impl FnOnce() -> String, value: impl FnOnce() -> Value) -> String {
+    format!("{}\n", if json { value().to_string() } else { words() })
 }
 
 /// A value as indented JSON.
@@ -34,6 +47,11 @@ pub fn log_to_stderr(level: tracing::Level) {
     let _ = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(ansi).with_target(false).with_max_level(level).try_init();
 }
 
+/// Whether somebody sits there.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
 /// Asks before something is destroyed; `insisted`: it was said on the command line.
 ///
 /// # Errors
@@ -42,7 +60,7 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
     if insisted {
         return Ok(());
     }
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !can_ask() {
         return Err(Failure::Unsafe(format!("{question} Nobody can be asked here: say --force to do it.")));
     }
     eprint!("{question} [y/N] ");

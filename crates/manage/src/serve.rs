@@ -8,9 +8,10 @@
 
 use crate::cli::ServeOptions;
 use crate::failure::Failure;
-use crate::output::{self, say};
+use crate::output::{self, line};
 use crate::service::Service;
 use crate::{control, sockets, view};
+use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -226,11 +227,14 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
         let _ = ended.wait_for(|ended| *ended).await;
     });
     let server = tokio::spawn(server.into_future());
-    for (name, uri) in &uris {
-        say(json, || format!("nbd {name} {uri}"), || serde_json::json!({"array": name, "nbd": uri}));
-    }
     let shown = socket.display().to_string();
-    say(json, || format!("control {shown}"), || serde_json::json!({"control": shown, "pid": process::id()}));
+    let mut lines: String = uris
+        .iter()
+        .map(|(name, uri)| line(json, || format!("nbd {name} {uri}"), || json!({"array": name, "nbd": uri})))
+        .collect();
+    lines += &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}));
+    // Whoever does not listen finds it by `stria status`.
+    let _ = output::try_print(&lines);
 
     let mut ended = service.shutdown().subscribe();
     let mut stopping = false;

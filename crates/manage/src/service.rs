@@ -347,6 +347,10 @@ impl Service {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         let outcome = all.iter().map(|served| self.stop_served(served)).fold(Ok(()), Result::and);
+        // Some were being stopped already: the process must not end before they are.
+        while !self.all().is_empty() {
+            std::thread::sleep(LOOK_AGAIN);
+        }
         self.shutdown.send_replace(true);
         outcome?;
         let names: Vec<&str> = all.iter().map(|served| served.name.as_str()).collect();
