@@ -259,7 +259,7 @@ mod tests {
         let clone = back.slice(0, 512);
         assert!(clone.iter().all(|&byte| byte == 2));
         drop((back, clone));
-        let whole = claim.redeem().ok().expect("all parts are gone");
+        let whole = claim.redeem().expect("all parts are gone");
         assert_eq!((whole[0], whole[4095], whole[4096], whole.len()), (1, 1, 2, 8192));
     }
 

@@ -19,7 +19,12 @@ pub struct Mailbox<T> {
 impl<T> Mailbox<T> {
     /// A mailbox whose receiver is woken by `wake` (an eventfd write, an unpark).
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { queue: Mutex::new(Vec::new()), filled: AtomicBool::new(false), asleep: AtomicBool::new(false), wake: Box::new(wake) }
+        Self {
+            queue: Mutex::new(Vec::new()),
+            filled: AtomicBool::new(false),
+            asleep: AtomicBool::new(false),
+            wake: Box::new(wake),
+        }
     }
 
     /// Adds a message.
