@@ -309,6 +309,30 @@ impl HostedArray {
         Ok(format!("{path} is being filled to replace {}", old.display()))
     }
 
+    /// Whether the drive at `path` waits here, or in a span, for a role.
+    pub fn has_spare(&self, path: &Path) -> bool {
+        self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberRole::Spare)
+    }
+
+    /// As [`HostedArray::replace`], by a spare that is here already.
+    ///
+    /// # Errors
+    /// When the one is not in sync, the other not a spare, or they belong to different spans.
+    pub fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<String, HostError> {
+        let ((holder, member), (other, spare_member)) = (self.holder(old)?, self.holder(spare)?);
+        if holder.uuid != other.uuid {
+            return Err(refused(format!(
+                "{} is a spare of \"{}\", and {} a member of \"{}\": replace it by another drive",
+                spare.display(),
+                other.name,
+                old.display(),
+                holder.name
+            )));
+        }
+        holder.device.command(|engine| engine.replace(member, spare_member))?;
+        Ok(format!("{} is being filled to replace {}", spare.display(), old.display()))
+    }
+
     /// Gives a drive fresh metadata and lets it in as a spare. The metadata are durable before the engine hears of it.
     fn adopt(&mut self, new: NewDrive) -> Result<MemberId, HostError> {
         let (theirs, ours) = (new.drive.info().limits.logical_block_bytes, self.device.limits().logical_block_bytes);

@@ -301,6 +301,8 @@ struct AssemblyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     missing_slots: Vec<usize>,
+    /// Slots whose member is not complete yet.
+    filling_slots: Vec<usize>,
     drives: Vec<DriveView>,
 }
 
@@ -341,6 +343,7 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
             starts: assembly.outcome.is_ok(),
             reason: assembly.outcome.as_ref().err().map(ToString::to_string),
             missing_slots: assembly.missing_slots.clone(),
+            filling_slots: assembly.drives.iter().filter_map(|drive| filling_slot(&drive.verdict)).collect(),
             drives: assembly
                 .drives
                 .iter()
@@ -359,6 +362,14 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
         return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives")));
     }
     Ok(u8::from(views.iter().any(|view| !view.starts)))
+}
+
+fn filling_slot(verdict: &Verdict) -> Option<usize> {
+    match verdict {
+        Verdict::Rebuilding { slot, .. } => Some(*slot),
+        Verdict::InSync { .. } | Verdict::Replacement { .. } | Verdict::Spare => None,
+        Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => None,
+    }
 }
 
 fn verdict_words(verdict: &Verdict) -> String {
@@ -382,10 +393,10 @@ fn verdict_words(verdict: &Verdict) -> String {
 fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &[String]) -> String {
     let mut text = String::new();
     for view in views {
-        let outcome = match (&view.reason, view.missing_slots.len()) {
-            (Some(reason), _) => reason.clone(),
-            (None, 0) => "would start whole".into(),
-            (None, count) => format!("would start degraded, {count} missing"),
+        let outcome = match (&view.reason, view.missing_slots.len(), view.filling_slots.len()) {
+            (Some(reason), ..) => reason.clone(),
+            (None, 0, 0) => "would start whole".into(),
+            (None, missing, filling) => format!("would start degraded, {missing} missing, {filling} being filled"),
         };
         let _ = writeln!(text, "array \"{}\", RAID {}, {}: {outcome}", view.name, view.level, view.uuid);
         for drive in &view.drives {

@@ -227,6 +227,11 @@ impl Service {
     /// Replaces a drive that still works.
     pub fn replace(&self, name: &str, request: ReplaceRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let ReplaceRequest { old, new, .. } = request.clone();
+        let by_spare = served.call(move |array| array.has_spare(&new).then(|| array.replace_by_spare(&old, &new)))?;
+        if let Some(outcome) = by_spare {
+            return self.done(sequence, outcome?);
+        }
         let new = open_new(&served, &request.new)?;
         let message = served.call(move |array| array.replace(&request.old, new, request.force))??;
         self.done(sequence, message)
@@ -409,18 +414,17 @@ fn pause(served: &Served, paused: bool) -> Result<(), ApiError> {
     })
 }
 
-/// Opens a drive, away from the lane. One that this very array holds gets a hint how it may come back.
+/// Opens a drive, away from the lane. One that this very array holds cannot join it again.
 fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
     NewDrive::open(path).map_err(|error| {
-        let (path, shown) = (path.to_path_buf(), error.to_string());
-        let ours = served.call(move |array| array.drives().any(|drive| drive == path)).unwrap_or(false);
-        match ours {
-            true => ApiError::new(
-                ApiErrorKind::Refused,
-                format!("{shown} (`remove` takes a failed member out of \"{}\")", served.name),
-            ),
-            false => error.into(),
+        let wanted = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        let ours = served.call(move |array| array.drives().any(|drive| drive.canonicalize().is_ok_and(|drive| drive == wanted)));
+        if !ours.unwrap_or(false) {
+            return error.into();
         }
+        let (path, name) = (path.display(), &served.name);
+        let sentence = format!("{path} is in use by \"{name}\" itself: `remove` takes out a spare, or a member that has failed");
+        ApiError::new(ApiErrorKind::Refused, sentence)
     })
 }
 

@@ -55,7 +55,7 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     assert_eq!(place.status("tank")["mismatch_sectors"], 0);
 
     // The failed drive is still held by the serve; taken out, it may come back, as a spare.
-    place.run(&["add", "tank", drives[1]]).refused(1, &["in use", "remove"]);
+    place.run(&["add", "tank", drives[1]]).refused(1, &["in use", "tank", "remove"]);
     place.ok(&["remove", "tank", drives[1]]);
     place.ok(&["add", "tank", drives[1], "--yes"]);
 
@@ -95,18 +95,32 @@ fn working_member_is_replaced_under_load() {
         "--verify_backlog=64",
     ];
     let Some(fio) = tool("fio", &fio) else { return };
+    // By a spare that is there already; a drive from outside is taken in the same way.
+    place.ok(&["add", "tank", drives[4]]);
     let replaced = place.ok(&["replace", "tank", drives[2], drives[4], "--wait"]);
     assert!(replaced.contains("rebuild finished"), "{replaced}");
     let output = fio.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let status = place.status("tank");
-    let role = |path: &str| {
-        status["members"].as_array().expect("a list").iter().find(|member| member["path"] == path).expect("known")["role"].clone()
-    };
-    assert_eq!((role(drives[2]), role(drives[4]), &status["health"]), ("failed".into(), "in sync".into(), &"optimal".into()));
+    assert_eq!(
+        (role(&status, drives[2]), role(&status, drives[4]), &status["health"]),
+        ("failed".into(), "in sync".into(), &"optimal".into())
+    );
     assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    place.run(&["replace", "tank", drives[2], drives[0]]).refused(1, &["in use"]);
+    place.ok(&["remove", "tank", drives[2]]);
+    place.ok(&["replace", "tank", drives[3], drives[2], "--force", "--wait"]);
+    let status = place.status("tank");
+    assert_eq!(
+        (role(&status, drives[3]), role(&status, drives[2]), &status["health"]),
+        ("failed".into(), "in sync".into(), &"optimal".into())
+    );
     place.ok(&["stop"]);
     serve.ended_well();
+}
+
+fn role(status: &serde_json::Value, path: &str) -> serde_json::Value {
+    status["members"].as_array().expect("a list").iter().find(|member| member["path"] == path).expect("known")["role"].clone()
 }
 
 /// A drive that was away comes back by the bitmap: little is copied, and everything is there.

@@ -205,7 +205,8 @@ fn play(
     let under_load = teller.watch(client, written(20), &mut ended)?.is_some();
     check(teller, "pull drive 1", under_load, pull(client, &drives[1])?);
     let mut in_rebuild = false;
-    let under_load = teller.watch(client, written(35), &mut ended)?.is_some_and(|view| {
+    let on_its_way = |view: &ArrayView| view.sweep.as_ref().is_some_and(|sweep| sweep.done_bytes * 10 >= sweep.total_bytes);
+    let under_load = teller.watch(client, |view| on_its_way(view) || written(40)(view), &mut ended)?.is_some_and(|view| {
         in_rebuild = view.sweep.is_some();
         true
     });
