@@ -13,7 +13,9 @@ mod roof;
 #[cfg(peer_snapraid)]
 mod snapraid;
 
-pub const OPS: [&str; 7] = ["roof", "P", "PQ", "PQR", "update", "recover1", "recover2"];
+/// `copy` and `copycrc`: half the data strips are copied onto the other half, with P and Q of what was copied; `copycrc` also
+/// asks ours, and only ours, for the CRC-32C of every 4 KiB.
+pub const OPS: [&str; 9] = ["roof", "P", "PQ", "PQR", "update", "recover1", "recover2", "copy", "copycrc"];
 
 pub struct Contender {
     pub who: String,
@@ -32,7 +34,12 @@ pub fn lost(data: usize) -> [usize; 2] {
 }
 
 pub fn bytes_processed(op: &str, data: usize, bytes: usize) -> f64 {
-    (if op == "update" || op == "roof" { 1 } else { data } * bytes) as f64 * if op == "roof" { data as f64 } else { 1.0 }
+    let strips = match op {
+        "update" => 1,
+        "copy" | "copycrc" => data / 2,
+        _ => data,
+    };
+    (strips * bytes) as f64
 }
 
 pub fn of(op: &str, data: usize, bytes: usize) -> Vec<Contender> {
@@ -64,6 +71,19 @@ fn stria(op: &str, n: usize) -> Contender {
             let code = Code::new(n, 2);
             contender("stria", move |s| {
                 code.update(1, s.read(1), s.read(n + 3), &mut [Some(s.write(n)), Some(s.write(n + 1))]);
+            })
+        }
+        "copy" | "copycrc" => {
+            let half = n / 2;
+            let code = Code::new(half, 2);
+            let mut sums = vec![0; half * (1 << 20) / 4096];
+            let with_sums = op == "copycrc";
+            contender("stria", move |s| {
+                let source: [_; 16] = std::array::from_fn(|i| s.read(i.min(half - 1)));
+                let mut target: Vec<_> = (half..n).map(|i| s.write(i)).collect();
+                let mut parity = [Some(s.write(n)), Some(s.write(n + 1))];
+                let sums = with_sums.then_some(&mut sums[..half * s.bytes / 4096]);
+                code.copy_and_generate(&source[..half], &mut target, &mut parity, sums);
             })
         }
         _ => {
@@ -98,7 +118,7 @@ pub fn verify(op: &str, contender: &mut Contender, s: &Stripe) {
         _ => {}
     }
     (contender.call)(s);
-    if contender.same_code && op != "roof" {
+    if contender.same_code && op != "roof" && !op.starts_with("copy") {
         let mut expected = data.clone();
         if op == "update" {
             expected[1] = &kept[n + 3];
@@ -108,6 +128,13 @@ pub fn verify(op: &str, contender: &mut Contender, s: &Stripe) {
             assert!(s.read(n + j) == reference::parity(j, &expected), "{} {op}: parity {j} is wrong", contender.who);
         }
         (0..n).for_each(|i| assert!(s.read(i) == data[i], "{} {op}: data strip {i} is wrong", contender.who));
+    }
+    if op.starts_with("copy") {
+        let half = n / 2;
+        for j in 0..2 {
+            assert!(s.read(n + j) == reference::parity(j, &data[..half]), "{} {op}: parity {j} is wrong", contender.who);
+        }
+        (0..half).for_each(|i| assert!(s.read(half + i) == data[i], "{} {op}: strip {i} is wrong", contender.who));
     }
     (0..n + 4).for_each(|i| s.write(i).copy_from_slice(&kept[i]));
 }

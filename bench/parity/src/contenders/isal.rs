@@ -120,6 +120,14 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
                 }
             })]
         }
+        "copy" | "copycrc" => vec![contender(&format!("{name} memcpy, pq_gen"), move |s| {
+            let half = n / 2;
+            (0..half).for_each(|i| s.write(half + i).copy_from_slice(s.read(i)));
+            let mut v = [std::ptr::null_mut(); STRIPS_MAX];
+            v[..half].copy_from_slice(&s.strips[..half]);
+            v[half..half + 2].copy_from_slice(&s.strips[n..n + 2]);
+            unsafe { (isal.pq_gen)(half as c_int + 2, s.bytes as c_int, v.as_mut_ptr()) };
+        })],
         "recover1" => vec![contender(&format!("{name} xor_gen"), move |s| {
             let mut v = s.strips;
             v[lost(n)[0]] = s.strips[n];
