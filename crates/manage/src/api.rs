@@ -262,6 +262,9 @@ pub struct ScrubRequest {
     /// Mend what disagrees.
     #[serde(default)]
     pub repair: bool,
+    /// Where to begin: 0, or where a scrub was broken off.
+    #[serde(default)]
+    pub from_bytes: u64,
 }
 
 /// See the table above.

@@ -282,6 +282,9 @@ pub struct Scrub {
     /// Wait until it is done; interrupting the wait does not end the scrub.
     #[arg(long, short, conflicts_with = "cancel")]
     pub wait: bool,
+    /// Go on from where one was broken off, as its last message says: 123456s.
+    #[arg(long, value_name = "POSITION", value_parser = size::parse, default_value = "0", conflicts_with = "cancel")]
+    pub from: u64,
     /// End the scrub that runs.
     #[arg(long)]
     pub cancel: bool,

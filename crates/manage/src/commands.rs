@@ -445,7 +445,7 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<(), Failure> {
         done(&client.send(Method::DELETE, &path, &())?, json);
         return Ok(());
     }
-    let answer: Done = client.send(Method::POST, &path, &ScrubRequest { repair: command.repair })?;
+    let answer: Done = client.send(Method::POST, &path, &ScrubRequest { repair: command.repair, from_bytes: command.from })?;
     done(&answer, json);
     if command.wait {
         progress::wait(&client, &array.name, answer.sequence, &["scrub", "repair"], json)?;

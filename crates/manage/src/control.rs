@@ -110,7 +110,7 @@ async fn replace(State(service): On, Path(name): Path<String>, body: Body<Replac
 }
 
 async fn scrub(State(service): On, Path(name): Path<String>, body: Body<ScrubRequest>) -> Response {
-    with(service, body, move |service, body| service.scrub(&name, body.repair)).await
+    with(service, body, move |service, body| service.scrub(&name, &body)).await
 }
 
 async fn cancel_scrub(State(service): On, Path(name): Path<String>) -> Response {

@@ -4,7 +4,8 @@
 //! Every call here may block; the control socket calls from threads kept for that.
 
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, ReplaceRequest, ServiceView, SpeedRequest, TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, ReplaceRequest, ScrubRequest, ServiceView, SpeedRequest,
+    TrimRequest,
 };
 use crate::event_log::EventLog;
 use crate::view;
@@ -238,9 +239,10 @@ impl Service {
     }
 
     /// Begins a scrub.
-    pub fn scrub(&self, name: &str, repair: bool) -> Result<Done, ApiError> {
+    pub fn scrub(&self, name: &str, request: &ScrubRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        served.command_redundant(move |engine| engine.scrub(repair, 0))?;
+        let (repair, from_sector) = (request.repair, request.from_bytes / SECTOR_BYTES as u64);
+        served.command_redundant(move |engine| engine.scrub(repair, from_sector))?;
         self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; what disagrees is mended" } else { "" }))
     }
 

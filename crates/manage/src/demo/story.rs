@@ -222,7 +222,7 @@ fn play(
     let detail = format!("{rebuilt} spares are filled and hold the roles of the drives that went");
     check(teller, "rebuilt", healed.is_some() && rebuilt == 2, detail);
 
-    let begun: Done = client.send(Method::POST, &array_path(NAME, "/scrub"), &ScrubRequest { repair: false })?;
+    let begun: Done = client.send(Method::POST, &array_path(NAME, "/scrub"), &ScrubRequest::default())?;
     teller.watch(client, |view| view.sweep.is_none(), || false)?;
     let ends = progress::ends(client, begun.sequence, &["scrub"])?;
     let clean = ends.iter().any(|event| event.kind == "sweep_finished" && event.mismatch_sectors == Some(0));
