@@ -7,9 +7,9 @@ use crate::pool::Stripe;
 mod isal;
 #[cfg(peer_linux)]
 mod linux;
+mod roof;
 #[cfg(feature = "crates")]
 mod rust;
-mod roof;
 #[cfg(peer_snapraid)]
 mod snapraid;
 
@@ -93,9 +93,10 @@ fn stria(op: &str, n: usize) -> Contender {
             let gone = lost(n);
             contender("stria", move |s| {
                 strips.clear();
-                strips.extend((0..n + count).map(|i| {
-                    if gone[..count].contains(&i) { Strip::Lost(s.write(i)) } else { Strip::Present(s.read(i)) }
-                }));
+                strips.extend(
+                    (0..n + count)
+                        .map(|i| if gone[..count].contains(&i) { Strip::Lost(s.write(i)) } else { Strip::Present(s.read(i)) }),
+                );
                 code.recover(&mut strips).unwrap();
             })
         }

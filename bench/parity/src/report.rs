@@ -19,7 +19,16 @@ impl Cell {
 }
 
 pub fn line(c: &Cell) {
-    println!("{:24} {:9} {:2} × {:7} {:4} {:8.2} GB/s  ±{:.0} %", c.who, c.op, c.data, c.bytes, c.temperature, c.median(), c.spread());
+    println!(
+        "{:24} {:9} {:2} × {:7} {:4} {:8.2} GB/s  ±{:.0} %",
+        c.who,
+        c.op,
+        c.data,
+        c.bytes,
+        c.temperature,
+        c.median(),
+        c.spread()
+    );
 }
 
 pub fn write(folder: &str, cells: &[Cell]) -> std::io::Result<()> {
@@ -40,7 +49,12 @@ pub fn write(folder: &str, cells: &[Cell]) -> std::io::Result<()> {
         let _ = writeln!(
             table,
             "| {op} | {data} | {bytes} | {temperature} | {:.1} | {:.0} % | {:.1} | {:.0} % | {} | {:.2} |",
-            ours.median(), ours.spread(), best.median(), best.spread(), best.who, ours.median() / best.median()
+            ours.median(),
+            ours.spread(),
+            best.median(),
+            best.spread(),
+            best.who,
+            ours.median() / best.median()
         );
     }
     print!("{table}");

@@ -120,7 +120,7 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
                 }
             })]
         }
-        "copy" | "copycrc" => vec![contender(&format!("{name} memcpy, pq_gen"), move |s| {
+        "copy" | "copycrc" => vec![contender(&format!("{name} memcpy + pq_gen"), move |s| {
             let half = n / 2;
             (0..half).for_each(|i| s.write(half + i).copy_from_slice(s.read(i)));
             let mut v = [std::ptr::null_mut(); STRIPS_MAX];

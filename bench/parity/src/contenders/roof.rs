@@ -5,14 +5,11 @@ use super::{Contender, contender};
 pub fn of() -> Vec<Contender> {
     let read = contender("read", |s| {
         for i in 0..s.data {
-            // SAFETY: strips are page aligned and a multiple of 64 bytes.
-            let words = unsafe { std::slice::from_raw_parts(s.strips[i].cast::<[u64; 32]>(), s.bytes / 256) };
-            let mut sum = [0u64; 32];
-            for word in words {
-                for (sum, w) in sum.iter_mut().zip(word) {
-                    *sum ^= w;
-                }
-            }
+            let sum = match is_x86_feature_detected!("avx2") {
+                // SAFETY: just detected.
+                true => unsafe { sum_avx2(s.read(i)) },
+                false => sum(s.read(i)),
+            };
             std::hint::black_box(sum);
         }
     });
@@ -24,4 +21,20 @@ pub fn of() -> Vec<Contender> {
         }
     });
     vec![read, copy]
+}
+
+/// The compiler makes vectors of it.
+#[inline(always)]
+fn sum(bytes: &[u8]) -> [u64; 32] {
+    bytes.chunks_exact(256).fold([0; 32], |mut sum, chunk| {
+        for (sum, word) in sum.iter_mut().zip(chunk.chunks_exact(8)) {
+            *sum ^= u64::from_ne_bytes(word.try_into().unwrap());
+        }
+        sum
+    })
+}
+
+#[target_feature(enable = "avx2")]
+fn sum_avx2(bytes: &[u8]) -> [u64; 32] {
+    sum(bytes)
 }
