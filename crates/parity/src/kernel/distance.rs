@@ -113,9 +113,9 @@ pub(super) fn calibrate() {
         let strips = vec![1u8; 8 * STRIP_BYTES];
         let starts: [*const u8; 8] = std::array::from_fn(|i| strips[i * STRIP_BYTES..].as_ptr());
         let mut samples = [(); 9].map(|()| {
-            for line in strips.chunks(LINE_BYTES) {
+            for line in starts.iter().flat_map(|start| (0..LINES / 8).map(move |line| start.wrapping_add(line * LINE_BYTES))) {
                 // SAFETY: an address of our own; every x86-64 processor has both instructions.
-                unsafe { std::arch::x86_64::_mm_clflush(line.as_ptr()) };
+                unsafe { std::arch::x86_64::_mm_clflush(line) };
             }
             // SAFETY: as above; `rdtscp` was found, and the strips are as long as told.
             unsafe {
