@@ -39,7 +39,7 @@ impl Engine {
         for (index, limits) in member_limits.iter().enumerate() {
             core.members.borrow_mut().get_mut(MemberId(index)).limits = limits.clone();
         }
-        let sweeper = Rc::new(Sweeper::new(&core));
+        let sweeper = Rc::new(Sweeper::new());
         let states = Rc::clone(&core);
         core.ready.spawn(async move { states.record_states().await });
         let intents = Rc::clone(&core);
@@ -475,7 +475,7 @@ impl Engine {
             resync_sector: self.core.resync_sector.get(),
             members: members.iter().map(crate::member::Member::status).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
-            sweep: self.sweeper.status(self.core.now()),
+            sweep: self.sweeper.status(),
             mismatch_sectors: self.sweeper.last_mismatch(),
             intent: intent.as_ref().map(|intent| {
                 (intent.marked_count(), self.core.geometry.sync_sectors().div_ceil(intent.chunk_sectors()) as usize)

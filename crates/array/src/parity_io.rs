@@ -19,13 +19,13 @@ pub(crate) const PAGE_SECTORS: u64 = 8;
 
 /// Which strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unit {
+pub(crate) enum Unit {
     Data(usize),
     Parity(usize),
 }
 
 impl Unit {
-    fn slot(self, map: &StripeMap) -> usize {
+    pub fn slot(self, map: &StripeMap) -> usize {
         usize::from(match self {
             Unit::Data(index) => map.data[index],
             Unit::Parity(index) => map.parity[index],
@@ -101,13 +101,11 @@ async fn read_units(
 }
 
 /// Strips in the order of the code: `of` says what each data strip and parity is.
-fn code_strips<'a>(
-    core: &Core,
+pub(crate) fn code_strips<'a>(
     map: &StripeMap,
     zeros: &'a [u8],
     mut of: impl FnMut(Unit) -> Strip<'a>,
 ) -> SmallVec<[Strip<'a>; 24]> {
-    debug_assert!(core.code.is_some());
     let mut strips: SmallVec<[Strip<'a>; 24]> = (0..map.code_count).map(|_| Strip::Present(zeros)).collect();
     for (index, &position) in map.code.iter().enumerate() {
         strips[usize::from(position)] = of(Unit::Data(index));
@@ -307,7 +305,7 @@ fn recover(core: &Core, map: &StripeMap, found: &Found, lost: &mut [(usize, Buff
     let zeros = core.zero_bytes(len);
     let mut targets: SmallVec<[(usize, Option<&mut [u8]>); 2]> =
         lost.iter_mut().map(|(index, buffer)| (*index, Some(&mut buffer[..]))).collect();
-    let mut strips = code_strips(core, map, zeros, |unit| match found.get(unit) {
+    let mut strips = code_strips(map, zeros, |unit| match found.get(unit) {
         Some(buffer) => Strip::Present(buffer),
         None => {
             let target = targets.iter_mut().find(|(index, _)| unit == Unit::Data(*index));

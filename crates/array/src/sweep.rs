@@ -88,7 +88,7 @@ pub(crate) struct Sweeper {
 }
 
 impl Sweeper {
-    pub fn new(_core: &Rc<Core>) -> Self {
+    pub fn new() -> Self {
         Self {
             current: RefCell::default(),
             ordered: Cell::new(None),
@@ -103,7 +103,7 @@ impl Sweeper {
         }
     }
 
-    pub fn status(&self, _now: Nanos) -> Option<SweepStatus> {
+    pub fn status(&self) -> Option<SweepStatus> {
         let current = self.current.borrow();
         let sweep = current.as_ref()?;
         let done = sweep.watermark();
@@ -142,7 +142,7 @@ impl Sweeper {
     }
 
     pub fn order(&self, core: &Core, repair: bool, from_sector: u64) -> Result<(), Refusal> {
-        if let Some(sweep) = self.status(0) {
+        if let Some(sweep) = self.status() {
             let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
             let what = name(sweep.kind);
             return Err(Refusal(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
@@ -366,7 +366,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
             Ok(found) => {
                 sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);
                 sweep.running.borrow_mut().remove(&start);
-                advance(&core, &sweep, &window);
+                advance(&core, &sweep);
             }
             Err(reason) => {
                 sweep.error.borrow_mut().get_or_insert(reason);
@@ -411,7 +411,7 @@ async fn pace(core: &Core, sweeper: &Sweeper, sectors: u64) {
 }
 
 /// Moves the watermark's consequences on: members count as whole below it, and now and then the superblocks say so.
-fn advance(core: &Core, sweep: &Sweep, window: &Range<u64>) {
+fn advance(core: &Core, sweep: &Sweep) {
     let watermark = sweep.watermark();
     match sweep.kind {
         SweepKind::Rebuild => {
@@ -426,7 +426,6 @@ fn advance(core: &Core, sweep: &Sweep, window: &Range<u64>) {
         SweepKind::Resync => {
             core.resync_sector.set(watermark);
             if let Some(intent) = core.intent.borrow_mut().as_mut() {
-                let _ = window;
                 intent.resynced(&(0..watermark));
             }
         }

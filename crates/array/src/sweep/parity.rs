@@ -3,7 +3,7 @@
 use super::{Fill, Found, Sweep};
 use crate::core::{Batch, Core, MemberIo, write_io};
 use crate::lock::Mode;
-use crate::parity_io::{PAGE_SECTORS, rewrite, settle_writes};
+use crate::parity_io::{PAGE_SECTORS, code_strips, rewrite, settle_writes};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::{MemberId, StripeMap};
@@ -191,22 +191,16 @@ fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Row
     let zeros = core.zero_bytes(at.len());
     let mut outputs: SmallVec<[(usize, Option<&mut [u8]>); 4]> =
         computed.iter_mut().map(|(&slot, buffer)| (slot, Some(&mut buffer[at.clone()]))).collect();
-    let mut of = |slot: u16| {
-        let slot = usize::from(slot);
+    let mut strips = code_strips(map, zeros, |unit| {
+        let slot = unit.slot(map);
         match known.get(&slot) {
             Some(buffer) => Strip::Present(&buffer[at.clone()]),
-            None => outputs
-                .iter_mut()
-                .find(|(wanted, _)| *wanted == slot)
-                .and_then(|(_, output)| output.take())
-                .map_or(Strip::Absent, Strip::Lost),
+            None => {
+                let output = outputs.iter_mut().find(|(wanted, _)| *wanted == slot);
+                output.and_then(|(_, output)| output.take()).map_or(Strip::Absent, Strip::Lost)
+            }
         }
-    };
-    let mut strips: SmallVec<[Strip<'_>; 24]> = (0..map.code_count).map(|_| Strip::Present(zeros)).collect();
-    for (&slot, &position) in map.data.iter().zip(&map.code) {
-        strips[usize::from(position)] = of(slot);
-    }
-    strips.extend(map.parity.iter().map(|&slot| of(slot)));
+    });
     core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
 }
 
