@@ -1,6 +1,6 @@
 //! What an array is when it starts: the assembler's answer, the engine's question.
 
-use crate::Geometry;
+use crate::{Geometry, LogConfig, LogRecord};
 use std::ops::Range;
 
 /// A member's handle within one run of an array: an index that is never used twice.
@@ -45,7 +45,7 @@ pub struct IntentConfig {
 }
 
 /// Everything the engine needs to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct ArrayConfig {
     /// For people and messages.
     pub name: String,
@@ -60,6 +60,10 @@ pub struct ArrayConfig {
     pub resync_sector: u64,
     /// `None`: no bitmap.
     pub intent: Option<IntentConfig>,
+    /// `None`: no write log, so that a crash together with a lost member may harm what was not being written.
+    pub log: Option<LogConfig>,
+    /// What a crash left in the logs of members in sync.
+    pub replay: Vec<LogRecord>,
     /// Refuse all writes.
     pub read_only: bool,
 }

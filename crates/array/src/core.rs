@@ -13,6 +13,7 @@ pub(crate) use member_io::{Batch, MemberIo, Outcomes, Pieces, write_io};
 pub(crate) use segments::{Cutter, slice_segments};
 
 use crate::intent::Intent;
+use crate::log::{Log, LogRecord};
 use crate::lock::{Guard, Locks, Mode};
 use crate::member::Members;
 use crate::task::{Ready, Waiters};
@@ -58,6 +59,20 @@ pub enum Action {
         /// In sectors of its data area.
         blocks: Vec<Range<u64>>,
     },
+    /// Begin the members' logs anew, durably: what they hold counts no more. Answer with
+    /// [`Engine::log_reset`](crate::Engine::log_reset).
+    ResetLog,
+    /// Append these records to the log of a member, durably. Records with numbers below `retired_below` need not be kept.
+    /// Answer with [`Engine::log_appended`](crate::Engine::log_appended), or, when there is no room before more are retired,
+    /// with [`Engine::log_full`](crate::Engine::log_full). The next one for this member comes after the answer.
+    AppendLog {
+        /// Whose log.
+        member: MemberId,
+        /// In the order of their numbers, or nearly so.
+        records: Vec<LogRecord>,
+        /// Of all members' records.
+        retired_below: u64,
+    },
     /// A client's request has ended.
     Done(Completion),
 }
@@ -79,6 +94,7 @@ pub(crate) struct Core {
     pub intent: RefCell<Option<Intent>>,
     pub resync_sector: Cell<u64>,
     pub record: Recording,
+    pub log: Log,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
     pub events: RefCell<Vec<Event>>,
@@ -120,6 +136,7 @@ impl Core {
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             record,
+            log: Log::new(config.log, !config.replay.is_empty()),
             timers: RefCell::default(),
             pool: RefCell::default(),
             events: RefCell::default(),

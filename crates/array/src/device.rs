@@ -12,11 +12,15 @@ use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Op
 
 /// Tags of metadata writes have this bit; the engine's do not.
 const METADATA: Tag = 1 << 63;
-/// Of those: which kind of record, in two bits.
-const KIND_SHIFT: u32 = 61;
+/// Of those: which kind of record, in three bits.
+const KIND_SHIFT: u32 = 60;
+const KIND_MASK: Tag = 7 << KIND_SHIFT;
 const STATE: usize = 0;
 const INTENT: usize = 1;
 const BAD_BLOCKS: usize = 2;
+const LOG_RESET: usize = 3;
+/// One write for each order, several members' at once: answered by themselves.
+const LOG_APPEND: usize = 4;
 
 struct Bound {
     device: Option<Box<dyn BlockDevice>>,
@@ -35,7 +39,7 @@ struct Binder<R> {
     recorder: R,
     members: Vec<Bound>,
     /// By kind.
-    pending: [Pending; 3],
+    pending: [Pending; 4],
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
     unix_seconds_at_zero: u64,
     now: Nanos,
@@ -180,6 +184,19 @@ impl<R: Recorder> Binder<R> {
                 let writes = self.recorder.record_intent(&set, &clear);
                 self.record(INTENT, writes);
             }
+            Action::ResetLog => {
+                let writes = self.recorder.reset_log();
+                self.record(LOG_RESET, writes);
+            }
+            Action::AppendLog { member, records, retired_below } => {
+                match self.recorder.append_log(member, &records, retired_below) {
+                    Some(write) => self.submit_metadata(LOG_APPEND, write),
+                    None => {
+                        self.engine.log_full(member, records);
+                        self.actions = true;
+                    }
+                }
+            }
             Action::RecordBadBlocks { member, blocks } => {
                 let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
                 match self.recorder.record_bad_blocks(member, &blocks, unix_seconds) {
@@ -210,20 +227,32 @@ impl<R: Recorder> Binder<R> {
             self.recorded(kind);
             return;
         }
-        for MetadataWrite { member, start_sector, data } in writes {
-            let tag = METADATA | (kind as Tag) << KIND_SHIFT | member.0 as Tag;
-            let sectors = (data.len() / SECTOR_BYTES) as u64;
-            let operation = Operation::Write { from: std::iter::once(data).collect(), fua: true };
-            self.submit(member, Request { tag, start_sector, sectors, operation });
+        for write in writes {
+            self.submit_metadata(kind, write);
         }
     }
 
+    fn submit_metadata(&mut self, kind: usize, write: MetadataWrite) {
+        let MetadataWrite { member, start_sector, data } = write;
+        let tag = METADATA | (kind as Tag) << KIND_SHIFT | member.0 as Tag;
+        let sectors = (data.len() / SECTOR_BYTES) as u64;
+        let operation = Operation::Write { from: std::iter::once(data).collect(), fua: true };
+        self.submit(member, Request { tag, start_sector, sectors, operation });
+    }
+
     fn metadata_written(&mut self, completion: Completion) {
-        let kind = (completion.tag >> KIND_SHIFT) as usize & 3;
+        let kind = ((completion.tag & KIND_MASK) >> KIND_SHIFT) as usize;
+        let member = MemberId((completion.tag & !(METADATA | KIND_MASK)) as usize);
+        if kind == LOG_APPEND {
+            drop(completion.operation);
+            self.engine.log_appended(member, completion.result);
+            self.actions = true;
+            return;
+        }
         let pending = &mut self.pending[kind];
         pending.writes -= 1;
         if let Err(error) = completion.result {
-            pending.failures.push((MemberId((completion.tag & !(METADATA | 3 << KIND_SHIFT)) as usize), error));
+            pending.failures.push((member, error));
         }
         if pending.writes == 0 {
             self.recorded(kind);
@@ -235,6 +264,7 @@ impl<R: Recorder> Binder<R> {
         match kind {
             STATE => self.engine.state_recorded(failures),
             INTENT => self.engine.intent_recorded(failures),
+            LOG_RESET => self.engine.log_reset(failures),
             _ => self.engine.bad_blocks_recorded(failures, true),
         }
         self.actions = true;

@@ -4,7 +4,8 @@ use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, lost, slice_segmen
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
-use crate::{Action, ArrayConfig, Level, MemberConfig, MemberId, mirror_io, parity_io};
+use crate::log::Stage;
+use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, mirror_io, parity_io};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,6 +23,8 @@ pub struct Engine {
     tasks: Tasks,
     sweeper: Rc<Sweeper>,
     limits: Limits,
+    /// Requests that wait until the records of the last run are made sense of.
+    held: Vec<Request>,
 }
 
 /// A run of a request on one member.
@@ -49,8 +52,15 @@ impl Engine {
         core.ready.spawn(settle(Rc::clone(&core)));
         core.ready.spawn(clear_intents(Rc::clone(&core)));
         core.ready.spawn(crate::sweep::sweep_forever(Rc::clone(&core), Rc::clone(&sweeper)));
+        if config.log.is_some() {
+            let logs = Rc::clone(&core);
+            core.ready.spawn(async move { logs.log_flush_forever().await });
+        }
+        if !config.replay.is_empty() {
+            core.ready.spawn(crate::log::replay(Rc::clone(&core), config.replay.clone()));
+        }
         let limits = array_limits(config, member_limits);
-        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits };
+        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits, held: Vec::new() };
         engine.tasks.run(&engine.core.ready);
         engine
     }
@@ -73,6 +83,10 @@ impl Engine {
     /// Advances every task that can; afterwards [`Engine::next_action`] has what they want.
     pub fn run(&mut self) {
         self.tasks.run(&self.core.ready);
+        if !self.held.is_empty() && self.core.log.stage.get() > Stage::Replaying {
+            std::mem::take(&mut self.held).into_iter().for_each(|request| self.submit(request));
+            self.tasks.run(&self.core.ready);
+        }
     }
 
     /// What to do next.
@@ -82,6 +96,9 @@ impl Engine {
 
     /// A client's request.
     pub fn submit(&mut self, mut request: Request) {
+        if self.core.log.stage.get() == Stage::Replaying {
+            return self.held.push(request);
+        }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
         let refused = request.check(&self.limits).err().or_else(|| {
             (mutates && self.core.read_only.get())
@@ -250,11 +267,12 @@ impl Engine {
             let parent = core.begin(&mut request, (stripes.end - stripes.start) as usize);
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             let data = one_piece(from);
+            let small = core.log.config.is_some_and(|log| request.sectors <= log.redo_sectors_max);
             for stripe in stripes {
                 let start = range.start.max(stripe * width);
                 let end = range.end.min((stripe + 1) * width);
                 let part = data.slice(bytes(start - range.start), bytes(end - start));
-                core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, stripe, start - stripe * width, part, fua));
+                core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, stripe, start - stripe * width, part, fua, small));
             }
         } else if matches!(level, Level::Raid1 | Level::Raid10) {
             let parent = core.begin(&mut request, 1);
@@ -384,7 +402,7 @@ impl Engine {
         }
         for (start, sectors) in pieces {
             let data = core.zeros(sectors);
-            core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, start / width, start % width, data, fua));
+            core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, start / width, start % width, data, fua, true));
         }
     }
 
@@ -451,6 +469,27 @@ impl Engine {
         self.core.record.bad_refused.set(!had_room);
         self.record_failures(failures);
         self.core.record.bad_waiters.wake_all(&self.core.ready);
+    }
+
+    /// The members' logs have been begun anew, except on these.
+    pub fn log_reset(&mut self, failures: Vec<(MemberId, IoError)>) {
+        self.record_failures(failures);
+        self.core.log.stage.set(Stage::Open);
+        self.core.log.stage_changed.wake_all(&self.core.ready);
+    }
+
+    /// An append to a member's log has ended.
+    pub fn log_appended(&mut self, member: MemberId, result: Result<(), IoError>) {
+        let error = result.err().and_then(|error| {
+            let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));
+            (!dropped).then(|| lost("write", &error.context))
+        });
+        self.core.log_appended(member, error);
+    }
+
+    /// An append to a member's log found no room.
+    pub fn log_full(&mut self, member: MemberId, records: Vec<LogRecord>) {
+        self.core.log_full(member, records);
     }
 
     fn record_failures(&mut self, failures: Vec<(MemberId, IoError)>) {
@@ -704,21 +743,9 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     }
 }
 
-/// Makes every ended write durable on the members.
-async fn flush_members(core: &Core) -> Result<(), IoError> {
-    let targets: SmallVec<[MemberId; 8]> = {
-        let members = core.members.borrow();
-        members.active().filter(|&id| members.get(id).limits.volatile_cache).collect()
-    };
-    let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
-    let outcomes = core.io(targets.iter().map(io).collect()).await;
-    let result = parity_io::settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    core.record_barrier().await;
-    result
-}
-
 async fn flush(core: Rc<Core>, parent: usize) {
-    let result = flush_members(&core).await;
+    let result = core.flush_volatile().await;
+    core.record_barrier().await;
     core.part_done(parent, None, result);
 }
 
@@ -752,10 +779,11 @@ async fn clear_intents(core: Rc<Core>) {
 }
 
 async fn stop(core: Rc<Core>, sweeper: Rc<Sweeper>) {
-    while core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() {
+    let replays = || core.log.stage.get() < Stage::Replayed && !core.read_only.get() || core.log.stage.get() == Stage::Opening;
+    while core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() || replays() {
         core.sleep_until(core.now() + 1_000_000).await;
     }
-    let flushed = flush_members(&core).await;
+    let flushed = core.flush_volatile().await;
     if flushed.is_ok() && core.health() != Health::Failed && !core.read_only.get() && core.geometry.level().is_redundant() {
         core.record.intent_changed.wake_all(&core.ready);
         core.record.clean.set(true);

@@ -1,11 +1,13 @@
 //! Requests on RAID 4, 5 and 6, stripe by stripe.
 //!
 //! What is on the members at every instant of a write: first the dirty superblock and the write-intent bits of
-//! the rows, durably; then data and parity in any order. Until the last of them is down, parity of these rows may
-//! disagree, which the bits tell a later resync. (A crash *and* a lost member meanwhile is the write hole.)
+//! the rows, durably; then the [log](crate::log)'s records, durably; then data and parity in any order. Until the last of
+//! them is down, parity of these rows may disagree, which the bits tell a later resync, and the records a replay, if
+//! members are lost as well.
 
 use crate::core::{Batch, Core, FailedPart, lost, write_io};
 use crate::lock::Mode;
+use crate::log::{BAND_SECTORS, LogRecord};
 use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
@@ -34,7 +36,7 @@ impl Unit {
 }
 
 /// What the strips of some rows allow, leaving out slots whose reads have failed.
-fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strips) -> [SmallVec<[Presence; 16]>; 2] {
+pub(crate) fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strips) -> [SmallVec<[Presence; 16]>; 2] {
     let members = core.members.borrow();
     let of = |&slot: &u16| match members.presence(slot.into(), rows) {
         Presence::Whole if unreadable.contains(&slot.into()) => Presence::WriteOnly,
@@ -44,10 +46,14 @@ fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strip
 }
 
 /// Bytes that were read, by strip.
-struct Found(SmallVec<[(Unit, Buffer); 4]>);
+pub(crate) struct Found(SmallVec<[(Unit, Buffer); 4]>);
 
 impl Found {
-    fn get(&self, unit: Unit) -> Option<&Buffer> {
+    pub fn new(found: SmallVec<[(Unit, Buffer); 4]>) -> Self {
+        Self(found)
+    }
+
+    pub fn get(&self, unit: Unit) -> Option<&Buffer> {
         self.0.iter().find(|(known, _)| *known == unit).map(|(_, buffer)| buffer)
     }
 
@@ -56,13 +62,13 @@ impl Found {
         Some(self.0.swap_remove(index).1)
     }
 
-    fn recycle(self, core: &Core) {
+    pub fn recycle(self, core: &Core) {
         self.0.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
     }
 }
 
 /// Reads `rows` (of members) of the wanted strips. Slots that fail are added to `unreadable`, and then `None`.
-async fn read_units(
+pub(crate) async fn read_units(
     core: &Core,
     map: &StripeMap,
     wanted: &[(Unit, Range<u64>)],
@@ -82,8 +88,11 @@ async fn read_units(
     let outcomes = core.io(batch?).await;
     let mut buffers = SmallVec::new();
     let mut failed = false;
-    for ((unit, _), (result, operation)) in wanted.iter().zip(outcomes) {
-        let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
+    for ((unit, rows), (result, operation)) in wanted.iter().zip(outcomes) {
+        let Operation::Read { mut into } = operation else { unreachable!("a read comes back as a read") };
+        if let Unit::Parity(_) = unit {
+            core.log.correct(unit.slot(map), rows, &mut into[0]);
+        }
         buffers.extend(into);
         if result.is_err() {
             failed = true;
@@ -132,29 +141,64 @@ fn generate(core: &Core, map: &StripeMap, data: &[&[u8]], wanted: &Strips) -> Sm
     parity
 }
 
-/// A part of a client's write within one stripe: `offset_sectors` from the start of the stripe's data.
-pub(crate) async fn write_part(core: Rc<Core>, parent: usize, stripe: u64, offset_sectors: u64, data: Data, fua: bool) {
-    let result = write_stripe(&core, stripe, offset_sectors, &data, fua).await;
+/// A part of a client's write within one stripe: `offset_sectors` from the start of the stripe's data. `small`: the log
+/// keeps its bytes where it must.
+pub(crate) async fn write_part(
+    core: Rc<Core>,
+    parent: usize,
+    stripe: u64,
+    offset_sectors: u64,
+    data: Data,
+    fua: bool,
+    small: bool,
+) {
+    let result = write_stripe(&core, &StripeWrite { stripe, offset_sectors, data: &data, fua, small }).await;
     drop(data);
     core.part_done(parent, None, result);
 }
 
-async fn write_stripe(core: &Rc<Core>, stripe: u64, offset_sectors: u64, data: &Data, fua: bool) -> Result<(), IoError> {
+/// What to write to one stripe.
+struct StripeWrite<'a> {
+    stripe: u64,
+    /// From the start of the stripe's data.
+    offset_sectors: u64,
+    data: &'a Data,
+    fua: bool,
+    /// Of a request so small that the log keeps its bytes where it must.
+    small: bool,
+}
+
+impl StripeWrite<'_> {
+    /// The new bytes of some rows of a data strip.
+    fn new_strip(&self, index: usize, rows: &Range<u64>, strip_sectors: u64) -> Data {
+        let start = index as u64 * strip_sectors + rows.start - self.offset_sectors;
+        self.data.slice(bytes(start), bytes(rows.end - rows.start))
+    }
+}
+
+async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), IoError> {
+    core.log_open().await;
     let strip = core.geometry.strip_sectors();
-    let base = stripe * strip;
-    let sectors = (data.len() / 512) as u64;
-    let parts = rectangles(offset_sectors..offset_sectors + sectors, strip);
+    let base = write.stripe * strip;
+    let sectors = (write.data.len() / 512) as u64;
+    let parts = rectangles(write.offset_sectors..write.offset_sectors + sectors, strip);
     let rows_start = base + parts.iter().map(|part| part.rows.start).min().expect("a write is not empty");
     let rows_end = base + parts.iter().map(|part| part.rows.end).max().expect("a write is not empty");
     let rows = rows_start..rows_end;
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     core.write_begin(&rows).await;
     let mut unreadable = Strips::new();
-    let result = loop {
-        if let Some(result) = try_write(core, stripe, offset_sectors, data, fua, &parts, &mut unreadable).await {
-            break result;
+    let mut result = Ok(());
+    for band in bands(core, parts) {
+        result = loop {
+            if let Some(result) = try_write(core, write, &band, &mut unreadable).await {
+                break result;
+            }
+        };
+        if result.is_err() {
+            break;
         }
-    };
+    }
     core.write_end(&rows).await;
     drop(guard);
     for slot in unreadable {
@@ -164,19 +208,37 @@ async fn write_stripe(core: &Rc<Core>, stripe: u64, offset_sectors: u64, data: &
     result
 }
 
+/// What is written at once: everything, unless partial strips are so long that the log takes them in bands only.
+fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Rectangle; 3]>; 1]> {
+    let data_count = core.geometry.data_count();
+    let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.end - part.rows.start > BAND_SECTORS;
+    if core.log.config.is_none() || !parts.iter().any(too_long) {
+        return smallvec![parts];
+    }
+    let mut bands = SmallVec::new();
+    for part in parts {
+        if !too_long(&part) {
+            bands.push(smallvec![part]);
+            continue;
+        }
+        for start in part.rows.clone().step_by(BAND_SECTORS as usize) {
+            let rows = start..part.rows.end.min(start + BAND_SECTORS);
+            bands.push(smallvec![Rectangle { rows, strips: part.strips.clone() }]);
+        }
+    }
+    bands
+}
+
 /// One attempt; `None`: some strip could not be read, plan again without it.
 async fn try_write(
     core: &Core,
-    stripe: u64,
-    offset_sectors: u64,
-    data: &Data,
-    fua: bool,
+    write: &StripeWrite<'_>,
     parts: &[Rectangle],
     unreadable: &mut Strips,
 ) -> Option<Result<(), IoError>> {
-    let map = core.map(stripe);
+    let map = core.map(write.stripe);
     let strip = core.geometry.strip_sectors();
-    let base = stripe * strip;
+    let base = write.stripe * strip;
     let mut plans: SmallVec<[(WritePlan, [SmallVec<[Presence; 16]>; 2]); 1]> = SmallVec::new();
     let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
     for part in parts {
@@ -185,37 +247,55 @@ async fn try_write(
         let agrees = rows.end <= core.resync_sector.get()
             || core.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(&rows));
         let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), agrees) else {
-            return Some(Err(lost(&format!("write to stripe {stripe}"), "strips that parity must cover cannot be read")));
+            let what = format!("write to stripe {}", write.stripe);
+            return Some(Err(lost(&what, "strips that parity must cover cannot be read")));
         };
         wanted.extend(plan.read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
         wanted.extend(plan.read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
         plans.push((plan, there));
+        if let Err(error) = core.log_settle(write.stripe, &part.rows, &part.strips).await {
+            return Some(Err(error));
+        }
     }
     let mut read = read_units(core, map, &wanted, unreadable).await?.into_iter();
     let mut wanted = wanted.into_iter();
 
-    let mut batch = Batch::new();
-    let mut claims: SmallVec<[_; 2]> = SmallVec::new();
+    let mut claims: SmallVec<[_; 4]> = SmallVec::new();
+    let mut records: SmallVec<[SmallVec<[(crate::MemberId, LogRecord); 2]>; 3]> = SmallVec::new();
+    let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
         let mut found = Found(wanted.by_ref().take(count).map(|(unit, _)| unit).zip(read.by_ref()).collect());
-        let sectors = part.rows.end - part.rows.start;
-        let new = |index: usize| data.slice(bytes(index as u64 * strip + part.rows.start - offset_sectors), bytes(sectors));
+        let written: SmallVec<[Data; 4]> =
+            part.strips.clone().map(|index| write.new_strip(index, &part.rows, strip)).collect();
         let parity_there: Strips = (0..there[1].len()).filter(|&index| there[1][index] != Presence::Missing).collect();
-        let parity = new_parity(core, map, &plan, &mut found, part, &parity_there, &new, sectors);
+        let keep = core.log.config.is_some() && plan.method != Method::Full;
+        let (partial, parity) = new_parity(core, map, &plan, &mut found, part, &parity_there, &written, keep);
         found.recycle(core);
+        let mut freeze = |(index, buffer): (usize, Buffer)| {
+            claims.push(buffer.claim());
+            (index, buffer.freeze())
+        };
+        let partial: SmallVec<[(usize, Data); 2]> = partial.into_iter().map(&mut freeze).collect();
+        parities.push(parity.into_iter().map(freeze).collect());
+        records.extend(part_records(core, write, part, &parity_there, &partial, &written));
+    }
+    let logged = match core.log_begin(records).await {
+        Ok(logged) => logged,
+        Err(error) => return Some(Err(error)),
+    };
+    let mut batch = Batch::new();
+    for (part, parities) in parts.iter().zip(parities) {
         let members = core.members.borrow();
         let start = base + part.rows.start;
         for index in part.strips.clone() {
             for member in members.targets(usize::from(map.data[index])) {
-                batch.push(write_io(member, start, new(index), fua));
+                batch.push(write_io(member, start, write.new_strip(index, &part.rows, strip), write.fua));
             }
         }
-        for (index, buffer) in parity {
-            claims.push(buffer.claim());
-            let buffer = buffer.freeze();
+        for (index, data) in parities {
             for member in members.targets(usize::from(map.parity[index])) {
-                batch.push(write_io(member, start, buffer.clone(), fua));
+                batch.push(write_io(member, start, data.clone(), write.fua));
             }
         }
     }
@@ -224,7 +304,44 @@ async fn try_write(
     let result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    core.log_end(write.stripe, parts, logged);
     Some(result)
+}
+
+/// What the log must keep of a part of a write, for the members of each parity that is there.
+fn part_records(
+    core: &Core,
+    write: &StripeWrite<'_>,
+    part: &Rectangle,
+    parity_there: &Strips,
+    partial: &[(usize, Data)],
+    written: &[Data],
+) -> Option<SmallVec<[(crate::MemberId, LogRecord); 2]>> {
+    let config = core.log.config?;
+    let map = core.map(write.stripe);
+    let all = part.strips.len() == map.data.len();
+    let several = part.strips.len() > 1;
+    let redo_sectors = (part.rows.end - part.rows.start) * part.strips.len() as u64;
+    let redo = write.small && several && 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max;
+    if all && !redo {
+        return core.log_covers(write.stripe, &part.rows).then(|| core.log_voids(write.stripe, &part.rows));
+    }
+    let members = core.members.borrow();
+    let record = |&parity: &usize| {
+        let member = members.slots()[usize::from(map.parity[parity])].member?;
+        let record = LogRecord {
+            number: 0,
+            stripe: write.stripe,
+            rows: part.rows.clone(),
+            written: part.strips.clone(),
+            parity,
+            partial: partial.iter().find(|(index, _)| *index == parity).map(|(_, data)| data.clone()),
+            redo: if redo { written.iter().cloned().collect() } else { SmallVec::new() },
+        };
+        Some((member, record))
+    };
+    let records: SmallVec<[_; 2]> = parity_there.iter().filter_map(record).collect();
+    (!records.is_empty()).then_some(records)
 }
 
 /// Drops the members whose writes failed; the write stands if redundancy covers them all.
@@ -244,6 +361,9 @@ pub(crate) fn settle_writes<'a>(
     outcome
 }
 
+type Parities = SmallVec<[(usize, Buffer); 2]>;
+
+/// The parity after the write, and, where the log is to keep it, that of the strips that are left alone.
 #[expect(clippy::too_many_arguments, reason = "one step of `try_write`, named apart")]
 fn new_parity(
     core: &Core,
@@ -252,38 +372,36 @@ fn new_parity(
     found: &mut Found,
     part: &Rectangle,
     parity_there: &Strips,
-    new: &dyn Fn(usize) -> Data,
-    sectors: u64,
-) -> SmallVec<[(usize, Buffer); 2]> {
-    let code = core.code.as_ref().expect("a parity level");
-    let written: SmallVec<[Data; 4]> = part.strips.clone().map(new).collect();
+    written: &[Data],
+    keep: bool,
+) -> (Parities, Parities) {
+    let len = written[0].len();
     match plan.method {
-        Method::DataOnly => SmallVec::new(),
+        Method::DataOnly => (Parities::new(), Parities::new()),
         Method::ReadModifyWrite => {
-            let mut parity: SmallVec<[(usize, Buffer); 2]> =
+            let mut parity: Parities =
                 plan.read_parity.iter().map(|&index| (index, found.take(Unit::Parity(index)).expect("it was read"))).collect();
-            let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = (0..map.parity.len()).map(|_| None).collect();
-            for (index, buffer) in &mut parity {
-                outputs[*index] = Some(buffer);
+            let before = |index: usize| -> &[u8] { found.get(Unit::Data(index)).expect("it was read") };
+            if !keep {
+                update(core, map, part, &mut parity, written.iter().map(|data| &data[..]), before);
+                return (Parities::new(), parity);
             }
-            for (index, after) in part.strips.clone().zip(&written) {
-                let before = found.get(Unit::Data(index)).expect("it was read");
-                code.update(usize::from(map.code[index]), before, after, &mut outputs);
-            }
-            drop(outputs);
-            parity
+            update(core, map, part, &mut parity, written.iter().map(|_| core.zero_bytes(len)), before);
+            let after = add_written(core, map, part, &parity, written);
+            (parity, after)
         }
         Method::Full | Method::ReconstructWrite | Method::RecoverWrite => {
-            let mut recovered: SmallVec<[(usize, Buffer); 2]> = SmallVec::new();
+            let mut recovered: Parities = SmallVec::new();
             if plan.method == Method::RecoverWrite {
                 let lost = |index: &usize| !part.strips.contains(index) && found.get(Unit::Data(*index)).is_none();
+                let sectors = (len / 512) as u64;
                 recovered.extend((0..map.data.len()).filter(lost).map(|index| (index, core.take_buffer(sectors))));
                 recover(core, map, found, &mut recovered);
             }
             let data: SmallVec<[&[u8]; 24]> = (0..map.data.len())
                 .map(|index| -> &[u8] {
                     if part.strips.contains(&index) {
-                        return &written[index - part.strips.start];
+                        return if keep { core.zero_bytes(len) } else { &written[index - part.strips.start] };
                     }
                     let read = found.get(Unit::Data(index));
                     let recovered = || &recovered.iter().find(|(known, _)| *known == index).expect("read or recovered").1;
@@ -293,9 +411,47 @@ fn new_parity(
             let parity = generate(core, map, &data, parity_there);
             drop(data);
             recovered.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
-            parity
+            if !keep {
+                return (Parities::new(), parity);
+            }
+            let after = add_written(core, map, part, &parity, written);
+            (parity, after)
         }
     }
+}
+
+/// Adds to each parity the change of the written strips.
+fn update<'a, 'b>(
+    core: &Core,
+    map: &StripeMap,
+    part: &Rectangle,
+    parity: &mut Parities,
+    after: impl Iterator<Item = &'b [u8]>,
+    before: impl Fn(usize) -> &'a [u8],
+) {
+    let code = core.code.as_ref().expect("a parity level");
+    let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
+    for (index, buffer) in parity {
+        outputs[*index] = Some(buffer);
+    }
+    for (index, after) in part.strips.clone().zip(after) {
+        code.update(usize::from(map.code[index]), before(index), after, &mut outputs);
+    }
+}
+
+/// The parity of all strips from that of those left alone, which stays as it is.
+fn add_written(core: &Core, map: &StripeMap, part: &Rectangle, partial: &Parities, written: &[Data]) -> Parities {
+    let mut parity: Parities = partial
+        .iter()
+        .map(|(index, partial)| {
+            let mut buffer = core.take_buffer((partial.len() / 512) as u64);
+            buffer.copy_from_slice(partial);
+            (*index, buffer)
+        })
+        .collect();
+    let after = written.iter().map(|data| &data[..]);
+    update(core, map, part, &mut parity, after, |_| core.zero_bytes(written[0].len()));
+    parity
 }
 
 /// Recovers the data strips named in `lost` from what was found.
@@ -454,9 +610,23 @@ pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: 
 pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, fua: bool, unmap: bool) {
     let strip = core.geometry.strip_sectors();
     let rows = stripes.start * strip..stripes.end * strip;
+    core.log_open().await;
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     core.write_begin(&rows).await;
-    let result = zero_members(&core, &rows, fua, unmap, |members| members.active().collect()).await;
+    let mut voids: SmallVec<[_; 3]> = SmallVec::new();
+    for stripe in core.log_covered(&stripes) {
+        voids.push(core.log_voids(stripe, &(0..strip)));
+    }
+    let result = match core.log_begin(voids).await {
+        Ok(logged) => {
+            // Durable where caches may forget: what is written next to it then stands on firm ground.
+            let fua = fua || core.has_volatile_members() && core.log.config.is_some();
+            let result = zero_members(&core, &rows, fua, unmap, |members| members.active().collect()).await;
+            core.log_end(stripes.start, &[], logged);
+            result
+        }
+        Err(error) => Err(error),
+    };
     core.write_end(&rows).await;
     drop(guard);
     core.part_done(parent, None, result);

@@ -4,7 +4,7 @@
 //! says *which bytes*, and the binder writes them. Recording is synchronous in thought: the engine does
 //! not acknowledge what depends on a record before all of its writes have ended.
 
-use crate::MemberId;
+use crate::{LogRecord, MemberId};
 use std::ops::Range;
 use stria_block::Data;
 
@@ -72,6 +72,21 @@ pub trait Recorder {
     fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
         let _ = (member, blocks, unix_seconds);
         None
+    }
+
+    /// The writes that begin the members' logs anew, one batch without order: what they hold counts no more. Called only
+    /// when the array has a log, and once a replay is through.
+    fn reset_log(&mut self) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+
+    /// The write that appends `records` to a member's log. Records below `retired_below` need not be kept.
+    /// `None`: no room before more are retired.
+    ///
+    /// # Panics
+    /// Formats without a log are never asked; the default says so.
+    fn append_log(&mut self, member: MemberId, records: &[LogRecord], retired_below: u64) -> Option<MetadataWrite> {
+        panic!("{} records below {retired_below} for {member:?}, and no log to keep them", records.len());
     }
 }
 

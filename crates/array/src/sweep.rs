@@ -195,7 +195,8 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
 
 /// What should run now.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64)> {
-    if sweeper.paused.get() || core.stopping.get() || core.read_only.get() || !core.geometry.level().is_redundant() {
+    let replays = core.log.stage.get() < crate::log::Stage::Replayed;
+    if sweeper.paused.get() || core.stopping.get() || core.read_only.get() || replays || !core.geometry.level().is_redundant() {
         return None;
     }
     if core.health() == crate::Health::Failed {

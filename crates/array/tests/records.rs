@@ -149,6 +149,8 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             spares: Vec::new(),
             resync_sector: u64::MAX,
             intent: Some(IntentConfig { chunk_sectors: CHUNK, dirty: Vec::new() }),
+            log: None,
+            replay: Vec::new(),
             read_only: false,
         };
         let mut chance = Chance(seed as u64);

@@ -39,7 +39,9 @@ pub fn array_over(
                 spares: Vec::new(),
                 resync_sector: u64::MAX,
                 intent: None,
-                read_only: false,
+                log: None,
+            replay: Vec::new(),
+            read_only: false,
             };
             Ok((Box::new(ArrayDevice::new(&config, members, NoRecorder, 0)), shape))
         }

@@ -208,10 +208,25 @@ impl Core {
         let slot = members.get(id).slot;
         members.drop_member(id, reason.to_string());
         drop(members);
+        self.log_drop(id);
         self.event(Event::MemberFailed { member: id, slot, reason: reason.to_string() });
         self.raise_barrier();
         self.sweep_changed.wake_all(&self.ready);
         true
+    }
+
+    /// Makes every ended write durable on the members.
+    ///
+    /// # Errors
+    /// When a member fails to, and redundancy does not cover it.
+    pub async fn flush_members(&self) -> Result<(), IoError> {
+        let targets: SmallVec<[MemberId; 8]> = {
+            let members = self.members.borrow();
+            members.active().filter(|&id| members.get(id).limits.volatile_cache).collect()
+        };
+        let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
+        let outcomes = self.io(targets.iter().map(io).collect()).await;
+        crate::parity_io::settle_writes(self, &targets, outcomes.iter().map(|(result, _)| result))
     }
 
     pub fn health(&self) -> Health {

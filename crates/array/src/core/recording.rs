@@ -63,7 +63,9 @@ impl Core {
         loop {
             self.ready.until(&self.record.changed, || self.record.wanted.get() > self.record.durable.get()).await;
             let number = self.record.wanted.get();
-            let state = self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
+            let mut state = self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
+            // "Clean", and how far a member is filled, must not outlive what a volatile cache forgets.
+            state.clean &= self.flush_volatile().await.is_ok();
             self.record.state_busy.set(true);
             self.outbox.borrow_mut().push_back(Action::RecordState(state));
             self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
@@ -87,6 +89,8 @@ impl Core {
                 })
                 .await;
             let (set, clear) = orders;
+            // A bit is not cleared before what it stands for is durable.
+            let clear = if clear.is_empty() || self.flush_volatile().await.is_ok() { clear } else { Vec::new() };
             self.record.intent_busy.set(true);
             self.outbox.borrow_mut().push_back(Action::RecordIntent { set: set.clone(), clear });
             self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;

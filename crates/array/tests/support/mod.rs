@@ -134,6 +134,8 @@ impl World {
             spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
             resync_sector: u64::MAX,
             intent: intent_chunk.map(|chunk_sectors| IntentConfig { chunk_sectors, dirty: Vec::new() }),
+            log: None,
+            replay: Vec::new(),
             read_only: false,
         };
         let devices = rams

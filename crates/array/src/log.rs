@@ -1,0 +1,543 @@
+//! The write log: what is durable beside a stripe before its data changes, so that no crash, not even one that takes
+//! members with it, harms what was not being written.
+//!
+//! A write changes the data strips W of some rows and leaves U alone. Until data and parity are all down, parity says
+//! nothing about U. So for each parity j that is there, its member first keeps, durably,
+//! ```text
+//! partial_j = Σ c_j(u) D_u over U        so that after a crash        P_j = partial_j + Σ c_j(w) D_w over W
+//! ```
+//! whatever mixture of old and new the strips of W hold: parity agrees again, and a lost strip of U is what it was. A lost
+//! strip of W that was written alone is what P_j says, old or new sector by sector. Where several were written at once,
+//! a small request also keeps their new bytes (`redo`); of a large one, what was in flight on a lost member may be torn,
+//! as with md's own partial parity log. Whole stripes leave no U: they need no record, but where an older record of the
+//! stripe may still be there, a *void* one takes its place.
+//!
+//! The newest record of a row is the one that counts, and one that has done its work does no harm when it is replayed:
+//! U did not change since, or there would be a newer one. A record is *retired* when its write is durable; the next append
+//! to any member says up to which number that is so.
+//!
+//! Members with a volatile cache may lose what ended. Their records are retired by a flush, and a write to rows that hold
+//! unflushed bytes of another W flushes first, as the partial parity would else speak of bytes that a crash can take back.
+
+mod replay;
+
+pub(crate) use replay::replay;
+
+use crate::core::{Action, Core};
+use crate::plan::Rectangle;
+use crate::task::{TaskId, Waiters};
+use crate::MemberId;
+use slab::Slab;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::ops::Range;
+use std::task::Poll;
+use stria_block::{Data, IoError};
+
+/// 64 KiB: requests up to this size keep the new bytes of strips that they write together. Their price is small, and
+/// beyond it bandwidth counts for more than what a crash together with a lost drive leaves of a write in flight.
+pub const REDO_SECTORS_MAX: u64 = 128;
+
+/// How to keep the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// What one append can hold, head included; [`LogRecord::APPEND_SECTORS_MIN`] at least.
+    pub append_sectors_max: u64,
+    /// Requests up to this size keep new bytes where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
+    pub redo_sectors_max: u64,
+}
+
+/// What one parity member keeps of one write to some rows of a stripe.
+#[derive(Clone, Debug)]
+pub struct LogRecord {
+    /// Counts writes within one run of an array; the same on every parity member of the stripe.
+    pub number: u64,
+    /// Which stripe.
+    pub stripe: u64,
+    /// Which sectors of each strip.
+    pub rows: Range<u64>,
+    /// The data strips that are written, by address.
+    pub written: Range<usize>,
+    /// 0: P, 1: Q, 2: R.
+    pub parity: usize,
+    /// Parity of the strips that are left alone, as long as `rows`; `None`: there are none.
+    pub partial: Option<Data>,
+    /// The new bytes of each written strip, in order; empty: not kept. With `partial` also `None` the record is void: it says
+    /// that older ones count no more.
+    pub redo: SmallVec<[Data; 1]>,
+}
+
+impl LogRecord {
+    /// 128 KiB of partial parity and as much of new bytes, and the head: every append has room for one record.
+    pub const APPEND_SECTORS_MIN: u64 = 8 + BAND_SECTORS + 2 * REDO_SECTORS_MAX;
+
+    /// 62: how many records one append carries at most.
+    pub const APPEND_COUNT_MAX: usize = 62;
+
+    /// Sectors of bytes that it carries.
+    pub fn payload_sectors(&self) -> u64 {
+        let rows = self.rows.end - self.rows.start;
+        rows * (u64::from(self.partial.is_some()) + self.redo.len() as u64)
+    }
+
+    fn is_void(&self) -> bool {
+        self.partial.is_none() && self.redo.is_empty()
+    }
+}
+
+/// 128 KiB: rows of a strip that one record covers at most.
+pub(crate) const BAND_SECTORS: u64 = 256;
+
+/// 1 s: how long to wait before a flush that failed is tried again.
+const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
+
+/// Records on their way to one member.
+#[derive(Default)]
+struct Queue {
+    /// With who waits for each.
+    waiting: VecDeque<(LogRecord, usize)>,
+    /// Waits that end with the append under way.
+    in_flight: Vec<usize>,
+    /// The last append found no room.
+    stalled: bool,
+    /// Records below this number are known to be retired by what lies on this member, durably.
+    retired_below: u64,
+    /// What the append under way will make of it.
+    retiring: u64,
+}
+
+/// A write that waits for its records.
+struct Wait {
+    task: TaskId,
+    pending: usize,
+    error: Option<IoError>,
+}
+
+/// What a replay might find of a stripe.
+struct Covered {
+    /// Its newest record.
+    number: u64,
+    /// All of its records are void, over these rows.
+    void: Option<Range<u64>>,
+}
+
+/// Bytes of a stripe that a crash may take back.
+struct Unflushed {
+    rows: Range<u64>,
+    written: Range<usize>,
+    /// Covered by flushes that began later.
+    epoch: u64,
+}
+
+/// How far the start has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Records of the last run are being made sense of; nothing can be served.
+    Replaying,
+    /// Reads are served, with what the records say. Writes wait.
+    Readable,
+    /// Parity agrees with the records; the members' logs may be begun anew.
+    Replayed,
+    /// Being begun anew.
+    Opening,
+    /// Takes records.
+    Open,
+}
+
+pub(crate) struct Log {
+    pub config: Option<LogConfig>,
+    pub stage: Cell<Stage>,
+    pub stage_changed: Waiters,
+    queues: RefCell<Vec<Queue>>,
+    waits: RefCell<Slab<Wait>>,
+    /// Numbers from `first` on: whether each has ended durably.
+    numbers: RefCell<(u64, VecDeque<bool>)>,
+    covered: RefCell<BTreeMap<u64, Covered>>,
+    unflushed: RefCell<BTreeMap<u64, SmallVec<[Unflushed; 2]>>>,
+    /// Numbers that have ended and wait for a flush, with the epoch of their end.
+    ended: RefCell<VecDeque<(u64, u64)>>,
+    /// Flushes begun.
+    epoch: Cell<u64>,
+    flushing: Cell<bool>,
+    /// Parity as the records say, where it is not written yet: by slot and row.
+    overlay: RefCell<BTreeMap<(usize, u64), Data>>,
+    pub append_count: Cell<u64>,
+    pub record_count: Cell<u64>,
+}
+
+impl Log {
+    pub fn new(config: Option<LogConfig>, replay: bool) -> Self {
+        Self {
+            config,
+            stage: Cell::new(if replay { Stage::Replaying } else { Stage::Replayed }),
+            stage_changed: Waiters::default(),
+            queues: RefCell::default(),
+            waits: RefCell::default(),
+            numbers: RefCell::new((1, VecDeque::new())),
+            covered: RefCell::default(),
+            unflushed: RefCell::default(),
+            ended: RefCell::default(),
+            epoch: Cell::new(1),
+            flushing: Cell::new(false),
+            overlay: RefCell::default(),
+            append_count: Cell::new(0),
+            record_count: Cell::new(0),
+        }
+    }
+
+    fn next_number(&self) -> u64 {
+        let mut numbers = self.numbers.borrow_mut();
+        numbers.1.push_back(false);
+        numbers.0 + numbers.1.len() as u64 - 1
+    }
+
+    /// Numbers below this have ended durably.
+    fn retired_below(&self) -> u64 {
+        self.numbers.borrow().0
+    }
+
+    fn retire(&self, number: u64) {
+        let mut numbers = self.numbers.borrow_mut();
+        let index = (number - numbers.0) as usize;
+        numbers.1[index] = true;
+        while numbers.1.front() == Some(&true) {
+            numbers.1.pop_front();
+            numbers.0 += 1;
+        }
+    }
+
+    fn cover(&self, record: &LogRecord) {
+        let mut covered = self.covered.borrow_mut();
+        let before = covered.get(&record.stripe);
+        let alike = before.is_none_or(|before| before.void.as_ref() == Some(&record.rows));
+        let void = (record.is_void() && alike).then(|| record.rows.clone());
+        covered.insert(record.stripe, Covered { number: record.number, void });
+    }
+
+    /// The parity of some rows of a slot, where the log knows better than the member.
+    pub fn correct(&self, slot: usize, rows: &Range<u64>, bytes: &mut [u8]) {
+        let overlay = self.overlay.borrow();
+        if overlay.is_empty() {
+            return;
+        }
+        // Pieces are no longer than a band.
+        let near = (slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end);
+        for (&(_, start), data) in overlay.range(near) {
+            let end = start + (data.len() / 512) as u64;
+            let both = start.max(rows.start)..end.min(rows.end);
+            if both.start < both.end {
+                let to = ((both.start - rows.start) * 512) as usize..((both.end - rows.start) * 512) as usize;
+                let from = ((both.start - start) * 512) as usize;
+                let len = to.len();
+                bytes[to].copy_from_slice(&data[from..from + len]);
+            }
+        }
+    }
+}
+
+/// A write whose records are durable; to be ended with [`Core::log_end`].
+pub(crate) struct Logged {
+    numbers: SmallVec<[u64; 3]>,
+}
+
+impl Core {
+    /// Whether some member may lose what it has ended.
+    pub fn has_volatile_members(&self) -> bool {
+        let members = self.members.borrow();
+        members.active().any(|id| members.get(id).limits.volatile_cache)
+    }
+
+    /// Waits until the log takes records; the first write of a run begins the members' logs anew.
+    pub async fn log_open(&self) {
+        let log = &self.log;
+        if log.config.is_none() || log.stage.get() == Stage::Open {
+            return;
+        }
+        self.ready.until(&log.stage_changed, || log.stage.get() >= Stage::Replayed).await;
+        if log.stage.get() == Stage::Replayed {
+            log.stage.set(Stage::Opening);
+            self.outbox.borrow_mut().push_back(Action::ResetLog);
+        }
+        self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
+    }
+
+    /// Before a write to rows of a stripe that relies on what the strips beside `written` hold: makes that durable.
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped.
+    pub async fn log_settle(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
+        let conflict = |list: &SmallVec<[Unflushed; 2]>| {
+            let other = |old: &Unflushed| old.written != *written && old.rows.start < rows.end && rows.start < old.rows.end;
+            list.iter().any(other)
+        };
+        while self.log.unflushed.borrow().get(&stripe).is_some_and(conflict) {
+            self.flush_volatile().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes records durable on their members; the write may start when this returns.
+    ///
+    /// # Errors
+    /// When a member could not keep its record and cannot be dropped either. Nothing was changed.
+    pub async fn log_begin(&self, groups: SmallVec<[SmallVec<[(MemberId, LogRecord); 2]>; 3]>) -> Result<Logged, IoError> {
+        let mut logged = Logged { numbers: SmallVec::new() };
+        if groups.is_empty() {
+            return Ok(logged);
+        }
+        let log = &self.log;
+        let pending = groups.iter().map(SmallVec::len).sum();
+        let wait = log.waits.borrow_mut().insert(Wait { task: self.ready.current(), pending, error: None });
+        let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
+        for group in groups {
+            let number = log.next_number();
+            logged.numbers.push(number);
+            for (member, mut record) in group {
+                record.number = number;
+                log.cover(&record);
+                let mut queues = log.queues.borrow_mut();
+                if queues.len() <= member.0 {
+                    queues.resize_with(member.0 + 1, Queue::default);
+                }
+                queues[member.0].waiting.push_back((record, wait));
+                members.push(member);
+            }
+        }
+        for member in members {
+            self.log_append(member);
+        }
+        poll_fn(|_| if log.waits.borrow()[wait].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        match log.waits.borrow_mut().remove(wait).error {
+            None => Ok(logged),
+            Some(error) => {
+                logged.numbers.iter().for_each(|&number| log.retire(number));
+                Err(error)
+            }
+        }
+    }
+
+    /// A write to parts of a stripe has ended on all members.
+    pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
+        let log = &self.log;
+        if log.config.is_none() {
+            return;
+        }
+        if !self.has_volatile_members() {
+            logged.numbers.into_iter().for_each(|number| log.retire(number));
+        } else {
+            let epoch = log.epoch.get();
+            log.ended.borrow_mut().extend(logged.numbers.into_iter().map(|number| (epoch, number)));
+            let mut unflushed = log.unflushed.borrow_mut();
+            for Rectangle { rows, strips } in parts {
+                let list = unflushed.entry(stripe).or_default();
+                let touches = |old: &&mut Unflushed| {
+                    old.written == *strips && old.rows.start <= rows.end && rows.start <= old.rows.end
+                };
+                match list.iter_mut().find(touches) {
+                    Some(old) => {
+                        old.rows = old.rows.start.min(rows.start)..old.rows.end.max(rows.end);
+                        old.epoch = epoch;
+                    }
+                    None => list.push(Unflushed { rows: rows.clone(), written: strips.clone(), epoch }),
+                }
+            }
+        }
+        self.log_retry();
+    }
+
+    /// Whether a replay might find a record of this stripe that must not count any more once all strips of `rows` (within
+    /// the strips) are written.
+    pub fn log_covers(&self, stripe: u64, rows: &Range<u64>) -> bool {
+        let mut covered = self.log.covered.borrow_mut();
+        let Some(last) = covered.get(&stripe) else { return false };
+        if last.void.as_ref().is_some_and(|void| void.start <= rows.start && rows.end <= void.end) {
+            return false;
+        }
+        let queues = self.log.queues.borrow();
+        let members = self.members.borrow();
+        let retired = self.map(stripe).parity.iter().all(|&slot| {
+            let member = members.slots()[usize::from(slot)].member;
+            member.is_none_or(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
+        });
+        if retired {
+            covered.remove(&stripe);
+        }
+        !retired
+    }
+
+    /// Stripes of a range for which [`Core::log_covers`], over all of their rows.
+    pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
+        let rows = 0..self.geometry.strip_sectors();
+        let known: Vec<u64> = self.log.covered.borrow().range(stripes.clone()).map(|(&stripe, _)| stripe).collect();
+        known.into_iter().filter(|&stripe| self.log_covers(stripe, &rows)).collect()
+    }
+
+    /// Void records over some rows of a stripe (within the strips), for its parity members.
+    pub fn log_voids(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
+        let members = self.members.borrow();
+        let map = self.map(stripe);
+        let void = |(parity, &slot): (usize, &u16)| {
+            let member = members.slots()[usize::from(slot)].member?;
+            let record = LogRecord {
+                number: 0,
+                stripe,
+                rows: rows.clone(),
+                written: 0..map.data.len(),
+                parity,
+                partial: None,
+                redo: SmallVec::new(),
+            };
+            Some((member, record))
+        };
+        map.parity.iter().enumerate().filter_map(void).collect()
+    }
+
+    /// Sends what waits for a member's log, as much as one append holds.
+    fn log_append(&self, member: MemberId) {
+        let Some(config) = self.log.config else { return };
+        let mut queues = self.log.queues.borrow_mut();
+        let queue = &mut queues[member.0];
+        if !queue.in_flight.is_empty() || queue.waiting.is_empty() {
+            return;
+        }
+        let mut records = Vec::new();
+        let mut sectors = 8;
+        while let Some((record, _)) = queue.waiting.front()
+            && records.len() < LogRecord::APPEND_COUNT_MAX
+            && (records.is_empty() || sectors + record.payload_sectors() <= config.append_sectors_max)
+        {
+            sectors += record.payload_sectors();
+            let (record, wait) = queue.waiting.pop_front().expect("just seen");
+            records.push(record);
+            queue.in_flight.push(wait);
+        }
+        queue.stalled = false;
+        queue.retiring = self.log.retired_below();
+        let retired_below = queue.retiring;
+        drop(queues);
+        self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, retired_below });
+    }
+
+    /// An append has ended.
+    pub fn log_appended(&self, member: MemberId, error: Option<IoError>) {
+        let log = &self.log;
+        let waits = {
+            let mut queues = log.queues.borrow_mut();
+            let queue = &mut queues[member.0];
+            if error.is_none() {
+                queue.retired_below = queue.retiring;
+            }
+            std::mem::take(&mut queue.in_flight)
+        };
+        log.append_count.set(log.append_count.get() + 1);
+        log.record_count.set(log.record_count.get() + waits.len() as u64);
+        self.log_release(&waits, error.as_ref());
+        self.log_append(member);
+        self.log_prune();
+    }
+
+    /// An append found no room: its records wait for others to be retired.
+    pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
+        {
+            let mut queues = self.log.queues.borrow_mut();
+            let queue = &mut queues[member.0];
+            let waits = std::mem::take(&mut queue.in_flight);
+            for (record, wait) in records.into_iter().zip(waits).rev() {
+                queue.waiting.push_front((record, wait));
+            }
+            queue.stalled = true;
+        }
+        if !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
+            self.log.stage_changed.wake_all(&self.ready);
+        }
+    }
+
+    /// Members that were dropped keep no more records.
+    pub fn log_drop(&self, member: MemberId) {
+        let waits: Vec<usize> = {
+            let mut queues = self.log.queues.borrow_mut();
+            let Some(queue) = queues.get_mut(member.0) else { return };
+            queue.waiting.drain(..).map(|(_, wait)| wait).collect()
+        };
+        self.log_release(&waits, None);
+    }
+
+    fn log_release(&self, waits: &[usize], error: Option<&IoError>) {
+        let mut all = self.log.waits.borrow_mut();
+        for &wait in waits {
+            let state = &mut all[wait];
+            state.pending -= 1;
+            if state.error.is_none() {
+                state.error = error.cloned();
+            }
+            if state.pending == 0 {
+                self.ready.wake(state.task);
+            }
+        }
+    }
+
+    /// Something was retired: appends that found no room may find some now.
+    fn log_retry(&self) {
+        let stalled: SmallVec<[usize; 4]> = {
+            let queues = self.log.queues.borrow();
+            (0..queues.len()).filter(|&index| queues[index].stalled).collect()
+        };
+        for index in stalled {
+            self.log_append(MemberId(index));
+        }
+    }
+
+    /// Forgets stripes whose records are long retired, so that the list stays short.
+    fn log_prune(&self) {
+        let stripes: Vec<u64> = {
+            let covered = self.log.covered.borrow();
+            if covered.len() < 1 << 14 || !self.log.append_count.get().is_multiple_of(1 << 10) {
+                return;
+            }
+            covered.keys().copied().collect()
+        };
+        for stripe in stripes {
+            self.log_covers(stripe, &(0..self.geometry.strip_sectors()));
+        }
+    }
+
+    /// Makes durable what members with a volatile cache have ended; retires their records.
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped.
+    pub async fn flush_volatile(&self) -> Result<(), IoError> {
+        let log = &self.log;
+        let epoch = log.epoch.replace(log.epoch.get() + 1);
+        self.flush_members().await?;
+        log.unflushed.borrow_mut().retain(|_, list| {
+            list.retain(|old| old.epoch > epoch);
+            !list.is_empty()
+        });
+        loop {
+            let number = match log.ended.borrow_mut().front() {
+                Some(&(ended, number)) if ended <= epoch => number,
+                _ => break,
+            };
+            log.ended.borrow_mut().pop_front();
+            log.retire(number);
+        }
+        self.log_retry();
+        Ok(())
+    }
+
+    /// Flushes when a log is full of what only waits for that.
+    pub async fn log_flush_forever(&self) {
+        loop {
+            self.ready.until(&self.log.stage_changed, || self.log.flushing.get()).await;
+            // What cannot be flushed cannot be retired either: writes then wait for members to fail or heal.
+            let flushed = self.flush_volatile().await;
+            self.log.flushing.set(false);
+            if flushed.is_err() {
+                self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
+                self.log_retry();
+            }
+        }
+    }
+}

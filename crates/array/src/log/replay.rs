@@ -1,0 +1,179 @@
+//! Making sense of the records that a crash left: parity agrees again before anybody reads by it.
+//!
+//! For every row the newest record counts that all parity members at hand have: one that some lack was not durable, so its
+//! write had not begun. First the parity that the records demand is computed and kept as an overlay, which corrects what
+//! is read of parity members; nothing is written, so an array may be looked at read-only. Once it may be written to, the
+//! overlay goes to the members. Only parity is written, and always to the same bytes: a replay may be broken off and
+//! begun again any number of times, also with a member less.
+
+use super::{LogRecord, Stage};
+use crate::StripeMap;
+use crate::core::{Batch, Core, write_io};
+use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
+use crate::plan::{Presence, Strips};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, Data, bytes};
+use stria_parity::Strip;
+
+/// Pieces of parity written at once.
+const BATCH: usize = 64;
+
+/// Replays what the last run left, then lets the array be read, and, when it may be written to, written.
+pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
+    let mut stripes: BTreeMap<u64, Vec<LogRecord>> = BTreeMap::new();
+    for record in records {
+        stripes.entry(record.stripe).or_default().push(record);
+    }
+    for (stripe, records) in stripes {
+        settle_stripe(&core, stripe, &records).await;
+    }
+    enter(&core, Stage::Readable);
+    core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
+    let overlay: Vec<((usize, u64), Data)> = core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
+    for pieces in overlay.chunks(BATCH) {
+        let mut batch = Batch::new();
+        for ((slot, row), data) in pieces {
+            let targets = core.members.borrow().targets(*slot);
+            batch.extend(targets.into_iter().map(|member| write_io(member, *row, data.clone(), true)));
+        }
+        let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
+        let outcomes = core.io(batch).await;
+        if settle_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)).is_err() {
+            // Reads go on by the overlay; writes are not let in over parity that could not be mended.
+            core.read_only.set(true);
+            return;
+        }
+    }
+    core.log.overlay.borrow_mut().clear();
+    enter(&core, Stage::Replayed);
+    core.sweep_changed.wake_all(&core.ready);
+}
+
+fn enter(core: &Core, stage: Stage) {
+    core.log.stage.set(stage);
+    core.log.stage_changed.wake_all(&core.ready);
+}
+
+/// Finds what the parity of a stripe must be, interval by interval of rows under the same records.
+async fn settle_stripe(core: &Core, stripe: u64, records: &[LogRecord]) {
+    let cuts: BTreeSet<u64> = records.iter().flat_map(|record| [record.rows.start, record.rows.end]).collect();
+    let cuts: Vec<u64> = cuts.into_iter().collect();
+    for pair in cuts.windows(2) {
+        let over: Vec<&LogRecord> =
+            records.iter().filter(|record| record.rows.start <= pair[0] && pair[1] <= record.rows.end).collect();
+        settle_rows(core, stripe, pair[0]..pair[1], &over).await;
+    }
+}
+
+/// The part of a record's bytes that stands for `rows` of its own.
+fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<u64>) -> &'a [u8] {
+    &data[bytes(rows.start - record.rows.start)..][..bytes(rows.end - rows.start)]
+}
+
+async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&LogRecord]) {
+    let map = core.map(stripe);
+    let base = stripe * core.geometry.strip_sectors();
+    let on_member = base + rows.start..base + rows.end;
+    let sectors = rows.end - rows.start;
+    let mut unreadable = Strips::new();
+    loop {
+        let there = presences(core, map, &on_member, &Strips::new());
+        let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Whole).collect();
+        let numbers: BTreeSet<u64> = records.iter().map(|record| record.number).collect();
+        let of = |number: u64, parity: usize| records.iter().find(|record| record.number == number && record.parity == parity);
+        let complete = |number: &u64| parities.iter().all(|&parity| of(*number, parity).is_some());
+        let Some(number) = numbers.into_iter().rev().find(complete).filter(|_| !parities.is_empty()) else { return };
+        let newest: SmallVec<[&LogRecord; 2]> = parities.iter().map(|&parity| *of(number, parity).expect("complete")).collect();
+        if newest[0].is_void() {
+            return;
+        }
+        let written = newest[0].written.clone();
+        let there = presences(core, map, &on_member, &unreadable);
+        let lost: Strips = written.clone().filter(|&index| there[0][index] != Presence::Whole).collect();
+        let by_parity = !lost.is_empty() && newest[0].redo.is_empty();
+        let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
+        let found = written.clone().filter(|index| !lost.contains(index));
+        wanted.extend(found.map(|index| (Unit::Data(index), on_member.clone())));
+        if by_parity {
+            let sources = parities.iter().filter(|&&parity| there[1][parity] == Presence::Whole).take(lost.len());
+            wanted.extend(sources.map(|&parity| (Unit::Parity(parity), on_member.clone())));
+        }
+        let Some(read) = read_units(core, map, &wanted, &mut unreadable).await else { continue };
+        let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read).collect());
+        let mut data: SmallVec<[(usize, Buffer); 4]> = lost.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
+        if by_parity {
+            if recover(core, map, &rows, &newest, &found, &mut data).is_err() {
+                // More is lost than the level survives: the parity stays as it is.
+                return;
+            }
+        } else {
+            for (index, buffer) in &mut data {
+                buffer.copy_from_slice(part(newest[0], &newest[0].redo[*index - written.start], &rows));
+            }
+        }
+        let code = core.code.as_ref().expect("a parity level");
+        let zeros = core.zero_bytes(bytes(sectors));
+        for record in newest {
+            let mut parity = match &record.partial {
+                Some(partial) => Buffer::copy_of(part(record, partial, &rows)),
+                None => Buffer::zeroed(bytes(sectors)),
+            };
+            for index in written.clone() {
+                let strip = data.iter().find(|(lost, _)| *lost == index).map(|(_, buffer)| buffer);
+                let strip = strip.unwrap_or_else(|| found.get(Unit::Data(index)).expect("read or recovered"));
+                let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
+                outputs[record.parity] = Some(&mut parity);
+                code.update(usize::from(map.code[index]), zeros, strip, &mut outputs);
+            }
+            let slot = usize::from(map.parity[record.parity]);
+            core.log.overlay.borrow_mut().insert((slot, on_member.start), parity.freeze());
+        }
+        data.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+        found.recycle(core);
+        return;
+    }
+}
+
+/// Written strips that are lost, from parity as it lies on its members less what the strips left alone add to it.
+fn recover(
+    core: &Core,
+    map: &StripeMap,
+    rows: &Range<u64>,
+    records: &[&LogRecord],
+    found: &Found,
+    lost: &mut [(usize, Buffer)],
+) -> Result<(), ()> {
+    let len = bytes(rows.end - rows.start);
+    let zeros = core.zero_bytes(len);
+    let less: SmallVec<[(usize, Buffer); 2]> = records
+        .iter()
+        .filter_map(|record| {
+            let mut sum = Buffer::copy_of(found.get(Unit::Parity(record.parity))?);
+            if let Some(partial) = &record.partial {
+                stria_parity::xor_into(&mut sum, part(record, partial, rows));
+            }
+            Some((record.parity, sum))
+        })
+        .collect();
+    let written = records[0].written.clone();
+    let mut targets: SmallVec<[(usize, Option<&mut [u8]>); 4]> =
+        lost.iter_mut().map(|(index, buffer)| (*index, Some(&mut buffer[..]))).collect();
+    let mut strips = code_strips(map, zeros, |unit| match unit {
+        Unit::Data(index) if !written.contains(&index) => Strip::Present(zeros),
+        Unit::Data(index) => match found.get(unit) {
+            Some(buffer) => Strip::Present(buffer),
+            None => {
+                let target = targets.iter_mut().find(|(lost, _)| *lost == index);
+                target.and_then(|(_, target)| target.take()).map_or(Strip::Absent, Strip::Lost)
+            }
+        },
+        Unit::Parity(index) => {
+            let sum = less.iter().find(|(parity, _)| *parity == index);
+            sum.map_or(Strip::Absent, |(_, buffer)| Strip::Present(buffer))
+        }
+    });
+    core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
+}
