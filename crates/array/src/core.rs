@@ -13,8 +13,8 @@ pub(crate) use member_io::{Batch, MemberIo, Outcomes, Pieces, write_io};
 pub(crate) use segments::{Cutter, slice_segments};
 
 use crate::intent::Intent;
-use crate::log::{Log, LogRecord};
 use crate::lock::{Guard, Locks, Mode};
+use crate::log::{Log, LogRecord};
 use crate::member::Members;
 use crate::task::{Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, StripeMap};

@@ -1,10 +1,10 @@
 //! The engine's face: it is told what happened, and asked what to do next.
 
 use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, lost, slice_segments};
+use crate::log::Stage;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
-use crate::log::Stage;
 use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, mirror_io, parity_io};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -272,7 +272,15 @@ impl Engine {
                 let start = range.start.max(stripe * width);
                 let end = range.end.min((stripe + 1) * width);
                 let part = data.slice(bytes(start - range.start), bytes(end - start));
-                core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, stripe, start - stripe * width, part, fua, small));
+                core.ready.spawn(parity_io::write_part(
+                    Rc::clone(core),
+                    parent,
+                    stripe,
+                    start - stripe * width,
+                    part,
+                    fua,
+                    small,
+                ));
             }
         } else if matches!(level, Level::Raid1 | Level::Raid10) {
             let parent = core.begin(&mut request, 1);
@@ -519,6 +527,7 @@ impl Engine {
             intent: intent.as_ref().map(|intent| {
                 (intent.marked_count(), self.core.geometry.sync_sectors().div_ceil(intent.chunk_sectors()) as usize)
             }),
+            log: self.core.log.status(),
             in_flight: self.core.requests_in_flight(),
         }
     }

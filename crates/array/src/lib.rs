@@ -30,4 +30,4 @@ pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use level::{Copies, Layout, Level, ParityLayout, Zones};
 pub use log::{LogConfig, LogRecord, REDO_SECTORS_MAX};
 pub use record::{ArrayState, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
-pub use status::{ArrayStatus, Event, Health, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};
+pub use status::{ArrayStatus, Event, Health, LogStatus, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};

@@ -10,7 +10,7 @@
 //! strip of W that was written alone is what P_j says, old or new sector by sector. Where several were written at once,
 //! a small request also keeps their new bytes (`redo`); of a large one, what was in flight on a lost member may be torn,
 //! as with md's own partial parity log. Whole stripes leave no U: they need no record, but where an older record of the
-//! stripe may still be there, a *void* one takes its place.
+//! stripe may still be there, a *bare* one takes its place, after which parity is the sum of all strips.
 //!
 //! The newest record of a row is the one that counts, and one that has done its work does no harm when it is replayed:
 //! U did not change since, or there would be a newer one. A record is *retired* when its write is durable; the next append
@@ -26,7 +26,7 @@ pub(crate) use replay::replay;
 use crate::core::{Action, Core};
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
-use crate::MemberId;
+use crate::{LogStatus, MemberId};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -64,8 +64,8 @@ pub struct LogRecord {
     pub parity: usize,
     /// Parity of the strips that are left alone, as long as `rows`; `None`: there are none.
     pub partial: Option<Data>,
-    /// The new bytes of each written strip, in order; empty: not kept. With `partial` also `None` the record is void: it says
-    /// that older ones count no more.
+    /// The new bytes of each written strip, in order; empty: not kept. A record without either is bare: all strips are
+    /// written, and older records count no more.
     pub redo: SmallVec<[Data; 1]>,
 }
 
@@ -82,7 +82,7 @@ impl LogRecord {
         rows * (u64::from(self.partial.is_some()) + self.redo.len() as u64)
     }
 
-    fn is_void(&self) -> bool {
+    fn is_bare(&self) -> bool {
         self.partial.is_none() && self.redo.is_empty()
     }
 }
@@ -119,8 +119,8 @@ struct Wait {
 struct Covered {
     /// Its newest record.
     number: u64,
-    /// All of its records are void, over these rows.
-    void: Option<Range<u64>>,
+    /// All of its records are bare, over these rows.
+    bare: Option<Range<u64>>,
 }
 
 /// Bytes of a stripe that a crash may take back.
@@ -163,8 +163,7 @@ pub(crate) struct Log {
     flushing: Cell<bool>,
     /// Parity as the records say, where it is not written yet: by slot and row.
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
-    pub append_count: Cell<u64>,
-    pub record_count: Cell<u64>,
+    done: Cell<LogStatus>,
 }
 
 impl Log {
@@ -182,9 +181,12 @@ impl Log {
             epoch: Cell::new(1),
             flushing: Cell::new(false),
             overlay: RefCell::default(),
-            append_count: Cell::new(0),
-            record_count: Cell::new(0),
+            done: Cell::new(LogStatus { append_count: 0, record_count: 0, append_sectors: 0, replaying: false }),
         }
+    }
+
+    pub fn status(&self) -> Option<LogStatus> {
+        self.config.map(|_| LogStatus { replaying: self.stage.get() < Stage::Replayed, ..self.done.get() })
     }
 
     fn next_number(&self) -> u64 {
@@ -211,9 +213,9 @@ impl Log {
     fn cover(&self, record: &LogRecord) {
         let mut covered = self.covered.borrow_mut();
         let before = covered.get(&record.stripe);
-        let alike = before.is_none_or(|before| before.void.as_ref() == Some(&record.rows));
-        let void = (record.is_void() && alike).then(|| record.rows.clone());
-        covered.insert(record.stripe, Covered { number: record.number, void });
+        let alike = before.is_none_or(|before| before.bare.as_ref() == Some(&record.rows));
+        let bare = (record.is_bare() && alike).then(|| record.rows.clone());
+        covered.insert(record.stripe, Covered { number: record.number, bare });
     }
 
     /// The parity of some rows of a slot, where the log knows better than the member.
@@ -332,9 +334,8 @@ impl Core {
             let mut unflushed = log.unflushed.borrow_mut();
             for Rectangle { rows, strips } in parts {
                 let list = unflushed.entry(stripe).or_default();
-                let touches = |old: &&mut Unflushed| {
-                    old.written == *strips && old.rows.start <= rows.end && rows.start <= old.rows.end
-                };
+                let touches =
+                    |old: &&mut Unflushed| old.written == *strips && old.rows.start <= rows.end && rows.start <= old.rows.end;
                 match list.iter_mut().find(touches) {
                     Some(old) => {
                         old.rows = old.rows.start.min(rows.start)..old.rows.end.max(rows.end);
@@ -352,7 +353,7 @@ impl Core {
     pub fn log_covers(&self, stripe: u64, rows: &Range<u64>) -> bool {
         let mut covered = self.log.covered.borrow_mut();
         let Some(last) = covered.get(&stripe) else { return false };
-        if last.void.as_ref().is_some_and(|void| void.start <= rows.start && rows.end <= void.end) {
+        if last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end) {
             return false;
         }
         let queues = self.log.queues.borrow();
@@ -374,11 +375,11 @@ impl Core {
         known.into_iter().filter(|&stripe| self.log_covers(stripe, &rows)).collect()
     }
 
-    /// Void records over some rows of a stripe (within the strips), for its parity members.
-    pub fn log_voids(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
+    /// Bare records over some rows of a stripe (within the strips), for its parity members.
+    pub fn log_bare(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
         let members = self.members.borrow();
         let map = self.map(stripe);
-        let void = |(parity, &slot): (usize, &u16)| {
+        let bare = |(parity, &slot): (usize, &u16)| {
             let member = members.slots()[usize::from(slot)].member?;
             let record = LogRecord {
                 number: 0,
@@ -391,7 +392,7 @@ impl Core {
             };
             Some((member, record))
         };
-        map.parity.iter().enumerate().filter_map(void).collect()
+        map.parity.iter().enumerate().filter_map(bare).collect()
     }
 
     /// Sends what waits for a member's log, as much as one append holds.
@@ -415,6 +416,9 @@ impl Core {
         }
         queue.stalled = false;
         queue.retiring = self.log.retired_below();
+        let mut done = self.log.done.get();
+        done.append_sectors += sectors;
+        self.log.done.set(done);
         let retired_below = queue.retiring;
         drop(queues);
         self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, retired_below });
@@ -431,8 +435,10 @@ impl Core {
             }
             std::mem::take(&mut queue.in_flight)
         };
-        log.append_count.set(log.append_count.get() + 1);
-        log.record_count.set(log.record_count.get() + waits.len() as u64);
+        let mut done = log.done.get();
+        done.append_count += 1;
+        done.record_count += waits.len() as u64;
+        log.done.set(done);
         self.log_release(&waits, error.as_ref());
         self.log_append(member);
         self.log_prune();
@@ -493,7 +499,7 @@ impl Core {
     fn log_prune(&self) {
         let stripes: Vec<u64> = {
             let covered = self.log.covered.borrow();
-            if covered.len() < 1 << 14 || !self.log.append_count.get().is_multiple_of(1 << 10) {
+            if covered.len() < 1 << 14 || !self.log.done.get().append_count.is_multiple_of(1 << 10) {
                 return;
             }
             covered.keys().copied().collect()

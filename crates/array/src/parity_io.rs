@@ -266,8 +266,7 @@ async fn try_write(
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
         let mut found = Found(wanted.by_ref().take(count).map(|(unit, _)| unit).zip(read.by_ref()).collect());
-        let written: SmallVec<[Data; 4]> =
-            part.strips.clone().map(|index| write.new_strip(index, &part.rows, strip)).collect();
+        let written: SmallVec<[Data; 4]> = part.strips.clone().map(|index| write.new_strip(index, &part.rows, strip)).collect();
         let parity_there: Strips = (0..there[1].len()).filter(|&index| there[1][index] != Presence::Missing).collect();
         let keep = core.log.config.is_some() && plan.method != Method::Full;
         let (partial, parity) = new_parity(core, map, &plan, &mut found, part, &parity_there, &written, keep);
@@ -324,7 +323,7 @@ fn part_records(
     let redo_sectors = (part.rows.end - part.rows.start) * part.strips.len() as u64;
     let redo = write.small && several && 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max;
     if all && !redo {
-        return core.log_covers(write.stripe, &part.rows).then(|| core.log_voids(write.stripe, &part.rows));
+        return core.log_covers(write.stripe, &part.rows).then(|| core.log_bare(write.stripe, &part.rows));
     }
     let members = core.members.borrow();
     let record = |&parity: &usize| {
@@ -613,11 +612,11 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     core.log_open().await;
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     core.write_begin(&rows).await;
-    let mut voids: SmallVec<[_; 3]> = SmallVec::new();
+    let mut bare: SmallVec<[_; 3]> = SmallVec::new();
     for stripe in core.log_covered(&stripes) {
-        voids.push(core.log_voids(stripe, &(0..strip)));
+        bare.push(core.log_bare(stripe, &(0..strip)));
     }
-    let result = match core.log_begin(voids).await {
+    let result = match core.log_begin(bare).await {
         Ok(logged) => {
             // Durable where caches may forget: what is written next to it then stands on firm ground.
             let fua = fua || core.has_volatile_members() && core.log.config.is_some();

@@ -112,8 +112,23 @@ pub struct ArrayStatus {
     pub mismatch_sectors: Option<u64>,
     /// Set bits of the write-intent bitmap, and bits in all.
     pub intent: Option<(usize, usize)>,
+    /// The write log: appends to members, and records in them; `None`: it has none.
+    pub log: Option<LogStatus>,
     /// Requests that have not ended.
     pub in_flight: usize,
+}
+
+/// What the write log did since the array started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogStatus {
+    /// Writes to members' logs.
+    pub append_count: u64,
+    /// Records in them.
+    pub record_count: u64,
+    /// Sectors of appends, heads included.
+    pub append_sectors: u64,
+    /// Records of the last run are being made sense of, or not yet carried out.
+    pub replaying: bool,
 }
 
 /// Something a log should have.

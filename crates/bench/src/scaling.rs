@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use stria_array::Level;
 use stria_block::BlockDevice;
 use stria_drive::{Access, DriveError, Ring};
-use stria_format::md::BitmapChoice;
+use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, CreateSpec, HostError, HostedArray, OpenOptions};
 
 /// What to measure.
@@ -341,6 +341,7 @@ impl Bench<'_> {
             spares: Vec::new(),
             bitmap: BitmapChoice::Internal { chunk_bytes: None },
             member_sectors_max: None,
+            log: LogChoice::Auto,
             assume_clean: true,
             force: true,
         };

@@ -40,8 +40,8 @@ pub fn array_over(
                 resync_sector: u64::MAX,
                 intent: None,
                 log: None,
-            replay: Vec::new(),
-            read_only: false,
+                replay: Vec::new(),
+                read_only: false,
             };
             Ok((Box::new(ArrayDevice::new(&config, members, NoRecorder, 0)), shape))
         }

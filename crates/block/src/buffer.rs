@@ -193,7 +193,7 @@ impl fmt::Debug for Data {
 /// Buffers of a few sizes, kept for reuse by one thread.
 ///
 /// `take` gives memory with **old contents**: only for callers that overwrite all of it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Pool {
     /// `free[n]`: whole allocations of `BLOCK_ALIGN << n` bytes.
     free: Vec<Vec<Buffer>>,

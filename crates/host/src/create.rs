@@ -9,7 +9,7 @@ use std::str::FromStr;
 use stria_array::{Layout, Level};
 use stria_block::Limits;
 use stria_drive::{Access, Ring, SyncDrive, probe};
-use stria_format::md::{BitmapChoice, Create, CreateMember, Creation};
+use stria_format::md::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 use uuid::Uuid;
 
 /// A level as people name it: of one array, or of a RAID 0 over arrays.
@@ -62,6 +62,8 @@ pub struct CreateSpec {
     pub bitmap: BitmapChoice,
     /// Use no more than this of each drive.
     pub member_sectors_max: Option<u64>,
+    /// Keep a write log on parity levels.
+    pub log: LogChoice,
     /// The members agree already: no first resync.
     pub assume_clean: bool,
     /// Overwrite what the drives carry.
@@ -160,6 +162,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
         spares: Vec::new(),
         member_sectors_max: None,
         bitmap: BitmapChoice::None,
+        log: LogChoice::None,
         assume_clean: true,
         unix_seconds: unix_seconds_at_zero(0),
     };
@@ -213,6 +216,7 @@ fn plan(
         spares: drives.spares.iter().map(member).collect(),
         member_sectors_max: spec.member_sectors_max,
         bitmap: if level.is_redundant() { spec.bitmap } else { BitmapChoice::None },
+        log: spec.log,
         assume_clean: spec.assume_clean,
         unix_seconds: unix_seconds_at_zero(0),
     };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use stria_array::{Health, Level};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
-use stria_format::md::BitmapChoice;
+use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
 
 const MEMBER_BYTES: u64 = 10 << 20;
@@ -153,6 +153,7 @@ impl Case {
             spares: paths[self.count..].to_vec(),
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
             member_sectors_max: None,
+            log: LogChoice::Auto,
             assume_clean: false,
             force: false,
         })

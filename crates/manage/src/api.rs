@@ -90,6 +90,8 @@ pub struct ArrayView {
     pub mismatch_sectors: Option<u64>,
     /// The write-intent bitmap.
     pub bitmap: Option<BitmapView>,
+    /// The write log; null: there is none.
+    pub log: Option<LogView>,
     /// Requests that have not ended.
     pub in_flight: usize,
     /// The superblocks' count of records.
@@ -150,6 +152,19 @@ pub struct SweepView {
     pub eta_s: Option<u64>,
     /// Sectors whose redundancy disagreed so far.
     pub mismatch_sectors: u64,
+}
+
+/// The write log since the array started.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LogView {
+    /// Writes to members' logs.
+    pub append_count: u64,
+    /// Records in them.
+    pub record_count: u64,
+    /// Bytes of them.
+    pub append_bytes: u64,
+    /// What a crash left is not made good yet.
+    pub replaying: bool,
 }
 
 /// The write-intent bitmap.

@@ -20,7 +20,7 @@ use stria_bench::{
 };
 use stria_block::{BlockDevice, RamDevice};
 use stria_drive::{Access, Ring};
-use stria_format::md::BitmapChoice;
+use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, CreateSpec, HostedArray, OpenOptions, default_strip_sectors};
 
 /// A subject, and what must live as long: the folder of its image files.
@@ -143,6 +143,7 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
         spares: Vec::new(),
         bitmap: if inner == Level::Raid0 { BitmapChoice::None } else { BitmapChoice::Internal { chunk_bytes: None } },
         member_sectors_max: None,
+        log: LogChoice::Auto,
         assume_clean: true,
         force: false,
     };

@@ -5,7 +5,7 @@ use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
-use stria_format::md::BitmapChoice;
+use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::ArrayLevel;
 
 /// RAID for SSDs, in user space, in the on-disk format of Linux md.
@@ -109,6 +109,10 @@ pub struct Create {
     /// Write-intent bitmap: none, internal, or internal:CHUNK with the bytes that one bit stands for.
     #[arg(long, default_value = "internal", value_parser = bitmap)]
     pub bitmap: BitmapChoice,
+    /// Write log of parity levels: auto, or none. Without it a crash together with a lost drive can damage data that was not
+    /// being written (the write hole), and a degraded array does not start after a crash unless forced.
+    #[arg(long, default_value = "auto", value_parser = log)]
+    pub log: LogChoice,
     /// The drives agree already, or it does not matter: no first resync. Wrong on drives with old contents.
     #[arg(long)]
     pub assume_clean: bool,
@@ -132,6 +136,14 @@ fn bitmap(text: &str) -> Result<BitmapChoice, String> {
             Ok(BitmapChoice::Internal { chunk_bytes: Some(bytes) })
         }
         _ => Err("use none, internal, or internal:CHUNK (internal:64M)".into()),
+    }
+}
+
+fn log(text: &str) -> Result<LogChoice, String> {
+    match text {
+        "auto" => Ok(LogChoice::Auto),
+        "none" => Ok(LogChoice::None),
+        _ => Err("use auto or none".into()),
     }
 }
 

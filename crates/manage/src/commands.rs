@@ -141,6 +141,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         spares,
         bitmap: create.bitmap,
         member_sectors_max: create.size,
+        log: create.log,
         assume_clean: create.assume_clean,
         force: create.force,
     };

@@ -147,6 +147,17 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         let chunk = size::show(bitmap.chunk_bytes);
         say("bitmap", &format!("{} of {} bits set, {chunk} each", bitmap.dirty_count, bitmap.bit_count));
     }
+    match &view.log {
+        Some(log) if log.replaying => say("log", "being replayed after a crash"),
+        Some(log) => {
+            let size = size::show(log.append_bytes);
+            say("log", &format!("{} records in {} appends, {size}, since the start", log.record_count, log.append_count));
+        }
+        None if ["4", "5", "6"].contains(&view.level.as_str()) => {
+            say("log", "none: a crash together with a lost drive can damage data that was not being written");
+        }
+        None => {}
+    }
     for uri in &view.exports {
         say("nbd", uri);
     }

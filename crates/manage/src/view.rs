@@ -1,6 +1,6 @@
 //! From a running array to what `status` shows: read on the array's lane, between two turns.
 
-use crate::api::{ArrayView, BitmapView, EventView, HealthView, MemberView, SweepView};
+use crate::api::{ArrayView, BitmapView, EventView, HealthView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::SECTOR_BYTES;
@@ -56,6 +56,12 @@ pub fn array(array: &HostedArray) -> ArrayView {
             dirty_count,
             bit_count,
             chunk_bytes: u64::from(chunk_bytes),
+        }),
+        log: status.log.map(|log| LogView {
+            append_count: log.append_count,
+            record_count: log.record_count,
+            append_bytes: log.append_sectors * SECTOR,
+            replaying: log.replaying,
         }),
         in_flight: status.in_flight,
         events: description.events,

@@ -6,7 +6,7 @@
 //! overlay goes to the members. Only parity is written, and always to the same bytes: a replay may be broken off and
 //! begun again any number of times, also with a member less.
 
-use super::{LogRecord, Stage};
+use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::StripeMap;
 use crate::core::{Batch, Core, write_io};
 use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
@@ -32,7 +32,8 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
     }
     enter(&core, Stage::Readable);
     core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
-    let overlay: Vec<((usize, u64), Data)> = core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
+    let overlay: Vec<((usize, u64), Data)> =
+        core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
     for pieces in overlay.chunks(BATCH) {
         let mut batch = Batch::new();
         for ((slot, row), data) in pieces {
@@ -64,7 +65,9 @@ async fn settle_stripe(core: &Core, stripe: u64, records: &[LogRecord]) {
     for pair in cuts.windows(2) {
         let over: Vec<&LogRecord> =
             records.iter().filter(|record| record.rows.start <= pair[0] && pair[1] <= record.rows.end).collect();
-        settle_rows(core, stripe, pair[0]..pair[1], &over).await;
+        for start in (pair[0]..pair[1]).step_by(BAND_SECTORS as usize) {
+            settle_rows(core, stripe, start..pair[1].min(start + BAND_SECTORS), &over).await;
+        }
     }
 }
 
@@ -87,9 +90,6 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
         let complete = |number: &u64| parities.iter().all(|&parity| of(*number, parity).is_some());
         let Some(number) = numbers.into_iter().rev().find(complete).filter(|_| !parities.is_empty()) else { return };
         let newest: SmallVec<[&LogRecord; 2]> = parities.iter().map(|&parity| *of(number, parity).expect("complete")).collect();
-        if newest[0].is_void() {
-            return;
-        }
         let written = newest[0].written.clone();
         let there = presences(core, map, &on_member, &unreadable);
         let lost: Strips = written.clone().filter(|&index| there[0][index] != Presence::Whole).collect();

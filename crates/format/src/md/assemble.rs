@@ -9,12 +9,15 @@
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
+use super::log::{FoundLog, LogPlace};
 use super::member::{Candidate, Member};
-use super::recorder::{Keeper, MdRecorder, returnable};
+use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
 use std::collections::BTreeMap;
-use stria_array::{ArrayConfig, Geometry, IntentConfig, Layout, Level, MemberId, SlotConfig};
+use stria_array::{
+    ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig,
+};
 use thiserror::Error;
 
 /// What the person who starts an array allows.
@@ -200,6 +203,7 @@ impl<'a> Found<'a> {
             logical_block_bytes: self.candidate.logical_block_bytes,
             bad_blocks: self.member.bad_blocks.clone().unwrap_or_default(),
             bitmap_current: false,
+            log_current: false,
         }
     }
 }
@@ -470,8 +474,12 @@ impl Sorter<'_> {
         }
         let degraded = self.in_sync_slots().iter().filter(|in_sync| !**in_sync).count();
         let mut resync_sector = if level.is_redundant() { header.resync_offset } else { CLEAN };
+        let log = self.log(found, level, warnings.is_empty());
         if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
-            if !options.force {
+            if log.holds {
+                // What was not being written is whole, by the records; there is nothing else to compare it with.
+                resync_sector = CLEAN;
+            } else if !options.force {
                 return fail(
                     DirtyDegraded,
                     format!(
@@ -483,8 +491,10 @@ impl Sorter<'_> {
                     ),
                 );
             }
-            warnings.push("started degraded although not stopped cleanly: blocks written last may be garbage".into());
-            resync_sector = CLEAN;
+            if !log.holds {
+                warnings.push("started degraded although not stopped cleanly: blocks written last may be garbage".into());
+                resync_sector = CLEAN;
+            }
         }
         let intent = bitmap.as_mut().map(|bitmap| {
             // Bits are kept for who is away; in a whole array they count from where the resync stands.
@@ -525,6 +535,9 @@ impl Sorter<'_> {
         for slot in slots.iter_mut().filter(|slot| slot.member.is_none()) {
             slot.member = slot.replacement.take();
         }
+        let bitmap_sectors = bitmap.as_ref().map_or(0, Bitmap::size_sectors);
+        let places = keepers.values().map(|keeper: &Keeper| LogPlace::of(&keeper.superblock, bitmap_sectors));
+        let room = places.map(|place| place.map(|place| place.append_sectors_max())).min().flatten();
         let config = ArrayConfig {
             name: self.freshest.name(),
             geometry,
@@ -532,9 +545,15 @@ impl Sorter<'_> {
             spares,
             resync_sector,
             intent,
+            log: room
+                .filter(|_| level.parity_count() > 0 && !log.off)
+                .map(|append_sectors_max| LogConfig { append_sectors_max, redo_sectors_max: REDO_SECTORS_MAX }),
+            replay: log.records,
             read_only: options.read_only,
         };
-        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap);
+        let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
+        let keeping = LogKeeping::new(log.off, tag_before, log.holds || header.resync_offset == CLEAN);
+        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap, keeping);
         Ok(Start { config, drives, recorder, warnings })
     }
 
@@ -723,6 +742,29 @@ impl Sorter<'_> {
         Ok(Some(bitmap))
     }
 
+    /// What the logs of the members in sync say together. `trusted`: no stale member was taken for one in sync.
+    fn log(&self, found: &[Found], level: Level, trusted: bool) -> LastLog {
+        let in_sync = found.iter().filter(|found| {
+            matches!(
+                self.verdicts[&found.drive],
+                Verdict::InSync { .. } | Verdict::Replacement { recovered_sector: u64::MAX, .. }
+            )
+        });
+        let logs: Vec<Option<&FoundLog>> = in_sync.map(|found| found.member.log.as_ref()).collect();
+        let off = logs.iter().flatten().any(|log| log.off);
+        let tag = self.freshest.utime_micros();
+        let sound = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.damaged && !log.off);
+        if level.parity_count() == 0 || !trusted || !logs.iter().all(sound) || logs.is_empty() {
+            return LastLog { off, holds: false, records: Vec::new() };
+        }
+        // A session that had just begun has no records, and those of the one before count no more.
+        let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
+        let of_session = || logs.iter().flatten().filter(|log| log.session.number == session);
+        let retired_below = of_session().map(|log| log.retired_below).max().unwrap_or(0);
+        let records = of_session().flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
+        LastLog { off, holds: true, records: records.cloned().collect() }
+    }
+
     fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
         for found in found {
             if let Some(Verdict::Away { obstacle, .. }) = self.verdicts.get_mut(&found.drive) {
@@ -741,6 +783,15 @@ impl Sorter<'_> {
             }
         }
     }
+}
+
+/// What the write log of the last run says.
+struct LastLog {
+    /// The array is to have none.
+    off: bool,
+    /// The records tell of every row where parity may disagree and matters.
+    holds: bool,
+    records: Vec<LogRecord>,
 }
 
 /// Whether the members in sync hold all data.

@@ -5,6 +5,7 @@
 //! one as a spare; and the first 4 KiB of a drive are zeroed, where mdadm leaves what was there.
 
 use super::bitmap::{Bitmap, choose_chunk_bytes, room_sectors};
+use super::log::{LogPlace, Session, encode_head};
 use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use stria_array::{Geometry, GeometryError, Layout, Level};
@@ -36,6 +37,16 @@ pub enum BitmapChoice {
     },
 }
 
+/// Whether parity levels keep a write log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogChoice {
+    /// Where the room between metadata and data suffices.
+    #[default]
+    Auto,
+    /// No: a crash together with a lost member may harm what was not being written.
+    None,
+}
+
 /// What array to make.
 #[derive(Clone, Debug)]
 pub struct Create {
@@ -59,6 +70,8 @@ pub struct Create {
     pub member_sectors_max: Option<u64>,
     /// The bitmap.
     pub bitmap: BitmapChoice,
+    /// The write log.
+    pub log: LogChoice,
     /// The members already agree (or it does not matter): no first resync.
     pub assume_clean: bool,
     /// Now.
@@ -192,6 +205,14 @@ impl Create {
             superblock.header.dev_number = index as u32;
             superblock.header.device_uuid = drive.device_uuid;
             superblock.header.data_size = drive.size_sectors - data_offset;
+            if self.log == LogChoice::None && self.level.parity_count() > 0 {
+                let place = LogPlace::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
+                creation.writes.extend(place.map(|place| CreateWrite {
+                    drive: index,
+                    start_sector: place.head_start,
+                    bytes: encode_head(&superblock, &place, &Session::default(), true),
+                }));
+            }
             creation.writes.extend(member_writes(index, &superblock, bitmap.as_ref()));
             creation.superblocks.push(Some(superblock));
         }

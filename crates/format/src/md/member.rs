@@ -2,6 +2,7 @@
 
 use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
+use super::log::{FoundLog, LogPlace};
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
 use std::ops::Range;
@@ -35,6 +36,8 @@ pub struct Member {
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
     /// Its bad-block log, in sectors of the drive, or what is wrong with it.
     pub bad_blocks: Result<Vec<Range<u64>>, String>,
+    /// Its write log; `None`: there is none.
+    pub log: Option<FoundLog>,
 }
 
 impl Candidate {
@@ -72,7 +75,11 @@ impl Member {
             Bitmap::parse(&bytes, &superblock.header.set_uuid)
         });
         let bad_blocks = Self::read_bad_blocks(&superblock, drive_sectors, read);
-        Self { superblock, bitmap, bad_blocks }
+        let bitmap_sectors = bitmap.as_ref().and_then(|bitmap| Some(bitmap.as_ref().ok()?.size_sectors()));
+        let parity = matches!(superblock.header.level, 4..=6);
+        let place = LogPlace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
+        let log = place.and_then(|place| FoundLog::read(&superblock, &place, read));
+        Self { superblock, bitmap, bad_blocks, log }
     }
 
     fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<u64>>, String> {

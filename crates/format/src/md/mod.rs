@@ -1,7 +1,7 @@
 //! Linux md: superblocks, write-intent bitmaps and bad-block logs, and what follows from them.
 //!
 //! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
-//! drive; [`create`] makes them for a new array, [`assemble`] makes an array of them, [`recorder`] keeps
+//! drive, [`log`] Stria's own beside them; [`create`] makes them for a new array, [`assemble`] makes an array of them, [`recorder`] keeps
 //! them true while it runs; [`raw`] shows them byte by byte.
 
 pub mod assemble;
@@ -9,6 +9,7 @@ pub mod badblocks;
 pub mod bitmap;
 pub mod create;
 pub mod examine;
+pub mod log;
 pub mod member;
 pub mod raw;
 pub mod recorder;
@@ -17,7 +18,7 @@ pub mod superblock;
 
 pub use assemble::{Assembly, Options, Start, Verdict, assemble};
 pub use bitmap::Bitmap;
-pub use create::{BitmapChoice, Create, CreateMember, Creation};
+pub use create::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 pub use member::{Candidate, Member, Read};
 pub use recorder::MdRecorder;
 pub use shape::{LayoutNumbers, layout_of, numbers_of};

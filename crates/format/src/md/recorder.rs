@@ -12,12 +12,13 @@
 
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::create::{CreateWrite, member_writes};
+use super::log::{LogPlace, Memory, Ring, Session, encode_head};
 use super::member::BitmapPlace;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{ArrayState, MemberConfig, MemberId, MetadataWrite, Recorder};
+use stria_array::{ArrayState, LogRecord, MemberConfig, MemberId, MetadataWrite, Recorder};
 use stria_block::Buffer;
 use thiserror::Error;
 
@@ -30,6 +31,8 @@ pub(crate) struct Keeper {
     pub bad_blocks: Vec<Range<u64>>,
     /// Its bitmap's pages are those of the recorder.
     pub bitmap_current: bool,
+    /// Its log's head names the session.
+    pub log_current: bool,
 }
 
 /// A drive to join a running array.
@@ -84,6 +87,12 @@ pub struct DescribedMember {
     pub role: Role,
 }
 
+impl LogKeeping {
+    pub(crate) fn new(off: bool, tag_before: u32, firm: bool) -> Self {
+        Self { off, tag_before, firm, ..Self::default() }
+    }
+}
+
 /// md's [`Recorder`].
 #[derive(Clone, Debug)]
 pub struct MdRecorder {
@@ -97,13 +106,30 @@ pub struct MdRecorder {
     whole: bool,
     /// Who held the slots when the array was whole last.
     whole_holders: Vec<MemberId>,
+    log: LogKeeping,
+}
+
+/// The write log while the array runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogKeeping {
+    /// The members' heads say: none.
+    off: bool,
+    /// Begun by the first write.
+    session: Option<Session>,
+    /// The tag under which the last run's records count; they do until a session begins.
+    tag_before: u32,
+    /// Parity agrees wherever no record says otherwise. Not so after a crash without a log, until the resync is through;
+    /// till then no tag must tell that the log suffices.
+    firm: bool,
+    rings: BTreeMap<MemberId, Ring>,
+    memory: Memory,
 }
 
 impl MdRecorder {
     /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
-    pub(crate) fn new(keepers: BTreeMap<MemberId, Keeper>, common: Superblock, bitmap: Option<Bitmap>) -> Self {
+    pub(crate) fn new(keepers: BTreeMap<MemberId, Keeper>, common: Superblock, bitmap: Option<Bitmap>, log: LogKeeping) -> Self {
         let redundant = common.header.level > 0;
-        Self { keepers, common, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new() }
+        Self { keepers, common, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new(), log }
     }
 
     /// The array's own record, as of the last update.
@@ -203,15 +229,18 @@ impl MdRecorder {
             start_sector,
             data: Buffer::copy_of(&bytes).freeze(),
         });
+        let mut writes: Vec<MetadataWrite> = writes.collect();
         let keeper = Keeper {
             superblock,
             name: drive.name.clone(),
             logical_block_bytes: drive.logical_block_bytes,
             bad_blocks: Vec::new(),
             bitmap_current: false,
+            log_current: false,
         };
         self.keepers.insert(member, keeper);
-        Ok((config, writes.collect()))
+        writes.extend(self.log_head(member));
+        Ok((config, writes))
     }
 
     /// Whether a member that was away may come back by the bitmap, and to which slot; with the reason if not.
@@ -240,6 +269,7 @@ impl MdRecorder {
             logical_block_bytes: candidate.logical_block_bytes,
             bad_blocks,
             bitmap_current: false,
+            log_current: false,
         };
         let config = MemberConfig { recovered_sector: 0, by_intent: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
@@ -263,7 +293,7 @@ impl MdRecorder {
         let Some(log) = log else {
             return Err(AdoptError(format!("the bad-block log of {} has no room for {} places", keeper.name, blocks.len())));
         };
-        header.utime = unix_seconds;
+        header.utime = unix_seconds | u64::from(self.common.utime_micros()) << 40;
         header.feature_map &= !feature::BAD_BLOCKS;
         header.feature_map |= if blocks.is_empty() { 0 } else { feature::BAD_BLOCKS };
         let start_sector = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
@@ -291,6 +321,28 @@ impl MdRecorder {
             }
         }
         writes
+    }
+
+    /// The head of a member's log, as it must be now; `None`: as it is.
+    fn log_head(&mut self, member: MemberId) -> Option<MetadataWrite> {
+        let place = self.log_place(member)?;
+        let session = match self.log.session {
+            Some(session) => session,
+            None if self.log.off => Session::default(),
+            None => return None,
+        };
+        let keeper = self.keepers.get_mut(&member)?;
+        if std::mem::replace(&mut keeper.log_current, true) {
+            return None;
+        }
+        let page = encode_head(&keeper.superblock, &place, &session, self.log.off);
+        Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
+    }
+
+    fn log_place(&self, member: MemberId) -> Option<LogPlace> {
+        let bitmap_sectors = self.bitmap.as_ref().map_or(0, Bitmap::size_sectors);
+        let superblock = &self.keepers.get(&member)?.superblock;
+        LogPlace::of(superblock, bitmap_sectors).filter(|_| matches!(superblock.header.level, 4..=6))
     }
 
     fn place_of(&self, member: MemberId) -> Option<(MemberId, BitmapPlace)> {
@@ -415,9 +467,15 @@ impl Recorder for MdRecorder {
             (true, true) => state.resync_sector,
             (true, false) => 0,
         };
+        self.log.firm |= resync_offset == CLEAN;
+        let tag = match (resync_offset, self.log.firm) {
+            (CLEAN, _) | (_, false) => 0,
+            _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
+        };
+        let utime = unix_seconds | u64::from(tag) << 40;
         let common = &mut self.common;
         common.header.events += 1;
-        common.header.utime = unix_seconds;
+        common.header.utime = utime;
         common.header.resync_offset = resync_offset;
         common.roles = roles;
 
@@ -440,7 +498,7 @@ impl Recorder for MdRecorder {
             superblock.roles.clone_from(&self.common.roles);
             let header = &mut superblock.header;
             header.events = self.common.header.events;
-            header.utime = unix_seconds;
+            header.utime = utime;
             header.resync_offset = resync_offset;
             header.feature_map &= feature::RAID0_LAYOUT;
             header.recovery_offset = 0;
@@ -461,6 +519,9 @@ impl Recorder for MdRecorder {
                 header.feature_map |= feature::BAD_BLOCKS;
             }
             writes.push(keeper.superblock_write(member));
+        }
+        for &member in places.keys() {
+            writes.extend(self.log_head(member));
         }
         if let Some(bitmap) = &self.bitmap {
             let (current, behind): (Vec<_>, Vec<_>) = self.active.iter().partition(|member| self.keepers[member].bitmap_current);
@@ -502,5 +563,21 @@ impl Recorder for MdRecorder {
         let bitmap = self.bitmap.as_ref().expect("checked above");
         let targets = self.active.iter().filter_map(|&member| self.place_of(member));
         Self::bitmap_writes(bitmap, pages.into_iter(), targets)
+    }
+
+    fn reset_log(&mut self) -> Vec<MetadataWrite> {
+        self.log.session = Some(Session::after(self.common.header.events, self.log.tag_before));
+        self.log.rings.clear();
+        self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);
+        let members: Vec<MemberId> = self.keepers.keys().copied().collect();
+        members.into_iter().filter_map(|member| self.log_head(member)).collect()
+    }
+
+    fn append_log(&mut self, member: MemberId, records: &[LogRecord], retired_below: u64) -> Option<MetadataWrite> {
+        let place = self.log_place(member).expect("an array with a log has room for it on every member");
+        let session = self.log.session.expect("the log was begun").number;
+        let device_uuid = self.keepers[&member].superblock.header.device_uuid;
+        let ring = self.log.rings.entry(member).or_default();
+        ring.append((member, &place, &device_uuid, session), records, retired_below, &mut self.log.memory)
     }
 }

@@ -418,6 +418,11 @@ impl Superblock {
         self.header.utime & 0xff_ffff_ffff
     }
 
+    /// Microseconds of the last update. Linux and mdadm leave them zero; Stria keeps a tag there while a write log counts.
+    pub fn utime_micros(&self) -> u32 {
+        (self.header.utime >> 40) as u32
+    }
+
     /// Whether the redundancy agreed everywhere when this was written.
     pub fn clean(&self) -> bool {
         self.header.resync_offset == CLEAN

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use stria_array::{ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, Place, SlotState};
 use stria_block::{ErrorKind, IoError};
-use stria_format::md::{Assembly, BitmapChoice, Candidate, Create, CreateMember, Creation, Options, Start, assemble};
+use stria_format::md::{Assembly, BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Options, Start, assemble};
 
 /// A drive that remembers only what was written.
 #[derive(Clone, Debug)]
@@ -90,6 +90,7 @@ pub fn request(level: Level, layout: Layout, count: usize, spares: usize, drive_
         spares: (count..count + spares).map(member).collect(),
         member_sectors_max: None,
         bitmap: if level.is_redundant() { BitmapChoice::Internal { chunk_bytes: Some(65536) } } else { BitmapChoice::None },
+        log: LogChoice::Auto,
         assume_clean: true,
         unix_seconds: 1_700_000_000,
     }

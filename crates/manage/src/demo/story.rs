@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use stria_bench::story::{Ending, Sample, Step, Story};
-use stria_format::md::BitmapChoice;
+use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, CreateSpec};
 
 const NAME: &str = "demo";
@@ -139,6 +139,7 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
         spares: drives[MEMBER_COUNT..].to_vec(),
         bitmap: BitmapChoice::Internal { chunk_bytes: None },
         member_sectors_max: None,
+        log: LogChoice::Auto,
         assume_clean: false,
         force: false,
     })?;

@@ -1,0 +1,456 @@
+//! Stria's write log on an md member: in the room that md leaves between its metadata and the data.
+//!
+//! ```text
+//! … superblock, bitmap, bad blocks │ free │ ring of appends │ head (4 KiB) │ data …
+//! ```
+//! The head lies just before the data, where it is found without knowing more than the superblock. It names a **session**:
+//! one run of the array. What an append in the ring says counts only if it was written in the session that the head names,
+//! and the head only if the newest superblock carries its **tag** in the microseconds of `utime`. Linux and mdadm write
+//! zeros there, and so do we when we say clean: whoever ran the array since has made the log void. A new session's head
+//! also names the tag before, as superblocks follow later.
+//!
+//! An append is a head of 4 KiB with up to 62 entries, then their bytes. Appends follow one another around the ring, with
+//! sequence numbers without gaps; each says up to which record all are retired. A torn append is one that nothing has
+//! followed, as the next one starts when it is durable.
+//!
+//! A kernel sees free room and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
+
+use super::superblock::{Superblock, feature};
+use crate::fields::on_disk;
+use std::collections::VecDeque;
+use std::ops::Range;
+use stria_array::{LogRecord, MemberId, MetadataWrite};
+use stria_block::{Buffer, Claim, Data, Pool, bytes};
+use stria_parity::crc32c;
+
+/// 4 KiB: heads, and the unit of places in the ring.
+const PAGE_SECTORS: u64 = 8;
+const PAGE_BYTES: usize = 4096;
+
+/// 512 KiB: below this a member's room is left alone.
+const RING_SECTORS_MIN: u64 = 1024;
+/// 8 MiB: at some thousand records a flush, or a slow write, stalls nobody.
+const RING_SECTORS_MAX: u64 = 1 << 14;
+
+/// A quarter of a ring is the most that one append takes, so that it finds room while another is not retired yet.
+const APPEND_SHARE: u64 = 4;
+const _: () = assert!(RING_SECTORS_MIN >= LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS);
+
+const MAGIC: [u8; 8] = *b"StriaLog";
+const APPEND_MAGIC: [u8; 8] = *b"StriaApp";
+
+on_disk! {
+    /// Says whose log this is and which session its appends belong to.
+    pub struct LogHead [128] {
+        /// `StriaLog`.
+        0x00 magic: [u8; 8],
+        /// 1.
+        0x08 version: u32,
+        /// Sum of the page, this field taken as zero.
+        0x0c crc: u32,
+        /// The array's identity.
+        0x10 set_uuid: [u8; 16],
+        /// The member's identity.
+        0x20 device_uuid: [u8; 16],
+        /// Grows from run to run.
+        0x30 session: u64,
+        /// Microseconds in `utime` of superblocks of this session, 1 to 999,999.
+        0x38 tag: u32,
+        /// The same, of the session before.
+        0x3c tag_before: u32,
+        /// Length of the ring, which ends where this head starts.
+        0x40 ring_sectors: u64,
+        /// Bit 0: the array is to have no log.
+        0x48 flags: u64,
+        /// Zero.
+        0x50 reserved: [u8; 48],
+    }
+}
+
+const FLAG_OFF: u64 = 1;
+
+on_disk! {
+    /// Stands before the entries of an append.
+    pub struct AppendHead [64] {
+        /// `StriaApp`.
+        0x00 magic: [u8; 8],
+        /// The session that wrote it.
+        0x08 session: u64,
+        /// Counts appends to this member in the session, from 1.
+        0x10 sequence: u64,
+        /// All records with smaller numbers are retired.
+        0x18 retired_below: u64,
+        /// Where in the ring it lies.
+        0x20 start_sector: u32,
+        /// Its length, this page included.
+        0x24 sectors: u32,
+        /// How many entries follow.
+        0x28 count: u32,
+        /// Sum of the page and of the member's identity, this field taken as zero.
+        0x2c crc: u32,
+        /// Sum of the bytes after the page.
+        0x30 payload_crc: u32,
+        /// The sequence number of the oldest append that still counts.
+        0x34 live_from: u64,
+        /// Zero.
+        0x3c reserved: u32,
+    }
+}
+
+on_disk! {
+    /// One record; its bytes follow those of the entry before.
+    pub struct Entry [64] {
+        /// The record's number.
+        0x00 number: u64,
+        /// Which stripe.
+        0x08 stripe: u64,
+        /// First row, in sectors of the strip.
+        0x10 row: u32,
+        /// Count of rows.
+        0x14 rows: u32,
+        /// First data strip that is written, by address.
+        0x18 first: u16,
+        /// Count of data strips that are written.
+        0x1a count: u16,
+        /// 0: P, 1: Q, 2: R.
+        0x1c parity: u8,
+        /// Bit 0: partial parity follows. Bit 1: then the new bytes of each written strip.
+        0x1d holds: u8,
+        /// Zero.
+        0x1e reserved: [u8; 34],
+    }
+}
+
+const _: () = assert!(AppendHead::SIZE_BYTES + LogRecord::APPEND_COUNT_MAX * Entry::SIZE_BYTES <= PAGE_BYTES);
+
+const HOLDS_PARTIAL: u8 = 1;
+const HOLDS_REDO: u8 = 2;
+
+/// Where a member's log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogPlace {
+    /// First sector of the ring on the drive.
+    pub ring_start: u64,
+    /// Its length.
+    pub ring_sectors: u64,
+    /// Of the head.
+    pub head_start: u64,
+}
+
+impl LogPlace {
+    /// The room that md leaves on a member; `None`: too little, or data come first.
+    pub fn of(superblock: &Superblock, bitmap_sectors: u64) -> Option<Self> {
+        let header = &superblock.header;
+        let after = |offset: i32, sectors: u64| header.super_offset.saturating_add_signed(i64::from(offset)) + sectors;
+        let mut start = header.super_offset + PAGE_SECTORS;
+        if superblock.has(feature::BITMAP_OFFSET) {
+            start = start.max(after(header.bitmap_offset, bitmap_sectors));
+        }
+        if header.bblog_offset != 0 {
+            start = start.max(after(header.bblog_offset, u64::from(header.bblog_size)));
+        }
+        let start = start.next_multiple_of(PAGE_SECTORS);
+        let head_start = (header.data_offset.checked_sub(PAGE_SECTORS)?) / PAGE_SECTORS * PAGE_SECTORS;
+        let room = head_start.checked_sub(start)? / PAGE_SECTORS * PAGE_SECTORS;
+        let ring_sectors = room.min(RING_SECTORS_MAX);
+        let fits = header.super_offset < header.data_offset && ring_sectors >= RING_SECTORS_MIN;
+        fits.then_some(Self { ring_start: head_start - ring_sectors, ring_sectors, head_start })
+    }
+
+    /// The most that one append takes.
+    pub fn append_sectors_max(&self) -> u64 {
+        (self.ring_sectors / APPEND_SHARE).max(LogRecord::APPEND_SECTORS_MIN)
+    }
+}
+
+/// The session that an array is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub number: u64,
+    pub tag: u32,
+    pub tag_before: u32,
+}
+
+impl Session {
+    /// The session of a run that begins after `events` records: greater than any before, since each run makes records.
+    pub fn after(events: u64, tag_before: u32) -> Self {
+        let number = events + 1;
+        // Any tag does that differs from the one before.
+        let tag = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % 999_999 + 1;
+        let tag = if tag == tag_before { tag % 999_999 + 1 } else { tag };
+        Self { number, tag, tag_before }
+    }
+}
+
+/// The head's page.
+pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool) -> Vec<u8> {
+    let mut head = LogHead {
+        magic: MAGIC,
+        version: 1,
+        crc: 0,
+        set_uuid: superblock.header.set_uuid,
+        device_uuid: superblock.header.device_uuid,
+        session: session.number,
+        tag: session.tag,
+        tag_before: session.tag_before,
+        ring_sectors: place.ring_sectors,
+        flags: if off { FLAG_OFF } else { 0 },
+        reserved: [0; 48],
+    };
+    let page = |head: &LogHead| {
+        let mut page = head.write().to_vec();
+        page.resize(PAGE_BYTES, 0);
+        page
+    };
+    head.crc = crc32c(&page(&head));
+    page(&head)
+}
+
+/// What lies in a member's log.
+#[derive(Clone, Debug, Default)]
+pub struct FoundLog {
+    /// The array is to have none.
+    pub off: bool,
+    /// Session, tag, and the tag before.
+    pub(crate) session: Session,
+    /// Records of the session, in the order of their appends.
+    pub records: Vec<LogRecord>,
+    /// All records with smaller numbers are retired, says the newest append.
+    pub retired_below: u64,
+    /// Appends are missing among those that count: the drive lost what it had acknowledged.
+    pub damaged: bool,
+}
+
+impl FoundLog {
+    /// Reads the log of a member; the ring only if its session is the superblock's. `None`: there is none, or it is
+    /// another member's.
+    pub(crate) fn read(superblock: &Superblock, place: &LogPlace, read: &mut super::member::Read) -> Option<Self> {
+        let page = read(place.head_start, PAGE_SECTORS).ok()?;
+        let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));
+        let header = &superblock.header;
+        let mut bare = page.clone();
+        bare[0x0c..0x10].fill(0);
+        let ours = (head.magic, head.version, head.set_uuid, head.device_uuid) == (MAGIC, 1, header.set_uuid, header.device_uuid);
+        if !ours || head.crc != crc32c(&bare) {
+            return None;
+        }
+        let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
+        let off = head.flags & FLAG_OFF != 0;
+        let mut found = Self { off, session, ..Self::default() };
+        let ring_sectors = head.ring_sectors;
+        let fits =
+            ring_sectors.is_multiple_of(PAGE_SECTORS) && ring_sectors <= RING_SECTORS_MAX && ring_sectors <= place.head_start;
+        if off || !found.speaks_for(superblock.utime_micros()) || !fits {
+            return Some(found);
+        }
+        match read(place.head_start - ring_sectors, ring_sectors) {
+            Ok(ring) => found.scan(&ring, &header.device_uuid),
+            Err(_) => found.damaged = true,
+        }
+        Some(found)
+    }
+
+    /// Whether superblocks with this tag were written under this log's watch.
+    pub(crate) fn speaks_for(&self, tag: u32) -> bool {
+        tag != 0 && (tag == self.session.tag || tag == self.session.tag_before)
+    }
+
+    /// Collects the appends that count.
+    fn scan(&mut self, ring: &[u8], device_uuid: &[u8; 16]) {
+        let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
+        let mut page = 0;
+        let pages = ring.len() / PAGE_BYTES;
+        while page < pages {
+            match parse_append(&ring[page * PAGE_BYTES..], page as u64 * PAGE_SECTORS, self.session.number, device_uuid) {
+                Some((head, records)) => {
+                    page += (u64::from(head.sectors) / PAGE_SECTORS) as usize;
+                    appends.push((head, records));
+                }
+                None => page += 1,
+            }
+        }
+        appends.sort_by_key(|(head, _)| head.sequence);
+        self.retired_below = appends.last().map_or(0, |(head, _)| head.retired_below);
+        let Some((newest, live_from)) = appends.last().map(|(head, _)| (head.sequence, head.live_from)) else { return };
+        let counts = |head: &AppendHead| head.sequence >= live_from;
+        self.damaged = appends.iter().filter(|(head, _)| counts(head)).count() as u64 != newest.saturating_sub(live_from) + 1;
+        let records = appends.into_iter().filter(|(head, _)| counts(head)).flat_map(|(_, records)| records);
+        self.records = records.filter(|record| record.number >= self.retired_below).collect();
+    }
+}
+
+/// The append that starts with these bytes, if it is whole and belongs here.
+fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8; 16]) -> Option<(AppendHead, Vec<LogRecord>)> {
+    if bytes[..8] != APPEND_MAGIC {
+        return None;
+    }
+    let head = AppendHead::read(bytes[..AppendHead::SIZE_BYTES].try_into().expect("cut to size"));
+    let len = head.sectors as usize * 512;
+    let count = head.count as usize;
+    let sane = head.session == session
+        && u64::from(head.start_sector) == start_sector
+        && (PAGE_BYTES..=bytes.len()).contains(&len)
+        && len.is_multiple_of(PAGE_BYTES)
+        && count <= LogRecord::APPEND_COUNT_MAX
+        && head.crc == append_crc(&bytes[..PAGE_BYTES], device_uuid)
+        && head.payload_crc == crc32c(&bytes[PAGE_BYTES..len]);
+    if !sane {
+        return None;
+    }
+    let mut rest = &bytes[PAGE_BYTES..len];
+    let mut records = Vec::with_capacity(count);
+    for entry in bytes[AppendHead::SIZE_BYTES..PAGE_BYTES].chunks_exact(Entry::SIZE_BYTES).take(count) {
+        let entry = Entry::read(entry.try_into().expect("cut to size"));
+        let strip_len = entry.rows as usize * 512;
+        let mut take = || {
+            let (front, back) = rest.split_at_checked(strip_len)?;
+            rest = back;
+            Some(Buffer::copy_of(front).freeze())
+        };
+        let partial = if entry.holds & HOLDS_PARTIAL != 0 { Some(take()?) } else { None };
+        let strips = if entry.holds & HOLDS_REDO != 0 { entry.count } else { 0 };
+        let redo = (0..strips).map(|_| take()).collect::<Option<_>>()?;
+        records.push(LogRecord {
+            number: entry.number,
+            stripe: entry.stripe,
+            rows: entry.row.into()..u64::from(entry.row) + u64::from(entry.rows),
+            written: entry.first.into()..usize::from(entry.first) + usize::from(entry.count),
+            parity: entry.parity.into(),
+            partial,
+            redo,
+        });
+    }
+    Some((head, records))
+}
+
+/// The sum of an append's first page, seeded with the member's identity so that copies from elsewhere do not count.
+fn append_crc(page: &[u8], device_uuid: &[u8; 16]) -> u32 {
+    let mut bare = [0; PAGE_BYTES + 16];
+    bare[..PAGE_BYTES].copy_from_slice(page);
+    bare[0x2c..0x30].fill(0);
+    bare[PAGE_BYTES..].copy_from_slice(device_uuid);
+    crc32c(&bare)
+}
+
+/// An append that still counts.
+#[derive(Clone, Debug)]
+struct Live {
+    sequence: u64,
+    range: Range<u64>,
+    /// It counts until all records with numbers up to here are retired.
+    last_number: u64,
+}
+
+/// The ring of one member while the array runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ring {
+    sequence: u64,
+    next: u64,
+    live: VecDeque<Live>,
+}
+
+impl Ring {
+    /// A place for an append of so many sectors, given that records below `retired_below` are retired.
+    fn place(&mut self, ring_sectors: u64, sectors: u64, retired_below: u64) -> Option<u64> {
+        while self.live.front().is_some_and(|live| live.last_number < retired_below) {
+            self.live.pop_front();
+        }
+        let start = if self.next + sectors <= ring_sectors { self.next } else { 0 };
+        let range = start..start + sectors;
+        let taken = self.live.iter().any(|live| live.range.start < range.end && range.start < live.range.end);
+        (!taken && range.end <= ring_sectors).then_some(start)
+    }
+
+    /// The write that appends `records`; `None`: no room before more are retired.
+    pub fn append(
+        &mut self,
+        at: (MemberId, &LogPlace, &[u8; 16], u64),
+        records: &[LogRecord],
+        retired_below: u64,
+        memory: &mut Memory,
+    ) -> Option<MetadataWrite> {
+        let (member, place, device_uuid, session) = at;
+        let payload: u64 = records.iter().map(LogRecord::payload_sectors).sum();
+        let sectors = PAGE_SECTORS + payload.next_multiple_of(PAGE_SECTORS);
+        let start = self.place(place.ring_sectors, sectors, retired_below)?;
+        let mut buffer = memory.take(bytes(sectors));
+        let (page, body) = buffer.split_at_mut(PAGE_BYTES);
+        page.fill(0);
+        let mut rest = &mut body[..];
+        for (record, slot) in records.iter().zip(page[AppendHead::SIZE_BYTES..].chunks_exact_mut(Entry::SIZE_BYTES)) {
+            let holds =
+                if record.partial.is_some() { HOLDS_PARTIAL } else { 0 } | if record.redo.is_empty() { 0 } else { HOLDS_REDO };
+            let entry = Entry {
+                number: record.number,
+                stripe: record.stripe,
+                row: record.rows.start as u32,
+                rows: (record.rows.end - record.rows.start) as u32,
+                first: record.written.start as u16,
+                count: record.written.len() as u16,
+                parity: record.parity as u8,
+                holds,
+                reserved: [0; 34],
+            };
+            slot.copy_from_slice(&entry.write());
+            for data in record.partial.iter().chain(&record.redo) {
+                let (front, back) = rest.split_at_mut(data.len());
+                front.copy_from_slice(data);
+                rest = back;
+            }
+        }
+        rest.fill(0);
+        self.sequence += 1;
+        let mut head = AppendHead {
+            magic: APPEND_MAGIC,
+            session,
+            sequence: self.sequence,
+            retired_below,
+            start_sector: start as u32,
+            sectors: sectors as u32,
+            count: records.len() as u32,
+            crc: 0,
+            payload_crc: crc32c(body),
+            live_from: self.live.front().map_or(self.sequence, |live| live.sequence),
+            reserved: 0,
+        };
+        page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
+        head.crc = append_crc(page, device_uuid);
+        page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
+        let last_number = records.iter().map(|record| record.number).max().unwrap_or(0);
+        self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });
+        self.next = start + sectors;
+        Some(MetadataWrite { member, start_sector: place.ring_start + start, data: memory.give(buffer) })
+    }
+}
+
+/// Memory of appends, used again once they are written.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    pool: Pool,
+    lent: VecDeque<Claim>,
+}
+
+impl Memory {
+    fn take(&mut self, len: usize) -> Buffer {
+        for _ in 0..self.lent.len() {
+            let claim = self.lent.pop_front().expect("counted");
+            match claim.redeem() {
+                Ok(buffer) => self.pool.give(buffer),
+                Err(claim) => self.lent.push_back(claim),
+            }
+        }
+        self.pool.take(len)
+    }
+
+    fn give(&mut self, buffer: Buffer) -> Data {
+        self.lent.push_back(buffer.claim());
+        buffer.freeze()
+    }
+}
+
+/// A copy of a recorder starts with memory of its own.
+impl Clone for Memory {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
