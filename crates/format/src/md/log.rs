@@ -86,7 +86,7 @@ on_disk! {
         0x24 sectors: u32,
         /// How many entries follow.
         0x28 count: u32,
-        /// Sum of the page and of the member's identity, this field taken as zero.
+        /// Sum of head, entries and the member's identity, this field taken as zero.
         0x2c crc: u32,
         /// Sum of the bytes after the page.
         0x30 payload_crc: u32,
@@ -292,7 +292,7 @@ fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8
         && (PAGE_BYTES..=bytes.len()).contains(&len)
         && len.is_multiple_of(PAGE_BYTES)
         && count <= LogRecord::APPEND_COUNT_MAX
-        && head.crc == append_crc(&bytes[..PAGE_BYTES], device_uuid)
+        && head.crc == append_crc(&bytes[..AppendHead::SIZE_BYTES + count * Entry::SIZE_BYTES], device_uuid)
         && head.payload_crc == crc32c(&bytes[PAGE_BYTES..len]);
     if !sane {
         return None;
@@ -323,13 +323,13 @@ fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8
     Some((head, records))
 }
 
-/// The sum of an append's first page, seeded with the member's identity so that copies from elsewhere do not count.
-fn append_crc(page: &[u8], device_uuid: &[u8; 16]) -> u32 {
-    let mut bare = [0; PAGE_BYTES + 16];
-    bare[..PAGE_BYTES].copy_from_slice(page);
-    bare[0x2c..0x30].fill(0);
-    bare[PAGE_BYTES..].copy_from_slice(device_uuid);
-    crc32c(&bare)
+/// The sum of an append's head and entries, with the member's identity so that copies from elsewhere do not count.
+fn append_crc(head: &[u8], device_uuid: &[u8; 16]) -> u32 {
+    let mut whole = [0; PAGE_BYTES + 16];
+    whole[..head.len()].copy_from_slice(head);
+    whole[0x2c..0x30].fill(0);
+    whole[head.len()..head.len() + 16].copy_from_slice(device_uuid);
+    crc32c(&whole[..head.len() + 16])
 }
 
 /// An append that still counts.
@@ -414,7 +414,7 @@ impl Ring {
             reserved: 0,
         };
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
-        head.crc = append_crc(page, device_uuid);
+        head.crc = append_crc(&page[..AppendHead::SIZE_BYTES + records.len() * Entry::SIZE_BYTES], device_uuid);
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
         let last_number = records.iter().map(|record| record.number).max().unwrap_or(0);
         self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });

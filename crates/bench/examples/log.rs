@@ -1,0 +1,125 @@
+//! The price of the write log: 4 KiB random writes with and without it, on RAM members, one lane, md metadata and bitmap.
+//!
+//! `cargo run --release -p stria-bench --example log [RUN_MS [ROUNDS]]`; rounds alternate between the two, medians are
+//! shown. Beside the price: writes to members and bytes of them, for each write of a client.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+use stria_array::{ArrayDevice, Level};
+use stria_bench::{Limit, Load, Order, Target};
+use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, RamDevice, Request};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, LogChoice, MdRecorder, Options, assemble};
+
+const MEMBER_SECTORS: u64 = 64 << 11;
+
+/// Writes and their sectors, of all members.
+type Count = Rc<Cell<(u64, u64)>>;
+
+struct Counted {
+    ram: RamDevice,
+    count: Count,
+}
+
+impl BlockDevice for Counted {
+    fn limits(&self) -> &Limits {
+        self.ram.limits()
+    }
+    fn submit(&mut self, request: Request) {
+        if let Operation::Write { .. } = request.operation {
+            let (writes, sectors) = self.count.get();
+            self.count.set((writes + 1, sectors + request.sectors));
+        }
+        self.ram.submit(request);
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.ram.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.ram.next_wake()
+    }
+}
+
+fn array(level: Level, count: usize, log: LogChoice) -> (ArrayDevice<MdRecorder>, Count) {
+    let member = |index: usize| CreateMember {
+        name: format!("member {index}"),
+        size_sectors: MEMBER_SECTORS,
+        logical_block_bytes: 512,
+        device_uuid: [index as u8 + 1; 16],
+    };
+    let create = Create {
+        name: "price".into(),
+        homehost: None,
+        uuid: [7; 16],
+        level,
+        layout: level.default_layout(),
+        strip_sectors: 128,
+        members: (0..count).map(|index| Some(member(index))).collect(),
+        spares: Vec::new(),
+        member_sectors_max: None,
+        bitmap: BitmapChoice::Internal { chunk_bytes: None },
+        log,
+        assume_clean: true,
+        unix_seconds: 1_700_000_000,
+    };
+    let creation = create.plan().expect("the geometry fits");
+    let mut rams: Vec<RamDevice> = (0..count).map(|_| RamDevice::new(MEMBER_SECTORS)).collect();
+    for write in &creation.writes {
+        rams[write.drive].memory_mut()[(write.start_sector * 512) as usize..][..write.bytes.len()].copy_from_slice(&write.bytes);
+    }
+    let candidate = |(index, ram): (usize, &RamDevice)| {
+        let mut read = |start: u64, sectors: u64| Ok(ram.memory()[(start * 512) as usize..][..(sectors * 512) as usize].to_vec());
+        Candidate::read(format!("member {index}"), MEMBER_SECTORS, 512, &mut read)
+    };
+    let candidates: Vec<Candidate> = rams.iter().enumerate().map(candidate).collect();
+    let (mut found, _) = assemble(&candidates, &Options::default());
+    let start = found.remove(0).outcome.expect("a new array starts");
+    assert_eq!(start.config.log.is_some(), log == LogChoice::Auto);
+    let counter = Count::default();
+    let counted = |ram| Box::new(Counted { ram, count: Rc::clone(&counter) }) as Box<dyn BlockDevice>;
+    let devices = rams.into_iter().map(counted).collect();
+    (ArrayDevice::new(&start.config, devices, start.recorder, 1_700_000_000), counter)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let run = Duration::from_millis(arguments.next().map_or(200, |ms| ms.parse().expect("RUN_MS is a number")));
+    let rounds: usize = arguments.next().map_or(7, |count| count.parse().expect("ROUNDS is a number"));
+    println!(
+        "{:<22} {:>10} {:>10} {:>7} {:>21} {:>23}",
+        "4 KiB random writes", "without", "with log", "ratio", "member writes/write", "member bytes/byte"
+    );
+    for (level, count) in [(Level::Raid5, 4), (Level::Raid6, 6)] {
+        let mut arrays = [LogChoice::None, LogChoice::Auto].map(|log| array(level, count, log));
+        for queue_depth in [1, 32, 128] {
+            let mut iops = [Vec::new(), Vec::new()];
+            let mut per_write = [(0.0, 0.0); 2];
+            for _ in 0..rounds {
+                for (side, (array, count)) in arrays.iter_mut().enumerate() {
+                    let before = count.get();
+                    let load =
+                        Load { read_percent: 0, queue_depth, order: Order::Random, limit: Limit::Time(run), ..Load::default() };
+                    let outcome = load.run(Target { device: array, ring: None }, None).expect("memory does not fail");
+                    iops[side].push(outcome.iops());
+                    let (writes, sectors) = (count.get().0 - before.0, count.get().1 - before.1);
+                    let operations = outcome.operations as f64;
+                    per_write[side] = (writes as f64 / operations, sectors as f64 * 512.0 / (operations * 4096.0));
+                }
+            }
+            let [without, with] = iops.map(median);
+            println!(
+                "RAID {level} of {count}, QD {queue_depth:<5} {without:>10.0} {with:>10.0} {:>7.2} {:>10.2} -> {:>5.2} {:>12.2} -> {:>5.2}",
+                with / without,
+                per_write[0].0,
+                per_write[1].0,
+                per_write[0].1,
+                per_write[1].1
+            );
+        }
+    }
+}
