@@ -322,7 +322,7 @@ fn a_sample_of_arrays_goes_back_and_forth_between_kernel_and_us() {
             case(Kernel, Degraded, "6", "right-asymmetric", 64, 6),
             case(Stria, Degraded, "5", "default", 4, 4),
             case(Kernel, Degraded, "1", "default", 0, 3),
-            case(Kernel, Clean, "10", "f2", 64, 3),
+            case(Kernel, Clean, "10", "f2", 1024, 3),
             case(Stria, Rebuilt, "10", "n2", 64, 5),
             case(Kernel, Rebuilt, "6", "ddf-N-continue", 32, 5),
             case(Stria, MidRebuild, "5", "default", 64, 4),
@@ -367,6 +367,9 @@ fn every_level_layout_and_story_goes_back_and_forth_between_kernel_and_us() {
         ("5", "default", 512, 3),
         ("6", "default", 1024, 4),
         ("6", "default", 4, 9),
+        // Nine strips on each member: no whole rows.
+        ("10", "f2", 1024, 3),
+        ("10", "o2", 1024, 4),
     ]);
     for (part, story) in [Clean, Degraded, Rebuilt, MidRebuild, Crash].into_iter().enumerate() {
         for maker in [Kernel, Stria] {
