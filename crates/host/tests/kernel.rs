@@ -10,6 +10,7 @@ use harness::{End, Guest};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use stria_array::{Health, Level};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
@@ -47,13 +48,16 @@ struct Case {
     strip_kib: u64,
     count: usize,
     unequal: bool,
+    /// So many members, from the first, have blocks of 4096 bytes.
+    large_block_count: usize,
 }
 
 impl Case {
     fn name(&self) -> String {
-        let Self { maker, story, level, layout, strip_kib, count, unequal } = self;
+        let Self { maker, story, level, layout, strip_kib, count, unequal, large_block_count } = self;
         let unequal = if *unequal { "-unequal" } else { "" };
-        format!("{maker:?}-{story:?}-{level}-{layout}-{strip_kib}k-{count}{unequal}").to_lowercase()
+        let blocks = if *large_block_count > 0 { format!("-{large_block_count}x4kn") } else { String::new() };
+        format!("{maker:?}-{story:?}-{level}-{layout}-{strip_kib}k-{count}{unequal}{blocks}").to_lowercase()
     }
 
     fn level(&self) -> ArrayLevel {
@@ -93,18 +97,19 @@ impl Case {
         let force = if count == 1 { "--force" } else { "" };
         let spares = if self.spares() > 0 { format!("--spare-devices={}", self.spares()) } else { String::new() };
         format!(
-            "attach {name} {}\nmdadm --create /dev/md0 --quiet --run --metadata=1.2 --level={level} {chunk} {layout} {bitmap} \
+            "attach {name} {} {}\nmdadm --create /dev/md0 --quiet --run --metadata=1.2 --level={level} {chunk} {layout} {bitmap} \
              {force} --raid-devices={count} {spares} $loops 2>/dev/null\nsettle\n\
              seq 100000000 | head -c $(blockdev --getsize64 /dev/md0) | dd of=/dev/md0 bs=1M iflag=fullblock conv=fsync status=none\n\
              dd if=/dev/md0 of=$SHARE/{name}/whole bs=1M status=none\nmdadm --quiet --stop /dev/md0\ndetach\n",
-            count + self.spares()
+            count + self.spares(),
+            self.large_block_count
         )
     }
 
     /// Shell: the kernel takes the array over, finishes what is to be done, checks it and reads all of it.
     fn kernel_takes(&self) -> String {
         let name = self.name();
-        let mut script = format!("attach {name} {}\n", self.count + self.spares());
+        let mut script = format!("attach {name} {} {}\n", self.count + self.spares(), self.large_block_count);
         if let ArrayLevel::Striped(_) = self.level() {
             let half = self.count / 2;
             let _ = write!(
@@ -135,14 +140,13 @@ impl Case {
         script
     }
 
-    fn stria_makes(&self, share: &Path) {
+    fn stria_makes(&self, paths: &[PathBuf]) {
         let layout = match (self.level(), self.layout) {
             (_, "default") => None,
             (ArrayLevel::Single(level) | ArrayLevel::Striped(level), layout) => {
                 Some(level.parse_layout(layout).expect("a layout"))
             }
         };
-        let paths = self.paths(share);
         create(&CreateSpec {
             name: "tank".into(),
             level: self.level(),
@@ -160,11 +164,10 @@ impl Case {
     }
 
     /// We read what is there, write over parts of it, and leave it as the story says. Gives what the array must hold.
-    fn stria_lives(&self, share: &Path) -> Vec<u8> {
+    fn stria_lives(&self, share: &Path, paths: &[PathBuf]) -> Vec<u8> {
         let name = self.name();
         let ring = Ring::new().expect("a ring");
-        let paths = self.paths(share);
-        let (mut array, _) = open(&paths, &ring, OpenOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (mut array, _) = open(paths, &ring, OpenOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let size = array.limits().size_sectors;
         let mut model = read_all(&mut array, size);
         if self.maker == Maker::Kernel {
@@ -242,11 +245,12 @@ fn chance(seed: &mut u64) -> u64 {
 }
 
 fn write_some(array: &mut HostedArray, model: &mut [u8], seed: &mut u64) {
+    let block = u64::from(array.limits().logical_block_bytes) / 512;
     let size = model.len() as u64 / 512;
     for round in 0..24 {
         let most = if round % 6 == 0 { 1500 } else { 40 };
-        let sectors = (1 + chance(seed) % most).min(size);
-        let start = chance(seed) % (size - sectors + 1);
+        let sectors = (1 + chance(seed) % most).next_multiple_of(block).min(size);
+        let start = chance(seed) % (size - sectors + 1) / block * block;
         let data: Vec<u8> = (0..bytes(sectors)).map(|_| chance(seed) as u8).collect();
         model[bytes(start)..][..data.len()].copy_from_slice(&data);
         array.sync_io(|io| io.write(start, &data)).expect("writable");
@@ -255,15 +259,44 @@ fn write_some(array: &mut HostedArray, model: &mut [u8], seed: &mut u64) {
 
 const SHELL: &str = r#"
 settle() { mdadm --wait /dev/md0 >/dev/null 2>&1 || true; sleep 0.2; }
-attach() { # CASE COUNT
+attach() { # CASE COUNT LARGE: so many with blocks of 4096 bytes
   loops=; k=0
   while [ $k -lt $2 ]; do
     [ -b /dev/loop$k ] || mknod /dev/loop$k b 7 $k
-    losetup /dev/loop$k $SHARE/$1/$k.img; loops="$loops /dev/loop$k"; k=$((k+1))
+    size=512; if [ $k -lt $3 ]; then size=4096; fi
+    losetup --sector-size $size /dev/loop$k $SHARE/$1/$k.img; test $(cat /sys/block/loop$k/queue/logical_block_size) = $size; loops="$loops /dev/loop$k"; k=$((k+1))
   done
 }
 detach() { sync; for d in $loops; do losetup -d $d; done; sleep 0.2; }
 "#;
+
+/// Images as we see them: those with large blocks through loop devices, detached with this.
+struct Drives(Vec<PathBuf>);
+
+impl Drives {
+    fn new(case: &Case, share: &Path) -> Self {
+        let attached = case.paths(share).into_iter().enumerate().map(|(index, path)| match index < case.large_block_count {
+            false => path,
+            true => loop_device(&path).expect("tried before"),
+        });
+        Self(attached.collect())
+    }
+}
+
+impl Drop for Drives {
+    fn drop(&mut self) {
+        for device in self.0.iter().filter(|path| path.starts_with("/dev")) {
+            let _ = Command::new("losetup").arg("--detach").arg(device).status();
+        }
+    }
+}
+
+fn loop_device(image: &Path) -> Result<PathBuf, String> {
+    let output = Command::new("losetup").args(["--find", "--show", "--sector-size", "4096"]).arg(image).output();
+    let output = output.map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout).into()) } else { Err(text(&output.stderr)) }
+}
 
 fn prove(name: &str, cases: &[Case]) {
     if !harness::wanted() {
@@ -278,10 +311,11 @@ fn prove(name: &str, cases: &[Case]) {
     let models: Vec<Vec<u8>> = cases
         .iter()
         .map(|case| {
+            let drives = Drives::new(case, &share);
             if case.maker == Maker::Stria {
-                case.stria_makes(&share);
+                case.stria_makes(&drives.0);
             }
-            case.stria_lives(&share)
+            case.stria_lives(&share, &drives.0)
         })
         .collect();
     let taken: String = cases.iter().map(Case::kernel_takes).collect();
@@ -303,7 +337,7 @@ fn prove(name: &str, cases: &[Case]) {
 }
 
 fn case(maker: Maker, story: Story, level: &'static str, layout: &'static str, strip_kib: u64, count: usize) -> Case {
-    Case { maker, story, level, layout, strip_kib, count, unequal: false }
+    Case { maker, story, level, layout, strip_kib, count, unequal: false, large_block_count: 0 }
 }
 
 #[test]
@@ -331,6 +365,37 @@ fn a_sample_of_arrays_goes_back_and_forth_between_kernel_and_us() {
             case(Kernel, Crash, "10", "o2", 128, 4),
             case(Stria, Clean, "50", "default", 64, 6),
             case(Stria, Degraded, "60", "default", 32, 8),
+        ],
+    );
+}
+
+#[test]
+fn members_with_large_blocks_go_back_and_forth_between_kernel_and_us() {
+    use Maker::*;
+    use Story::*;
+    let probe = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("large-blocks-{}", std::process::id()));
+    File::create(&probe).and_then(|file| file.set_len(1 << 20)).expect("a file");
+    let device = loop_device(&probe);
+    fs::remove_file(&probe).expect("its name goes");
+    match device {
+        Ok(device) => drop(Drives(vec![device])),
+        Err(why) => return eprintln!("SKIPPED: no loop device with blocks of 4096 bytes, which root may make: {why}"),
+    }
+    let large = |large_block_count: usize, case: Case| Case { large_block_count, ..case };
+    prove(
+        "large-blocks",
+        &[
+            large(3, Case { unequal: true, ..case(Kernel, Clean, "jbod", "default", 64, 3) }),
+            large(3, Case { unequal: true, ..case(Stria, Clean, "0", "default", 4, 3) }),
+            large(3, case(Kernel, Rebuilt, "5", "left-symmetric", 4, 3)),
+            large(5, case(Stria, Degraded, "6", "right-asymmetric", 16, 5)),
+            large(3, case(Stria, Crash, "10", "f2", 1024, 3)),
+            large(4, case(Kernel, MidRebuild, "10", "n2", 64, 4)),
+            large(6, case(Stria, Clean, "50", "default", 4, 6)),
+            // One large block among small ones makes the array's blocks large.
+            large(1, case(Kernel, Clean, "1", "default", 0, 2)),
+            large(2, case(Stria, MidRebuild, "5", "default", 64, 4)),
+            large(1, case(Kernel, Crash, "6", "ddf-N-continue", 64, 5)),
         ],
     );
 }
