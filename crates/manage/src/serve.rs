@@ -4,7 +4,7 @@
 //!   choose drives and arrays ─ check that they are free ─ listen ─ open, one lane each ─ say so ─ wait ─ stop
 //! ```
 //! Nothing is written to any member before everything before `open` has succeeded. SIGINT, SIGTERM and `stria stop`
-//! end it in good order; a second signal ends it at once, as a power cut would.
+//! end it in good order; a later signal ends it at once, as a power cut would.
 
 use crate::cli::ServeOptions;
 use crate::failure::Failure;
@@ -29,6 +29,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The kernel closes the files of a process that was killed only when their io_uring has been wound up: a serve that
 /// follows at once waits so long for that.
 const GONE_AFTER: Duration = Duration::from_secs(2);
+/// `timeout` and some supervisors signal the process and then its group: what follows so soon is the same wish.
+const SAME_WISH: Duration = Duration::from_millis(500);
 /// How long answers under way may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -95,8 +97,14 @@ pub fn choose(what: &[PathBuf], options: OpenOptions) -> Result<Vec<PlannedArray
     let chosen = |full_name: &str| names.is_empty() || wanted(full_name);
     for assembly in assemblies.iter().filter(|assembly| chosen(&assembly.name)) {
         match &assembly.outcome {
+            // Everything was asked for: what can start does, as under mdadm.
+            Err(error) if scanned && names.is_empty() && !arrays.is_empty() => tracing::warn!("not served: {error}"),
             Err(error) if error.kind == AssembleErrorKind::DirtyDegraded => return Err(Failure::Unsafe(error.to_string())),
-            Err(error) => return Err(Failure::failed(error)),
+            Err(error) if arrays.is_empty() || !names.is_empty() => return Err(Failure::failed(error)),
+            Err(error) => {
+                let theirs: Vec<&str> = assembly.drives.iter().map(|drive| &*drive.name).collect();
+                return Err(Failure::Failed(format!("{error}; or leave {} out to go without this array", theirs.join(", "))));
+            }
             Ok(_) => {}
         }
         for drive in &assembly.drives {
@@ -122,7 +130,10 @@ pub fn choose(what: &[PathBuf], options: OpenOptions) -> Result<Vec<PlannedArray
         names.iter().find(|name| !arrays.iter().any(|array| array.name == **name || view::short_name(&array.name) == **name));
     match missing {
         Some(name) => {
-            let place = if scanned { "this machine's block devices" } else { "these drives" };
+            let place = match scanned {
+                true => "this machine's block devices, and image files are not searched for",
+                false => "these drives",
+            };
             Err(Failure::Failed(format!("no array \"{name}\" lies on {place}: name its drives, or see `stria assemble`")))
         }
         None if arrays.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
@@ -237,17 +248,20 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
     let _ = output::try_print(&lines);
 
     let mut ended = service.shutdown().subscribe();
-    let mut stopping = false;
+    let mut stopping: Option<Instant> = None;
     loop {
         tokio::select! {
             name = either(&mut signals) => {
-                if stopping {
+                if let Some(since) = stopping {
+                    if since.elapsed() < SAME_WISH {
+                        continue;
+                    }
                     tracing::error!("{name} again: ended at once; members are left as after a power cut");
                     let _ = std::fs::remove_file(&socket);
                     process::exit(1);
                 }
                 tracing::info!("{name}: stopping; once more ends at once");
-                stopping = true;
+                stopping = Some(Instant::now());
                 let service = Arc::clone(&service);
                 tokio::task::spawn_blocking(move || service.stop_all(true));
             }
