@@ -9,7 +9,7 @@ use crate::client::{self, Client, array_path};
 use crate::demo::demo;
 use crate::failure::Failure;
 use crate::output::{self, confirm, print, print_json, say};
-use crate::serve::{absolute, block_devices, serve, sort_arguments};
+use crate::serve::{absolute, block_devices, named, serve, sort_arguments};
 use crate::{progress, size};
 use clap::CommandFactory;
 use hyper::Method;
@@ -34,7 +34,10 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Create(create) => self::create(create, json)?,
         Command::Examine(examine) => return self::examine(&examine, json),
         Command::Assemble(assemble) => return self::assemble(&assemble, json),
-        Command::Serve(command) => serve(&command.what, &command.options, json)?,
+        Command::Serve(command) => {
+            let (drives, names) = sort_arguments(&command.what);
+            serve(&drives, &names, &command.options, json)?;
+        }
         Command::Status(status) => return self::status(&status, json),
         Command::Fail(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
@@ -314,15 +317,13 @@ struct DriveView {
 }
 
 fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
+    let (mut drives, names) = match command.scan {
+        true => (Vec::new(), command.what.iter().map(|name| name.display().to_string()).collect()),
+        false => sort_arguments(&command.what),
+    };
     if command.start {
-        let what = if command.scan {
-            command.what.iter().filter(|name| !name.exists()).cloned().collect()
-        } else {
-            command.what.clone()
-        };
-        return serve(&what, &command.options, json).map(|()| 0);
+        return serve(&drives, &names, &command.options, json).map(|()| 0);
     }
-    let (mut drives, names) = sort_arguments(&command.what);
     let mut refused = Vec::new();
     if command.scan {
         (drives, refused) = block_devices();
@@ -330,11 +331,8 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     let options = OpenOptions { force: command.options.force, read_only: true };
     let found = stria_host::find(&drives, options)?;
     let short = crate::view::short_name;
-    let chosen = found
-        .assemblies
-        .iter()
-        .filter(|assembly| names.is_empty() || names.iter().any(|name| *name == assembly.name || name == short(&assembly.name)));
-    let views: Vec<AssemblyView> = chosen
+    let views: Vec<AssemblyView> = named(&found.assemblies, &names)
+        .into_iter()
         .map(|assembly| AssemblyView {
             name: assembly.name.clone(),
             uuid: stria_format::md::uuid_text(&assembly.uuid),

@@ -175,6 +175,14 @@ fn spans_of_a_nested_array_heal_and_scrub() {
     place.ok(&["stop", "big"]);
     let log = serve.ended_well();
     assert!(log.contains("spare") && log.contains("takes slot 1"), "events of spans are told: {log}");
+    // By name, the spans below come with it, and with them the word about who stays out.
+    let named = [&["big"], &drives[..]].concat();
+    let told = place.ok(&[&["assemble"], &named[..]].concat());
+    assert!(told.contains("\"big-span0\"") && told.contains("\"big-span1\"") && told.contains("\"big\""), "{told}");
+    let serve = place.serve(&named);
+    place.ok(&["stop", "big"]);
+    let log = serve.ended_well();
+    assert!(log.contains(drives[1]) && log.contains("stays out"), "{log}");
 }
 
 /// Two arrays in one serve: apart in name, state and end. The serve ends with the last.
