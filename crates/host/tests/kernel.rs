@@ -96,11 +96,25 @@ impl Case {
         let bitmap = if redundant { "--bitmap=internal --bitmap-chunk=64K --assume-clean" } else { "" };
         let force = if count == 1 { "--force" } else { "" };
         let spares = if self.spares() > 0 { format!("--spare-devices={}", self.spares()) } else { String::new() };
+        let one = |md: &str, level: &str, count: usize, drives: &str| {
+            format!(
+                "mdadm --create /dev/{md} --quiet --run --metadata=1.2 --level={level} {chunk} {layout} {bitmap} {force} \
+                 --raid-devices={count} {spares} {drives} 2>/dev/null\n"
+            )
+        };
+        let make = match self.level() {
+            ArrayLevel::Single(_) => one("md0", level, count, "$loops"),
+            ArrayLevel::Striped(level) => {
+                let [first, second] =
+                    [("md1", "$first"), ("md2", "$second")].map(|(md, drives)| one(md, &level.to_string(), count / 2, drives));
+                let above = "mdadm --create /dev/md0 --quiet --run --level=0 --chunk=128 --raid-devices=2 /dev/md1 /dev/md2 2>/dev/null\n";
+                format!("halves {count}\n{first}{second}{above}")
+            }
+        };
         format!(
-            "attach {name} {} {}\nmdadm --create /dev/md0 --quiet --run --metadata=1.2 --level={level} {chunk} {layout} {bitmap} \
-             {force} --raid-devices={count} {spares} $loops 2>/dev/null\nsettle\n\
+            "attach {name} {} {}\n{make}settle\n\
              seq 100000000 | head -c $(blockdev --getsize64 /dev/md0) | dd of=/dev/md0 bs=1M iflag=fullblock conv=fsync status=none\n\
-             dd if=/dev/md0 of=$SHARE/{name}/whole bs=1M status=none\nmdadm --quiet --stop /dev/md0\ndetach\n",
+             dd if=/dev/md0 of=$SHARE/{name}/whole bs=1M status=none\n{STOP}detach\n",
             count + self.spares(),
             self.large_block_count
         )
@@ -111,13 +125,12 @@ impl Case {
         let name = self.name();
         let mut script = format!("attach {name} {} {}\n", self.count + self.spares(), self.large_block_count);
         if let ArrayLevel::Striped(_) = self.level() {
-            let half = self.count / 2;
             let _ = write!(
                 script,
-                "set -- $loops; first=; second=; k=0; for d in $loops; do if [ $k -lt {half} ]; then first=\"$first $d\"; else second=\"$second $d\"; fi; k=$((k+1)); done\n\
-                 mdadm --quiet --assemble --run /dev/md1 $first\nmdadm --quiet --assemble --run /dev/md2 $second\n\
+                "halves {}\nmdadm --quiet --assemble --run /dev/md1 $first\nmdadm --quiet --assemble --run /dev/md2 $second\n\
                  for m in md1 md2; do echo 900000 > /sys/block/$m/md/sync_speed_max; mdadm --wait /dev/$m >/dev/null 2>&1 || true; done\n\
-                 mdadm --quiet --assemble --run /dev/md0 /dev/md1 /dev/md2\n"
+                 mdadm --quiet --assemble --run /dev/md0 /dev/md1 /dev/md2\n",
+                self.count
             );
         } else {
             script += "mdadm --quiet --assemble --run /dev/md0 $loops || mdadm --assemble --verbose --run /dev/md0 $loops\n";
@@ -136,7 +149,8 @@ impl Case {
                 );
             }
         }
-        script += "for m in md0 md1 md2; do mdadm --quiet --stop /dev/$m 2>/dev/null || true; done\ndetach\n";
+        script += STOP;
+        script += "detach\n";
         script
     }
 
@@ -257,6 +271,8 @@ fn write_some(array: &mut HostedArray, model: &mut [u8], seed: &mut u64) {
     }
 }
 
+const STOP: &str = "for m in md0 md1 md2; do mdadm --quiet --stop /dev/$m 2>/dev/null || true; done\n";
+
 const SHELL: &str = r#"
 settle() { mdadm --wait /dev/md0 >/dev/null 2>&1 || true; sleep 0.2; }
 attach() { # CASE COUNT LARGE: so many with blocks of 4096 bytes
@@ -266,6 +282,10 @@ attach() { # CASE COUNT LARGE: so many with blocks of 4096 bytes
     size=512; if [ $k -lt $3 ]; then size=4096; fi
     losetup --sector-size $size /dev/loop$k $SHARE/$1/$k.img; test $(cat /sys/block/loop$k/queue/logical_block_size) = $size; loops="$loops /dev/loop$k"; k=$((k+1))
   done
+}
+halves() { # COUNT: the loops of two spans
+  first=; second=; k=0
+  for d in $loops; do if [ $k -lt $(($1 / 2)) ]; then first="$first $d"; else second="$second $d"; fi; k=$((k+1)); done
 }
 detach() { sync; for d in $loops; do losetup -d $d; done; sleep 0.2; }
 "#;
@@ -363,7 +383,7 @@ fn a_sample_of_arrays_goes_back_and_forth_between_kernel_and_us() {
             case(Kernel, MidRebuild, "1", "default", 0, 2),
             case(Stria, Crash, "5", "default", 64, 3),
             case(Kernel, Crash, "10", "o2", 128, 4),
-            case(Stria, Clean, "50", "default", 64, 6),
+            case(Kernel, Clean, "50", "default", 64, 6),
             case(Stria, Degraded, "60", "default", 32, 8),
         ],
     );
@@ -483,9 +503,11 @@ fn striped_and_joined_arrays_go_back_and_forth() {
     use Maker::*;
     use Story::*;
     let mut striped = Vec::new();
-    for story in [Clean, Degraded] {
-        striped.push(case(Stria, story, "50", "default", 64, 8));
-        striped.push(case(Stria, story, "60", "default", 16, 8));
+    for (maker, story) in
+        [(Stria, Clean), (Stria, Degraded), (Stria, Crash), (Kernel, Clean), (Kernel, Degraded), (Kernel, Crash)]
+    {
+        striped.push(case(maker, story, "50", "default", 64, 8));
+        striped.push(case(maker, story, "60", "left-symmetric-6", 16, 8));
     }
     for count in [1, 2, 3, 7] {
         for (level, strip) in [("jbod", 64), ("0", 4), ("0", 1024)] {
