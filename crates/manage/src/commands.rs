@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use stria_format::md::{Verdict, examine, raw};
 use stria_host::{CreateSpec, Examined, OpenOptions};
 
@@ -261,6 +261,14 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
     }
 }
 
+/// The date for seconds since 1970; `None`: it is no time, or one that no calendar has.
+fn date(name: &str, value: &str) -> Option<String> {
+    let seconds = name.ends_with("Time").then(|| value.parse().ok()).flatten()?;
+    let mut text = String::new();
+    write!(text, "{}", humantime::format_rfc3339_seconds(UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?)).ok()?;
+    Some(text)
+}
+
 fn examined_words(view: &ExaminedView) -> String {
     let mut text = String::new();
     let io = if view.direct { String::new() } else { format!(", buffered: {}", view.direct_note.as_deref().unwrap_or("")) };
@@ -278,7 +286,7 @@ fn examined_words(view: &ExaminedView) -> String {
         }
     }
     for (name, value) in &view.superblock {
-        let _ = writeln!(text, "{name:>16} : {value}");
+        let _ = writeln!(text, "{name:>16} : {}", date(name, value).as_ref().unwrap_or(value));
     }
     if let Some(count) = view.bitmap_dirty_count {
         let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
@@ -470,6 +478,21 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
             let names = several.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.as_str()));
             let names: Vec<&str> = names.collect();
             Err(Failure::Usage(format!("several serves run ({}): name an array, or one serve with --socket", names.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    /// A superblock may hold any number.
+    #[test]
+    fn dates_are_told_where_there_is_one() {
+        assert_eq!(date("Update Time", "1700000000").as_deref(), Some("2023-11-14T22:13:20Z"));
+        for (name, value) in [("Update Time", "1099511627775"), ("Update Time", "18446744073709551615"), ("Events", "1700000000")]
+        {
+            assert_eq!(date(name, value), None, "{name} {value}");
         }
     }
 }
