@@ -95,6 +95,7 @@ fn working_member_is_replaced_under_load() {
         "--size=48m",
         "--verify=crc32c",
         "--verify_backlog=64",
+        "--verify_state_save=0",
     ];
     let Some(fio) = tool("fio", &fio) else { return };
     // By a spare that is there already; a drive from outside is taken in the same way.
