@@ -6,7 +6,7 @@
 use crate::cli::{Bench, Pattern};
 use crate::failure::Failure;
 use crate::output::{self, confirm, print, print_json};
-use crate::serve::{absolute, choose};
+use crate::serve::{absolute, choose, sort_arguments};
 use crate::size;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
@@ -156,7 +156,8 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
 
 fn on_drives(what: &[PathBuf], writes: bool) -> Result<Bound, Failure> {
     let options = OpenOptions { force: false, read_only: !writes };
-    let mut planned = choose(what, options)?;
+    let (drives, names) = sort_arguments(what);
+    let mut planned = choose(&drives, &names, options)?;
     if planned.len() > 1 {
         let names: Vec<&str> = planned.iter().map(|array| array.name.as_str()).collect();
         return Err(Failure::Usage(format!("these drives hold several arrays ({}): name the drives of one", names.join(", "))));

@@ -9,7 +9,7 @@ use crate::client::{self, Client, array_path};
 use crate::demo::demo;
 use crate::failure::Failure;
 use crate::output::{self, confirm, print, print_json, say};
-use crate::serve::{absolute, block_devices, serve, sort_arguments};
+use crate::serve::{absolute, block_devices, named, serve, sort_arguments};
 use crate::{progress, size};
 use clap::CommandFactory;
 use hyper::Method;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use stria_format::md::{Verdict, examine, raw};
 use stria_host::{CreateSpec, Examined, OpenOptions};
 
@@ -34,7 +34,10 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Create(create) => self::create(create, json)?,
         Command::Examine(examine) => return self::examine(&examine, json),
         Command::Assemble(assemble) => return self::assemble(&assemble, json),
-        Command::Serve(command) => serve(&command.what, &command.options, json)?,
+        Command::Serve(command) => {
+            let (drives, names) = sort_arguments(&command.what);
+            serve(&drives, &names, &command.options, json)?;
+        }
         Command::Status(status) => return self::status(&status, json),
         Command::Fail(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
@@ -259,6 +262,14 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
     }
 }
 
+/// The date for seconds since 1970; `None`: it is no time, or one that no calendar has.
+fn date(name: &str, value: &str) -> Option<String> {
+    let seconds = name.ends_with("Time").then(|| value.parse().ok()).flatten()?;
+    let mut text = String::new();
+    write!(text, "{}", humantime::format_rfc3339_seconds(UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?)).ok()?;
+    Some(text)
+}
+
 fn examined_words(view: &ExaminedView) -> String {
     let mut text = String::new();
     let io = if view.direct { String::new() } else { format!(", buffered: {}", view.direct_note.as_deref().unwrap_or("")) };
@@ -276,7 +287,7 @@ fn examined_words(view: &ExaminedView) -> String {
         }
     }
     for (name, value) in &view.superblock {
-        let _ = writeln!(text, "{name:>16} : {value}");
+        let _ = writeln!(text, "{name:>16} : {}", date(name, value).as_ref().unwrap_or(value));
     }
     if let Some(count) = view.bitmap_dirty_count {
         let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
@@ -315,15 +326,13 @@ struct DriveView {
 }
 
 fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
+    let (mut drives, names) = match command.scan {
+        true => (Vec::new(), command.what.iter().map(|name| name.display().to_string()).collect()),
+        false => sort_arguments(&command.what),
+    };
     if command.start {
-        let what = if command.scan {
-            command.what.iter().filter(|name| !name.exists()).cloned().collect()
-        } else {
-            command.what.clone()
-        };
-        return serve(&what, &command.options, json).map(|()| 0);
+        return serve(&drives, &names, &command.options, json).map(|()| 0);
     }
-    let (mut drives, names) = sort_arguments(&command.what);
     let mut refused = Vec::new();
     if command.scan {
         (drives, refused) = block_devices();
@@ -331,11 +340,8 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     let options = OpenOptions { force: command.options.force, read_only: true };
     let found = stria_host::find(&drives, options)?;
     let short = crate::view::short_name;
-    let chosen = found
-        .assemblies
-        .iter()
-        .filter(|assembly| names.is_empty() || names.iter().any(|name| *name == assembly.name || name == short(&assembly.name)));
-    let views: Vec<AssemblyView> = chosen
+    let views: Vec<AssemblyView> = named(&found.assemblies, &names)
+        .into_iter()
         .map(|assembly| AssemblyView {
             name: assembly.name.clone(),
             uuid: stria_format::md::uuid_text(&assembly.uuid),
@@ -473,6 +479,21 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
             let names = several.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.as_str()));
             let names: Vec<&str> = names.collect();
             Err(Failure::Usage(format!("several serves run ({}): name an array, or one serve with --socket", names.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    /// A superblock may hold any number.
+    #[test]
+    fn dates_are_told_where_there_is_one() {
+        assert_eq!(date("Update Time", "1700000000").as_deref(), Some("2023-11-14T22:13:20Z"));
+        for (name, value) in [("Update Time", "1099511627775"), ("Update Time", "18446744073709551615"), ("Events", "1700000000")]
+        {
+            assert_eq!(date(name, value), None, "{name} {value}");
         }
     }
 }

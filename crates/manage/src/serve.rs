@@ -4,7 +4,7 @@
 //!   choose drives and arrays ─ check that they are free ─ listen ─ open, one lane each ─ say so ─ wait ─ stop
 //! ```
 //! Nothing is written to any member before everything before `open` has succeeded. SIGINT, SIGTERM and `stria stop`
-//! end it in good order; a second signal ends it at once, as a power cut would.
+//! end it in good order; a later signal ends it at once, as a power cut would.
 
 use crate::cli::ServeOptions;
 use crate::failure::Failure;
@@ -12,6 +12,7 @@ use crate::output::{self, line};
 use crate::service::Service;
 use crate::{control, sockets, view};
 use serde_json::json;
+use std::collections::HashSet;
 use std::fs::{File, TryLockError};
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive};
 use stria_format::md::Verdict;
-use stria_format::md::assemble::AssembleErrorKind;
+use stria_format::md::assemble::{AssembleErrorKind, Assembly};
 use stria_front::{Listener, Options, Server};
 use stria_host::{Found, OpenOptions, PlannedArray, find};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,6 +30,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The kernel closes the files of a process that was killed only when their io_uring has been wound up: a serve that
 /// follows at once waits so long for that.
 const GONE_AFTER: Duration = Duration::from_secs(2);
+/// `timeout` and some supervisors signal the process and then its group: what follows so soon is the same wish.
+const SAME_WISH: Duration = Duration::from_millis(500);
 /// How long answers under way may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -80,23 +83,43 @@ pub fn block_devices() -> (Vec<PathBuf>, Vec<String>) {
     (readable, refused)
 }
 
-/// The arrays that were asked for, all of which can start.
+fn is_named(full_name: &str, names: &[String]) -> bool {
+    names.is_empty() || names.iter().any(|name| name == full_name || name == view::short_name(full_name))
+}
+
+/// The arrays called so, all if `names` is empty, with the spans below them.
+pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assembly> {
+    let mut below: HashSet<&str> = HashSet::new();
+    let mut found = Vec::new();
+    // Spans stand before the arrays above them.
+    for assembly in assemblies.iter().rev() {
+        if is_named(&assembly.name, names) || below.contains(&*assembly.name) {
+            below.extend(assembly.drives.iter().map(|drive| &*drive.name));
+            found.push(assembly);
+        }
+    }
+    found.reverse();
+    found
+}
+
+/// The arrays that were asked for, all of which can start: on these drives, or, if there are none, on all block devices.
 ///
 /// # Errors
 /// The first that cannot, or what was not found.
-pub fn choose(what: &[PathBuf], options: OpenOptions) -> Result<Vec<PlannedArray>, Failure> {
-    let (drives, names) = sort_arguments(what);
+pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Result<Vec<PlannedArray>, Failure> {
     let scanned = drives.is_empty();
-    let drives = if scanned { block_devices().0 } else { drives };
-    let Found { mut arrays, assemblies, strangers } = find(&drives, options)?;
-    let wanted = |full_name: &str| {
-        (scanned && names.is_empty()) || names.iter().any(|name| name == full_name || name == view::short_name(full_name))
-    };
-    let chosen = |full_name: &str| names.is_empty() || wanted(full_name);
-    for assembly in assemblies.iter().filter(|assembly| chosen(&assembly.name)) {
+    let drives = if scanned { &block_devices().0 } else { drives };
+    let Found { mut arrays, assemblies, strangers } = find(drives, options)?;
+    for assembly in named(&assemblies, names) {
         match &assembly.outcome {
+            // Everything was asked for: what can start does, as under mdadm.
+            Err(error) if scanned && names.is_empty() && !arrays.is_empty() => tracing::warn!("not served: {error}"),
             Err(error) if error.kind == AssembleErrorKind::DirtyDegraded => return Err(Failure::Unsafe(error.to_string())),
-            Err(error) => return Err(Failure::failed(error)),
+            Err(error) if arrays.is_empty() || !names.is_empty() => return Err(Failure::failed(error)),
+            Err(error) => {
+                let theirs: Vec<&str> = assembly.drives.iter().map(|drive| &*drive.name).collect();
+                return Err(Failure::Failed(format!("{error}; or leave {} out to go without this array", theirs.join(", "))));
+            }
             Ok(_) => {}
         }
         for drive in &assembly.drives {
@@ -117,12 +140,15 @@ pub fn choose(what: &[PathBuf], options: OpenOptions) -> Result<Vec<PlannedArray
         let (name, reason) = (&stranger.name, &stranger.reason);
         return Err(Failure::Failed(format!("{name} is no member of an array: {reason}; leave it out to go without it")));
     }
-    arrays.retain(|array| chosen(&array.name));
+    arrays.retain(|array| is_named(&array.name, names));
     let missing =
         names.iter().find(|name| !arrays.iter().any(|array| array.name == **name || view::short_name(&array.name) == **name));
     match missing {
         Some(name) => {
-            let place = if scanned { "this machine's block devices" } else { "these drives" };
+            let place = match scanned {
+                true => "this machine's block devices, and image files are not searched for",
+                false => "these drives",
+            };
             Err(Failure::Failed(format!("no array \"{name}\" lies on {place}: name its drives, or see `stria assemble`")))
         }
         None if arrays.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
@@ -162,10 +188,10 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
 ///
 /// # Errors
 /// When something cannot be opened or listened on, or does not stop in good order.
-pub fn serve(what: &[PathBuf], options: &ServeOptions, json: bool) -> Result<(), Failure> {
+pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     output::log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
     let how = OpenOptions { force: options.force, read_only: options.read_only };
-    let planned = choose(what, how)?;
+    let planned = choose(drives, names, how)?;
     let names = export_names(&planned, options.name.as_deref())?;
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
@@ -237,17 +263,20 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
     let _ = output::try_print(&lines);
 
     let mut ended = service.shutdown().subscribe();
-    let mut stopping = false;
+    let mut stopping: Option<Instant> = None;
     loop {
         tokio::select! {
             name = either(&mut signals) => {
-                if stopping {
+                if let Some(since) = stopping {
+                    if since.elapsed() < SAME_WISH {
+                        continue;
+                    }
                     tracing::error!("{name} again: ended at once; members are left as after a power cut");
                     let _ = std::fs::remove_file(&socket);
                     process::exit(1);
                 }
                 tracing::info!("{name}: stopping; once more ends at once");
-                stopping = true;
+                stopping = Some(Instant::now());
                 let service = Arc::clone(&service);
                 tokio::task::spawn_blocking(move || service.stop_all(true));
             }

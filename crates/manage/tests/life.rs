@@ -69,6 +69,8 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     let status = place.status("tank");
     assert_eq!((&status["health"], &status["sweep"]), (&"optimal".into(), &serde_json::Value::Null), "nothing to resync");
     read_back("served again");
+    // `timeout` sends it twice, to the process and to its group, and means one good end.
+    serve.signal("-TERM");
     serve.signal("-TERM");
     serve.ended_well();
 }
@@ -93,6 +95,7 @@ fn working_member_is_replaced_under_load() {
         "--size=48m",
         "--verify=crc32c",
         "--verify_backlog=64",
+        "--verify_state_save=0",
     ];
     let Some(fio) = tool("fio", &fio) else { return };
     // By a spare that is there already; a drive from outside is taken in the same way.
@@ -173,6 +176,14 @@ fn spans_of_a_nested_array_heal_and_scrub() {
     place.ok(&["stop", "big"]);
     let log = serve.ended_well();
     assert!(log.contains("spare") && log.contains("takes slot 1"), "events of spans are told: {log}");
+    // By name, the spans below come with it, and with them the word about who stays out.
+    let named = [&["big"], &drives[..]].concat();
+    let told = place.ok(&[&["assemble"], &named[..]].concat());
+    assert!(told.contains("\"big-span0\"") && told.contains("\"big-span1\"") && told.contains("\"big\""), "{told}");
+    let serve = place.serve(&named);
+    place.ok(&["stop", "big"]);
+    let log = serve.ended_well();
+    assert!(log.contains(drives[1]) && log.contains("stays out"), "{log}");
 }
 
 /// Two arrays in one serve: apart in name, state and end. The serve ends with the last.

@@ -43,6 +43,35 @@ fn copied_member_is_refused() {
 }
 
 #[test]
+fn members_of_another_array_and_stale_ones_are_told_apart() {
+    let place = Place::new();
+    let images = place.images(6, 32 << 20);
+    let (tank, barn) = images.split_at(3);
+    for (name, drives) in [("tank", tank), ("barn", barn)] {
+        place.ok(&["create", name, "--level", "5", "--assume-clean", &drives[0], &drives[1], &drives[2]]);
+    }
+    let stale = contents(&tank[2..]).remove(0);
+    let serve = place.serve(&[&tank[0], &tank[1], &tank[2]]);
+    let mut client = serve.client("tank");
+    client.send_writes(&[(0, vec![1; 1 << 20])]).expect("it listens");
+    assert_eq!(client.reply().expect("an answer"), (0, 0));
+    drop(client);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    std::fs::write(&tank[2], stale).expect("an image");
+    let before = contents(&images);
+    let stranger: &[&str] = &["2 of 3 members are missing", "leave", "d4", "out"];
+    place.run(&["serve", &tank[0], &tank[1], &barn[1]]).refused(1, stranger);
+    place.run(&["serve", &tank[0], &tank[2]]).refused(1, &["d2 (slot 2) is", "behind", "attach", "--force"]);
+    let told = place.ok(&["assemble", &tank[0], &tank[1], &tank[2]]);
+    assert!(told.contains("would start degraded, 1 missing") && told.contains("d2: slot 2, missed"), "{told}");
+    assert!(before == contents(&images));
+    // In another order, and without the stale one, it serves what was written.
+    let serve = place.serve(&[&tank[1], &tank[0]]);
+    assert!(serve.client("tank").read(0, 1 << 20).expect("an answer") == vec![1; 1 << 20]);
+}
+
+#[test]
 fn drives_that_carry_something_are_refused() {
     let place = Place::new();
     let images = array(&place);
