@@ -1,4 +1,7 @@
 //! A window of a parity level: the same rows of every member, stripe by stripe.
+//!
+//! Which strip is wrong is told by P and Q alone. What they cannot tell: a wrong strip that was overwritten by
+//! read-modify-write before a scrub came leaves its error in both of them, and looks as if it were wrong still.
 
 use super::{Fill, Found, Sweep};
 use crate::core::{Batch, Core, MemberIo, write_io};
