@@ -169,6 +169,11 @@ impl Core {
         self.events.borrow_mut().push(event);
     }
 
+    /// Whether redundancy of a part of the sync space is known to agree: not where a resync is still due.
+    pub fn agrees(&self, range: &Range<u64>) -> bool {
+        range.end <= self.resync_sector.get() || self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range))
+    }
+
     pub async fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {
         self.locks.lock(&self.ready, range, mode).await
     }

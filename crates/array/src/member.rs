@@ -22,6 +22,8 @@ pub(crate) struct Member {
     pub read_sectors: u64,
     pub written_sectors: u64,
     pub read_errors: u64,
+    pub wrong_sectors: u64,
+    pub repaired_sectors: u64,
     pub failure: Option<String>,
 }
 
@@ -39,6 +41,8 @@ impl Member {
             read_sectors: 0,
             written_sectors: 0,
             read_errors: 0,
+            wrong_sectors: 0,
+            repaired_sectors: 0,
             failure: None,
         }
     }
@@ -86,6 +90,8 @@ impl Member {
             read_sectors: self.read_sectors,
             written_sectors: self.written_sectors,
             read_errors: self.read_errors,
+            wrong_sectors: self.wrong_sectors,
+            repaired_sectors: self.repaired_sectors,
             bad_sectors: self.config.bad_blocks.iter().map(|bad| bad.end - bad.start).sum(),
             failure: self.failure.clone(),
         }
@@ -157,6 +163,11 @@ impl Members {
 
     pub fn count(&self) -> usize {
         self.all.len()
+    }
+
+    /// A scrub starts to count anew.
+    pub fn forget_wrong(&mut self) {
+        self.all.iter_mut().for_each(|member| member.wrong_sectors = 0);
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Member> {

@@ -244,9 +244,7 @@ async fn try_write(
     for part in parts {
         let rows = base + part.rows.start..base + part.rows.end;
         let there = presences(core, map, &rows, unreadable);
-        let agrees = rows.end <= core.resync_sector.get()
-            || core.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(&rows));
-        let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), agrees) else {
+        let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.agrees(&rows)) else {
             let what = format!("write to stripe {}", write.stripe);
             return Some(Err(lost(&what, "strips that parity must cover cannot be read")));
         };

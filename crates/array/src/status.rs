@@ -41,6 +41,10 @@ pub struct MemberStatus {
     pub written_sectors: u64,
     /// Read errors met; most were reconstructed and rewritten.
     pub read_errors: u64,
+    /// Sectors that hold other bytes than redundancy says, as far as the last or the running scrub found.
+    pub wrong_sectors: u64,
+    /// Wrong sectors that were rewritten with what redundancy says, since the array started.
+    pub repaired_sectors: u64,
     /// Sectors known to hold nothing of worth, until they are written.
     pub bad_sectors: u64,
     /// Why it was dropped.
@@ -183,6 +187,8 @@ pub enum Event {
         kind: SweepKind,
         /// Sectors whose redundancy disagreed.
         mismatch_sectors: u64,
+        /// Members that a scrub found wrong, with the count of their wrong sectors.
+        wrong: Vec<(MemberId, u64)>,
         /// How long it took.
         duration: Nanos,
     },
@@ -206,8 +212,10 @@ pub enum Event {
         sync_sector: u64,
         /// How many sectors.
         sectors: u64,
-        /// The role that is wrong, where redundancy can tell.
-        slot: Option<usize>,
+        /// The member that is wrong and its role, where redundancy can tell.
+        culprit: Option<(MemberId, usize)>,
+        /// The culprit was rewritten; without one, redundancy was made to agree with what lies there.
+        repaired: bool,
     },
 }
 

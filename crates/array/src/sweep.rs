@@ -40,6 +40,40 @@ struct Fill {
 #[derive(Default)]
 struct Found {
     mismatch_sectors: u64,
+    damages: Vec<Damage>,
+}
+
+/// A part of the sync space where redundancy disagrees, by the fault of one member or of nobody in particular.
+struct Damage {
+    range: Range<u64>,
+    culprit: Option<usize>,
+}
+
+impl Found {
+    /// A page disagrees because of the member in slot `culprit`.
+    fn blame(&mut self, page: Range<u64>, culprit: Option<usize>) {
+        match self.damages.iter_mut().rev().find(|known| known.culprit == culprit) {
+            Some(known) if known.range.end == page.start => known.range.end = page.end,
+            _ => self.damages.push(Damage { range: page, culprit }),
+        }
+    }
+
+    /// Tells what disagreed and counts it, once what a scrub writes about it has been written.
+    fn tell(&mut self, core: &Core, kind: SweepKind) {
+        let damages = std::mem::take(&mut self.damages);
+        let SweepKind::Scrub { repair } = kind else { return };
+        for Damage { range, culprit } in damages {
+            let sectors = range.end - range.start;
+            let mut members = core.members.borrow_mut();
+            let culprit = culprit.and_then(|slot| Some((members.slots()[slot].member?, slot)));
+            if let Some((member, _)) = culprit {
+                let member = members.get_mut(member);
+                member.wrong_sectors += sectors;
+                member.repaired_sectors += if repair { sectors } else { 0 };
+            }
+            core.event(Event::Mismatch { sync_sector: range.start, sectors, culprit, repaired: repair });
+        }
+    }
 }
 
 /// One sweep on its way.
@@ -244,6 +278,9 @@ async fn run(
     found: u64,
 ) {
     sweeper.cancelled.set(false);
+    if matches!(kind, SweepKind::Scrub { .. }) && found == 0 {
+        core.members.borrow_mut().forget_wrong();
+    }
     let geometry = &core.geometry;
     let window = WINDOW_SECTORS.max(geometry.strip_sectors());
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
@@ -303,7 +340,13 @@ async fn run(
             }
             SweepKind::Scrub { .. } => sweeper.last_mismatch.set(Some(mismatch_sectors)),
         }
-        core.event(Event::SweepFinished { kind, mismatch_sectors, duration });
+        let mut wrong = Vec::new();
+        if matches!(kind, SweepKind::Scrub { .. }) {
+            let members = core.members.borrow();
+            let found = members.iter().filter(|member| member.wrong_sectors > 0);
+            wrong.extend(found.map(|member| (member.config.id, member.wrong_sectors)));
+        }
+        core.event(Event::SweepFinished { kind, mismatch_sectors, wrong, duration });
     }
     if !matches!(kind, SweepKind::Scrub { .. }) {
         core.recorded(core.want_record()).await;

@@ -141,7 +141,7 @@ fn scrub_finds_what_was_damaged_and_repair_mends_redundancy() {
         }
         assert_eq!(found, 8, "one page disagrees");
         if world.geometry.level() == Level::Raid6 {
-            assert_eq!(world.blamed, Some(0), "P and Q together tell who is wrong");
+            assert_eq!(world.mismatches, [(0, 8, Some(0))], "P and Q together tell who is wrong");
         }
         assert_eq!(world.scrub(true), 8);
         assert_eq!(world.scrub(false), 0);

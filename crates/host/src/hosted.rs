@@ -440,13 +440,26 @@ impl HostedArray {
                 )
             }
             Event::SweepStarted(kind) => format!("{} started", sweep(kind)),
-            Event::SweepFinished { kind, mismatch_sectors, duration } => {
-                format!("{} finished in {} ms, {mismatch_sectors} sectors disagreed", sweep(kind), duration / 1_000_000)
+            Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
+                let ms = duration / 1_000_000;
+                let wrong: String =
+                    wrong.iter().map(|(member, sectors)| format!("; {sectors} wrong on {}", name(member))).collect();
+                format!("{} finished in {ms} ms, {mismatch_sectors} sectors disagreed{wrong}", sweep(kind))
             }
             Event::SweepStopped { kind, reason } => format!("{} stopped: {reason}", sweep(kind)),
-            Event::Mismatch { sync_sector, sectors, slot } => {
-                let who = slot.map_or(String::new(), |slot| format!("; slot {slot} is wrong"));
-                format!("redundancy disagrees in {sectors} sectors near {sync_sector}{who}")
+            Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
+                let outcome = match (culprit, repaired) {
+                    (Some((member, slot)), false) => format!("{} (slot {slot}) is wrong", name(member)),
+                    (Some((member, slot)), true) => {
+                        format!("{} (slot {slot}) was wrong and was rewritten from the others", name(member))
+                    }
+                    (None, false) => "no member can be told to be the wrong one".into(),
+                    (None, true) => match self.geometry.level().parity_count() {
+                        0 => "no copy can be told to be the wrong one, and all were made like the first".into(),
+                        _ => "no member can be told to be the wrong one, and parity was made to follow the data".into(),
+                    },
+                };
+                format!("redundancy disagrees in {sectors} sectors near {sync_sector}: {outcome}")
             }
         }
     }

@@ -288,7 +288,8 @@ pub struct Replace {
 pub struct Scrub {
     /// The array.
     pub name: String,
-    /// Mend what disagrees, as md does: other copies from the first, parity from data. RAID 6 tells which member was wrong.
+    /// Mend what disagrees: the member that is wrong, where RAID 6 or three copies tell it; else, as md does, other copies
+    /// from the first and parity from data.
     #[arg(long, conflicts_with = "cancel")]
     pub repair: bool,
     /// Wait until it is done; interrupting the wait does not end the scrub.

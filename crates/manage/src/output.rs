@@ -178,12 +178,17 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
             Some(failure) => format!("{}: {failure}", member.role),
             None => member.role.clone(),
         };
+        let wrong = match (member.wrong_sectors, member.repaired_sectors) {
+            (wrong, 0) => wrong.to_string(),
+            (wrong, repaired) => format!("{wrong}, {repaired} repaired"),
+        };
         let counts = [
             member.read_count.to_string(),
             member.write_count.to_string(),
             size::show(member.read_bytes),
             size::show(member.written_bytes),
             member.read_errors.to_string(),
+            wrong,
         ];
         let order = if member.role == "failed" || member.slot.is_none() { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
         rows.push((order, [vec![slot, member.path.clone(), role], counts.to_vec(), vec![io]].concat()));
@@ -192,9 +197,9 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         rows.push((*slot, vec![slot.to_string(), "-".into(), "missing".into()]));
     }
     rows.sort_by_key(|(order, _)| *order);
-    let header = ["slot", "member", "role", "reads", "writes", "read", "written", "errors", "I/O"];
+    let header = ["slot", "member", "role", "reads", "writes", "read", "written", "errors", "wrong", "I/O"];
     let rows = rows.into_iter().map(|(_, row)| row).collect();
-    for line in table(&header, &[3, 4, 5, 6, 7], rows).lines() {
+    for line in table(&header, &[3, 4, 5, 6, 7, 8], rows).lines() {
         let _ = writeln!(text, "{indent}  {line}");
     }
     for span in &view.spans {

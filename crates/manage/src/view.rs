@@ -141,6 +141,8 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         serial: info.and_then(|info| info.serial.clone()),
         size_bytes: info.map(|info| info.limits.size_sectors * SECTOR),
         read_errors: member.read_errors,
+        wrong_sectors: member.wrong_sectors,
+        repaired_sectors: member.repaired_sectors,
         read_count: member.read_count,
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
@@ -191,7 +193,7 @@ pub fn event(notice: &Notice) -> EventView {
         Event::SweepStarted(kind) => ("sweep_started", Some(*kind), None, None),
         Event::SweepFinished { kind, mismatch_sectors, .. } => ("sweep_finished", Some(*kind), None, Some(*mismatch_sectors)),
         Event::SweepStopped { kind, .. } => ("sweep_stopped", Some(*kind), None, None),
-        Event::Mismatch { sectors, slot, .. } => ("mismatch", None, *slot, Some(*sectors)),
+        Event::Mismatch { sectors, culprit, .. } => ("mismatch", None, culprit.map(|(_, slot)| slot), Some(*sectors)),
     };
     EventView {
         sweep: sweep.map(|kind| sweep_word(kind).into()),

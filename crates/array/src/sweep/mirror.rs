@@ -9,7 +9,7 @@ use crate::status::{Event, SweepKind};
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Buffer, Data, Operation, bytes};
+use stria_block::{Buffer, Operation, bytes};
 
 /// The array sectors whose copies lie in `rows` of a slot, as one range around them.
 pub(super) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Range<u64>> {
@@ -114,6 +114,9 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
 
 /// Writes good bytes back to the copies that could not be read.
 async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer) {
+    if unreadable.is_empty() {
+        return;
+    }
     let data = Buffer::copy_of(good).freeze();
     for slot in unreadable {
         let copy = copies.iter().find(|copy| copy.slot == *slot).expect("it was read from");
@@ -124,7 +127,8 @@ async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer)
     }
 }
 
-/// Reads all copies of a range, and makes those that differ from the first like it, where that is asked for.
+/// Reads all copies of a range, and makes those that are wrong like the others, where that is asked for: page by page,
+/// what most of three or more copies hold is right; where they do not say, the first is.
 async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Found, String> {
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
@@ -141,13 +145,13 @@ async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result
     let mut writes = Batch::new();
     let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
     for (start, sectors, there) in places {
-        let mut read: SmallVec<[(Copy, MemberId, Buffer); 4]> = SmallVec::new();
+        let mut read: SmallVec<[(Copy, Buffer); 4]> = SmallVec::new();
         let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
-        for ((copy, member), (result, operation)) in there.iter().zip(outcomes.by_ref()) {
+        for ((copy, _), (result, operation)) in there.iter().zip(outcomes.by_ref()) {
             let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
             let buffer = into.into_iter().next().expect("one buffer was given");
             match result {
-                Ok(()) => read.push((*copy, *member, buffer)),
+                Ok(()) => read.push((*copy, buffer)),
                 Err(_) => {
                     core.give_buffer(buffer);
                     unreadable.push(copy.slot);
@@ -162,36 +166,77 @@ async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result
             core.event(Event::Unreadable { sync_sector: start, sectors });
             continue;
         }
-        let (_, _, good) = read.remove(0);
+        let wrong = vote(core, sweep, &mut read, start, &mut found);
+        let (_, good) = read.swap_remove(0);
+        read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
         let copies: SmallVec<[Copy; 4]> = there.iter().map(|(copy, _)| *copy).collect();
         mend(core, &copies, &unreadable, &good).await;
-        let mut differing = 0;
-        let mut shared: Option<Data> = None;
-        for (copy, member, buffer) in read {
-            let pages = good.chunks(4096).zip(buffer.chunks(4096));
-            let sectors_apart: u64 = pages.filter(|(a, b)| a != b).map(|(page, _)| (page.len() / 512) as u64).sum();
-            core.give_buffer(buffer);
-            if sectors_apart == 0 {
-                continue;
-            }
-            differing = differing.max(sectors_apart);
-            if sweep.kind != (SweepKind::Scrub { repair: false }) {
-                let data = shared.get_or_insert_with(|| Buffer::copy_of(&good).freeze()).clone();
-                debug_assert_eq!(data.len(), bytes(sectors));
-                writes.push(write_io(member, copy.start_sector, data, false));
-                targets.push(member);
-            }
+        if wrong.is_empty() || sweep.kind == (SweepKind::Scrub { repair: false }) {
+            core.give_buffer(good);
+            continue;
         }
-        core.give_buffer(good);
-        if differing > 0 {
-            found.mismatch_sectors += differing;
-            if matches!(sweep.kind, SweepKind::Scrub { .. }) {
-                core.event(Event::Mismatch { sync_sector: start, sectors: differing, slot: None });
+        let good = good.freeze();
+        for (copy, part) in wrong {
+            let data = good.slice(part.start, part.len());
+            for member in core.members.borrow().targets(copy.slot) {
+                writes.push(write_io(member, copy.start_sector + (part.start / 512) as u64, data.clone(), false));
+                targets.push(member);
             }
         }
     }
     let outcomes = core.io(writes).await;
     settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
+    found.tell(core, sweep.kind);
     core.record_barrier().await;
     Ok(found)
+}
+
+/// Compares copies of array sectors from `start` on: right is what more than half of three or more hold. Where they do not
+/// agree so far, or a resync is due and all may be honest, the first is. A resync leaves the rest to the scrub.
+///
+/// Gives the parts of copies that are wrong; the first buffer holds what is right afterwards.
+fn vote(
+    core: &Core,
+    sweep: &Sweep,
+    read: &mut [(Copy, Buffer)],
+    start: u64,
+    found: &mut Found,
+) -> SmallVec<[(Copy, Range<usize>); 4]> {
+    let mut wrong: SmallVec<[(Copy, Range<usize>); 4]> = SmallVec::new();
+    let ((_, first), others) = read.split_first_mut().expect("somebody could read");
+    if others.iter().all(|(_, buffer)| buffer[..] == first[..]) {
+        return wrong;
+    }
+    let count = read.len();
+    for page in (0..read[0].1.len()).step_by(bytes(PAGE_SECTORS)) {
+        let page = page..(page + bytes(PAGE_SECTORS)).min(read[0].1.len());
+        let held = |index: usize| &read[index].1[page.clone()];
+        let sectors = start + (page.start / 512) as u64..start + (page.end / 512) as u64;
+        let may_blame = core.agrees(&sectors);
+        if (1..count).all(|index| held(index) == held(0)) || (sweep.kind == SweepKind::Resync && may_blame) {
+            continue;
+        }
+        let same = |index: usize| (0..count).filter(|&other| held(other) == held(index)).count();
+        let most = (0..count).find(|&index| may_blame && count > 2 && same(index) * 2 > count);
+        let right = most.unwrap_or(0);
+        found.mismatch_sectors += sectors.end - sectors.start;
+        if most.is_none() {
+            found.blame(sectors.clone(), None);
+        }
+        for index in (0..count).filter(|&index| held(index) != held(right)) {
+            let copy = read[index].0;
+            if most.is_some() {
+                found.blame(sectors.clone(), Some(copy.slot));
+            }
+            match wrong.iter_mut().rev().find(|(known, _)| *known == copy) {
+                Some((_, part)) if part.end == page.start => part.end = page.end,
+                _ => wrong.push((copy, page.clone())),
+            }
+        }
+        if right > 0 {
+            let (front, back) = read.split_at_mut(right);
+            front[0].1[page.clone()].copy_from_slice(&back[0].1[page]);
+        }
+    }
+    wrong
 }

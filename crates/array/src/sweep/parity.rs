@@ -1,4 +1,7 @@
 //! A window of a parity level: the same rows of every member, stripe by stripe.
+//!
+//! Which strip is wrong is told by P and Q alone. What they cannot tell: a wrong strip that was overwritten by
+//! read-modify-write before a scrub came leaves its error in both of them, and looks as if it were wrong still.
 
 use super::{Fill, Found, Sweep};
 use crate::core::{Batch, Core, MemberIo, write_io};
@@ -55,7 +58,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
     let mut lost = false;
     let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.take_buffer(sectors))).collect();
     let mut found = Found::default();
-    // Parity to write, by slot and row.
+    // What to write where redundancy disagrees, by slot and row.
     let mut repairs: Vec<(usize, u64, Buffer)> = Vec::new();
     let mut row = rows.start;
     while row < rows.end {
@@ -121,6 +124,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     known.into_values().for_each(|buffer| core.give_buffer(buffer));
     settled.map_err(|error| error.to_string())?;
+    found.tell(core, sweep.kind);
     core.record_barrier().await;
     let members = core.members.borrow();
     if let Some(fill) = sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
@@ -204,7 +208,23 @@ fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Row
     core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
 }
 
-/// Compares parity over rows of a stripe from `row` on, and computes what it should be where that is to be written.
+/// Data in the order of the code, and parity, where `of` says what a slot holds.
+fn in_code_order<'a>(
+    map: &StripeMap,
+    zeros: &'a [u8],
+    of: impl Fn(usize) -> &'a [u8],
+) -> (SmallVec<[&'a [u8]; 24]>, SmallVec<[Option<&'a [u8]>; 2]>) {
+    let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| zeros).collect();
+    for (&slot, &position) in map.data.iter().zip(&map.code) {
+        data[usize::from(position)] = of(slot.into());
+    }
+    (data, map.parity.iter().map(|&slot| Some(of(slot.into()))).collect())
+}
+
+/// Compares parity over rows of a stripe from `row` on, page by page, and finds what is to be written for it to agree.
+///
+/// A scrub rewrites the one member that is wrong, if redundancy can tell; otherwise parity follows data, and so it does
+/// where a resync is due, as there parity may be what is old. A resync leaves the rest to the scrub.
 fn check_stripe(
     core: &Core,
     sweep: &Sweep,
@@ -216,51 +236,80 @@ fn check_stripe(
 ) {
     let code = core.code.as_ref().expect("a parity level");
     let map = core.map(row / core.geometry.strip_sectors());
-    let slice = |slot: u16, part: &Range<usize>| &known[&usize::from(slot)][part.clone()];
-    let data = |part: &Range<usize>| {
-        let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| core.zero_bytes(part.len())).collect();
-        for (&slot, &position) in map.data.iter().zip(&map.code) {
-            data[usize::from(position)] = slice(slot, part);
-        }
-        data
+    let agrees = |part: &Range<usize>| {
+        let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| &known[&slot][part.clone()]);
+        code.check(&data, &parity) == 0
     };
-    let parity = |part: &Range<usize>| map.parity.iter().map(|&slot| Some(slice(slot, part))).collect::<SmallVec<[_; 2]>>();
-    if code.check(&data(&at), &parity(&at)) == 0 {
+    if agrees(&at) {
         return;
     }
-    // Say how much disagrees by pages, as md does, and mend whole strips.
-    let mut sectors = 0;
-    let mut culprits: SmallVec<[Option<usize>; 4]> = SmallVec::new();
-    for page in at.clone().step_by(4096) {
-        let page = page..(page + 4096).min(at.end);
-        if code.check(&data(&page), &parity(&page)) != 0 {
-            sectors += (page.len() / 512) as u64;
-            culprits.push(match map.parity[..] {
-                [p, q] => code.locate(&data(&page), slice(p, &page), slice(q, &page)).and_then(|position| slot_of(map, position)),
-                _ => None,
-            });
+    let row_of = |byte: usize| row + ((byte - at.start) / 512) as u64;
+    let repair = sweep.kind != (SweepKind::Scrub { repair: false });
+    // Neighbouring pages whose parity is to follow their data.
+    let mut stale: SmallVec<[Range<usize>; 2]> = SmallVec::new();
+    for page in at.clone().step_by(bytes(PAGE_SECTORS)) {
+        let page = page..(page + bytes(PAGE_SECTORS)).min(at.end);
+        let rows = row_of(page.start)..row_of(page.end);
+        let may_blame = core.agrees(&rows);
+        if agrees(&page) || (sweep.kind == SweepKind::Resync && may_blame) {
+            continue;
+        }
+        let wrong = if may_blame { locate(core, map, known, &page) } else { None };
+        found.mismatch_sectors += rows.end - rows.start;
+        found.blame(rows, wrong.as_ref().map(|(slot, _)| *slot));
+        match wrong {
+            Some((slot, right)) if repair => repairs.push((slot, row_of(page.start), right)),
+            Some((_, right)) => core.give_buffer(right),
+            None if repair => match stale.last_mut() {
+                Some(last) if last.end == page.start => last.end = page.end,
+                _ => stale.push(page),
+            },
+            None => {}
         }
     }
-    // One member is blamed only if every page that disagrees blames it.
-    let culprit = culprits[0].filter(|_| culprits.iter().all(|other| *other == culprits[0]));
-    found.mismatch_sectors += sectors;
-    if matches!(sweep.kind, SweepKind::Scrub { .. }) {
-        core.event(Event::Mismatch { sync_sector: row, sectors, slot: culprit });
-    }
-    if !matches!(sweep.kind, SweepKind::Scrub { repair: false }) {
-        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer((at.len() / 512) as u64)).collect();
+    for part in stale {
+        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer((part.len() / 512) as u64)).collect();
         {
+            let (data, _) = in_code_order(map, core.zero_bytes(part.len()), |slot| &known[&slot][part.clone()]);
             let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = fresh.iter_mut().map(|buffer| Some(&mut buffer[..])).collect();
-            code.generate(&data(&at), &mut outputs);
+            code.generate(&data, &mut outputs);
         }
         for (&slot, buffer) in map.parity.iter().zip(fresh) {
-            if slice(slot, &at) == &buffer[..] {
+            if known[&usize::from(slot)][part.clone()] == buffer[..] {
                 core.give_buffer(buffer);
             } else {
-                repairs.push((usize::from(slot), row, buffer));
+                repairs.push((usize::from(slot), row_of(part.start), buffer));
             }
         }
     }
+}
+
+/// The slot whose page is wrong, and what it should hold. Believed only if with it the whole page agrees: where two
+/// members are wrong, a repair would spoil a third. `None`: more than one is, or a single parity cannot tell.
+fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Option<(usize, Buffer)> {
+    let code = core.code.as_ref().expect("a parity level");
+    let zeros = core.zero_bytes(page.len());
+    let held = |slot: usize| &known[&slot][page.clone()];
+    let (data, parity) = in_code_order(map, zeros, held);
+    let [Some(p), Some(q), ..] = parity[..] else { return None };
+    let wrong = slot_of(map, code.locate(&data, p, q)?)?;
+    let mut right = core.take_buffer((page.len() / 512) as u64);
+    let mut lost = Some(&mut right[..]);
+    let mut strips = code_strips(map, zeros, |unit| match unit.slot(map) {
+        slot if slot == wrong => Strip::Lost(lost.take().expect("a slot holds one strip")),
+        slot => Strip::Present(held(slot)),
+    });
+    code.recover(&mut strips).expect("parity replaces one strip");
+    drop(strips);
+    let agrees = {
+        let (data, parity) = in_code_order(map, zeros, |slot| if slot == wrong { &right[..] } else { held(slot) });
+        code.check(&data, &parity) == 0
+    };
+    if agrees {
+        return Some((wrong, right));
+    }
+    core.give_buffer(right);
+    None
 }
 
 /// The slot that holds a position of the code; P and Q come after the data positions. `None`: a position of zeros.

@@ -111,14 +111,20 @@ pub struct World {
     pub now: Nanos,
     pub chance: Chance,
     pub geometry: Geometry,
-    /// Whom the last scrub blamed.
-    pub blamed: Option<usize>,
+    /// What the last scrub said about each part that disagrees: from where, how many sectors, whose fault.
+    pub mismatches: Vec<(u64, u64, Option<usize>)>,
     ended: Vec<Completion>,
     next_tag: Tag,
 }
 
 impl World {
     pub fn new(geometry: Geometry, spares: usize, seed: u64, intent_chunk: Option<u64>) -> Self {
+        let intent = intent_chunk.map(|chunk_sectors| IntentConfig { chunk_sectors, dirty: Vec::new() });
+        Self::with(geometry, spares, seed, intent, u64::MAX)
+    }
+
+    /// As it is found: with the bits of a bitmap, and redundancy that holds up to `resync_sector`.
+    pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, resync_sector: u64) -> Self {
         let mut chance = Chance(seed);
         let sectors: Vec<u64> = (0..geometry.slot_count() + spares)
             .map(|index| if index < geometry.slot_count() { geometry.member_sectors(index) } else { geometry.member_sectors(0) })
@@ -132,8 +138,8 @@ impl World {
                 .map(|id| SlotConfig { member: Some(member_config(id, sectors[id])), replacement: None })
                 .collect(),
             spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
-            resync_sector: u64::MAX,
-            intent: intent_chunk.map(|chunk_sectors| IntentConfig { chunk_sectors, dirty: Vec::new() }),
+            resync_sector,
+            intent,
             log: None,
             replay: Vec::new(),
             read_only: false,
@@ -148,7 +154,7 @@ impl World {
             .collect();
         let array = ArrayDevice::new(&config, devices, NoRecorder, 0);
         let model = vec![0; bytes(geometry.capacity_sectors())];
-        Self { array, rams, faults, model, now: 0, chance, geometry, blamed: None, ended: Vec::new(), next_tag: 0 }
+        Self { array, rams, faults, model, now: 0, chance, geometry, mismatches: Vec::new(), ended: Vec::new(), next_tag: 0 }
     }
 
     pub fn submit(&mut self, start_sector: u64, sectors: u64, operation: Operation) -> Tag {
@@ -279,14 +285,16 @@ impl World {
     pub fn scrub(&mut self, repair: bool) -> u64 {
         self.array.command(|engine| engine.scrub(repair, 0)).expect("nothing else runs");
         self.array.take_events();
+        self.mismatches.clear();
         for _ in 0..1_000_000 {
             self.step();
             for event in self.array.take_events() {
                 if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
                     return mismatch_sectors;
                 }
-                if let Event::Mismatch { slot, .. } = event {
-                    self.blamed = slot;
+                if let Event::Mismatch { sync_sector, sectors, culprit, repaired } = event {
+                    assert_eq!(repaired, repair);
+                    self.mismatches.push((sync_sector, sectors, culprit.map(|(_, slot)| slot)));
                 }
                 assert!(!matches!(event, Event::SweepStopped { .. }), "{event:?}");
             }
