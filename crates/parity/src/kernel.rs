@@ -111,10 +111,10 @@ impl Kernel {
     }
 }
 
-/// Writes an instruction set's entry points: `entries!(Lanes, "name", [W at level 1, 2, 3], [M …], F, is_present: …, features …)`,
-/// with the step widths that `horner::syndromes` explains.
+/// Writes an instruction set's entry points: `entries!(Lanes, "name", [W at level 1, 2, 3], [M …], ahead: F, update: U,
+/// is_present: …, features …)`, with the step widths that `horner` explains.
 macro_rules! entries {
-    ($lanes:ty, $name:literal, [$w1:literal, $w2:literal, $w3:literal], [$m1:literal, $m2:literal, $m3:literal], $f:literal, is_present: $present:expr $(, $feature:literal)?) => {
+    ($lanes:ty, $name:literal, [$w1:literal, $w2:literal, $w3:literal], [$m1:literal, $m2:literal, $m3:literal], ahead: $f:literal, update: $u:literal, is_present: $present:expr $(, $feature:literal)?) => {
         $(#[target_feature(enable = $feature)])?
         unsafe fn syndromes<const W: usize, const M: usize, const LEVEL: usize, const PURPOSE: u8>(job: &super::Job<'_>) -> u8 {
             // SAFETY: the caller's promise, passed on.
@@ -124,7 +124,7 @@ macro_rules! entries {
         $(#[target_feature(enable = $feature)])?
         unsafe fn update(job: &super::Update) {
             // SAFETY: the caller's promise, passed on.
-            unsafe { super::horner::update::<$lanes, $w2, { 64 / <$lanes>::BYTES }>(job) }
+            unsafe { super::horner::update::<$lanes, $u, { 64 / <$lanes>::BYTES }>(job) }
         }
 
         pub(super) static KERNEL: super::Kernel = super::Kernel {

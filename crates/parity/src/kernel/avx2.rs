@@ -78,4 +78,4 @@ impl Lanes for Avx2 {
     }
 }
 
-super::entries!(Avx2, "avx2", [4, 4, 2], [4, 4, 2], 2, is_present: is_x86_feature_detected!("avx2"), "avx2");
+super::entries!(Avx2, "avx2", [4, 4, 2], [4, 4, 2], ahead: 2, update: 4, is_present: is_x86_feature_detected!("avx2"), "avx2");

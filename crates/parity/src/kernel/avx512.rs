@@ -84,4 +84,4 @@ impl Lanes for Avx512 {
     }
 }
 
-super::entries!(Avx512, "avx512", [8, 4, 4], [8, 4, 4], 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"), "avx512f,avx512bw");
+super::entries!(Avx512, "avx512", [8, 4, 4], [8, 4, 4], ahead: 4, update: 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"), "avx512f,avx512bw");

@@ -33,7 +33,7 @@ pub(super) unsafe fn syndromes<
     let mut at = 0;
     // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
     unsafe {
-        let way = distance::way(job.data, job.bytes, LEVEL);
+        let way = distance::way(job.data, job.bytes, LEVEL, job.copy.len());
         let stream = way.stream && job.stream;
         if way.prefetch {
             while at + F * V::BYTES <= job.bytes {
@@ -41,7 +41,7 @@ pub(super) unsafe fn syndromes<
                 at += F * V::BYTES;
             }
         }
-        if M > W && job.data.len() > STRIPS_FEW_MAX {
+        if M > W && job.data.len() + job.copy.len() > STRIPS_FEW_MAX {
             while at + M * V::BYTES <= job.bytes {
                 differing |= step::<V, M, LEVEL, PURPOSE, false>(job, at, stream);
                 at += M * V::BYTES;

@@ -74,4 +74,4 @@ impl Lanes for Ssse3 {
     }
 }
 
-super::entries!(Ssse3, "ssse3", [4, 2, 2], [4, 2, 2], 2, is_present: is_x86_feature_detected!("ssse3"), "ssse3");
+super::entries!(Ssse3, "ssse3", [4, 2, 2], [4, 2, 2], ahead: 2, update: 2, is_present: is_x86_feature_detected!("ssse3"), "ssse3");
