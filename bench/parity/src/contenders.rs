@@ -13,9 +13,10 @@ mod rust;
 #[cfg(peer_snapraid)]
 mod snapraid;
 
+/// `add`: one strip's share is added to P and Q, as `update` does where there was nothing before.
 /// `copy` and `copycrc`: half the data strips are copied onto the other half, with P and Q of what was copied; `copycrc` also
 /// asks ours, and only ours, for the CRC-32C of every 4 KiB.
-pub const OPS: [&str; 9] = ["roof", "P", "PQ", "PQR", "update", "recover1", "recover2", "copy", "copycrc"];
+pub const OPS: [&str; 10] = ["roof", "P", "PQ", "PQR", "update", "add", "recover1", "recover2", "copy", "copycrc"];
 
 pub struct Contender {
     pub who: String,
@@ -35,7 +36,7 @@ pub fn lost(data: usize) -> [usize; 2] {
 
 pub fn bytes_processed(op: &str, data: usize, bytes: usize) -> f64 {
     let strips = match op {
-        "update" => 1,
+        "update" | "add" => 1,
         "copy" | "copycrc" => data / 2,
         _ => data,
     };
@@ -72,6 +73,10 @@ fn stria(op: &str, n: usize) -> Contender {
             contender("stria", move |s| {
                 code.update(1, s.read(1), s.read(n + 3), &mut [Some(s.write(n)), Some(s.write(n + 1))]);
             })
+        }
+        "add" => {
+            let code = Code::new(n, 2);
+            contender("stria", move |s| code.add(1, s.read(n + 3), &mut [Some(s.write(n)), Some(s.write(n + 1))]))
         }
         "copy" | "copycrc" => {
             let half = n / 2;
@@ -110,7 +115,7 @@ pub fn verify(op: &str, contender: &mut Contender, s: &Stripe) {
     let data: Vec<&[u8]> = kept[..n].iter().map(Vec::as_slice).collect();
     let parity: Vec<Vec<u8>> = (0..3).map(|j| reference::parity(j, &data)).collect();
     let gone = lost(n);
-    if op.starts_with("recover") || op == "update" {
+    if op.starts_with("recover") || op == "update" || op == "add" {
         (0..3).for_each(|j| s.write(n + j).copy_from_slice(&parity[j]));
     }
     match op {
@@ -121,8 +126,11 @@ pub fn verify(op: &str, contender: &mut Contender, s: &Stripe) {
     (contender.call)(s);
     if contender.same_code && op != "roof" && !op.starts_with("copy") {
         let mut expected = data.clone();
-        if op == "update" {
-            expected[1] = &kept[n + 3];
+        let sum: Vec<u8> = kept[1].iter().zip(&kept[n + 3]).map(|(a, b)| a ^ b).collect();
+        match op {
+            "update" => expected[1] = &kept[n + 3],
+            "add" => expected[1] = &sum,
+            _ => {}
         }
         let count = if op.starts_with('P') { op.len() } else { 2 };
         for j in 0..count {

@@ -1,10 +1,10 @@
 //! Times our parity beside its peers: one core, many short samples, interleaved, medians and interquartile ranges.
 //!
 //! GB/s (1e9 bytes) of data processed: data strips × strip bytes for generating and recovering, the bytes of the one
-//! changed strip for updates. hot: one stripe over and over. cold: stripes in shuffled order out of 1 GiB on huge pages, so that
+//! changed strip for updates and additions. hot: one stripe over and over. cold: stripes in shuffled order out of 1 GiB on huge pages, so that
 //! every load comes from memory. Every contender's result is checked once per cell before it is timed.
 //!
-//! Filters, each a list with commas: --op P,PQ,PQR,update,recover1,recover2,copy,copycrc,roof --data 4,8,16,22 --bytes 4096,16384,65536,1048576
+//! Filters, each a list with commas: --op P,PQ,PQR,update,add,recover1,recover2,copy,copycrc,roof --data 4,8,16,22 --bytes 4096,16384,65536,1048576
 //! --temperature hot,cold --who NAME,…; --samples N --ms M (per sample) --out FOLDER.
 
 mod contenders;
@@ -29,7 +29,7 @@ fn main() {
     let list = |name: &str, default: &str| -> Vec<String> {
         argument(name).as_deref().unwrap_or(default).split(',').map(String::from).collect()
     };
-    let ops = list("--op", "roof,P,PQ,PQR,update,recover1,recover2,copy,copycrc");
+    let ops = list("--op", "roof,P,PQ,PQR,update,add,recover1,recover2,copy,copycrc");
     let whos = list("--who", "");
     let temperatures = list("--temperature", "hot,cold");
     let sizes: Vec<usize> = list("--bytes", "4096,16384,65536,1048576").iter().map(|s| s.parse().unwrap()).collect();

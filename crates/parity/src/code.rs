@@ -84,12 +84,33 @@ impl Code {
     }
 
     pub(crate) fn update_by(&self, kernel: &Kernel, index: usize, before: &[u8], after: &[u8], parity: &mut [Option<&mut [u8]>]) {
+        assert_eq!(after.len(), before.len(), "before and after differ in length");
+        self.change(kernel, index, before.as_ptr(), after, parity);
+    }
+
+    /// Adds data strip `index` to each given parity: its share of a sum that is built strip by strip, or taken back.
+    /// ```text
+    /// P' = P + D        Q' = Q + 2^i D        R' = R + 4^i D
+    /// ```
+    /// As `update` with zeros for the other contents, which are not read.
+    ///
+    /// # Panics
+    /// When index or lengths are not as described.
+    pub fn add(&self, index: usize, strip: &[u8], parity: &mut [Option<&mut [u8]>]) {
+        self.add_by(chosen(), index, strip, parity);
+    }
+
+    pub(crate) fn add_by(&self, kernel: &Kernel, index: usize, strip: &[u8], parity: &mut [Option<&mut [u8]>]) {
+        self.change(kernel, index, std::ptr::null(), strip, parity);
+    }
+
+    /// `before` is null, for zeros, or as long as `after`.
+    fn change(&self, kernel: &Kernel, index: usize, before: *const u8, after: &[u8], parity: &mut [Option<&mut [u8]>]) {
         assert!(index < self.data_count(), "no data strip {index} of {}", self.data_count);
-        let bytes = before.len();
+        let bytes = after.len();
         assert_length(bytes);
-        assert_eq!(after.len(), bytes, "before and after differ in length");
         let job = Update {
-            before: before.as_ptr(),
+            before,
             after: after.as_ptr(),
             parity: self.outputs(parity, bytes),
             coefficient: std::array::from_fn(|j| coefficient(j, index)),

@@ -72,6 +72,7 @@ impl Job<'_> {
 
 /// The change of one data strip on its way to up to three parities.
 pub(crate) struct Update {
+    /// Null: zeros.
     pub before: *const u8,
     pub after: *const u8,
     /// Null: leave alone.
@@ -110,29 +111,30 @@ impl Kernel {
     }
 }
 
-/// Writes an instruction set's entry points: `entries!(Lanes, "name", W at level 1, 2, 3, is_present: …, features …)`.
+/// Writes an instruction set's entry points: `entries!(Lanes, "name", [W at level 1, 2, 3], [M …], ahead: F, update: U,
+/// is_present: …, features …)`, with the step widths that `horner` explains.
 macro_rules! entries {
-    ($lanes:ty, $name:literal, $w1:literal, $w2:literal, $w3:literal, is_present: $present:expr $(, $feature:literal)?) => {
+    ($lanes:ty, $name:literal, [$w1:literal, $w2:literal, $w3:literal], [$m1:literal, $m2:literal, $m3:literal], ahead: $f:literal, update: $u:literal, is_present: $present:expr $(, $feature:literal)?) => {
         $(#[target_feature(enable = $feature)])?
-        unsafe fn syndromes<const W: usize, const LEVEL: usize, const PURPOSE: u8>(job: &super::Job<'_>) -> u8 {
+        unsafe fn syndromes<const W: usize, const M: usize, const LEVEL: usize, const PURPOSE: u8>(job: &super::Job<'_>) -> u8 {
             // SAFETY: the caller's promise, passed on.
-            unsafe { super::horner::syndromes::<$lanes, W, $w3, { 64 / <$lanes>::BYTES }, LEVEL, PURPOSE>(job) }
+            unsafe { super::horner::syndromes::<$lanes, W, M, $f, { 64 / <$lanes>::BYTES }, LEVEL, PURPOSE>(job) }
         }
 
         $(#[target_feature(enable = $feature)])?
         unsafe fn update(job: &super::Update) {
             // SAFETY: the caller's promise, passed on.
-            unsafe { super::horner::update::<$lanes, $w2, { 64 / <$lanes>::BYTES }>(job) }
+            unsafe { super::horner::update::<$lanes, $u, { 64 / <$lanes>::BYTES }>(job) }
         }
 
         pub(super) static KERNEL: super::Kernel = super::Kernel {
             name: $name,
             is_present: || $present,
             syndromes: [
-                [syndromes::<$w1, 1, 0>, syndromes::<$w2, 2, 0>, syndromes::<$w3, 3, 0>],
-                [syndromes::<$w1, 1, 1>, syndromes::<$w2, 2, 1>, syndromes::<$w3, 3, 1>],
-                [syndromes::<$w1, 1, 2>, syndromes::<$w2, 2, 2>, syndromes::<$w3, 3, 2>],
-                [syndromes::<$w1, 1, 3>, syndromes::<$w2, 2, 3>, syndromes::<$w3, 3, 3>],
+                [syndromes::<$w1, $m1, 1, 0>, syndromes::<$w2, $m2, 2, 0>, syndromes::<$w3, $m3, 3, 0>],
+                [syndromes::<$w1, $m1, 1, 1>, syndromes::<$w2, $m2, 2, 1>, syndromes::<$w3, $m3, 3, 1>],
+                [syndromes::<$w1, $m1, 1, 2>, syndromes::<$w2, $m2, 2, 2>, syndromes::<$w3, $m3, 3, 2>],
+                [syndromes::<$w1, $m1, 1, 3>, syndromes::<$w2, $m2, 2, 3>, syndromes::<$w3, $m3, 3, 3>],
             ],
             update,
         };
@@ -177,12 +179,8 @@ pub(crate) fn chosen() -> &'static Kernel {
     })
 }
 
-/// For tests: what `pretend_distance` takes.
+/// Lets every job that is timed go about it this way, whatever the clock says.
 #[cfg(test)]
-pub(crate) const PRETENDED_DISTANCES: [&str; 3] = ["near", "shared", "memory"];
-
-/// Lets every job that is timed believe that its bytes are so far away, whatever the clock says.
-#[cfg(test)]
-pub(crate) fn pretend_distance(distance: &str) {
-    distance::pretend(distance);
+pub(crate) fn pretend_way(prefetch: bool, stream: bool) {
+    distance::pretend(distance::Way { prefetch, stream });
 }

@@ -1,7 +1,7 @@
 //! Every kernel of this processor against the plain reference: every erasure pattern, odd counts and lengths, unaligned
 //! starts. What is not asked for must stay as it was, up to the byte before and the byte after.
 
-use crate::kernel::{Kernel, PRETENDED_DISTANCES, present, pretend_distance};
+use crate::kernel::{Kernel, present, pretend_way};
 use crate::{Code, DATA_COUNT_MAX, Strip, Unrecoverable, reference};
 
 /// Small and quick, for data only.
@@ -140,7 +140,18 @@ fn update_by_difference_ends_where_generation_does() {
                     parity.into_iter().enumerate().map(|(j, p)| (given >> j & 1 == 1).then_some(p)).collect();
                 code.update_by(kernel, index, data[index], expected.strip(index), &mut parity);
                 work.strip_mut(index).copy_from_slice(expected.strip(index));
-                work.assert_equal(&expected, &format!("{} {code:?}, strip {index}, given {given:b}", kernel.name));
+                let what = format!("{} {code:?}, strip {index}, given {given:b}", kernel.name);
+                work.assert_equal(&expected, &what);
+                // The same in two steps: what was there is taken back, then what comes is added.
+                let mut work = stripe.copy();
+                for contents in [stripe.strip(index), expected.strip(index)] {
+                    let (_, parity) = work.split();
+                    let mut parity: Vec<_> =
+                        parity.into_iter().enumerate().map(|(j, p)| (given >> j & 1 == 1).then_some(p)).collect();
+                    code.add_by(kernel, index, contents, &mut parity);
+                }
+                work.strip_mut(index).copy_from_slice(expected.strip(index));
+                work.assert_equal(&expected, &format!("{what}, added"));
             }
         });
     }
@@ -180,9 +191,9 @@ fn near_or_far_the_result_is_the_same() {
     let bytes = if cfg!(miri) { 576 } else { 16384 + 192 };
     for (kernel, aligned) in present().flat_map(|kernel| [(kernel, true), (kernel, false)]) {
         let stripe = Stripe::new(7, 3, bytes, aligned, &mut random);
-        for distance in PRETENDED_DISTANCES {
-            pretend_distance(distance);
-            let what = format!("{}, aligned: {aligned}, distance {distance}", kernel.name);
+        for (prefetch, stream) in [(false, false), (true, false), (false, true), (true, true)] {
+            pretend_way(prefetch, stream);
+            let what = format!("{}, aligned: {aligned}, prefetch: {prefetch}, stream: {stream}", kernel.name);
             let mut work = stripe.copy();
             let other = stripe.strip(1).to_vec();
             let (data, parity) = work.split();

@@ -120,6 +120,23 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
                 }
             })]
         }
+        "add" => {
+            let mut tables = tables(isal, n, &mut matrix[n * n..(n + 2) * n]);
+            vec![contender(&format!("{name} ec_update"), move |s| {
+                let mut to = [s.strips[n], s.strips[n + 1]];
+                unsafe {
+                    (isal.ec_encode_data_update)(
+                        s.bytes as c_int,
+                        k,
+                        2,
+                        1,
+                        tables.as_mut_ptr(),
+                        s.strips[n + 3],
+                        to.as_mut_ptr(),
+                    );
+                }
+            })]
+        }
         "copy" | "copycrc" => vec![contender(&format!("{name} memcpy + pq_gen"), move |s| {
             let half = n / 2;
             (0..half).for_each(|i| s.write(half + i).copy_from_slice(s.read(i)));

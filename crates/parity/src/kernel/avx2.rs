@@ -13,45 +13,18 @@ impl Lanes for Avx2 {
     /// `pshufb` into a table of 0x1d gives 0x1d where the highest bit is clear: one instruction for two, and one 0x1d over.
     const IS_BIASED: bool = true;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm256_loadu_si256(from.cast()) })
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { _mm256_storeu_si256(to.cast(), self.0) }
-    }
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { _mm256_stream_si256(to.cast(), self.0) }
-    }
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: always possible.
-        unsafe { _mm_sfence() }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        // SAFETY: a hint; any address may be given.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn splat(byte: u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm256_set1_epi8(byte as i8) })
-    }
+    super::lanes::one_instruction!(
+        _mm256_loadu_si256,
+        _mm256_storeu_si256,
+        _mm256_stream_si256,
+        _mm256_set1_epi8,
+        _mm256_xor_si256
+    );
+
     #[inline(always)]
     unsafe fn is_zero(self) -> bool {
         // SAFETY: the trait's promise.
         unsafe { _mm256_movemask_epi8(_mm256_cmpeq_epi8(self.0, _mm256_setzero_si256())) == -1 }
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm256_xor_si256(self.0, other.0) })
     }
     #[inline(always)]
     unsafe fn double_add(self, d: Self) -> Self {
@@ -78,4 +51,4 @@ impl Lanes for Avx2 {
     }
 }
 
-super::entries!(Avx2, "avx2", 4, 4, 2, is_present: is_x86_feature_detected!("avx2"), "avx2");
+super::entries!(Avx2, "avx2", [4, 4, 2], [4, 4, 2], ahead: 2, update: 4, is_present: is_x86_feature_detected!("avx2"), "avx2");

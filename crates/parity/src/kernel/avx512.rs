@@ -13,45 +13,18 @@ impl Lanes for Avx512 {
     /// `pshufb` into a table of 0x1d gives 0x1d where the highest bit is clear: one instruction for two, and one 0x1d over.
     const IS_BIASED: bool = true;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm512_loadu_si512(from.cast()) })
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { _mm512_storeu_si512(to.cast(), self.0) }
-    }
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { _mm512_stream_si512(to.cast(), self.0) }
-    }
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: always possible.
-        unsafe { _mm_sfence() }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        // SAFETY: a hint; any address may be given.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn splat(byte: u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm512_set1_epi8(byte as i8) })
-    }
+    super::lanes::one_instruction!(
+        _mm512_loadu_si512,
+        _mm512_storeu_si512,
+        _mm512_stream_si512,
+        _mm512_set1_epi8,
+        _mm512_xor_si512
+    );
+
     #[inline(always)]
     unsafe fn is_zero(self) -> bool {
         // SAFETY: the trait's promise.
         unsafe { _mm512_test_epi64_mask(self.0, self.0) == 0 }
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm512_xor_si512(self.0, other.0) })
     }
     #[inline(always)]
     unsafe fn add3(self, a: Self, b: Self) -> Self {
@@ -84,4 +57,4 @@ impl Lanes for Avx512 {
     }
 }
 
-super::entries!(Avx512, "avx512", 8, 4, 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"), "avx512f,avx512bw");
+super::entries!(Avx512, "avx512", [8, 4, 4], [8, 4, 4], ahead: 4, update: 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw"), "avx512f,avx512bw");

@@ -1,18 +1,24 @@
-//! How far away a stripe's bytes are: near (first or second level cache), in the shared cache, or in memory.
+//! How far away a stripe's bytes are, near (first or second level cache), in the shared cache, or in memory, and what follows.
 //!
-//! The answer decides two things that no caller knows and that pull in opposite directions. From afar, prefetching is
-//! worth 5 to 8 % and storing past the caches as much again; near, the first costs a third of P's speed and the second half
-//! of everything's. So the first lines of every larger job are touched against the clock, and the time is compared with
-//! that of lines flushed to memory when the kernel was chosen. Loads alone are timed: stores still under way from the call
-//! before would make a near stripe look far, and being stored past the caches, keep it so.
+//! No caller knows it, and what pays afar costs near: storing past the caches takes half of everything's speed there,
+//! asking for lines ahead a third of P's. So the first lines of every larger job are touched against the clock, and the time is
+//! compared with that of lines flushed to memory when the kernel was chosen. Loads alone are timed: stores still under way from
+//! the call before would make a near stripe look far, and being stored past the caches, keep it so.
+//!
+//! Makers differ. Intel's cores want lines asked for ahead (5 to 8 %), and to store past the caches only what comes from memory.
+//! AMD's follow as many streams as a stripe has by themselves and lose 5 to 30 % when they are asked besides; storing past the
+//! caches gains as soon as the second one does not hold the stripe. (Cascade Lake and Zen 5, `bench/parity/results`.)
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use std::sync::OnceLock;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Distance {
-    Near,
-    Shared,
-    Memory,
+/// How to go about a job.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Way {
+    /// Ask for lines before they are loaded.
+    pub prefetch: bool,
+    /// Store past the caches where alignment allows.
+    pub stream: bool,
 }
 
 /// Bytes of data times parities, up to which a job is not timed: 20 ns cost more than is won.
@@ -25,35 +31,56 @@ const UNTIMED_BYTES_MAX: usize = 64 << 10;
 const LINES: usize = 32;
 const LINE_BYTES: usize = 64;
 
-/// Ticks that `LINES` lines took from memory; beyond all reach until calibrated, so that all is near.
-static MEMORY_TICKS: AtomicU64 = AtomicU64::new(u64::MAX / 8);
+/// What was found out about this machine; nothing where the clock is of no use, so that all is near.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+static MACHINE: OnceLock<Machine> = OnceLock::new();
 
-/// Where the first bytes of these strips are; near if the job is too small to ask. Null strips are passed over.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+struct Machine {
+    /// Ticks that `LINES` lines take from memory.
+    memory_ticks: u64,
+    is_amd: bool,
+    /// Of the second level, one core's.
+    cache_bytes: usize,
+}
+
+/// How to sum these strips into `level` parities and to store those and `copies` strips. Null strips are passed over.
 #[inline]
-pub(super) fn of(strips: &[*const u8], strip_bytes: usize, level: usize) -> Distance {
-    if strips.len() * strip_bytes * level <= UNTIMED_BYTES_MAX || cfg!(any(miri, not(target_arch = "x86_64"))) {
-        return Distance::Near;
+pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies: usize) -> Way {
+    if strips.len() * strip_bytes * level <= UNTIMED_BYTES_MAX {
+        return Way::default();
     }
     #[cfg(test)]
-    match PRETENDED.load(Relaxed) {
-        1 => return Distance::Near,
-        2 => return Distance::Shared,
-        3 => return Distance::Memory,
-        _ => {}
+    if let Some(way) = pretended() {
+        return way;
     }
-    let memory = MEMORY_TICKS.load(Relaxed);
-    if memory == u64::MAX / 8 {
-        return Distance::Near;
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if let Some(machine) = MACHINE.get() {
+        // A core stores 38 GB/s past the caches (Zen 5). Where that keeps up with what L2 delivers, asking costs more than it tells.
+        let is_kept_up_with = (level + copies) * 4 <= strips.len();
+        if machine.is_amd && (is_kept_up_with || strips.len() * strip_bytes > machine.cache_bytes) {
+            return Way { prefetch: false, stream: true };
+        }
+        // SAFETY: at least 64 KiB / 255 of each strip are there; the machine was found out about, so it has `rdtscp`.
+        let ticks = unsafe { touch(strips, strip_bytes) };
+        // Large strips lie on as many pages, and their first lines pay for the translation: twice the time then tells.
+        let threshold = if strip_bytes < 256 << 10 { machine.memory_ticks / 8 * 5 } else { machine.memory_ticks * 2 };
+        return match machine.is_amd {
+            true => Way { prefetch: false, stream: ticks * 5 > machine.memory_ticks },
+            false => Way { prefetch: ticks * 3 > machine.memory_ticks, stream: ticks > threshold },
+        };
     }
-    // SAFETY: at least 64 KiB / 255 of each strip are there.
-    let ticks = unsafe { touch(strips, strip_bytes) };
-    // Large strips lie on as many pages, and their first lines pay for the translation: twice the time then tells.
-    let threshold = if strip_bytes < 256 << 10 { memory / 8 * 5 } else { memory * 2 };
-    match () {
-        () if ticks > threshold => Distance::Memory,
-        () if ticks * 3 > memory => Distance::Shared,
-        () => Distance::Near,
+    Way::default()
+}
+
+/// Whether to ask for these strips' lines ahead when they are changed where they are.
+#[inline]
+pub(super) fn wants_prefetch(strips: &[*const u8], strip_bytes: usize) -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if MACHINE.get().is_some_and(|machine| machine.is_amd) && !cfg!(test) {
+        return false;
     }
+    way(strips, strip_bytes, 1, 0).prefetch
 }
 
 /// The time that `LINES` lines at the start of the strips take to load.
@@ -99,14 +126,16 @@ unsafe fn ticks_after_loads() -> u64 {
     0
 }
 
-/// Times strips that were flushed out of all caches, a few times, and keeps the best but one. Microseconds.
+/// Finds out about this machine: times strips that were flushed out of all caches, a few times, and keeps the best but one.
+/// Microseconds.
 ///
 /// A machine that lacks the counter, or traps it (some virtual ones), would pay for it on every call: there, all stays near.
 pub(super) fn calibrate() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
+        use std::arch::x86_64::__cpuid;
         // Leaf 0x8000_0001, EDX bit 27: `rdtscp`.
-        if std::arch::x86_64::__cpuid(0x8000_0001).edx >> 27 & 1 == 0 {
+        if __cpuid(0x8000_0001).edx >> 27 & 1 == 0 {
             return;
         }
         const STRIP_BYTES: usize = 4096;
@@ -128,16 +157,30 @@ pub(super) fn calibrate() {
         // SAFETY: `rdtscp` was found.
         let counter_ticks = unsafe { ticks_after_loads() } - start;
         if counter_ticks * 4 < samples[1] {
-            MEMORY_TICKS.store(samples[1], Relaxed);
+            // Leaf 0: the maker's name, in this order.
+            let name = [__cpuid(0).ebx, __cpuid(0).edx, __cpuid(0).ecx].map(u32::to_le_bytes);
+            let is_amd = [*b"AuthenticAMD", *b"HygonGenuine"].contains(&name.concat().try_into().expect("twelve letters"));
+            // Leaf 0x8000_0006, ECX bits 16 to 31: the second cache's KiB, with both makers. A hypervisor may hide it.
+            let cache_bytes = match __cpuid(0x8000_0006).ecx >> 16 {
+                0 => usize::MAX,
+                kib => kib as usize * 1024,
+            };
+            MACHINE.get_or_init(|| Machine { memory_ticks: samples[1], is_amd, cache_bytes });
         }
     }
 }
 
+/// For tests: the way that every job that would be timed takes, whatever the clock says; 0 the clock's, else 1 + prefetch + 2 stream.
 #[cfg(test)]
-static PRETENDED: AtomicU64 = AtomicU64::new(0);
+static PRETENDED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
 #[cfg(test)]
-pub(super) fn pretend(distance: &str) {
-    let place = super::PRETENDED_DISTANCES.iter().position(|&name| name == distance);
-    PRETENDED.store(place.expect("a distance") as u64 + 1, Relaxed);
+fn pretended() -> Option<Way> {
+    let code = PRETENDED.load(std::sync::atomic::Ordering::Relaxed).checked_sub(1)?;
+    Some(Way { prefetch: code & 1 != 0, stream: code & 2 != 0 })
+}
+
+#[cfg(test)]
+pub(super) fn pretend(way: Way) {
+    PRETENDED.store(1 + u8::from(way.prefetch) + 2 * u8::from(way.stream), std::sync::atomic::Ordering::Relaxed);
 }

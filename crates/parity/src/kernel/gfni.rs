@@ -10,7 +10,7 @@ use super::lanes::Lanes;
 use crate::field::multiply;
 
 #[derive(Clone, Copy)]
-pub(super) struct Gfni(Avx512);
+pub(super) struct Gfni(__m512i);
 
 /// Multiplication by c as `gf2p8affineqb` wants it: byte 7 - i holds, for bit i of the product, the bits of the factor
 /// whose sum it is.
@@ -36,50 +36,23 @@ static MATRICES: [u64; 256] = {
 impl Lanes for Gfni {
     const BYTES: usize = 64;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { Avx512::load(from) })
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { self.0.store(to) }
-    }
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { self.0.stream(to) }
-    }
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: always possible.
-        unsafe { Avx512::fence() }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        // SAFETY: a hint; any address may be given.
-        unsafe { Avx512::prefetch(from) }
-    }
-    #[inline(always)]
-    unsafe fn splat(byte: u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { Avx512::splat(byte) })
-    }
+    super::lanes::one_instruction!(
+        _mm512_loadu_si512,
+        _mm512_storeu_si512,
+        _mm512_stream_si512,
+        _mm512_set1_epi8,
+        _mm512_xor_si512
+    );
+
     #[inline(always)]
     unsafe fn is_zero(self) -> bool {
         // SAFETY: the trait's promise.
-        unsafe { self.0.is_zero() }
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { self.0.add(other.0) })
+        unsafe { Avx512(self.0).is_zero() }
     }
     #[inline(always)]
     unsafe fn add3(self, a: Self, b: Self) -> Self {
         // SAFETY: the trait's promise.
-        Self(unsafe { self.0.add3(a.0, b.0) })
+        Self(unsafe { Avx512(self.0).add3(Avx512(a.0), Avx512(b.0)).0 })
     }
     #[inline(always)]
     unsafe fn double_add(self, d: Self) -> Self {
@@ -106,9 +79,9 @@ impl Lanes for Gfni {
         // SAFETY: the trait's promise.
         unsafe {
             let matrix = _mm512_set1_epi64(MATRICES[usize::from(c)] as i64);
-            Self(Avx512(_mm512_gf2p8affine_epi64_epi8::<0>(self.0.0, matrix)))
+            Self(_mm512_gf2p8affine_epi64_epi8::<0>(self.0, matrix))
         }
     }
 }
 
-super::entries!(Gfni, "avx512-gfni", 8, 4, 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("gfni"), "avx512f,avx512bw,gfni");
+super::entries!(Gfni, "avx512-gfni", [4, 4, 4], [8, 8, 8], ahead: 4, update: 2, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("gfni"), "avx512f,avx512bw,gfni");

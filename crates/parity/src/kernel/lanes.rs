@@ -55,6 +55,50 @@ pub(crate) trait Lanes: Copy {
     unsafe fn times(self, c: u8) -> Self;
 }
 
+/// Writes those methods of `Lanes` that are one instruction on x86-64, which differs only by the register's width.
+#[cfg(target_arch = "x86_64")]
+macro_rules! one_instruction {
+    ($load:ident, $store:ident, $stream:ident, $splat:ident, $add:ident) => {
+        #[inline(always)]
+        unsafe fn load(from: *const u8) -> Self {
+            // SAFETY: the trait's promise.
+            Self(unsafe { $load(from.cast()) })
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut u8) {
+            // SAFETY: the trait's promise.
+            unsafe { $store(to.cast(), self.0) }
+        }
+        #[inline(always)]
+        unsafe fn stream(self, to: *mut u8) {
+            // SAFETY: the trait's promise.
+            unsafe { $stream(to.cast(), self.0) }
+        }
+        #[inline(always)]
+        unsafe fn fence() {
+            // SAFETY: always possible.
+            unsafe { _mm_sfence() }
+        }
+        #[inline(always)]
+        unsafe fn prefetch(from: *const u8) {
+            // SAFETY: a hint; any address may be given.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn splat(byte: u8) -> Self {
+            // SAFETY: the trait's promise.
+            Self(unsafe { $splat(byte as i8) })
+        }
+        #[inline(always)]
+        unsafe fn add(self, other: Self) -> Self {
+            // SAFETY: the trait's promise.
+            Self(unsafe { $add(self.0, other.0) })
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use one_instruction;
+
 /// What a Horner sum of n doublings must start from so that the biases of all steps end at zero: entry n modulo 255.
 /// ```text
 /// e' = 2e + B has the fixed point f = B / (1 + 2), hence e_n = f + 2^n (e_0 + f), and e_n = 0 for e_0 = f + f / 2^n

@@ -56,4 +56,4 @@ impl Lanes for Neon {
     }
 }
 
-super::entries!(Neon, "neon", 4, 4, 2, is_present: std::arch::is_aarch64_feature_detected!("neon"), "neon");
+super::entries!(Neon, "neon", [4, 4, 2], [4, 4, 2], ahead: 2, update: 4, is_present: std::arch::is_aarch64_feature_detected!("neon"), "neon");

@@ -57,4 +57,4 @@ impl Lanes for Portable {
     }
 }
 
-super::entries!(Portable, "portable", 1, 1, 1, is_present: true);
+super::entries!(Portable, "portable", [1, 1, 1], [1, 1, 1], ahead: 1, update: 1, is_present: true);

@@ -13,45 +13,12 @@ impl Lanes for Ssse3 {
     /// `pshufb` into a table of 0x1d gives 0x1d where the highest bit is clear: one instruction for two, and one 0x1d over.
     const IS_BIASED: bool = true;
 
-    #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm_loadu_si128(from.cast()) })
-    }
-    #[inline(always)]
-    unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { _mm_storeu_si128(to.cast(), self.0) }
-    }
-    #[inline(always)]
-    unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the trait's promise.
-        unsafe { _mm_stream_si128(to.cast(), self.0) }
-    }
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: always possible.
-        unsafe { _mm_sfence() }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        // SAFETY: a hint; any address may be given.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn splat(byte: u8) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm_set1_epi8(byte as i8) })
-    }
+    super::lanes::one_instruction!(_mm_loadu_si128, _mm_storeu_si128, _mm_stream_si128, _mm_set1_epi8, _mm_xor_si128);
+
     #[inline(always)]
     unsafe fn is_zero(self) -> bool {
         // SAFETY: the trait's promise.
         unsafe { _mm_movemask_epi8(_mm_cmpeq_epi8(self.0, _mm_setzero_si128())) == 0xffff }
-    }
-    #[inline(always)]
-    unsafe fn add(self, other: Self) -> Self {
-        // SAFETY: the trait's promise.
-        Self(unsafe { _mm_xor_si128(self.0, other.0) })
     }
     #[inline(always)]
     unsafe fn double_add(self, d: Self) -> Self {
@@ -74,4 +41,4 @@ impl Lanes for Ssse3 {
     }
 }
 
-super::entries!(Ssse3, "ssse3", 4, 2, 2, is_present: is_x86_feature_detected!("ssse3"), "ssse3");
+super::entries!(Ssse3, "ssse3", [4, 2, 2], [4, 2, 2], ahead: 2, update: 2, is_present: is_x86_feature_detected!("ssse3"), "ssse3");
