@@ -380,7 +380,6 @@ impl Core {
         let members = self.members.borrow();
         let map = self.map(stripe);
         let bare = |(parity, &slot): (usize, &u16)| {
-            let member = members.slots()[usize::from(slot)].member?;
             let record = LogRecord {
                 number: 0,
                 stripe,
@@ -390,9 +389,9 @@ impl Core {
                 partial: None,
                 redo: SmallVec::new(),
             };
-            Some((member, record))
+            members.targets(usize::from(slot)).into_iter().map(move |member| (member, record.clone()))
         };
-        map.parity.iter().enumerate().filter_map(bare).collect()
+        map.parity.iter().enumerate().flat_map(bare).collect()
     }
 
     /// Sends what waits for a member's log, as much as one append holds.

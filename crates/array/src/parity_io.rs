@@ -325,7 +325,6 @@ fn part_records(
     }
     let members = core.members.borrow();
     let record = |&parity: &usize| {
-        let member = members.slots()[usize::from(map.parity[parity])].member?;
         let record = LogRecord {
             number: 0,
             stripe: write.stripe,
@@ -335,9 +334,10 @@ fn part_records(
             partial: partial.iter().find(|(index, _)| *index == parity).map(|(_, data)| data.clone()),
             redo: if redo { written.iter().cloned().collect() } else { SmallVec::new() },
         };
-        Some((member, record))
+        // Who is to replace a member must know its records when it does.
+        members.targets(usize::from(map.parity[parity])).into_iter().map(move |member| (member, record.clone()))
     };
-    let records: SmallVec<[_; 2]> = parity_there.iter().filter_map(record).collect();
+    let records: SmallVec<[_; 2]> = parity_there.iter().flat_map(record).collect();
     (!records.is_empty()).then_some(records)
 }
 

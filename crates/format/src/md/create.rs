@@ -210,7 +210,7 @@ impl Create {
                 creation.writes.extend(place.map(|place| CreateWrite {
                     drive: index,
                     start_sector: place.head_start,
-                    bytes: encode_head(&superblock, &place, &Session::default(), true),
+                    bytes: encode_head(&superblock, &place, &Session::default(), true, 0),
                 }));
             }
             creation.writes.extend(member_writes(index, &superblock, bitmap.as_ref()));

@@ -62,8 +62,10 @@ on_disk! {
         0x40 ring_sectors: u64,
         /// Bit 0: the array is to have no log.
         0x48 flags: u64,
+        /// Appends with smaller sequence numbers are of an earlier life of the member in the same session.
+        0x50 sequence_from: u64,
         /// Zero.
-        0x50 reserved: [u8; 48],
+        0x58 reserved: [u8; 40],
     }
 }
 
@@ -182,8 +184,14 @@ impl Session {
     }
 }
 
-/// The head's page.
-pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool) -> Vec<u8> {
+/// The head's page. `sequence_from`: of the first append that counts.
+pub(crate) fn encode_head(
+    superblock: &Superblock,
+    place: &LogPlace,
+    session: &Session,
+    off: bool,
+    sequence_from: u64,
+) -> Vec<u8> {
     let mut head = LogHead {
         magic: MAGIC,
         version: 1,
@@ -195,7 +203,8 @@ pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &S
         tag_before: session.tag_before,
         ring_sectors: place.ring_sectors,
         flags: if off { FLAG_OFF } else { 0 },
-        reserved: [0; 48],
+        sequence_from,
+        reserved: [0; 40],
     };
     let page = |head: &LogHead| {
         let mut page = head.write().to_vec();
@@ -244,7 +253,7 @@ impl FoundLog {
             return Some(found);
         }
         match read(place.head_start - ring_sectors, ring_sectors) {
-            Ok(ring) => found.scan(&ring, &header.device_uuid),
+            Ok(ring) => found.scan(&ring, &header.device_uuid, head.sequence_from),
             Err(_) => found.damaged = true,
         }
         Some(found)
@@ -256,7 +265,7 @@ impl FoundLog {
     }
 
     /// Collects the appends that count.
-    fn scan(&mut self, ring: &[u8], device_uuid: &[u8; 16]) {
+    fn scan(&mut self, ring: &[u8], device_uuid: &[u8; 16], sequence_from: u64) {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut page = 0;
         let pages = ring.len() / PAGE_BYTES;
@@ -264,7 +273,9 @@ impl FoundLog {
             match parse_append(&ring[page * PAGE_BYTES..], page as u64 * PAGE_SECTORS, self.session.number, device_uuid) {
                 Some((head, records)) => {
                     page += (u64::from(head.sectors) / PAGE_SECTORS) as usize;
-                    appends.push((head, records));
+                    if head.sequence >= sequence_from {
+                        appends.push((head, records));
+                    }
                 }
                 None => page += 1,
             }
@@ -350,6 +361,16 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// A ring whose first append follows the last one of `before`, which was the same member's.
+    pub fn after(before: &Self) -> Self {
+        Self { sequence: before.sequence, ..Self::default() }
+    }
+
+    /// The sequence number of the next append.
+    pub fn next_sequence(&self) -> u64 {
+        self.sequence + 1
+    }
+
     /// A place for an append of so many sectors, given that records below `retired_below` are retired.
     fn place(&mut self, ring_sectors: u64, sectors: u64, retired_below: u64) -> Option<u64> {
         while self.live.front().is_some_and(|live| live.last_number < retired_below) {

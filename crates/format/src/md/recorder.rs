@@ -262,6 +262,10 @@ impl MdRecorder {
         let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
         // Its earlier life in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
+        let before = self.keepers.iter().find(|(_, keeper)| keeper.superblock.header.device_uuid == uuid);
+        if let Some(ring) = before.and_then(|(before, _)| self.log.rings.remove(before)) {
+            self.log.rings.insert(member, Ring::after(&ring));
+        }
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
         let keeper = Keeper {
             superblock: found.superblock.clone(),
@@ -335,7 +339,8 @@ impl MdRecorder {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let page = encode_head(&keeper.superblock, &place, &session, self.log.off);
+        let sequence_from = self.log.rings.get(&member).map_or(0, Ring::next_sequence);
+        let page = encode_head(&keeper.superblock, &place, &session, self.log.off, sequence_from);
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
 
