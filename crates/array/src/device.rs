@@ -5,7 +5,7 @@
 
 use crate::core::Action;
 use crate::status::{ArrayStatus, Event, Refusal};
-use crate::{ArrayConfig, Engine, MemberConfig, MemberId, MetadataWrite, Recorder};
+use crate::{ArrayConfig, ArrayState, Engine, MemberConfig, MemberId, MetadataWrite, Recorder};
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, Tag};
@@ -19,6 +19,7 @@ const STATE: usize = 0;
 const INTENT: usize = 1;
 const BAD_BLOCKS: usize = 2;
 const LOG_RESET: usize = 3;
+const CATCH_UP: usize = 5;
 /// One write for each order, several members' at once: answered by themselves.
 const LOG_APPEND: usize = 4;
 
@@ -39,7 +40,9 @@ struct Binder<R> {
     recorder: R,
     members: Vec<Bound>,
     /// By kind.
-    pending: [Pending; 4],
+    pending: [Pending; 6],
+    /// Waits until members have caught up.
+    next_state: Option<ArrayState>,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
     unix_seconds_at_zero: u64,
     now: Nanos,
@@ -81,6 +84,7 @@ impl<R: Recorder> ArrayDevice<R> {
             recorder,
             members,
             pending: Default::default(),
+            next_state: None,
             unix_seconds_at_zero,
             now: 0,
             ended: Vec::new(),
@@ -176,9 +180,9 @@ impl<R: Recorder> Binder<R> {
                 self.submit(member, request);
             }
             Action::RecordState(state) => {
-                let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
-                let writes = self.recorder.record_state(&state, unix_seconds);
-                self.record(STATE, writes);
+                self.next_state = Some(state);
+                let writes = self.recorder.catch_up();
+                self.record(CATCH_UP, writes);
             }
             Action::RecordIntent { set, clear } => {
                 let writes = self.recorder.record_intent(&set, &clear);
@@ -265,6 +269,14 @@ impl<R: Recorder> Binder<R> {
             STATE => self.engine.state_recorded(failures),
             INTENT => self.engine.intent_recorded(failures),
             LOG_RESET => self.engine.log_reset(failures),
+            CATCH_UP => {
+                let state = self.next_state.take().expect("it waits");
+                let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
+                let writes = self.recorder.record_state(&state, unix_seconds);
+                // Who could not be told the last record cannot be told this one.
+                self.pending[STATE].failures = failures;
+                self.record(STATE, writes);
+            }
             _ => self.engine.bad_blocks_recorded(failures, true),
         }
         self.actions = true;

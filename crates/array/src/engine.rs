@@ -373,7 +373,10 @@ impl Engine {
         let (fua, unmap, fast) = how;
         let strip = core.geometry.strip_sectors();
         let width = strip * core.geometry.data_count() as u64;
+        // Small ones keep to the log's promise of old or new bytes, as small writes do, by being written.
+        let small = !discard && core.log.config.is_some_and(|log| request.sectors <= log.redo_sectors_max);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
+        let whole = if small { whole.start..whole.start } else { whole };
         let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
             std::iter::once(range.clone()).collect()
         } else {

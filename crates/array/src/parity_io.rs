@@ -14,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
-use stria_parity::Strip;
+use stria_parity::{Code, Strip};
 
 /// 4 KiB: how finely damage is told apart.
 pub(crate) const PAGE_SECTORS: u64 = 8;
@@ -242,6 +242,12 @@ async fn try_write(
     let mut plans: SmallVec<[(WritePlan, [SmallVec<[Presence; 16]>; 2]); 1]> = SmallVec::new();
     let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
     for part in parts {
+        if let Err(error) = core.log_settle(write.stripe, &part.rows, &part.strips).await {
+            return Some(Err(error));
+        }
+    }
+    // Between what is there and what is read nothing may wait: roles change hands meanwhile.
+    for part in parts {
         let rows = base + part.rows.start..base + part.rows.end;
         let there = presences(core, map, &rows, unreadable);
         let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.agrees(&rows)) else {
@@ -251,9 +257,6 @@ async fn try_write(
         wanted.extend(plan.read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
         wanted.extend(plan.read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
         plans.push((plan, there));
-        if let Err(error) = core.log_settle(write.stripe, &part.rows, &part.strips).await {
-            return Some(Err(error));
-        }
     }
     let mut read = read_units(core, map, &wanted, unreadable).await?.into_iter();
     let mut wanted = wanted.into_iter();
@@ -378,12 +381,14 @@ fn new_parity(
         Method::ReadModifyWrite => {
             let mut parity: Parities =
                 plan.read_parity.iter().map(|&index| (index, found.take(Unit::Parity(index)).expect("it was read"))).collect();
-            let before = |index: usize| -> &[u8] { found.get(Unit::Data(index)).expect("it was read") };
+            let before = |at: usize| -> &[u8] { found.get(Unit::Data(part.strips.start + at)).expect("it was read") };
+            each_written(core, map, part, &mut parity, |code, at, position, outputs| match keep {
+                true => code.add(position, before(at), outputs),
+                false => code.update(position, before(at), &written[at], outputs),
+            });
             if !keep {
-                update(core, map, part, &mut parity, written.iter().map(|data| &data[..]), before);
                 return (Parities::new(), parity);
             }
-            update(core, map, part, &mut parity, written.iter().map(|_| core.zero_bytes(len)), before);
             let after = add_written(core, map, part, &parity, written);
             (parity, after)
         }
@@ -417,22 +422,21 @@ fn new_parity(
     }
 }
 
-/// Adds to each parity the change of the written strips.
-fn update<'a, 'b>(
+/// Lets each written strip change the parities: `apply` is told its place among them, and its position in the code.
+fn each_written(
     core: &Core,
     map: &StripeMap,
     part: &Rectangle,
     parity: &mut Parities,
-    after: impl Iterator<Item = &'b [u8]>,
-    before: impl Fn(usize) -> &'a [u8],
+    mut apply: impl FnMut(&Code, usize, usize, &mut [Option<&mut [u8]>]),
 ) {
     let code = core.code.as_ref().expect("a parity level");
     let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
     for (index, buffer) in parity {
         outputs[*index] = Some(buffer);
     }
-    for (index, after) in part.strips.clone().zip(after) {
-        code.update(usize::from(map.code[index]), before(index), after, &mut outputs);
+    for (at, index) in part.strips.clone().enumerate() {
+        apply(code, at, usize::from(map.code[index]), &mut outputs);
     }
 }
 
@@ -446,8 +450,7 @@ fn add_written(core: &Core, map: &StripeMap, part: &Rectangle, partial: &Paritie
             (*index, buffer)
         })
         .collect();
-    let after = written.iter().map(|data| &data[..]);
-    update(core, map, part, &mut parity, after, |_| core.zero_bytes(written[0].len()));
+    each_written(core, map, part, &mut parity, |code, at, position, outputs| code.add(position, &written[at], outputs));
     parity
 }
 

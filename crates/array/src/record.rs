@@ -45,6 +45,21 @@ pub struct ArrayState {
     pub whole: bool,
 }
 
+impl ArrayState {
+    /// Takes back what was achieved since `earlier`.
+    pub(crate) fn claim_no_more_than(&mut self, earlier: &Self) {
+        self.clean &= earlier.clean;
+        self.resync_sector = self.resync_sector.min(earlier.resync_sector);
+        self.whole &= earlier.whole;
+        let places = earlier.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
+        let known: Vec<_> = places.map(|place| (place.member, place.recovered_sector)).collect();
+        for place in self.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {
+            let before = known.iter().find(|(member, _)| *member == place.member).map_or(0, |(_, sector)| *sector);
+            place.recovered_sector = place.recovered_sector.min(before);
+        }
+    }
+}
+
 /// Some bytes on one member's metadata area.
 #[derive(Clone, Debug)]
 pub struct MetadataWrite {
@@ -59,6 +74,12 @@ pub struct MetadataWrite {
 /// Knows the bytes of a metadata format. Pure: it returns writes, the binder carries them out,
 /// durable (FUA) before the record counts as made.
 pub trait Recorder {
+    /// The writes that must be durable before the next state is recorded: members that missed the last record of the run
+    /// before, which a crash tore, are told it. Who misses two is out.
+    fn catch_up(&mut self) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+
     /// The writes that make `state` the truth of the array, one batch without order. `unix_seconds` is
     /// the time of the update.
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite>;

@@ -63,9 +63,14 @@ impl Core {
         loop {
             self.ready.until(&self.record.changed, || self.record.wanted.get() > self.record.durable.get()).await;
             let number = self.record.wanted.get();
-            let mut state = self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
-            // "Clean", and how far a member is filled, must not outlive what a volatile cache forgets.
-            state.clean &= self.flush_volatile().await.is_ok();
+            // "Clean", and how far a sweep has come, must not outlive what a volatile cache forgets: they are claimed as they
+            // were before the flush. Who holds which role is said as it is after it.
+            let state = || self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
+            let before = state();
+            let flushed = self.flush_volatile().await.is_ok();
+            let mut state = state();
+            state.claim_no_more_than(&before);
+            state.clean &= flushed;
             self.record.state_busy.set(true);
             self.outbox.borrow_mut().push_back(Action::RecordState(state));
             self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;

@@ -115,7 +115,6 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
             }
         }
         let code = core.code.as_ref().expect("a parity level");
-        let zeros = core.zero_bytes(bytes(sectors));
         for record in newest {
             let mut parity = match &record.partial {
                 Some(partial) => Buffer::copy_of(part(record, partial, &rows)),
@@ -126,7 +125,7 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
                 let strip = strip.unwrap_or_else(|| found.get(Unit::Data(index)).expect("read or recovered"));
                 let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
                 outputs[record.parity] = Some(&mut parity);
-                code.update(usize::from(map.code[index]), zeros, strip, &mut outputs);
+                code.add(usize::from(map.code[index]), strip, &mut outputs);
             }
             let slot = usize::from(map.parity[record.parity]);
             core.log.overlay.borrow_mut().insert((slot, on_member.start), parity.freeze());

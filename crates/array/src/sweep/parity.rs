@@ -108,6 +108,16 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
             targets.push(member);
         }
     }
+    // Records from before would bring the parity back that is being repaired.
+    let mut bare: SmallVec<[_; 3]> = SmallVec::new();
+    for (slot, row, buffer) in &repairs {
+        let (stripe, start) = (row / strip, row % strip);
+        let rows = start..start + (buffer.len() / 512) as u64;
+        if core.map(stripe).parity.iter().any(|&parity| usize::from(parity) == *slot) && core.log_covers(stripe, &rows) {
+            bare.push(core.log_bare(stripe, &rows));
+        }
+    }
+    let logged = core.log_begin(bare).await.map_err(|error| error.to_string())?;
     for (slot, row, buffer) in repairs {
         let data = buffer.freeze();
         for member in core.members.borrow().targets(slot) {
@@ -120,6 +130,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
     }
     let outcomes = core.io(batch).await;
     let settled = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    core.log_end(rows.start / strip, &[], logged);
     drop((outcomes, guard));
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     known.into_values().for_each(|buffer| core.give_buffer(buffer));

@@ -427,6 +427,25 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 }
 
 impl Recorder for MdRecorder {
+    fn catch_up(&mut self) -> Vec<MetadataWrite> {
+        let truth = &self.common;
+        let mut writes = Vec::new();
+        for (&member, keeper) in &mut self.keepers {
+            let header = &mut keeper.superblock.header;
+            // A spare may sleep through records.
+            if header.events + 1 != truth.header.events || !matches!(keeper.superblock.role(), Role::Slot(_)) {
+                continue;
+            }
+            let header = &mut keeper.superblock.header;
+            header.events = truth.header.events;
+            header.utime = truth.header.utime;
+            header.resync_offset = truth.header.resync_offset;
+            keeper.superblock.roles.clone_from(&truth.roles);
+            writes.push(keeper.superblock_write(member));
+        }
+        writes
+    }
+
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
         let mut roles = vec![Role::Spare; self.common.roles.len()];
         // Per member: recovered sector and by_intent; spares have none.
@@ -434,9 +453,11 @@ impl Recorder for MdRecorder {
         let mut holders = Vec::new();
         for (slot, slot_state) in state.slots.iter().enumerate() {
             for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
-                let Some(place) = place else { continue };
-                let keeper = self.keepers.get(&place.member);
-                let keeper = keeper.unwrap_or_else(|| panic!("member {:?} was never adopted", place.member));
+                // Who has come back under another handle since is told of by the next record.
+                let Some((place, keeper)) = place.as_ref().and_then(|place| Some((place, self.keepers.get(&place.member)?)))
+                else {
+                    continue;
+                };
                 set_role(&mut roles, keeper.superblock.header.dev_number, Role::Slot(slot as u16));
                 places.insert(place.member, (Some((place.recovered_sector, place.by_intent)), replacement));
                 if !replacement {
@@ -445,8 +466,7 @@ impl Recorder for MdRecorder {
             }
         }
         self.active = places.keys().copied().collect();
-        for spare in &state.spares {
-            assert!(self.keepers.contains_key(spare), "spare {spare:?} was never adopted");
+        for spare in state.spares.iter().filter(|spare| self.keepers.contains_key(spare)) {
             places.insert(*spare, (None, false));
         }
         // A number is in use as long as its member is there, also when it waits.
@@ -472,7 +492,7 @@ impl Recorder for MdRecorder {
             (true, true) => state.resync_sector,
             (true, false) => 0,
         };
-        self.log.firm |= resync_offset == CLEAN;
+        self.log.firm |= state.resync_sector == u64::MAX;
         let tag = match (resync_offset, self.log.firm) {
             (CLEAN, _) | (_, false) => 0,
             _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
