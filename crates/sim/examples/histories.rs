@@ -28,7 +28,20 @@ fn main() {
             }
             Err(f) => {
                 if count == 1 {
-                    println!("{}\n{:#?}", h.setup, h.steps);
+                    let (s, f) = shrink::shrink(
+                        &h,
+                        f.clone(),
+                        Rules { write_hole_closed: false, mutant },
+                        std::time::Duration::from_secs(20),
+                    );
+                    println!(
+                        "{}
+depth {} step {}: {}",
+                        s.setup, s.depth, f.step, f.what
+                    );
+                    for st in &s.steps {
+                        println!("  {st:?}");
+                    }
                 }
                 let key: String = format!(
                     "{}: {}",

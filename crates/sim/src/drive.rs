@@ -331,29 +331,32 @@ impl Drive {
         }
     }
 
-    /// Makes durable what had ended by `mark`; what it lies upon goes first.
+    /// Makes durable what had ended by `mark`.
     fn persist(&mut self, mark: u64) {
+        self.persist_where(|write| write.ended <= mark);
+    }
+
+    /// Makes some writes durable, and first what they lie upon, so that nothing older comes to lie on them later.
+    fn persist_where(&mut self, wanted: impl Fn(&Unflushed) -> bool) {
         let Some(durable) = &mut self.durable else { return };
-        let ripe: SmallVec<[bool; 64]> = self.unflushed.iter().map(|write| write.ended <= mark).collect();
+        let mut going: SmallVec<[Range<u64>; 32]> = SmallVec::new();
+        let mut goes: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.unflushed.len());
+        let all = self.unflushed.iter().all(&wanted);
+        for (index, write) in self.unflushed.iter().enumerate().rev() {
+            let own = write.start_sector..write.start_sector + write.sectors;
+            goes[index] = all || wanted(write) || going.iter().any(|later| later.start < own.end && own.start < later.end);
+            if goes[index] && !all {
+                going.push(own);
+            }
+        }
         let mut index = 0;
-        let later = |index: usize, all: &[Unflushed]| {
-            let own = &all[index];
-            (index + 1..all.len()).any(|other| {
-                ripe[other]
-                    && all[other].start_sector < own.start_sector + own.sectors
-                    && own.start_sector < all[other].start_sector + all[other].sectors
-            })
-        };
-        let goes: SmallVec<[bool; 64]> =
-            (0..self.unflushed.len()).map(|index| ripe[index] || later(index, &self.unflushed)).collect();
         self.unflushed.retain(|write| {
-            let go = goes[index];
             index += 1;
-            if go {
+            if goes[index - 1] {
                 let range = write.start_sector..write.start_sector + write.sectors;
                 take(durable, range, write.start_sector, write.data.as_ref());
             }
-            !go
+            !goes[index - 1]
         });
     }
 
@@ -464,28 +467,11 @@ impl Drive {
                 let id = taken.unwrap_or_else(|| self.take(&request));
                 self.end_of(id);
                 if matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. }) {
-                    self.persist_one(id);
+                    self.persist_where(|write| write.id == id);
                 }
             }
         }
         request.complete(Ok(()))
-    }
-
-    /// Makes one write durable, and what it lies upon.
-    fn persist_one(&mut self, id: u64) {
-        let Some(index) = self.unflushed.iter().position(|write| write.id == id) else { return };
-        let own = self.unflushed[index].start_sector..self.unflushed[index].start_sector + self.unflushed[index].sectors;
-        let durable = self.durable.as_mut().expect("there is a cache");
-        let mut place = 0;
-        self.unflushed.retain(|write| {
-            let goes = place <= index && write.start_sector < own.end && own.start < write.start_sector + write.sectors;
-            place += 1;
-            if goes {
-                let range = write.start_sector..write.start_sector + write.sectors;
-                take(durable, range, write.start_sector, write.data.as_ref());
-            }
-            !goes
-        });
     }
 }
 

@@ -10,6 +10,7 @@ pub mod mutant;
 pub mod power;
 pub mod reference;
 pub mod setup;
+pub mod shrink;
 pub mod tree;
 pub mod workload;
 pub mod world;
