@@ -17,7 +17,7 @@ fn main() {
     let mut met = std::collections::BTreeMap::<String, u64>::new();
     for seed in from..from + count {
         let h = History::draw(seed, family.as_deref());
-        match campaign::try_history(&h, Rules { write_hole_closed: false, mutant }) {
+        match campaign::try_history(&h, Rules { mutant, ..Rules::default() }) {
             Ok(t) => {
                 reqs += t.requests;
                 creqs += t.client_requests;
@@ -28,12 +28,8 @@ fn main() {
             }
             Err(f) => {
                 if count == 1 {
-                    let (s, f) = shrink::shrink(
-                        &h,
-                        f.clone(),
-                        Rules { write_hole_closed: false, mutant },
-                        std::time::Duration::from_secs(20),
-                    );
+                    let (s, f) =
+                        shrink::shrink(&h, f.clone(), Rules { mutant, ..Rules::default() }, std::time::Duration::from_secs(20));
                     println!(
                         "{}
 depth {} step {}: {}",

@@ -24,6 +24,8 @@ pub struct Setup {
     pub strip_sectors: u64,
     /// Write-intent bitmap: bytes of a chunk.
     pub intent_chunk_bytes: Option<u32>,
+    /// Parity levels keep a write log.
+    pub log: bool,
     /// No resync after creation.
     pub assume_clean: bool,
     /// Every drive: members first, span by span, then spares, then loose ones.
@@ -104,6 +106,7 @@ impl Setup {
             loose_count,
             strip_sectors,
             intent_chunk_bytes: (redundant && !chance.one_in(8)).then_some(chunk),
+            log: level.parity_count() > 0 && !chance.one_in(4),
             assume_clean: !chance.one_in(6),
             drives,
         }
@@ -142,7 +145,7 @@ impl fmt::Display for Setup {
         let volatile = self.drives.iter().filter(|drive| drive.volatile_cache).count();
         write!(
             f,
-            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}, {} of {} drives with a volatile cache, blocks of {} B",
+            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}{}, {} of {} drives with a volatile cache, blocks of {} B",
             self.member_count,
             self.drives[0].sectors,
             self.spare_count,
@@ -151,6 +154,7 @@ impl fmt::Display for Setup {
                 Some(chunk) => format!("bitmap of {chunk} B chunks"),
                 None => "no bitmap".into(),
             },
+            if self.log { ", write log" } else { "" },
             if self.assume_clean { "" } else { ", not yet in sync" },
             volatile,
             self.drives.len(),

@@ -12,7 +12,7 @@ use stria_array::{ArrayDevice, Engine, Geometry, Level, MemberId, MemberRole};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::{Options, Verdict};
 use stria_format::md::recorder::Adopt;
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, MdRecorder, assemble};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, assemble};
 
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
@@ -107,6 +107,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
             bitmap: setup
                 .intent_chunk_bytes
                 .map_or(BitmapChoice::None, |chunk| BitmapChoice::Internal { chunk_bytes: Some(chunk) }),
+            log: if setup.log { LogChoice::Auto } else { LogChoice::None },
             assume_clean: setup.assume_clean,
             unix_seconds: UNIX_SECONDS,
         };
@@ -144,6 +145,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
         spares: Vec::new(),
         member_sectors_max: None,
         bitmap: BitmapChoice::None,
+        log: LogChoice::None,
         assume_clean: true,
         unix_seconds: UNIX_SECONDS,
     };

@@ -3,6 +3,7 @@
 
 use crate::chance::Chance;
 use crate::setup::Setup;
+use stria_array::REDO_SECTORS_MAX;
 use stria_block::Nanos;
 
 /// One step.
@@ -111,6 +112,8 @@ pub struct History {
     pub steps: Vec<Step>,
     /// Requests of clients at once.
     pub depth: usize,
+    /// No request is larger than what the write log makes all or nothing.
+    pub bounded: bool,
 }
 
 impl History {
@@ -119,9 +122,11 @@ impl History {
         let mut chance = Chance::new(seed, 1);
         let setup = Setup::draw(&mut chance, family);
         let count = 30 + chance.below(170);
+        let bounded = !chance.one_in(4);
         let depth = chance.pick(&[1, 2, 4, 8, 8, 16]);
         let mut drawer = Drawer {
             block: setup.drives.iter().map(|drive| drive.block_sectors).max().unwrap_or(1),
+            bounded,
             hot: chance.next(),
             next: chance.next(),
             largest: 8 << chance.below(5),
@@ -132,13 +137,14 @@ impl History {
         for _ in 0..count {
             drawer.draw(&mut steps);
         }
-        Self { seed, setup, steps, depth }
+        Self { seed, setup, steps, depth, bounded }
     }
 }
 
 struct Drawer {
     chance: Chance,
     block: u64,
+    bounded: bool,
     /// Where the hot spot is, and where a sequential run stands.
     hot: u64,
     next: u64,
@@ -154,7 +160,8 @@ impl Drawer {
             1..=3 => 8,
             _ => 1 + self.chance.below(self.largest),
         };
-        let sectors = sectors.next_multiple_of(self.block);
+        let most = if self.bounded { REDO_SECTORS_MAX } else { u64::MAX };
+        let sectors = sectors.next_multiple_of(self.block).min(most);
         let at = match self.chance.below(4) {
             0 => self.hot.wrapping_add(self.chance.below(64)),
             1 => self.next,
@@ -205,7 +212,7 @@ impl Drawer {
             16..=18 => Step::Write { at, sectors, fua: true },
             19..=25 => Step::Read { at, sectors },
             26 => Step::Zero { at, sectors, fua: self.chance.one_in(4), unmap: self.chance.one_in(2) },
-            27 => Step::Discard { at, sectors: sectors * 4 },
+            27 => Step::Discard { at, sectors: if self.bounded { sectors } else { sectors * 4 } },
             28 | 29 => Step::Flush,
             _ => Step::Drain,
         });

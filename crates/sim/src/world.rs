@@ -17,8 +17,9 @@ use stria_block::{BlockDevice, Buffer, Completion, Nanos, Operation, Request, SE
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// A crash together with lost members harms nothing that was at rest.
-    pub write_hole_closed: bool,
+    /// Members that missed a record are caught up before the next one is made. Not so yet: until it is, power stays until
+    /// the first record after a start is through.
+    pub stragglers_caught_up: bool,
     /// A deliberate bug.
     pub mutant: Option<Mutant>,
 }
@@ -84,6 +85,10 @@ pub struct World<'a> {
     tags: u64,
     /// A crash that is to come kills the process only.
     kill: bool,
+    /// A crash together with lost members harms nothing that was at rest, and requests are done whole or not at all.
+    write_hole_closed: bool,
+    /// By leaf: the count of records when it started.
+    started_at: Vec<u64>,
     /// Something may still change by itself: members, sweeps.
     watched: bool,
     /// Every redundancy agrees.
@@ -141,6 +146,8 @@ impl<'a> World<'a> {
             ended: Vec::new(),
             tags: 0,
             kill: false,
+            write_hole_closed: setup.log && history.bounded,
+            started_at: Vec::new(),
             watched: true,
             settled: false,
             tally: Tally::default(),
@@ -417,12 +424,19 @@ impl<'a> World<'a> {
 
     // The atlas: which faults may come now.
 
-    /// Whether power may go. RULE of the write hole: until the log is there, a parity array that lacks anything may not.
+    /// Whether power may go. RULE of the write hole: without a log, a parity array that lacks anything may not lose it.
     fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
-        if self.rules.write_hole_closed || self.history.setup.level.parity_count() == 0 {
+        if !self.rules.stragglers_caught_up && self.history.setup.level.is_redundant() {
+            let leaves = self.node().leaves();
+            let events = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events);
+            if events.zip(&self.started_at).any(|(now, then)| now < then + 2) {
+                return false;
+            }
+        }
+        if self.write_hole_closed || self.history.setup.level.parity_count() == 0 {
             return true;
         }
-        let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
+        let spoiled = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
         let whole = |status: &ArrayStatus| {
             let copies = status.members.iter().any(|member| member.role == MemberRole::Replacing);
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
@@ -431,24 +445,33 @@ impl<'a> World<'a> {
         !spoiled && statuses.iter().all(whole)
     }
 
+    fn is_harmed(&self, drive: usize) -> bool {
+        let drive = self.drives[drive].borrow();
+        drive.is_spoiled() || drive.is_failing() || drive.presence() == Presence::Pulled
+    }
+
+    /// The leaf in which a drive is in use.
+    fn leaf_of(&self, drive: usize) -> Option<usize> {
+        self.node().leaves().iter().position(|leaf| {
+            let role = leaf.handle_of(drive).map(|member| leaf.device.status().members[member.0].role);
+            role.is_some_and(|role| role != MemberRole::Failed)
+        })
+    }
+
     /// Whether a drive of a leaf may be lost, or (`one_place`) some of its sectors.
     fn may_lose(&self, leaf: usize, drive: usize, one_place: bool) -> bool {
         let setup = &self.history.setup;
         let node = self.node().leaves()[leaf];
         let status = node.device.status();
-        if setup.level.parity_count() > 0 && !self.rules.write_hole_closed {
+        if setup.level.parity_count() > 0 && !self.write_hole_closed {
             // A crash and a lost member are the write hole, in whichever order they come.
             if status.resync_sector != u64::MAX || self.power.is_armed() {
                 return false;
             }
         }
-        let harmed = |drive: usize| {
-            let drive = self.drives[drive].borrow();
-            drive.is_spoiled() || drive.is_failing() || drive.presence() == Presence::Pulled
-        };
         let holders = node.whole_drives();
         let good: Vec<bool> =
-            holders.iter().map(|holder| holder.is_some_and(|holder| holder != drive && !harmed(holder))).collect();
+            holders.iter().map(|holder| holder.is_some_and(|holder| holder != drive && !self.is_harmed(holder))).collect();
         let filled = status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing));
         // While a member is filled its source must last.
         if one_place && filled && setup.losses_survived() < 2 {
@@ -468,13 +491,7 @@ impl<'a> World<'a> {
 
     /// Drives that no array uses now.
     fn loose(&self) -> Vec<usize> {
-        let leaves = self.node().leaves();
-        let used = |drive: usize| {
-            leaves.iter().any(|leaf| {
-                leaf.handle_of(drive).is_some_and(|member| leaf.device.status().members[member.0].role != MemberRole::Failed)
-            })
-        };
-        (0..self.drives.len()).filter(|&drive| !used(drive)).collect()
+        (0..self.drives.len()).filter(|&drive| self.leaf_of(drive).is_none()).collect()
     }
 
     fn keep(&mut self) -> Keep {
@@ -756,6 +773,8 @@ impl<'a> World<'a> {
         match tree::mount(&self.drives, &self.power) {
             Ok(node) => {
                 self.node = Some(node);
+                let leaves = self.node().leaves();
+                self.started_at = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events).collect();
                 self.watched = true;
                 self.watch()
             }
@@ -769,7 +788,15 @@ impl<'a> World<'a> {
             Some(node) => node.leaves().iter().map(|leaf| leaf.whole_drives()).collect(),
             None => Vec::new(),
         };
+        // With the power, sometimes a member too.
+        let lost = self.may_lose_with_power(&whole_before);
         self.node = None;
+        if let Some(drive) = lost {
+            self.meet("member lost with the power");
+            self.suspect[drive] = true;
+            let keep = self.keep();
+            self.drives[drive].borrow_mut().pull(keep);
+        }
         self.tally.crashes += 1;
         self.meet(if self.kill { "process killed" } else { "power cut" });
         let (kill, keep) = (self.kill, self.keep());
@@ -794,7 +821,7 @@ impl<'a> World<'a> {
         // Sometimes it crashes again while it recovers.
         if self.chance.one_in(4) {
             self.kill = self.chance.one_in(3);
-            self.power.allow(true);
+            self.power.allow(self.rules.stragglers_caught_up || !self.history.setup.level.is_redundant());
             self.power.cut_after(self.chance.below(60));
         }
         self.mount("after a crash")?;
@@ -808,6 +835,21 @@ impl<'a> World<'a> {
             }
         }
         if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
+    }
+
+    /// A member to lose at the instant of a crash, where the atlas allows that.
+    fn may_lose_with_power(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
+        let level = self.history.setup.level;
+        if self.node.is_none() || !level.is_redundant() || !self.chance.one_in(4) {
+            return None;
+        }
+        if level.parity_count() > 0 && !self.write_hole_closed {
+            return None;
+        }
+        let leaf = self.chance.below(whole.len() as u64) as usize;
+        let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
+        let drive = holders[self.chance.below(holders.len() as u64) as usize];
+        self.may_lose(leaf, drive, false).then_some(drive)
     }
 
     // The last look.
