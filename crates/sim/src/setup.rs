@@ -72,7 +72,9 @@ impl Setup {
         let spare_count = if redundant && chance.one_in(3) { 1 } else { 0 };
         let loose_count = if redundant { 1 + chance.below(2) as usize } else { 0 };
         // Data room: bitmaps need 64 KiB at least; sometimes long enough for several windows of a sweep.
-        let room = if chance.one_in(16) { 1536 } else { 128 + 32 * chance.below(7) };
+        let far = if let Layout::Copies(copies) = layout { u64::from(copies.far) } else { 1 };
+        let room = if chance.one_in(16) { 1536 } else { 128 * far + 32 * chance.below(7) };
+        let room = room.max(strip_sectors * 2 * far);
         let block_sectors = if chance.one_in(5) { 8 } else { 1 };
         let volatile = chance.below(4);
         let drives = (0..member_count * span_count + spare_count + loose_count)

@@ -89,6 +89,8 @@ pub struct World<'a> {
     write_hole_closed: bool,
     /// By leaf: the count of records when it started.
     started_at: Vec<u64>,
+    /// The log tells of all that may disagree: not so before the first resync is through.
+    firm: bool,
     /// Something may still change by itself: members, sweeps.
     watched: bool,
     /// Every redundancy agrees.
@@ -147,6 +149,7 @@ impl<'a> World<'a> {
             tags: 0,
             kill: false,
             write_hole_closed: setup.log && history.bounded,
+            firm: setup.assume_clean,
             started_at: Vec::new(),
             watched: true,
             settled: false,
@@ -200,6 +203,11 @@ impl<'a> World<'a> {
         let sectors = sectors.next_multiple_of(block).min(size / block * block);
         let start = at % (size - sectors + 1) / block * block;
         start..start + sectors
+    }
+
+    /// RULE of zeroes: the log does not know those of whole stripes, so where it must hold none are asked for.
+    fn zeroable(&self, sectors: u64) -> u64 {
+        if self.write_hole_closed { sectors.min(self.history.setup.strip_sectors) } else { sectors }
     }
 
     fn submit(&mut self, range: Range<u64>, kind: Kind, operation: Operation, write: u32) -> Outcome {
@@ -417,6 +425,7 @@ impl<'a> World<'a> {
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
+        self.firm |= self.settled && at_rest;
         self.power.allow(self.may_crash(&statuses));
         self.watched = redundant && !(at_rest && self.settled && !spoiled);
         Ok(())
@@ -433,7 +442,7 @@ impl<'a> World<'a> {
                 return false;
             }
         }
-        if self.write_hole_closed || self.history.setup.level.parity_count() == 0 {
+        if self.write_hole_closed && self.firm || self.history.setup.level.parity_count() == 0 {
             return true;
         }
         let spoiled = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
@@ -446,6 +455,9 @@ impl<'a> World<'a> {
     }
 
     fn is_harmed(&self, drive: usize) -> bool {
+        if self.suspect[drive] {
+            return true;
+        }
         let drive = self.drives[drive].borrow();
         drive.is_spoiled() || drive.is_failing() || drive.presence() == Presence::Pulled
     }
@@ -463,7 +475,7 @@ impl<'a> World<'a> {
         let setup = &self.history.setup;
         let node = self.node().leaves()[leaf];
         let status = node.device.status();
-        if setup.level.parity_count() > 0 && !self.write_hole_closed {
+        if setup.level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
             // A crash and a lost member are the write hole, in whichever order they come.
             if status.resync_sector != u64::MAX || self.power.is_armed() {
                 return false;
@@ -513,10 +525,12 @@ impl<'a> World<'a> {
                 self.read(range)
             }
             Step::Zero { at, sectors, fua, unmap } => {
+                let sectors = self.zeroable(sectors);
                 let range = self.place(at, sectors);
                 self.submit_write(range, fua, Operation::WriteZeroes { fua, unmap, fast: false }, 0)
             }
             Step::Discard { at, sectors } => {
+                let sectors = self.zeroable(sectors);
                 let range = self.place(at, sectors);
                 self.submit(range, Kind::Discard, Operation::Discard, 0)
             }
@@ -731,6 +745,7 @@ impl<'a> World<'a> {
             });
         }
         let late = self.power.now() + PATIENCE;
+        let mut goes_on = true;
         loop {
             self.watch()?;
             let busy = self.statuses().iter().any(|status| {
@@ -741,9 +756,10 @@ impl<'a> World<'a> {
             if !busy {
                 return Ok(());
             }
-            if !self.turn(late)? {
+            if !goes_on {
                 return Err(Stop::Wrong(format!("a sweep never ends: {:?}", self.statuses())));
             }
+            goes_on = self.turn(late)?;
         }
     }
 
@@ -765,6 +781,8 @@ impl<'a> World<'a> {
             self.drives[index].borrow_mut().cut(keep);
         }
         // A clean stop leaves nothing in caches that matters, so power may go with it.
+        let flushed = self.model.begin();
+        self.model.end_flush(flushed, self.settled);
         self.model.crash(true);
         self.mount("after a clean stop")
     }
@@ -843,7 +861,7 @@ impl<'a> World<'a> {
         if self.node.is_none() || !level.is_redundant() || !self.chance.one_in(4) {
             return None;
         }
-        if level.parity_count() > 0 && !self.write_hole_closed {
+        if level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
             return None;
         }
         let leaf = self.chance.below(whole.len() as u64) as usize;
