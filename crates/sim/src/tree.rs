@@ -152,7 +152,8 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
     let upper = upper.plan().map_err(|error| error.to_string())?;
     // What lies above is written through the spans, so that their parity covers it.
     for (span, (places, _)) in plans.iter().enumerate() {
-        let mut nodes = build(drives, places, power, true).map_err(|error| format!("{error:?}"))?;
+        let mut nodes = build(drives, places, power, Options { force: true, take_back: false, read_only: true }, true)
+            .map_err(|error| format!("{error:?}"))?;
         let mut node = nodes.pop().ok_or("the span did not open")?;
         node.activate();
         node.device.command(|engine| engine.pause(true));
@@ -170,13 +171,14 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
     Ok(())
 }
 
-/// Opens the one array on the drives that are there, all of it, and lets it loose.
+/// Opens the one array on the drives that are there, all of it, and lets it loose. Not `nested`: nobody looks for an
+/// array on it.
 ///
 /// # Errors
 /// When it cannot be opened, or the power goes.
-pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
+pub fn mount(drives: &Drives, power: &Rc<Power>, nested: bool) -> Result<Node, MountError> {
     let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
-    let mut nodes = build(drives, &there, power, false)?;
+    let mut nodes = build(drives, &there, power, Options { force: false, take_back: false, read_only: true }, nested)?;
     if nodes.len() != 1 {
         return Err(MountError::Refused(format!("{} arrays were found", nodes.len())));
     }
@@ -185,13 +187,13 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     Ok(node)
 }
 
-fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, force: bool) -> Result<Vec<Node>, MountError> {
+fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options, nested: bool) -> Result<Vec<Node>, MountError> {
     let mut sources: Vec<(Candidate, Option<Source>)> =
         places.iter().map(|&index| (candidate_of(index, &drives[index].borrow()), Some(Source::Drive(index)))).collect();
     let mut tops = Vec::new();
     loop {
         let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
-        let (assemblies, outside) = assemble(&candidates, &Options { force, take_back: false, read_only: true });
+        let (assemblies, outside) = assemble(&candidates, &options);
         for stranger in outside {
             if let Some(Source::Span(node)) = sources[stranger.drive].1.take() {
                 tops.push(*node);
@@ -218,6 +220,10 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, force: bool) -> R
             let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), UNIX_SECONDS);
             let geometry = start.config.geometry.clone();
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members };
+            if !nested {
+                tops.push(node);
+                continue;
+            }
             let candidate = node.candidate(power)?;
             next.push((candidate, Some(Source::Span(Box::new(node)))));
         }
@@ -333,7 +339,7 @@ impl Node {
         let Operation::Read { into } = self.request(power, start_sector, sectors, Operation::Read { into })? else {
             unreachable!("a read comes back as a read")
         };
-        Ok(into.iter().flat_map(|buffer| buffer.iter().copied()).collect())
+        Ok(into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat())
     }
 
     fn candidate(&mut self, power: &Power) -> Result<Candidate, MountError> {

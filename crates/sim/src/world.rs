@@ -133,7 +133,8 @@ impl<'a> World<'a> {
                 }
             }
         }
-        let node = tree::mount(&drives, &power).map_err(|error| format!("the new array does not start: {error:?}"))?;
+        let node = tree::mount(&drives, &power, setup.span_count > 1)
+            .map_err(|error| format!("the new array does not start: {error:?}"))?;
         let sectors = node.device.limits().size_sectors;
         Ok(Self {
             history,
@@ -285,7 +286,7 @@ impl<'a> World<'a> {
                 let bytes: &[u8] = match &into[..] {
                     [one] => one,
                     several => {
-                        whole = several.iter().flat_map(|buffer| buffer.iter().copied()).collect::<Vec<u8>>();
+                        whole = several.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat();
                         &whole
                     }
                 };
@@ -425,10 +426,19 @@ impl<'a> World<'a> {
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
-        self.firm |= self.settled && at_rest;
+        self.firm = self.firm || self.settled && at_rest && self.is_recorded_clean();
         self.power.allow(self.may_crash(&statuses));
         self.watched = redundant && !(at_rest && self.settled && !spoiled);
         Ok(())
+    }
+
+    /// Whether all members say on themselves that redundancy agrees.
+    fn is_recorded_clean(&self) -> bool {
+        let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
+        holders.into_iter().all(|drive| {
+            let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
+            found.is_ok_and(|member| member.superblock.header.resync_offset == u64::MAX)
+        })
     }
 
     // The atlas: which faults may come now.
@@ -788,7 +798,7 @@ impl<'a> World<'a> {
     }
 
     fn mount(&mut self, when: &str) -> Outcome {
-        match tree::mount(&self.drives, &self.power) {
+        match tree::mount(&self.drives, &self.power, self.history.setup.span_count > 1) {
             Ok(node) => {
                 self.node = Some(node);
                 let leaves = self.node().leaves();
@@ -803,7 +813,15 @@ impl<'a> World<'a> {
 
     fn recover(&mut self) -> Outcome {
         let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
-            Some(node) => node.leaves().iter().map(|leaf| leaf.whole_drives()).collect(),
+            // What a rebuild has just filled is not recorded yet.
+            Some(node) => node
+                .leaves()
+                .iter()
+                .map(|leaf| match leaf.device.status().sweep {
+                    Some(sweep) if sweep.kind == SweepKind::Rebuild => vec![None; leaf.geometry.slot_count()],
+                    _ => leaf.whole_drives(),
+                })
+                .collect(),
             None => Vec::new(),
         };
         // With the power, sometimes a member too.
@@ -866,7 +884,7 @@ impl<'a> World<'a> {
         }
         let leaf = self.chance.below(whole.len() as u64) as usize;
         let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
-        let drive = holders[self.chance.below(holders.len() as u64) as usize];
+        let drive = *holders.get(self.chance.below(holders.len().max(1) as u64) as usize)?;
         self.may_lose(leaf, drive, false).then_some(drive)
     }
 
@@ -932,7 +950,7 @@ impl<'a> World<'a> {
                 Rc::new(RefCell::new(copy))
             })
             .collect();
-        let node = tree::mount(&drives, &power);
+        let node = tree::mount(&drives, &power, setup.span_count > 1);
         let mut node =
             node.map_err(|error| Stop::Wrong(format!("without drives {lost:?} the array does not start: {error:?}")))?;
         let size = self.model.sectors();
