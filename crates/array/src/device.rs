@@ -79,11 +79,7 @@ impl<R: Recorder> ArrayDevice<R> {
         for member in places {
             starts[member.id.0] = member.data_start_sector;
         }
-        let members = devices
-            .into_iter()
-            .zip(starts)
-            .map(|(device, start)| Bound::new(device, start))
-            .collect();
+        let members = devices.into_iter().zip(starts).map(|(device, start)| Bound::new(device, start)).collect();
         let limits = Rc::new(engine.limits().clone());
         let binder = Binder {
             engine,

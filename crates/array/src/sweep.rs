@@ -384,6 +384,7 @@ async fn hand_over(core: &Core, sweep: &Sweep) {
 }
 
 fn finish_fills(core: &Core, sweep: &Sweep) {
+    let mut copied = false;
     for fill in &sweep.fills {
         let mut members = core.members.borrow_mut();
         if members.get(fill.member).role == MemberRole::Failed {
@@ -392,12 +393,18 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
         let replaced = members.filled(fill.member);
         drop(members);
         core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
+        copied |= replaced.is_some();
         if let Some(member) = replaced {
             core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
         }
     }
-    // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making.
-    if matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && !sweep.by_intent && core.members.borrow().whole() {
+    // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making; a copy
+    // does not.
+    if !copied
+        && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5)
+        && !sweep.by_intent
+        && core.members.borrow().whole()
+    {
         let all = sweep.fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
         if all && core.resync_sector.get() != u64::MAX && sweep.fills.len() == 1 && sweep.start == 0 {
             core.resync_sector.set(u64::MAX);
