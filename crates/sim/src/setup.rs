@@ -75,6 +75,8 @@ impl Setup {
         let far = if let Layout::Copies(copies) = layout { u64::from(copies.far) } else { 1 };
         let room = if chance.one_in(16) { 1536 } else { 128 * far + 32 * chance.below(7) };
         let room = room.max(strip_sectors * 2 * far);
+        // Spans must hold metadata of their own.
+        let room = if span_count > 1 { room.max(1280) } else { room };
         let block_sectors = if chance.one_in(5) { 8 } else { 1 };
         let volatile = chance.below(4);
         let drives = (0..member_count * span_count + spare_count + loose_count)

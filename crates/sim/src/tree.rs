@@ -164,6 +164,8 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
                 .map_err(|error| error.to_string())?;
         }
         node.stop(power).map_err(|error| format!("{error:?}"))?;
+        drop(node);
+        places.iter().for_each(|&place| drives[place].borrow_mut().orphan());
     }
     for drive in drives {
         drive.borrow_mut().sync();

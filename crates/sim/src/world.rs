@@ -98,6 +98,8 @@ pub struct World<'a> {
     /// By drive: the engine may drop it.
     suspect: Vec<bool>,
     tally: Tally,
+    /// What goes on, for failures.
+    phase: &'static str,
 }
 
 /// Runs a history to its end.
@@ -155,6 +157,7 @@ impl<'a> World<'a> {
             watched: true,
             settled: false,
             tally: Tally::default(),
+            phase: "as it goes",
         })
     }
 
@@ -320,8 +323,8 @@ impl<'a> World<'a> {
             None => "garbage".to_owned(),
         };
         format!(
-            "a read of sectors {}..{} found {found} in sector {}, where only writes {:?} may be",
-            range.start, range.end, lie.sector, lie.allowed
+            "a read of sectors {}..{} ({}) found {found} in sector {}, where only writes {:?} may be",
+            range.start, range.end, self.phase, lie.sector, lie.allowed
         )
     }
 
@@ -892,11 +895,15 @@ impl<'a> World<'a> {
 
     fn finish(&mut self) -> Outcome {
         self.drain()?;
+        self.phase = "before all is at rest";
+        self.read_all()?;
         self.settle()?;
+        self.phase = "when all is at rest";
         self.read_all()?;
         self.agree("when all is at rest")?;
         self.restart()?;
         self.settle()?;
+        self.phase = "after the last start";
         self.read_all()?;
         self.agree("after the last start")?;
         self.without_some()
