@@ -118,3 +118,9 @@ impl Report {
         self.failure = failures.into_iter().flatten().min_by_key(|(seed, _)| *seed);
     }
 }
+
+/// The first seed of a range whose history fails, and how.
+pub fn first_failure(seeds: std::ops::Range<u64>, family: Option<&str>, rules: Rules) -> Option<(u64, Failure)> {
+    let mut seeds = seeds;
+    seeds.find_map(|seed| try_history(&History::draw(seed, family), rules).err().map(|failure| (seed, failure)))
+}

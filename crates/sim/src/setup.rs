@@ -116,6 +116,33 @@ impl Setup {
         }
     }
 
+    /// A small array for scripted histories: in sync, with a bitmap and, where the level has one, a log; volatile caches
+    /// everywhere, one loose drive.
+    pub fn plain(level: Level, layout: Layout, member_count: usize, span_count: usize) -> Self {
+        let redundant = level.is_redundant();
+        let model = Model {
+            sectors: 2048 + if span_count > 1 { 1280 } else { 128 },
+            block_sectors: 1,
+            atom_sectors: 1,
+            volatile_cache: true,
+            unmap: false,
+            slowness: 1,
+        };
+        Self {
+            level,
+            layout,
+            span_count,
+            member_count,
+            spare_count: 0,
+            loose_count: usize::from(redundant),
+            strip_sectors: 8,
+            intent_chunk_bytes: redundant.then_some(4096),
+            log: level.parity_count() > 0,
+            assume_clean: true,
+            drives: vec![model; member_count * span_count + usize::from(redundant)],
+        }
+    }
+
     /// Members that any stripe may lose (of a span, where there are spans).
     pub fn losses_survived(&self) -> usize {
         match (self.level, self.layout) {

@@ -22,6 +22,8 @@ pub struct Rules {
     pub stragglers_caught_up: bool,
     /// A deliberate bug.
     pub mutant: Option<Mutant>,
+    /// What every power cut leaves; `None`: as chance has it, drive by drive.
+    pub keep: Option<Keep>,
 }
 
 /// What a run cost, and met.
@@ -520,6 +522,9 @@ impl<'a> World<'a> {
     }
 
     fn keep(&mut self) -> Keep {
+        if let Some(keep) = self.rules.keep {
+            return keep;
+        }
         match self.chance.below(4) {
             0 => Keep::None,
             1 => Keep::All,
