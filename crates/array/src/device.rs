@@ -26,6 +26,15 @@ const LOG_APPEND: usize = 4;
 struct Bound {
     device: Option<Box<dyn BlockDevice>>,
     data_start_sector: u64,
+    in_flight: usize,
+    /// To be let go when nothing is in flight.
+    leaves: bool,
+}
+
+impl Bound {
+    fn new(device: Box<dyn BlockDevice>, data_start_sector: u64) -> Self {
+        Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false }
+    }
 }
 
 /// A record whose writes run.
@@ -73,11 +82,7 @@ impl<R: Recorder> ArrayDevice<R> {
         for member in places {
             starts[member.id.0] = member.data_start_sector;
         }
-        let members = devices
-            .into_iter()
-            .zip(starts)
-            .map(|(device, start)| Bound { device: Some(device), data_start_sector: start })
-            .collect();
+        let members = devices.into_iter().zip(starts).map(|(device, start)| Bound::new(device, start)).collect();
         let limits = Rc::new(engine.limits().clone());
         let binder = Binder {
             engine,
@@ -124,20 +129,25 @@ impl<R: Recorder> ArrayDevice<R> {
         let mut binder = self.binder.borrow_mut();
         let data_start_sector = config.data_start_sector;
         binder.engine.add(config, device.limits(), slot)?;
-        binder.members.push(Bound { device: Some(device), data_start_sector });
+        binder.members.push(Bound::new(device, data_start_sector));
         binder.actions = true;
         Ok(())
     }
 
-    /// Takes a member that has failed, or a spare, out, and gives its device back.
+    /// Takes a member that has failed, or a spare, out. Its device is let go when what it was given has ended.
     ///
     /// # Errors
     /// When it holds a role.
-    pub fn remove(&self, member: MemberId) -> Result<Option<Box<dyn BlockDevice>>, Refusal> {
+    pub fn remove(&self, member: MemberId) -> Result<(), Refusal> {
         let mut binder = self.binder.borrow_mut();
         binder.engine.remove(member)?;
         binder.actions = true;
-        Ok(binder.members[member.0].device.take())
+        let bound = &mut binder.members[member.0];
+        bound.leaves = true;
+        if bound.in_flight == 0 {
+            bound.device = None;
+        }
+        Ok(())
     }
 }
 
@@ -146,8 +156,14 @@ impl<R: Recorder> Binder<R> {
         self.engine.set_now(self.now);
         loop {
             let mut from_members = std::mem::take(&mut self.from_members);
-            for device in self.members.iter_mut().filter_map(|member| member.device.as_mut()) {
+            for bound in &mut self.members {
+                let Some(device) = &mut bound.device else { continue };
+                let before = from_members.len();
                 device.poll(self.now, &mut from_members);
+                bound.in_flight -= from_members.len() - before;
+                if bound.leaves && bound.in_flight == 0 {
+                    bound.device = None;
+                }
             }
             let progress = !from_members.is_empty() || self.actions;
             self.actions = false;
@@ -215,9 +231,13 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn submit(&mut self, member: MemberId, request: Request) {
-        match &mut self.members[member.0].device {
-            Some(device) => device.submit(request),
-            None => {
+        let bound = &mut self.members[member.0];
+        match &mut bound.device {
+            Some(device) if !bound.leaves => {
+                bound.in_flight += 1;
+                device.submit(request);
+            }
+            _ => {
                 let error = IoError::new(ErrorKind::Gone, "the member was removed");
                 self.from_members.push(request.complete(Err(error)));
                 self.actions = true;

@@ -163,7 +163,7 @@ impl Engine {
         let (member, start_sector) = match core.geometry.level() {
             Level::Raid1 | Level::Raid10 => {
                 let (copies, run) = core.geometry.copies_of(request.start_sector, sectors);
-                match mirror_io::choose(core, &copies, sectors).filter(|_| run == sectors) {
+                match mirror_io::choose(core, request.start_sector, &copies, sectors).filter(|_| run == sectors) {
                     Some((copy, member)) => (member, copy.start_sector),
                     None => return Some(request),
                 }
@@ -198,7 +198,7 @@ impl Engine {
         if mirrored {
             for (start, sectors, copies) in mirror_io::runs(core, range.clone()) {
                 let pieces = std::iter::once((start - range.start, sectors)).collect();
-                let chosen = mirror_io::choose(core, &copies, sectors);
+                let chosen = mirror_io::choose(core, start, &copies, sectors);
                 let (copy, member) = chosen.map_or((copies[0], None), |(copy, member)| (copy, Some(member)));
                 runs.push((Run { slot: copy.slot, start_sector: copy.start_sector, sectors, pieces }, member));
             }

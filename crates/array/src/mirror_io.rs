@@ -34,8 +34,17 @@ pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[
     copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
 }
 
-/// The copy to read: the member with the fewest requests; on hard disks the nearest head among equals.
-pub(crate) fn choose(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
+/// Whether a resync is still to make the copies of a range alike.
+fn may_differ(core: &Core, range: &Range<u64>) -> bool {
+    range.end > core.resync_sector.get() && core.intent.borrow().as_ref().is_none_or(|intent| intent.needs_resync(range))
+}
+
+/// The copy to read: the member with the fewest requests; on hard disks the nearest head among equals. Where copies may
+/// differ after a crash it is the first, from which the resync will make the others: what was read once stays.
+pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
+    if may_differ(core, &(start..start + sectors)) {
+        return readable(core, copies, sectors).into_iter().next();
+    }
     let members = core.members.borrow();
     let whole = |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Whole;
     let candidates = copies.iter().filter(whole).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole")));

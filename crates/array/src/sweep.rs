@@ -220,7 +220,9 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
         let member = members.get(id);
         if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) {
             found.push(Fill { slot: member.slot.expect("it has a role"), member: id });
-            from = from.min(member.config.recovered_sector);
+            // A request that a crash cut short may have reached the old member and not its copy.
+            let copied = member.role == MemberRole::Replacing && core.resync_sector.get() != u64::MAX;
+            from = from.min(if copied { 0 } else { member.config.recovered_sector });
             by_intent &= member.config.by_intent;
         }
     }
@@ -331,7 +333,10 @@ async fn run(
         core.event(Event::SweepStopped { kind, reason });
     } else {
         match kind {
-            SweepKind::Rebuild => finish_fills(core, &sweep),
+            SweepKind::Rebuild => {
+                hand_over(core, &sweep).await;
+                finish_fills(core, &sweep);
+            }
             SweepKind::Resync => {
                 core.resync_sector.set(u64::MAX);
                 if let Some(intent) = core.intent.borrow_mut().as_mut() {
@@ -361,7 +366,25 @@ fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
     sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberRole::Failed)
 }
 
+/// Says of copies that they are whole, before the next record gives them their slots: a crash may tear that one, and must
+/// find either the old member or the new.
+async fn hand_over(core: &Core, sweep: &Sweep) {
+    let mut copies = false;
+    for fill in &sweep.fills {
+        let mut members = core.members.borrow_mut();
+        let member = members.get_mut(fill.member);
+        if member.role == MemberRole::Replacing {
+            member.config.recovered_sector = u64::MAX;
+            copies = true;
+        }
+    }
+    if copies {
+        core.recorded(core.want_record()).await;
+    }
+}
+
 fn finish_fills(core: &Core, sweep: &Sweep) {
+    let mut copied = false;
     for fill in &sweep.fills {
         let mut members = core.members.borrow_mut();
         if members.get(fill.member).role == MemberRole::Failed {
@@ -370,12 +393,18 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
         let replaced = members.filled(fill.member);
         drop(members);
         core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
+        copied |= replaced.is_some();
         if let Some(member) = replaced {
             core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
         }
     }
-    // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making.
-    if matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && !sweep.by_intent && core.members.borrow().whole() {
+    // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making; a copy
+    // does not.
+    if !copied
+        && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5)
+        && !sweep.by_intent
+        && core.members.borrow().whole()
+    {
         let all = sweep.fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
         if all && core.resync_sector.get() != u64::MAX && sweep.fills.len() == 1 && sweep.start == 0 {
             core.resync_sector.set(u64::MAX);

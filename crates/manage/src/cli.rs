@@ -61,6 +61,8 @@ pub enum Command {
     Bench(Bench),
     /// Measure every level on image files, then take a RAID 6 through two failures under load.
     Demo(Demo),
+    /// Run histories of arrays on hostile drives, in virtual time; the first loss ends it.
+    Sim(Sim),
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
     Completions {
         /// Which.
@@ -454,4 +456,27 @@ pub struct Demo {
     /// Half a minute: fewer drive counts and shorter runs.
     #[arg(long)]
     pub quick: bool,
+}
+
+/// `stria sim`
+#[derive(Args, Debug)]
+pub struct Sim {
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    pub from: u64,
+    /// How many histories; without --seconds 10000 if not given.
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Begin no history after this time.
+    #[arg(long, value_name = "S")]
+    pub seconds: Option<u64>,
+    /// Arrays of one level only.
+    #[arg(long, value_parser = stria_sim::setup::FAMILIES)]
+    pub level: Option<String>,
+    /// Threads; one for each core if not given.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Tell what was met, by level.
+    #[arg(long)]
+    pub coverage: bool,
 }

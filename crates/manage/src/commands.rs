@@ -10,6 +10,7 @@ use crate::demo::demo;
 use crate::failure::Failure;
 use crate::output::{self, confirm, print, print_json, say};
 use crate::serve::{absolute, block_devices, named, serve, sort_arguments};
+use crate::sim::sim;
 use crate::{progress, size};
 use clap::CommandFactory;
 use hyper::Method;
@@ -98,6 +99,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Stop(stop) => self::stop(&stop, json)?,
         Command::Bench(command) => bench(&command, json)?,
         Command::Demo(command) => demo(&command, json)?,
+        Command::Sim(command) => sim(&command, json)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "stria", &mut text);

@@ -21,6 +21,7 @@ mod output;
 mod progress;
 mod serve;
 mod service;
+mod sim;
 pub mod size;
 mod sockets;
 mod view;

@@ -78,8 +78,8 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
         while next < range.end {
             let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
             let row = row + (next - range.start);
-            // A replaced member is its own best source.
-            let source = readable(core, &copies, sectors).into_iter().max_by_key(|(copy, _)| copy.slot == slot);
+            // A replaced member is its own best source; else the first copy, which clients read where copies differ.
+            let source = readable(core, &copies, sectors).into_iter().min_by_key(|(copy, _)| copy.slot != slot);
             let Some((copy, source)) = source else {
                 return Err(format!("sectors {next}.. have no readable copy"));
             };

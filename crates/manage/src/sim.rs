@@ -1,0 +1,96 @@
+//! `sim`: many histories in virtual time; a failure is shrunk and told with the command that replays it.
+
+use crate::bench::steps_bar;
+use crate::cli::Sim;
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::time::Duration;
+use stria_sim::campaign::{Plan, Report, campaign};
+use stria_sim::shrink::shrink;
+use stria_sim::{History, Rules};
+
+/// How long a failing history is made shorter.
+const SHRINK_MAX: Duration = Duration::from_secs(60);
+
+/// Runs histories.
+///
+/// # Errors
+/// When something was lost.
+pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let plan = Plan {
+        from: command.from,
+        count: command.count.unwrap_or(if command.seconds.is_some() { u64::MAX - command.from } else { 10_000 }),
+        time_max: command.seconds.map(Duration::from_secs),
+        family: command.level.clone(),
+        jobs: command.jobs.unwrap_or(cores),
+        rules: Rules::default(),
+    };
+    let bar = steps_bar(json);
+    bar.set_length(plan.count);
+    // A panic in a history is a failure that is told below.
+    std::panic::set_hook(Box::new(|_| {}));
+    let report = campaign(&plan, &|ended| {
+        bar.set_position(ended);
+        true
+    });
+    let shrunk = report.failure.clone().map(|(seed, failure)| {
+        let history = History::draw(seed, plan.family.as_deref());
+        let (short, failure) = shrink(&history, failure, plan.rules, SHRINK_MAX);
+        (seed, short, failure)
+    });
+    drop(std::panic::take_hook());
+    bar.finish_and_clear();
+    let seconds = report.duration.as_secs_f64().max(1e-9);
+    if json {
+        let met: Vec<_> =
+            report.met.iter().map(|((level, what), count)| json!({"level": level, "what": what, "count": count})).collect();
+        let failure = shrunk.as_ref().map(|(seed, short, failure)| {
+            let steps: Vec<String> = short.steps.iter().map(|step| format!("{step:?}")).collect();
+            json!({"seed": seed, "replay": replay(*seed, command), "what": failure.what, "array": short.setup.to_string(), "steps": steps})
+        });
+        print_json(&json!({
+            "histories": report.histories, "requests": report.requests, "client_requests": report.client_requests,
+            "crashes": report.crashes, "seconds": seconds, "histories_per_s": report.histories as f64 / seconds,
+            "requests_per_s": report.requests as f64 / seconds, "met": met, "failure": failure,
+        }));
+    } else {
+        print(&format!(
+            "{} histories in {seconds:.1} s: {:.0} a second, {:.0} simulated requests to drives a second, {} crashes\n",
+            report.histories,
+            report.histories as f64 / seconds,
+            report.requests as f64 / seconds,
+            report.crashes
+        ));
+        if command.coverage {
+            print(&coverage(&report));
+        }
+    }
+    let Some((seed, short, failure)) = shrunk else { return Ok(()) };
+    let mut words = format!("{}\nseed {seed}, made shorter: {}\n", failure.what, short.setup);
+    for step in &short.steps {
+        writeln!(words, "  {step:?}").expect("a string takes everything");
+    }
+    write!(words, "replay: {}", replay(seed, command)).expect("a string takes everything");
+    Err(Failure::Failed(words))
+}
+
+fn replay(seed: u64, command: &Sim) -> String {
+    let level = command.level.as_ref().map_or(String::new(), |level| format!(" --level {level}"));
+    format!("stria sim --from {seed} --count 1{level}")
+}
+
+fn coverage(report: &Report) -> String {
+    let mut words = String::new();
+    let mut last = "";
+    for ((level, what), count) in &report.met {
+        if level != last {
+            writeln!(words, "RAID {level}").expect("a string takes everything");
+            last = level;
+        }
+        writeln!(words, "  {count:>9}  {what}").expect("a string takes everything");
+    }
+    words
+}

@@ -1,0 +1,126 @@
+//! Many histories, on several threads; the first failure ends it.
+
+use crate::workload::History;
+use crate::world::{Failure, Rules, Tally, run};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Which histories.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The first seed.
+    pub from: u64,
+    /// How many.
+    pub count: u64,
+    /// No new ones after this.
+    pub time_max: Option<Duration>,
+    /// Of one family of arrays only.
+    pub family: Option<String>,
+    /// Threads.
+    pub jobs: usize,
+    /// How.
+    pub rules: Rules,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Histories that ended.
+    pub histories: u64,
+    /// Requests to drives.
+    pub requests: u64,
+    /// Requests of clients.
+    pub client_requests: u64,
+    /// Crashes.
+    pub crashes: u64,
+    /// How long it took.
+    pub duration: Duration,
+    /// By family and what was met: how often.
+    pub met: BTreeMap<(String, String), u64>,
+    /// The failure of the lowest seed that failed.
+    pub failure: Option<(u64, Failure)>,
+}
+
+/// Runs one history; a panic is a failure too.
+///
+/// # Errors
+/// What must never be.
+pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
+    catch_unwind(AssertUnwindSafe(|| run(history, rules))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Failure {
+            step: history.steps.len(),
+            what: format!("panic: {}", text.unwrap_or_else(|| "of an unknown kind".into())),
+        })
+    })
+}
+
+/// Runs a plan. `progress` hears now and then how many histories have ended; it says whether to go on.
+pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report {
+    let begun = Instant::now();
+    let next = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let stop = AtomicBool::new(false);
+    let report = Mutex::new(Report::default());
+    std::thread::scope(|scope| {
+        for _ in 0..plan.jobs.max(1) {
+            scope.spawn(|| {
+                let mut own = Report::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= plan.count || plan.time_max.is_some_and(|max| begun.elapsed() >= max) {
+                        break;
+                    }
+                    let history = History::draw(plan.from + index, plan.family.as_deref());
+                    match try_history(&history, plan.rules) {
+                        Ok(tally) => {
+                            own.histories += 1;
+                            own.requests += tally.requests;
+                            own.client_requests += tally.client_requests;
+                            own.crashes += tally.crashes;
+                            for (what, count) in tally.met {
+                                *own.met.entry((history.setup.family(), what)).or_default() += count;
+                            }
+                        }
+                        Err(failure) => {
+                            own.failure = Some((history.seed, failure));
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    let ended = done.fetch_add(1, Ordering::Relaxed) + 1;
+                    if ended.is_multiple_of(64) && !progress(ended) {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                report.lock().expect("nobody panics with it").join(own);
+            });
+        }
+    });
+    let mut report = report.into_inner().expect("nobody panics with it");
+    report.duration = begun.elapsed();
+    report
+}
+
+impl Report {
+    fn join(&mut self, other: Report) {
+        self.histories += other.histories;
+        self.requests += other.requests;
+        self.client_requests += other.client_requests;
+        self.crashes += other.crashes;
+        for (key, count) in other.met {
+            *self.met.entry(key).or_default() += count;
+        }
+        let failures = [self.failure.take(), other.failure];
+        self.failure = failures.into_iter().flatten().min_by_key(|(seed, _)| *seed);
+    }
+}
+
+/// The first seed of a range whose history fails, and how.
+pub fn first_failure(seeds: std::ops::Range<u64>, family: Option<&str>, rules: Rules) -> Option<(u64, Failure)> {
+    let mut seeds = seeds;
+    seeds.find_map(|seed| try_history(&History::draw(seed, family), rules).err().map(|failure| (seed, failure)))
+}

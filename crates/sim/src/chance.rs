@@ -1,0 +1,45 @@
+//! The only source of chance: SplitMix64.
+//!
+//! Our own, in ten lines, because a seed must replay the same history for as long as it is kept in a test; libraries
+//! promise that for one version at a time.
+
+/// A stream of numbers that its seed determines.
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+/// Makes every bit of `value` count in every bit of the result.
+pub fn mix(value: u64) -> u64 {
+    let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Chance {
+    /// The stream called `stream` of a seed; streams of one seed have nothing to do with each other.
+    pub fn new(seed: u64, stream: u64) -> Self {
+        Self(mix(seed) ^ mix(stream.wrapping_mul(0xa24b_aed4_963e_e407)))
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        let value = mix(self.0);
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        value
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of `choices`.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}

@@ -1,0 +1,537 @@
+//! A hostile drive in virtual time.
+//!
+//! A write is *taken* into the drive (reads see it), and is *durable* later: at once without a volatile cache or with FUA,
+//! else by a flush that began after the write had ended. What is not durable when power goes is kept or lost atom by
+//! atom, each for itself, as are requests that had not ended. Requests end in any order. Everything is decided by the
+//! drive's own stream of chance, so the same requests at the same times have the same ends.
+
+use crate::chance::Chance;
+use crate::image::Image;
+use crate::mutant::Mutant;
+use crate::power::Power;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{
+    BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
+};
+
+/// What kind of drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// Size.
+    pub sectors: u64,
+    /// 1 or 8: sectors that requests are aligned to.
+    pub block_sectors: u64,
+    /// 1 or 8: sectors that a power cut keeps or loses together.
+    pub atom_sectors: u64,
+    /// Writes that ended may be lost until a flush.
+    pub volatile_cache: bool,
+    /// Discards and quick zeroes are understood.
+    pub unmap: bool,
+    /// How long a request takes, in units of some 20 µs.
+    pub slowness: u64,
+}
+
+/// What a power cut leaves of what was not durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Nothing.
+    None,
+    /// Everything, also what had not ended.
+    All,
+    /// Each atom by itself, so many times in eight.
+    Some(u8),
+}
+
+/// A write that was taken and is not durable.
+struct Unflushed {
+    start_sector: u64,
+    sectors: u64,
+    /// `None`: zeros.
+    data: Option<Segments<Data>>,
+    /// When it ended, in the drive's count of ends; `u64::MAX`: not yet.
+    ended: u64,
+    id: u64,
+}
+
+struct Queued {
+    due: Nanos,
+    request: Request,
+    /// For a flush: the count of ends when it began.
+    mark: u64,
+    /// Taken already when it began: its id among the unflushed.
+    taken: Option<u64>,
+}
+
+/// Why a drive answers no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there.
+    There,
+    /// It was pulled out.
+    Pulled,
+}
+
+/// One drive.
+pub struct Drive {
+    limits: Limits,
+    model: Model,
+    power: Rc<Power>,
+    chance: Chance,
+    /// What reads see.
+    image: Image,
+    /// What is sure to be there after a power cut; `None`: the same.
+    durable: Option<Image>,
+    unflushed: Vec<Unflushed>,
+    ends: u64,
+    next_id: u64,
+    queue: Vec<Queued>,
+    next_due: Nanos,
+    ended: Vec<Completion>,
+    presence: Presence,
+    /// Sectors that cannot be read until they are written.
+    bad: Vec<Range<u64>>,
+    /// So many writes are going to fail.
+    failing_writes: u32,
+    /// Nothing ends before.
+    stalled_until: Nanos,
+    mutant: Option<Mutant>,
+    /// First sector of the data area, for mutants that know metadata from data.
+    data_start_sector: u64,
+}
+
+impl Drive {
+    /// An empty drive.
+    pub fn new(model: Model, power: Rc<Power>, chance: Chance) -> Self {
+        Self::with_image(model, power, chance, Image::new(model.sectors))
+    }
+
+    /// A drive that holds `image`, durably.
+    pub fn with_image(model: Model, power: Rc<Power>, chance: Chance, image: Image) -> Self {
+        let limits = Limits {
+            logical_block_bytes: bytes(model.block_sectors) as u32,
+            physical_block_bytes: bytes(model.atom_sectors.max(model.block_sectors)) as u32,
+            volatile_cache: model.volatile_cache,
+            discard_granularity_bytes: if model.unmap { 4096 } else { 0 },
+            unmap_zeroes: model.unmap,
+            ..Limits::plain(model.sectors)
+        };
+        Self {
+            limits,
+            model,
+            power,
+            chance,
+            durable: model.volatile_cache.then(|| image.clone()),
+            image,
+            unflushed: Vec::new(),
+            ends: 0,
+            next_id: 0,
+            queue: Vec::new(),
+            next_due: Nanos::MAX,
+            ended: Vec::new(),
+            presence: Presence::There,
+            bad: Vec::new(),
+            failing_writes: 0,
+            stalled_until: 0,
+            mutant: None,
+            data_start_sector: 0,
+        }
+    }
+
+    /// What it is.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// What reads see.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// Whether it is there.
+    pub fn presence(&self) -> Presence {
+        self.presence
+    }
+
+    /// From now on it misbehaves as `mutant` says. `data_start_sector`: where metadata end.
+    pub fn set_mutant(&mut self, mutant: Mutant, data_start_sector: u64) {
+        (self.mutant, self.data_start_sector) = (Some(mutant), data_start_sector);
+    }
+
+    /// Where metadata end, for mutants.
+    pub fn data_start_sector(&self) -> u64 {
+        self.data_start_sector
+    }
+
+    /// These sectors cannot be read until they are written.
+    pub fn spoil(&mut self, sectors: Range<u64>) {
+        self.bad.push(sectors);
+    }
+
+    /// Whether some sectors cannot be read.
+    pub fn is_spoiled(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
+    /// The next `count` writes fail.
+    pub fn fail_writes(&mut self, count: u32) {
+        self.failing_writes = count;
+    }
+
+    /// Whether writes are still to fail.
+    pub fn is_failing(&self) -> bool {
+        self.failing_writes > 0
+    }
+
+    /// Nothing ends before `until`.
+    pub fn stall(&mut self, until: Nanos) {
+        self.stalled_until = until;
+        for queued in &mut self.queue {
+            queued.due = queued.due.max(until);
+        }
+        self.look();
+    }
+
+    /// Turns bits of a sector over, at rest.
+    pub fn corrupt(&mut self, sector: u64) {
+        let mut bytes = self.image.bytes_of(sector, 1);
+        let at = self.chance.below(bytes.len() as u64) as usize;
+        bytes[at] ^= 1 + self.chance.below(255) as u8;
+        self.put(sector, &bytes);
+    }
+
+    /// Writes bytes durably, past every queue: for tools that write before an array runs.
+    pub fn put(&mut self, start_sector: u64, bytes: &[u8]) {
+        self.image.write(start_sector, bytes);
+        if let Some(durable) = &mut self.durable {
+            durable.write(start_sector, bytes);
+        }
+    }
+
+    /// Everything that was taken is durable: an orderly power-down.
+    pub fn sync(&mut self) {
+        self.persist(u64::MAX - 1);
+    }
+
+    /// Power goes: what was not durable is kept or lost as `keep` says, and so is what had not ended.
+    pub fn cut(&mut self, keep: Keep) {
+        let mut left: Vec<Unflushed> = std::mem::take(&mut self.unflushed);
+        let mut queue = std::mem::take(&mut self.queue);
+        self.next_due = Nanos::MAX;
+        // What had not been taken may come in any order.
+        while !queue.is_empty() {
+            let queued = queue.swap_remove(self.chance.below(queue.len() as u64) as usize);
+            let Request { start_sector, sectors, operation, .. } = queued.request;
+            let data = match operation {
+                Operation::Write { from, .. } => Some(from),
+                Operation::WriteZeroes { .. } | Operation::Discard => None,
+                Operation::Read { .. } | Operation::Flush | Operation::Extents { .. } => continue,
+            };
+            if queued.taken.is_none() {
+                left.push(Unflushed { start_sector, sectors, data, ended: u64::MAX, id: 0 });
+            }
+        }
+        let atom = self.model.atom_sectors;
+        let target = self.durable.as_mut().unwrap_or(&mut self.image);
+        for write in left {
+            let mut next = write.start_sector;
+            let end = write.start_sector + write.sectors;
+            while next < end {
+                let atom_end = ((next / atom + 1) * atom).min(end);
+                let kept = match keep {
+                    Keep::None => false,
+                    Keep::All => true,
+                    Keep::Some(eighths) => self.chance.below(8) < u64::from(eighths),
+                };
+                if kept {
+                    take(target, next..atom_end, write.start_sector, write.data.as_ref());
+                }
+                next = atom_end;
+            }
+        }
+        if let Some(durable) = &self.durable {
+            self.image = durable.clone();
+        }
+        self.ended.clear();
+        self.stalled_until = 0;
+    }
+
+    /// The process that used it is gone: what had not ended may still arrive, each request for itself.
+    pub fn orphan(&mut self) {
+        for queued in std::mem::take(&mut self.queue) {
+            let arrives = self.chance.one_in(2);
+            if let Some(id) = queued.taken {
+                self.end_of(id);
+            } else if arrives && is_write(&queued.request.operation) {
+                let id = self.take(&queued.request);
+                self.end_of(id);
+            }
+        }
+        self.next_due = Nanos::MAX;
+        self.ended.clear();
+    }
+
+    /// Pulled out, with its power: what runs ends with an error.
+    pub fn pull(&mut self, keep: Keep) {
+        self.presence = Presence::Pulled;
+        let mut gone = Vec::new();
+        for queued in &mut self.queue {
+            let Request { tag, start_sector, sectors, operation } = &queued.request;
+            let again = match operation {
+                Operation::Write { from, fua } => Operation::Write { from: from.clone(), fua: *fua },
+                Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua: *fua, unmap: *unmap, fast: *fast },
+                Operation::Discard => Operation::Discard,
+                _ => Operation::Flush,
+            };
+            let stays = Request { tag: *tag, start_sector: *start_sector, sectors: *sectors, operation: again };
+            gone.push(std::mem::replace(&mut queued.request, stays).complete(Err(pulled())));
+        }
+        self.cut(keep);
+        self.ended = gone;
+    }
+
+    /// Back in its place.
+    pub fn put_back(&mut self) {
+        self.presence = Presence::There;
+        self.ended.clear();
+    }
+
+    fn look(&mut self) {
+        self.next_due = self.queue.iter().map(|queued| queued.due).min().unwrap_or(Nanos::MAX);
+    }
+
+    /// Takes a write into the image, and notes it as not durable where there is a cache. Gives its id.
+    fn take(&mut self, request: &Request) -> u64 {
+        let range = request.start_sector..request.end_sector();
+        let data = match &request.operation {
+            Operation::Write { from, .. } => Some(from),
+            _ => None,
+        };
+        take(&mut self.image, range, request.start_sector, data);
+        self.next_id += 1;
+        if self.durable.is_some() {
+            self.unflushed.push(Unflushed {
+                start_sector: request.start_sector,
+                sectors: request.sectors,
+                data: data.cloned(),
+                ended: u64::MAX,
+                id: self.next_id,
+            });
+        }
+        self.next_id
+    }
+
+    fn end_of(&mut self, id: u64) {
+        self.ends += 1;
+        // A flush may have made it durable before it ended.
+        if let Some(write) = self.unflushed.iter_mut().rev().find(|write| write.id == id) {
+            write.ended = self.ends;
+        }
+    }
+
+    /// Makes durable what had ended by `mark`.
+    fn persist(&mut self, mark: u64) {
+        self.persist_where(|write| write.ended <= mark);
+    }
+
+    /// Makes some writes durable, and first what they lie upon, so that nothing older comes to lie on them later.
+    fn persist_where(&mut self, wanted: impl Fn(&Unflushed) -> bool) {
+        let Some(durable) = &mut self.durable else { return };
+        let mut going: SmallVec<[Range<u64>; 32]> = SmallVec::new();
+        let mut goes: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.unflushed.len());
+        let all = self.unflushed.iter().all(&wanted);
+        for (index, write) in self.unflushed.iter().enumerate().rev() {
+            let own = write.start_sector..write.start_sector + write.sectors;
+            goes[index] = all || wanted(write) || going.iter().any(|later| later.start < own.end && own.start < later.end);
+            if goes[index] && !all {
+                going.push(own);
+            }
+        }
+        let mut index = 0;
+        self.unflushed.retain(|write| {
+            index += 1;
+            if goes[index - 1] {
+                let range = write.start_sector..write.start_sector + write.sectors;
+                take(durable, range, write.start_sector, write.data.as_ref());
+            }
+            !goes[index - 1]
+        });
+    }
+
+    fn fault(&mut self, request: &Request) -> Option<IoError> {
+        let range = request.start_sector..request.end_sector();
+        let hits = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
+        match request.operation {
+            Operation::Read { .. } if self.bad.iter().any(hits) => {
+                Some(IoError::new(ErrorKind::Medium, format!("medium error near sector {}", range.start)))
+            }
+            Operation::Write { .. } | Operation::WriteZeroes { .. } if self.failing_writes > 0 => {
+                self.failing_writes -= 1;
+                Some(IoError::new(ErrorKind::Medium, format!("write error at sector {}", range.start)))
+            }
+            _ => None,
+        }
+    }
+
+    /// A write heals the sectors that it covers.
+    fn heal(&mut self, range: &Range<u64>) {
+        if self.bad.is_empty() {
+            return;
+        }
+        let rest = |bad: Range<u64>| {
+            [bad.start..bad.end.min(range.start).max(bad.start), bad.start.max(range.end).min(bad.end)..bad.end]
+        };
+        self.bad = std::mem::take(&mut self.bad).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
+    }
+
+    /// What a mutant makes of a request before the drive sees it. `true`: it ends at once, and nothing is done.
+    fn is_swallowed(&self, request: &Request) -> bool {
+        let Some(mutant) = self.mutant else { return false };
+        let metadata = request.start_sector < self.data_start_sector;
+        mutant.swallows(request, metadata, self.power.client_flush.get() > 0)
+    }
+
+    fn submit(&mut self, mut request: Request) {
+        if self.presence == Presence::Pulled {
+            return self.ended.push(request.complete(Err(pulled())));
+        }
+        if !self.power.tick(true) {
+            return;
+        }
+        if let Err(error) = request.check(&self.limits) {
+            panic!("the engine sent a bad request: {error}");
+        }
+        if self.is_swallowed(&request) {
+            return self.ended.push(request.complete(Ok(())));
+        }
+        if let (Some(mutant), Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. }) =
+            (self.mutant, &mut request.operation)
+            && mutant.forgets_fua(request.start_sector < self.data_start_sector)
+        {
+            *fua = false;
+        }
+        let now = self.power.now();
+        let base = match request.operation {
+            Operation::Read { .. } => 3,
+            Operation::Flush => 8,
+            _ => 1,
+        } * self.model.slowness;
+        let luck = self.chance.next();
+        let outlier = if luck & 0xff == 0 { 64 } else { 1 };
+        let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
+        let due = (now + latency).max(self.stalled_until);
+        let fua = matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
+        let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
+        let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
+        self.next_due = self.next_due.min(due);
+        self.queue.push(Queued { due, request, mark: self.ends, taken });
+    }
+
+    fn poll(&mut self, completions: &mut Vec<Completion>) {
+        completions.append(&mut self.ended);
+        let now = self.power.now();
+        while self.next_due <= now {
+            let index = self.queue.iter().position(|queued| queued.due == self.next_due).expect("it is the next");
+            if !self.power.tick(false) {
+                return;
+            }
+            let queued = self.queue.swap_remove(index);
+            self.look();
+            completions.push(self.end(queued));
+        }
+    }
+
+    fn end(&mut self, queued: Queued) -> Completion {
+        let Queued { mut request, mark, taken, .. } = queued;
+        if let Some(error) = self.fault(&request) {
+            return request.complete(Err(error));
+        }
+        let range = request.start_sector..request.end_sector();
+        match &mut request.operation {
+            Operation::Read { into } => {
+                let mut next = range.start;
+                for buffer in into {
+                    self.image.read(next, buffer);
+                    next += buffer.len() as u64 / 512;
+                }
+            }
+            Operation::Flush => self.persist(mark),
+            Operation::Extents { extents } => {
+                let hole = self.image.is_empty(range.start, range.end - range.start);
+                *extents = vec![Extent { sectors: range.end - range.start, hole }];
+            }
+            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard => {
+                self.heal(&range);
+                let id = taken.unwrap_or_else(|| self.take(&request));
+                self.end_of(id);
+                if matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. }) {
+                    self.persist_where(|write| write.id == id);
+                }
+            }
+        }
+        request.complete(Ok(()))
+    }
+}
+
+fn is_write(operation: &Operation) -> bool {
+    matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard)
+}
+
+fn pulled() -> IoError {
+    IoError::new(ErrorKind::Gone, "the drive was pulled")
+}
+
+/// Puts sectors `range` of a write that starts at `start_sector` into an image; `None`: zeros.
+fn take(image: &mut Image, range: Range<u64>, start_sector: u64, data: Option<&Segments<Data>>) {
+    let Some(segments) = data else { return image.zero(range.start, range.end - range.start) };
+    let (mut from, mut len, mut at) = (bytes(range.start - start_sector), bytes(range.end - range.start), range.start);
+    for segment in segments {
+        if from >= segment.len() {
+            from -= segment.len();
+            continue;
+        }
+        let part = &segment[from..(from + len).min(segment.len())];
+        image.write(at, part);
+        (from, len, at) = (0, len - part.len(), at + part.len() as u64 / 512);
+        if len == 0 {
+            return;
+        }
+    }
+}
+
+/// A drive as an array's member.
+pub struct DriveHandle {
+    drive: Rc<RefCell<Drive>>,
+    limits: Limits,
+}
+
+impl DriveHandle {
+    /// A handle; the drive may have several, one after the other.
+    pub fn new(drive: &Rc<RefCell<Drive>>) -> Self {
+        Self { drive: Rc::clone(drive), limits: drive.borrow().limits.clone() }
+    }
+}
+
+impl BlockDevice for DriveHandle {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, request: Request) {
+        self.drive.borrow_mut().submit(request);
+    }
+
+    fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {
+        self.drive.borrow_mut().poll(completions);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        let drive = self.drive.borrow();
+        if !drive.ended.is_empty() {
+            return Some(0);
+        }
+        (drive.next_due != Nanos::MAX).then_some(drive.next_due)
+    }
+}

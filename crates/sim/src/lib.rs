@@ -1,0 +1,30 @@
+//! The proof that nothing acknowledged is lost: histories in virtual time, one seed each, of the real engine and format on
+//! modelled drives that forget, tear, stall, fail and vanish.
+//!
+//! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
+//! runs them: [`tree`] makes and opens arrays by `stria-format`'s pure functions and `stria-array`'s binder, as `stria-host`
+//! does; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
+//! places only faults that the redundancy must survive, so whatever the checkers object to is a bug. Checkers know nothing
+//! of the workload: [`model`] judges every read, sector by sector; [`reference`] computes redundancy again from the bytes.
+//! [`campaign`] runs many seeds, [`shrink`] makes a failing history short, [`exhaustive`] cuts the power everywhere,
+//! [`mutant`] says which deliberate bugs must be found. See docs/SIM.md.
+#![forbid(unsafe_code)]
+
+pub mod campaign;
+pub mod chance;
+pub mod drive;
+pub mod exhaustive;
+pub mod image;
+pub mod model;
+pub mod mutant;
+pub mod power;
+pub mod reference;
+pub mod setup;
+pub mod shrink;
+pub mod tree;
+pub mod workload;
+pub mod world;
+
+pub use mutant::Mutant;
+pub use workload::{History, Step};
+pub use world::{Failure, Rules, Tally, run};

@@ -1,0 +1,102 @@
+//! The one switch of a world: counts what happens on all drives, and takes their power away at a chosen count.
+
+use std::cell::Cell;
+use stria_block::Nanos;
+
+/// Shared by all drives of a world.
+#[derive(Debug)]
+pub struct Power {
+    /// Requests begun and ended on all drives.
+    events: Cell<u64>,
+    /// Requests begun.
+    requests: Cell<u64>,
+    cut_at: Cell<u64>,
+    allowed: Cell<bool>,
+    off: Cell<bool>,
+    /// A client's flush runs: tells a client's flush of the members from one of the engine's own.
+    pub client_flush: Cell<u32>,
+    now: Cell<Nanos>,
+}
+
+impl Default for Power {
+    fn default() -> Self {
+        Self {
+            events: Cell::new(0),
+            requests: Cell::new(0),
+            cut_at: Cell::new(u64::MAX),
+            allowed: Cell::new(true),
+            off: Cell::new(false),
+            client_flush: Cell::new(0),
+            now: Cell::new(0),
+        }
+    }
+}
+
+impl Power {
+    /// A request begins (`begins`) or ends on a drive. Whether there is power for it.
+    pub fn tick(&self, begins: bool) -> bool {
+        if self.off.get() {
+            return false;
+        }
+        let events = self.events.get() + 1;
+        self.events.set(events);
+        self.requests.set(self.requests.get() + u64::from(begins));
+        if events > self.cut_at.get() && self.allowed.get() {
+            self.off.set(true);
+        }
+        !self.off.get()
+    }
+
+    /// From now on nothing happens on the drives after `events` more events; those of requests that run stay open.
+    pub fn cut_after(&self, events: u64) {
+        self.cut_at.set(self.events.get().saturating_add(events));
+    }
+
+    /// Whether a cut waits to come.
+    pub fn is_armed(&self) -> bool {
+        self.cut_at.get() != u64::MAX
+    }
+
+    /// Takes a cut back that has not come.
+    pub fn disarm(&self) {
+        self.cut_at.set(u64::MAX);
+    }
+
+    /// While not allowed, a cut that is due waits.
+    pub fn allow(&self, allowed: bool) {
+        self.allowed.set(allowed);
+    }
+
+    /// Whether it is off.
+    pub fn is_off(&self) -> bool {
+        self.off.get()
+    }
+
+    /// On again, with no cut to come.
+    pub fn on(&self) {
+        self.off.set(false);
+        self.disarm();
+        self.client_flush.set(0);
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> u64 {
+        self.events.get()
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.get()
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Nanos {
+        self.now.get()
+    }
+
+    /// Virtual time goes on.
+    pub fn set_now(&self, now: Nanos) {
+        assert!(now >= self.now.get(), "time went back");
+        self.now.set(now);
+    }
+}

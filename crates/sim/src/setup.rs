@@ -1,0 +1,195 @@
+//! What array a history is about: drawn from the seed, small, so that edges are common.
+
+use crate::chance::Chance;
+use crate::drive::Model;
+use std::fmt;
+use stria_array::{Copies, Layout, Level, ParityLayout, Zones};
+
+/// An array and its drives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Of the array, or of each span.
+    pub level: Level,
+    /// Of the array, or of each span.
+    pub layout: Layout,
+    /// Arrays of which the array is a RAID 0; 1: it is none.
+    pub span_count: usize,
+    /// Members of the array, or of each span.
+    pub member_count: usize,
+    /// Drives that wait for a role (of the first span).
+    pub spare_count: usize,
+    /// Drives that lie about.
+    pub loose_count: usize,
+    /// Strip.
+    pub strip_sectors: u64,
+    /// Write-intent bitmap: bytes of a chunk.
+    pub intent_chunk_bytes: Option<u32>,
+    /// Parity levels keep a write log.
+    pub log: bool,
+    /// No resync after creation.
+    pub assume_clean: bool,
+    /// Every drive: members first, span by span, then spares, then loose ones.
+    pub drives: Vec<Model>,
+}
+
+/// A family of arrays, as a person names it.
+pub const FAMILIES: [&str; 9] = ["jbod", "0", "1", "10", "4", "5", "6", "50", "60"];
+
+impl Setup {
+    /// The array that `chance` draws; of one family where that is named.
+    pub fn draw(chance: &mut Chance, family: Option<&str>) -> Self {
+        let family = family.unwrap_or_else(|| {
+            chance.pick(&["jbod", "0", "1", "1", "1", "10", "10", "10", "4", "5", "5", "5", "5", "6", "6", "6", "50", "60"])
+        });
+        let strip_sectors = if chance.one_in(6) { chance.pick(&[64, 128]) } else { chance.pick(&[8, 8, 16, 32]) };
+        let (level, layout, member_count, span_count) = match family {
+            "jbod" => (Level::Linear, Layout::Plain, 1 + chance.below(4) as usize, 1),
+            "0" => {
+                (Level::Raid0, Layout::Zones(chance.pick(&[Zones::Original, Zones::Alternate])), 1 + chance.below(4) as usize, 1)
+            }
+            "1" => (Level::Raid1, Layout::Plain, 2 + chance.pick(&[0, 0, 1, 2]), 1),
+            "10" => {
+                let copies = chance.pick(&[
+                    (2, 1, false),
+                    (2, 1, false),
+                    (3, 1, false),
+                    (1, 2, false),
+                    (1, 2, true),
+                    (1, 3, true),
+                    (2, 2, false),
+                ]);
+                let copies = Copies { near: copies.0, far: copies.1, offset: copies.2 };
+                (Level::Raid10, Layout::Copies(copies), copies.count().max(2) + chance.below(3) as usize, 1)
+            }
+            "4" => (Level::Raid4, Layout::Plain, 3 + chance.below(3) as usize, 1),
+            "5" => (Level::Raid5, layout_for(chance, Level::Raid5), 3 + chance.below(4) as usize, 1),
+            "6" => (Level::Raid6, layout_for(chance, Level::Raid6), 4 + chance.below(3) as usize, 1),
+            "50" => (Level::Raid5, layout_for(chance, Level::Raid5), 3, 2 + chance.below(2) as usize),
+            "60" => (Level::Raid6, layout_for(chance, Level::Raid6), 4, 2),
+            other => panic!("there is no family of arrays called {other}"),
+        };
+        let redundant = level.is_redundant();
+        let spare_count = if redundant && chance.one_in(3) { 1 } else { 0 };
+        let loose_count = if redundant { 1 + chance.below(2) as usize } else { 0 };
+        // Data room: bitmaps need 64 KiB at least; sometimes long enough for several windows of a sweep.
+        let far = if let Layout::Copies(copies) = layout { u64::from(copies.far) } else { 1 };
+        let room = if chance.one_in(16) { 1536 } else { 128 * far + 32 * chance.below(7) };
+        let room = room.max(strip_sectors * 2 * far);
+        // Spans must hold metadata of their own.
+        let room = if span_count > 1 { room.max(1280) } else { room };
+        let block_sectors = if chance.one_in(5) { 8 } else { 1 };
+        let volatile = chance.below(4);
+        let drives = (0..member_count * span_count + spare_count + loose_count)
+            .map(|index| {
+                let more = if redundant && chance.one_in(2) { 0 } else { 64 * chance.below(3) };
+                // Drives of md's first kilobytes: the first one decides where data starts.
+                let more = if index == 0 { 0 } else { more };
+                Model {
+                    sectors: 2048 + room + more,
+                    block_sectors,
+                    atom_sectors: if block_sectors == 8 || chance.one_in(3) { 8 } else { 1 },
+                    volatile_cache: match volatile {
+                        0 => false,
+                        1 => chance.one_in(2),
+                        _ => true,
+                    },
+                    unmap: false,
+                    slowness: if chance.one_in(8) { 8 } else { 1 },
+                }
+            })
+            .collect::<Vec<_>>();
+        let unmap = chance.one_in(2);
+        let drives = drives.into_iter().map(|model| Model { unmap, ..model }).collect();
+        let chunk = chance.pick(&[4096, 8192, 16384, 65536]);
+        Self {
+            level,
+            layout,
+            span_count,
+            member_count,
+            spare_count,
+            loose_count,
+            strip_sectors,
+            intent_chunk_bytes: (redundant && !chance.one_in(8)).then_some(chunk),
+            log: level.parity_count() > 0 && !chance.one_in(4),
+            assume_clean: !chance.one_in(6),
+            drives,
+        }
+    }
+
+    /// A small array for scripted histories: in sync, with a bitmap and, where the level has one, a log; volatile caches
+    /// everywhere, one loose drive.
+    pub fn plain(level: Level, layout: Layout, member_count: usize, span_count: usize) -> Self {
+        let redundant = level.is_redundant();
+        let model = Model {
+            sectors: 2048 + if span_count > 1 { 1280 } else { 128 },
+            block_sectors: 1,
+            atom_sectors: 1,
+            volatile_cache: true,
+            unmap: false,
+            slowness: 1,
+        };
+        Self {
+            level,
+            layout,
+            span_count,
+            member_count,
+            spare_count: 0,
+            loose_count: usize::from(redundant),
+            strip_sectors: 8,
+            intent_chunk_bytes: redundant.then_some(4096),
+            log: level.parity_count() > 0,
+            assume_clean: true,
+            drives: vec![model; member_count * span_count + usize::from(redundant)],
+        }
+    }
+
+    /// Members that any stripe may lose (of a span, where there are spans).
+    pub fn losses_survived(&self) -> usize {
+        match (self.level, self.layout) {
+            (Level::Raid1, _) => self.member_count - 1,
+            (_, Layout::Copies(copies)) => copies.count() - 1,
+            _ => self.level.parity_count(),
+        }
+    }
+
+    /// Of which family it is.
+    pub fn family(&self) -> String {
+        let level = self.level.to_string();
+        if self.span_count > 1 { format!("{level}0") } else { level }
+    }
+}
+
+fn layout_for(chance: &mut Chance, level: Level) -> Layout {
+    if chance.one_in(2) {
+        return level.default_layout();
+    }
+    let layouts: Vec<ParityLayout> = ParityLayout::all().filter(|layout| layout.suits(level)).collect();
+    Layout::Parity(chance.pick(&layouts))
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RAID {} {}", self.family(), self.layout)?;
+        if self.span_count > 1 {
+            write!(f, ", {} spans", self.span_count)?;
+        }
+        let volatile = self.drives.iter().filter(|drive| drive.volatile_cache).count();
+        write!(
+            f,
+            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}{}, {} of {} drives with a volatile cache, blocks of {} B",
+            self.member_count,
+            self.drives[0].sectors,
+            self.spare_count,
+            self.strip_sectors,
+            match self.intent_chunk_bytes {
+                Some(chunk) => format!("bitmap of {chunk} B chunks"),
+                None => "no bitmap".into(),
+            },
+            if self.log { ", write log" } else { "" },
+            if self.assume_clean { "" } else { ", not yet in sync" },
+            volatile,
+            self.drives.len(),
+            self.drives[0].block_sectors * 512,
+        )
+    }
+}

@@ -1,0 +1,444 @@
+//! Arrays on drives, made, opened and commanded as `stria-host` does it, but in virtual time.
+//!
+//! The same pure functions of `stria-format` and the same binder of `stria-array` run here; what `host` adds (files,
+//! sockets, a real clock) is replaced by bytes of modelled drives and a clock that jumps.
+
+use crate::drive::{Drive, DriveHandle, Presence};
+use crate::power::Power;
+use crate::setup::Setup;
+use std::cell::RefCell;
+use std::rc::Rc;
+use stria_array::{ArrayDevice, Engine, Geometry, Level, MemberId, MemberRole};
+use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
+use stria_format::md::assemble::{Options, Verdict};
+use stria_format::md::recorder::Adopt;
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, assemble};
+
+/// All drives of a world.
+pub type Drives = [Rc<RefCell<Drive>>];
+
+/// What a member is made of.
+pub enum Source {
+    /// A drive, by its number.
+    Drive(usize),
+    /// An array.
+    Span(Box<Node>),
+    /// It was taken out.
+    Removed,
+}
+
+/// An array that runs.
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// Its shape.
+    pub geometry: Geometry,
+    /// The real thing.
+    pub device: ArrayDevice<MdRecorder>,
+    /// By handle.
+    pub members: Vec<Source>,
+}
+
+/// Why an array does not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MountError {
+    /// The power went meanwhile.
+    PowerLost,
+    /// In words.
+    Refused(String),
+}
+
+/// Seconds since 1970 when virtual time begins.
+pub const UNIX_SECONDS: u64 = 1_700_000_000;
+
+/// How long anything may take in virtual time: far beyond every stall and timer.
+pub const PATIENCE: Nanos = 600_000_000_000;
+
+/// An identity for the `n`-th thing that needs one.
+fn identity(kind: u8, n: usize) -> [u8; 16] {
+    let mut uuid = [kind; 16];
+    uuid[8..].copy_from_slice(&(n as u64 + 1).to_be_bytes());
+    uuid
+}
+
+fn drive_name(index: usize) -> String {
+    format!("drive{index}")
+}
+
+/// What md wrote on a drive.
+pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
+    let model = drive.model();
+    let mut read = |start: u64, sectors: u64| Ok(drive.image().bytes_of(start, sectors));
+    Candidate::read(drive_name(index), model.sectors, bytes(model.block_sectors) as u32, &mut read)
+}
+
+/// Makes the array of `setup` on empty drives.
+///
+/// # Errors
+/// In words, when the array cannot be.
+pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), String> {
+    let member = |index: usize| {
+        let drive = drives[index].borrow();
+        let model = drive.model();
+        CreateMember {
+            name: drive_name(index),
+            size_sectors: model.sectors,
+            logical_block_bytes: bytes(model.block_sectors) as u32,
+            device_uuid: identity(1, index),
+        }
+    };
+    let first_spare = setup.member_count * setup.span_count;
+    let mut plans: Vec<(Vec<usize>, Creation)> = Vec::new();
+    for span in 0..setup.span_count {
+        let mut places: Vec<usize> = (span * setup.member_count..(span + 1) * setup.member_count).collect();
+        let spares: Vec<usize> = if span == 0 { (first_spare..first_spare + setup.spare_count).collect() } else { Vec::new() };
+        let create = Create {
+            name: if setup.span_count > 1 { format!("tank-span{span}") } else { "tank".into() },
+            homehost: None,
+            uuid: identity(2, span),
+            level: setup.level,
+            layout: setup.layout,
+            strip_sectors: setup.strip_sectors,
+            members: places.iter().map(|&place| Some(member(place))).collect(),
+            spares: spares.iter().map(|&place| member(place)).collect(),
+            member_sectors_max: None,
+            bitmap: setup
+                .intent_chunk_bytes
+                .map_or(BitmapChoice::None, |chunk| BitmapChoice::Internal { chunk_bytes: Some(chunk) }),
+            log: if setup.log { LogChoice::Auto } else { LogChoice::None },
+            assume_clean: setup.assume_clean,
+            unix_seconds: UNIX_SECONDS,
+        };
+        places.extend(spares);
+        plans.push((places, create.plan().map_err(|error| error.to_string())?));
+    }
+    for (places, plan) in &plans {
+        for write in &plan.writes {
+            drives[places[write.drive]].borrow_mut().put(write.start_sector, &write.bytes);
+        }
+    }
+    if setup.span_count == 1 {
+        return Ok(());
+    }
+    let block = drives[..first_spare].iter().map(|drive| drive.borrow().model().block_sectors).max().unwrap_or(1);
+    let upper = Create {
+        name: "tank".into(),
+        homehost: None,
+        uuid: identity(2, setup.span_count),
+        level: Level::Raid0,
+        layout: Level::Raid0.default_layout(),
+        strip_sectors: setup.strip_sectors,
+        members: plans
+            .iter()
+            .enumerate()
+            .map(|(span, (_, plan))| {
+                Some(CreateMember {
+                    name: format!("span{span}"),
+                    size_sectors: plan.geometry.capacity_sectors(),
+                    logical_block_bytes: bytes(block) as u32,
+                    device_uuid: identity(3, span),
+                })
+            })
+            .collect(),
+        spares: Vec::new(),
+        member_sectors_max: None,
+        bitmap: BitmapChoice::None,
+        log: LogChoice::None,
+        assume_clean: true,
+        unix_seconds: UNIX_SECONDS,
+    };
+    let upper = upper.plan().map_err(|error| error.to_string())?;
+    // What lies above is written through the spans, so that their parity covers it.
+    for (span, (places, _)) in plans.iter().enumerate() {
+        let mut nodes = build(drives, places, power, Options { force: true, take_back: false, read_only: true }, true)
+            .map_err(|error| format!("{error:?}"))?;
+        let mut node = nodes.pop().ok_or("the span did not open")?;
+        node.activate();
+        node.device.command(|engine| engine.pause(true));
+        for write in upper.writes.iter().filter(|write| write.drive == span) {
+            let from = std::iter::once(Buffer::copy_of(&write.bytes).freeze()).collect();
+            let sectors = write.bytes.len() as u64 / 512;
+            node.request(power, write.start_sector, sectors, Operation::Write { from, fua: true })
+                .map_err(|error| error.to_string())?;
+        }
+        node.stop(power).map_err(|error| format!("{error:?}"))?;
+        drop(node);
+        places.iter().for_each(|&place| drives[place].borrow_mut().orphan());
+    }
+    for drive in drives {
+        drive.borrow_mut().sync();
+    }
+    Ok(())
+}
+
+/// Opens the one array on the drives that are there, all of it, and lets it loose. Not `nested`: nobody looks for an
+/// array on it.
+///
+/// # Errors
+/// When it cannot be opened, or the power goes.
+pub fn mount(drives: &Drives, power: &Rc<Power>, nested: bool) -> Result<Node, MountError> {
+    let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
+    let mut nodes = build(drives, &there, power, Options { force: false, take_back: false, read_only: true }, nested)?;
+    if nodes.len() != 1 {
+        return Err(MountError::Refused(format!("{} arrays were found", nodes.len())));
+    }
+    let node = nodes.pop().expect("there is one");
+    node.activate();
+    Ok(node)
+}
+
+fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options, nested: bool) -> Result<Vec<Node>, MountError> {
+    let mut sources: Vec<(Candidate, Option<Source>)> =
+        places.iter().map(|&index| (candidate_of(index, &drives[index].borrow()), Some(Source::Drive(index)))).collect();
+    let mut tops = Vec::new();
+    loop {
+        let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
+        let (assemblies, outside) = assemble(&candidates, &options);
+        for stranger in outside {
+            if let Some(Source::Span(node)) = sources[stranger.drive].1.take() {
+                tops.push(*node);
+            }
+        }
+        let mut next = Vec::new();
+        for assembly in &assemblies {
+            let start = assembly.outcome.as_ref().map_err(|error| {
+                let away = assembly.drives.iter().filter(|report| matches!(report.verdict, Verdict::Away { .. }));
+                let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
+                MountError::Refused(format!("{error} ({})", away.join("; ")))
+            })?;
+            let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
+            let mut members = Vec::new();
+            for &place in &start.drives {
+                let source = sources[place].1.take().expect("each drive is one member");
+                devices.push(match &source {
+                    Source::Drive(index) => Box::new(DriveHandle::new(&drives[*index])),
+                    Source::Span(node) => Box::new(node.device.clone()),
+                    Source::Removed => unreachable!("nothing was removed yet"),
+                });
+                members.push(source);
+            }
+            let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), UNIX_SECONDS);
+            let geometry = start.config.geometry.clone();
+            let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members };
+            if !nested {
+                tops.push(node);
+                continue;
+            }
+            let candidate = node.candidate(power)?;
+            next.push((candidate, Some(Source::Span(Box::new(node)))));
+        }
+        if next.is_empty() {
+            return Ok(tops);
+        }
+        sources = next;
+    }
+}
+
+impl Node {
+    /// This array and its spans, depth first.
+    pub fn tree(&self) -> Vec<&Node> {
+        let mut found = vec![self];
+        found.extend(self.spans().flat_map(Node::tree));
+        found
+    }
+
+    /// The arrays among the members.
+    pub fn spans(&self) -> impl Iterator<Item = &Node> {
+        self.members.iter().filter_map(|member| match member {
+            Source::Span(node) => Some(&**node),
+            Source::Drive(_) | Source::Removed => None,
+        })
+    }
+
+    /// The arrays whose members are drives.
+    pub fn leaves(&self) -> Vec<&Node> {
+        self.tree().into_iter().filter(|node| node.spans().next().is_none()).collect()
+    }
+
+    /// The `index`-th of [`Node::leaves`].
+    pub fn leaf_mut(&mut self, index: usize) -> &mut Node {
+        if self.spans().next().is_none() {
+            assert_eq!(index, 0, "there is one leaf");
+            return self;
+        }
+        let spans = self.members.iter_mut().filter_map(|member| match member {
+            Source::Span(node) => Some(&mut **node),
+            Source::Drive(_) | Source::Removed => None,
+        });
+        spans.into_iter().nth(index).expect("leaves are counted")
+    }
+
+    /// The newest handle of a drive here.
+    pub fn handle_of(&self, drive: usize) -> Option<MemberId> {
+        let index = self.members.iter().rposition(|member| matches!(member, Source::Drive(known) if *known == drive))?;
+        Some(MemberId(index))
+    }
+
+    /// Which drive a member is.
+    pub fn drive_of(&self, member: MemberId) -> Option<usize> {
+        match self.members.get(member.0) {
+            Some(Source::Drive(index)) => Some(*index),
+            _ => None,
+        }
+    }
+
+    /// Allows writes and sweeps, here and in the spans.
+    pub fn activate(&self) {
+        self.spans().for_each(Node::activate);
+        self.device.command(|engine| engine.set_read_only(false));
+    }
+
+    /// Lets time run until `done`, or the power goes.
+    fn run_until(
+        &mut self,
+        power: &Power,
+        mut done: impl FnMut(&mut Self, &[Completion]) -> bool,
+    ) -> Result<Vec<Completion>, MountError> {
+        let mut ended = Vec::new();
+        let patience = power.now() + PATIENCE;
+        loop {
+            self.device.poll(power.now(), &mut ended);
+            // Asked before `done`, whose commands to the engine would count as something to do at once.
+            let wake = self.device.next_wake();
+            if done(self, &ended) {
+                return Ok(ended);
+            }
+            if power.is_off() {
+                return Err(MountError::PowerLost);
+            }
+            match wake {
+                Some(due) if due < patience => power.set_now(power.now().max(due)),
+                _ => return Err(MountError::Refused("nothing happens any more".into())),
+            }
+        }
+    }
+
+    /// Carries out one request.
+    ///
+    /// # Errors
+    /// The array's, or that the power went.
+    pub fn request(
+        &mut self,
+        power: &Power,
+        start_sector: u64,
+        sectors: u64,
+        operation: Operation,
+    ) -> Result<Operation, IoError> {
+        self.device.submit(Request { tag: u64::MAX >> 1, start_sector, sectors, operation });
+        let ended = self.run_until(power, |_, ended| !ended.is_empty());
+        let completion = ended.map_err(|error| IoError::new(ErrorKind::Other, format!("{error:?}")))?.pop().expect("it ended");
+        completion.result.map(|()| completion.operation)
+    }
+
+    /// Reads sectors.
+    ///
+    /// # Errors
+    /// The array's, or that the power went.
+    pub fn read(&mut self, power: &Power, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+        let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
+        let Operation::Read { into } = self.request(power, start_sector, sectors, Operation::Read { into })? else {
+            unreachable!("a read comes back as a read")
+        };
+        Ok(into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat())
+    }
+
+    fn candidate(&mut self, power: &Power) -> Result<Candidate, MountError> {
+        let (name, limits): (String, Limits) = (self.name.clone(), self.device.limits().clone());
+        let mut read = |start: u64, sectors: u64| self.read(power, start, sectors);
+        let candidate = Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, &mut read);
+        if power.is_off() { Err(MountError::PowerLost) } else { Ok(candidate) }
+    }
+
+    /// Stops it in good order, and its spans after it.
+    ///
+    /// # Errors
+    /// When the power goes.
+    pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
+        self.device.command(Engine::stop);
+        self.run_until(power, |node, _| node.device.command(|engine| engine.is_stopped()))?;
+        for member in &mut self.members {
+            if let Source::Span(node) = member {
+                node.stop(power)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a drive out that has failed, or waits.
+    ///
+    /// # Errors
+    /// The engine's refusal.
+    pub fn remove(&mut self, member: MemberId) -> Result<(), String> {
+        self.device.remove(member).map_err(|refusal| refusal.to_string())?;
+        self.members[member.0] = Source::Removed;
+        Ok(())
+    }
+
+    /// Lets a drive in: back into its slot by the bitmap where that is possible, else as a new spare. `stale`: as a
+    /// mutant would, without asking whether it missed anything. Whether it came back.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn add(&mut self, drives: &Drives, drive: usize, stale: bool) -> Result<bool, String> {
+        let mut candidate = candidate_of(drive, &drives[drive].borrow());
+        let id = self.device.command(|engine| engine.next_member());
+        let before = self.device.recorder().clone();
+        if let Ok(member) = &mut candidate.found
+            && member.superblock.header.set_uuid == self.uuid
+        {
+            if stale {
+                member.superblock.header.events = u64::MAX >> 1;
+            }
+            let slot = self.device.recorder().returnable(&member.superblock);
+            if let Ok(slot) = slot
+                && self.device.status().slots[slot].is_none()
+            {
+                let (slot, mut config) = self.device.recorder().take_back(id, &candidate).map_err(|error| error.to_string())?;
+                if stale {
+                    (config.recovered_sector, config.by_intent) = (u64::MAX, false);
+                }
+                let device = Box::new(DriveHandle::new(&drives[drive]));
+                let added = self.device.add(config, device, Some(slot));
+                return match added {
+                    Ok(()) => {
+                        self.members.push(Source::Drive(drive));
+                        Ok(true)
+                    }
+                    Err(refusal) => {
+                        *self.device.recorder() = before;
+                        Err(refusal.to_string())
+                    }
+                };
+            }
+        }
+        let model = *drives[drive].borrow().model();
+        let device_uuid = identity(4, self.members.len() * 1000 + drive);
+        let adopt = Adopt {
+            name: drive_name(drive),
+            size_sectors: model.sectors,
+            logical_block_bytes: bytes(model.block_sectors) as u32,
+            device_uuid,
+        };
+        let adopted = self.device.recorder().adopt(id, &adopt);
+        let (config, writes) = adopted.map_err(|error| error.to_string())?;
+        for write in writes {
+            drives[drive].borrow_mut().put(write.start_sector, &write.data);
+        }
+        let added = self.device.add(config, Box::new(DriveHandle::new(&drives[drive])), None);
+        if let Err(refusal) = added {
+            *self.device.recorder() = before;
+            return Err(refusal.to_string());
+        }
+        self.members.push(Source::Drive(drive));
+        Ok(false)
+    }
+
+    /// The drives that hold slots whole, by slot.
+    pub fn whole_drives(&self) -> Vec<Option<usize>> {
+        let status = self.device.status();
+        let whole = |member: &MemberId| status.members[member.0].role == MemberRole::InSync;
+        status.slots.iter().map(|slot| slot.filter(whole).and_then(|member| self.drive_of(member))).collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! What happens in a history: steps drawn from the seed before anything runs, so that a failing history can be shrunk by
+//! leaving steps out. A step that names a thing by a number takes it modulo what there is when it comes.
+
+use crate::chance::Chance;
+use crate::setup::Setup;
+use stria_array::REDO_SECTORS_MAX;
+use stria_block::Nanos;
+
+/// One step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A client writes.
+    Write {
+        /// Where, modulo what there is.
+        at: u64,
+        /// How much.
+        sectors: u64,
+        /// Durable when it ends.
+        fua: bool,
+    },
+    /// A client reads.
+    Read {
+        /// Where.
+        at: u64,
+        /// How much.
+        sectors: u64,
+    },
+    /// A client zeroes.
+    Zero {
+        /// Where.
+        at: u64,
+        /// How much.
+        sectors: u64,
+        /// Durable when it ends.
+        fua: bool,
+        /// Room may be given back.
+        unmap: bool,
+    },
+    /// A client discards.
+    Discard {
+        /// Where.
+        at: u64,
+        /// How much.
+        sectors: u64,
+    },
+    /// A client flushes.
+    Flush,
+    /// Clients wait for all of theirs.
+    Drain,
+    /// Nobody asks for anything for so long.
+    Pause(Nanos),
+    /// A member is failed on command.
+    Fail(u64),
+    /// A drive is pulled.
+    Pull(u64),
+    /// The next write to a drive fails.
+    FailWrite(u64),
+    /// Some sectors of a drive become unreadable until they are written.
+    Spoil {
+        /// Which drive.
+        drive: u64,
+        /// Where in the data area.
+        at: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// A drive answers nothing for a while.
+    Stall {
+        /// Which drive.
+        drive: u64,
+        /// For how long.
+        pause: Nanos,
+    },
+    /// A failed or pulled drive comes back.
+    Return(u64),
+    /// A drive that lies about becomes a spare.
+    AddSpare(u64),
+    /// A failed member or a spare is taken out.
+    Remove(u64),
+    /// A working member is replaced by a drive that lies about.
+    Replace(u64),
+    /// A scrub is started.
+    Scrub {
+        /// And mends.
+        repair: bool,
+    },
+    /// Sweeps are held, or go on.
+    Hold(bool),
+    /// Sweeps are slowed down to so many sectors a second.
+    Speed(u64),
+    /// Everything comes to rest: rebuilds and resyncs end.
+    Settle,
+    /// Stopped in good order, and started again.
+    Restart,
+    /// After so many more events on the drives power goes, or the process dies.
+    Crash {
+        /// Begun and ended requests until then.
+        after: u64,
+        /// The process only; drives keep their power.
+        kill: bool,
+    },
+}
+
+/// A seed's array and steps.
+#[derive(Clone, Debug)]
+pub struct History {
+    /// What decides latencies, and what power cuts keep.
+    pub seed: u64,
+    /// The array.
+    pub setup: Setup,
+    /// What happens.
+    pub steps: Vec<Step>,
+    /// Requests of clients at once.
+    pub depth: usize,
+    /// No request is larger than what the write log makes all or nothing.
+    pub bounded: bool,
+}
+
+impl History {
+    /// The history of a seed.
+    pub fn draw(seed: u64, family: Option<&str>) -> Self {
+        let mut chance = Chance::new(seed, 1);
+        let setup = Setup::draw(&mut chance, family);
+        let count = 30 + chance.below(170);
+        let bounded = !chance.one_in(4);
+        let depth = chance.pick(&[1, 2, 4, 8, 8, 16]);
+        let mut drawer = Drawer {
+            block: setup.drives.iter().map(|drive| drive.block_sectors).max().unwrap_or(1),
+            bounded,
+            hot: chance.next(),
+            next: chance.next(),
+            largest: 8 << chance.below(5),
+            troubled: chance.below(4),
+            chance,
+        };
+        let mut steps = Vec::new();
+        for _ in 0..count {
+            drawer.draw(&mut steps);
+        }
+        Self { seed, setup, steps, depth, bounded }
+    }
+}
+
+struct Drawer {
+    chance: Chance,
+    block: u64,
+    bounded: bool,
+    /// Where the hot spot is, and where a sequential run stands.
+    hot: u64,
+    next: u64,
+    largest: u64,
+    /// How much goes wrong: 0 to 3.
+    troubled: u64,
+}
+
+impl Drawer {
+    fn range(&mut self) -> (u64, u64) {
+        let sectors = match self.chance.below(8) {
+            0 => 1 + self.chance.below(self.largest * 4),
+            1..=3 => 8,
+            _ => 1 + self.chance.below(self.largest),
+        };
+        let most = if self.bounded { REDO_SECTORS_MAX } else { u64::MAX };
+        let sectors = sectors.next_multiple_of(self.block).min(most);
+        let at = match self.chance.below(4) {
+            0 => self.hot.wrapping_add(self.chance.below(64)),
+            1 => self.next,
+            _ => self.chance.next(),
+        };
+        let at = at >> 1;
+        self.next = (at + sectors) << 1;
+        (at, sectors)
+    }
+
+    fn draw(&mut self, steps: &mut Vec<Step>) {
+        let roll = self.chance.below(100);
+        if roll < 88 || self.troubled == 0 && roll < 94 {
+            return self.client(steps);
+        }
+        if roll < 91 {
+            let pause = self.chance.pick(&[100_000, 2_000_000, 50_000_000, 1_100_000_000, 1_500_000_000, 6_500_000_000]);
+            steps.push(Step::Pause(pause));
+            return;
+        }
+        let which = self.chance.next();
+        steps.push(match self.chance.below(24) {
+            0 => Step::Fail(which),
+            1 => Step::Pull(which),
+            2 => Step::FailWrite(which),
+            3 | 4 => Step::Spoil { drive: which, at: self.chance.next() >> 1, sectors: self.chance.pick(&[1, 8, 8, 16]) },
+            5 => Step::Stall { drive: which, pause: self.chance.pick(&[1_000_000, 100_000_000, 2_000_000_000]) },
+            6..=8 => Step::Return(which),
+            9 => Step::AddSpare(which),
+            10 => Step::Remove(which),
+            11 => Step::Replace(which),
+            12 => Step::Scrub { repair: self.chance.one_in(2) },
+            13 => Step::Hold(self.chance.one_in(3)),
+            14 => Step::Speed(self.chance.pick(&[64, 4096, u64::MAX])),
+            15 | 16 => Step::Settle,
+            17 => Step::Restart,
+            18 => Step::Drain,
+            _ => {
+                Step::Crash { after: self.chance.pick(&[0, 4, 16, 64, 64]) + self.chance.below(64), kill: self.chance.one_in(3) }
+            }
+        });
+    }
+
+    fn client(&mut self, steps: &mut Vec<Step>) {
+        let (at, sectors) = self.range();
+        steps.push(match self.chance.below(32) {
+            0..=15 => Step::Write { at, sectors, fua: false },
+            16..=18 => Step::Write { at, sectors, fua: true },
+            19..=25 => Step::Read { at, sectors },
+            26 => Step::Zero { at, sectors, fua: self.chance.one_in(4), unmap: self.chance.one_in(2) },
+            27 => Step::Discard { at, sectors: if self.bounded { sectors } else { sectors * 4 } },
+            28 | 29 => Step::Flush,
+            _ => Step::Drain,
+        });
+    }
+}

@@ -1,0 +1,987 @@
+//! Runs one history: the clock, the clients, the faults, and when the checkers look.
+
+use crate::chance::Chance;
+use crate::drive::{Drive, Keep, Presence};
+use crate::model::{Lie, Model, Moment, fill};
+use crate::mutant::Mutant;
+use crate::power::Power;
+use crate::reference;
+use crate::tree::{self, MountError, Node, PATIENCE};
+use crate::workload::{History, Step};
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
+use stria_block::{BlockDevice, Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
+
+/// How to run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rules {
+    /// Members that missed a record are caught up before the next one is made. Not so yet: until it is, power stays until
+    /// the first record after a start is through.
+    pub stragglers_caught_up: bool,
+    /// A deliberate bug.
+    pub mutant: Option<Mutant>,
+    /// What every power cut leaves; `None`: as chance has it, drive by drive.
+    pub keep: Option<Keep>,
+}
+
+/// What a run cost, and met.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Requests to drives.
+    pub requests: u64,
+    /// Requests of clients.
+    pub client_requests: u64,
+    /// Crashes, of either kind.
+    pub crashes: u64,
+    /// By name: what was met how often.
+    pub met: std::collections::BTreeMap<String, u64>,
+}
+
+/// Something that must never be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// At which step; the count of steps: at the end.
+    pub step: usize,
+    /// In words.
+    pub what: String,
+}
+
+struct Pending {
+    tag: u64,
+    write: u32,
+    range: Range<u64>,
+    kind: Kind,
+    begun: Moment,
+    since: Nanos,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Write { fua: bool },
+    Discard,
+    Flush,
+}
+
+/// Why a run stops early.
+enum Stop {
+    Crashed,
+    Wrong(String),
+}
+
+type Outcome = Result<(), Stop>;
+
+/// One world.
+pub struct World<'a> {
+    history: &'a History,
+    rules: Rules,
+    power: Rc<Power>,
+    drives: Vec<Rc<RefCell<Drive>>>,
+    node: Option<Node>,
+    model: Model,
+    chance: Chance,
+    pending: Vec<Pending>,
+    ended: Vec<Completion>,
+    tags: u64,
+    /// A crash that is to come kills the process only.
+    kill: bool,
+    /// A crash together with lost members harms nothing that was at rest, and requests are done whole or not at all.
+    write_hole_closed: bool,
+    /// By leaf: the count of records when it started.
+    started_at: Vec<u64>,
+    /// The log tells of all that may disagree: not so before the first resync is through.
+    firm: bool,
+    /// Something may still change by itself: members, sweeps.
+    watched: bool,
+    /// Every redundancy agrees.
+    settled: bool,
+    /// By drive: the engine may drop it.
+    suspect: Vec<bool>,
+    tally: Tally,
+    /// What goes on, for failures.
+    phase: &'static str,
+}
+
+/// Runs a history to its end.
+///
+/// # Errors
+/// The first thing that must never be.
+pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
+    let mut world = World::new(history, rules).map_err(|what| Failure { step: 0, what })?;
+    let mut step = 0;
+    world.live(&mut step).map_err(|what| Failure { step, what })?;
+    world.tally.requests = world.power.requests();
+    Ok(world.tally)
+}
+
+impl<'a> World<'a> {
+    fn new(history: &'a History, rules: Rules) -> Result<Self, String> {
+        let power = Rc::new(Power::default());
+        let setup = &history.setup;
+        let drives: Vec<Rc<RefCell<Drive>>> = setup
+            .drives
+            .iter()
+            .enumerate()
+            .map(|(index, &model)| {
+                let chance = Chance::new(history.seed, 100 + index as u64);
+                Rc::new(RefCell::new(Drive::new(model, Rc::clone(&power), chance)))
+            })
+            .collect();
+        tree::create(setup, &drives, &power)?;
+        if let Some(mutant) = rules.mutant {
+            for (index, drive) in drives.iter().enumerate() {
+                if mutant != Mutant::OneSuperblockDropped || index == 1 {
+                    drive.borrow_mut().set_mutant(mutant, 2048);
+                }
+            }
+        }
+        let node = tree::mount(&drives, &power, setup.span_count > 1)
+            .map_err(|error| format!("the new array does not start: {error:?}"))?;
+        let sectors = node.device.limits().size_sectors;
+        Ok(Self {
+            history,
+            rules,
+            power,
+            suspect: vec![false; drives.len()],
+            drives,
+            node: Some(node),
+            model: Model::new(sectors),
+            chance: Chance::new(history.seed, 2),
+            pending: Vec::new(),
+            ended: Vec::new(),
+            tags: 0,
+            kill: false,
+            write_hole_closed: setup.log && history.bounded,
+            firm: setup.assume_clean,
+            started_at: Vec::new(),
+            watched: true,
+            settled: false,
+            tally: Tally::default(),
+            phase: "as it goes",
+        })
+    }
+
+    fn node(&self) -> &Node {
+        self.node.as_ref().expect("an array runs")
+    }
+
+    fn meet(&mut self, what: &str) {
+        match self.tally.met.get_mut(what) {
+            Some(count) => *count += 1,
+            None => drop(self.tally.met.insert(what.to_owned(), 1)),
+        }
+    }
+
+    fn live(&mut self, step: &mut usize) -> Result<(), String> {
+        let steps = &self.history.steps;
+        while *step < steps.len() {
+            let outcome = self.step(steps[*step]).and_then(|()| self.turn(0).map(drop));
+            self.after(outcome)?;
+            *step += 1;
+        }
+        loop {
+            self.power.disarm();
+            match self.finish() {
+                Ok(()) => return Ok(()),
+                stopped => self.after(stopped)?,
+            }
+        }
+    }
+
+    fn after(&mut self, outcome: Outcome) -> Result<(), String> {
+        let mut outcome = outcome;
+        loop {
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(Stop::Wrong(what)) => return Err(what),
+                Err(Stop::Crashed) => outcome = self.recover(),
+            }
+        }
+    }
+
+    // Clients.
+
+    fn place(&self, at: u64, sectors: u64) -> Range<u64> {
+        let size = self.model.sectors();
+        let block = u64::from(self.node().device.limits().logical_block_bytes) / SECTOR_BYTES as u64;
+        let sectors = sectors.next_multiple_of(block).min(size / block * block);
+        let start = at % (size - sectors + 1) / block * block;
+        start..start + sectors
+    }
+
+    /// RULE of zeroes: the log does not know those of whole stripes, so where it must hold none are asked for.
+    fn zeroable(&self, sectors: u64) -> u64 {
+        if self.write_hole_closed { sectors.min(self.history.setup.strip_sectors) } else { sectors }
+    }
+
+    fn submit(&mut self, range: Range<u64>, kind: Kind, operation: Operation, write: u32) -> Outcome {
+        while self.pending.len() >= self.history.depth {
+            self.wait_for_one()?;
+        }
+        self.begin(range, kind, operation, write);
+        Ok(())
+    }
+
+    fn begin(&mut self, range: Range<u64>, kind: Kind, operation: Operation, write: u32) {
+        self.tags += 1;
+        self.tally.client_requests += 1;
+        let begun = match kind {
+            Kind::Read => self.model.begin_read(),
+            Kind::Write { .. } | Kind::Discard => self.model.begin_write(write, range.clone()),
+            Kind::Flush => self.model.begin(),
+        };
+        if kind == Kind::Flush {
+            self.power.client_flush.set(self.power.client_flush.get() + 1);
+        }
+        let tag = self.tags;
+        self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now() });
+        let request = Request { tag, start_sector: range.start, sectors: range.end - range.start, operation };
+        self.node.as_mut().expect("an array runs").device.submit(request);
+    }
+
+    fn write(&mut self, range: Range<u64>, fua: bool) -> Outcome {
+        let write = self.tags as u32 + 1;
+        let mut buffer = Buffer::zeroed(bytes(range.end - range.start));
+        fill(write, range.start, &mut buffer);
+        let from = if buffer.len() > SECTOR_BYTES && self.chance.one_in(4) {
+            let data = buffer.freeze();
+            let cut = bytes(1 + self.chance.below(range.end - range.start - 1));
+            [data.slice(0, cut), data.slice(cut, data.len() - cut)].into_iter().collect()
+        } else {
+            std::iter::once(buffer.freeze()).collect()
+        };
+        self.submit_write(range, fua, Operation::Write { from, fua }, write)
+    }
+
+    fn submit_write(&mut self, range: Range<u64>, fua: bool, operation: Operation, write: u32) -> Outcome {
+        self.submit(range, Kind::Write { fua }, operation, write)
+    }
+
+    fn read(&mut self, range: Range<u64>) -> Outcome {
+        let into = std::iter::once(Buffer::zeroed(bytes(range.end - range.start))).collect();
+        self.submit(range, Kind::Read, Operation::Read { into }, 0)
+    }
+
+    fn read_all(&mut self) -> Outcome {
+        let size = self.model.sectors();
+        let mut start = 0;
+        while start < size {
+            let end = size.min(start + 256);
+            self.read(start..end)?;
+            start = end;
+        }
+        self.drain()
+    }
+
+    fn completed(&mut self, completion: Completion) -> Outcome {
+        let place = self.pending.iter().position(|pending| pending.tag == completion.tag);
+        let Some(place) = place else {
+            return Err(Stop::Wrong(format!("request {} ended twice", completion.tag)));
+        };
+        let pending = self.pending.swap_remove(place);
+        let Range { start, end } = pending.range;
+        if let Err(error) = &completion.result {
+            return Err(Stop::Wrong(format!("a client's request for sectors {start}..{end} failed: {error}")));
+        }
+        match (pending.kind, completion.operation) {
+            (Kind::Read, Operation::Read { into }) => {
+                let whole;
+                let bytes: &[u8] = match &into[..] {
+                    [one] => one,
+                    several => {
+                        whole = several.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat();
+                        &whole
+                    }
+                };
+                if bytes.len() != stria_block::bytes(end - start) {
+                    return Err(Stop::Wrong(format!("a read of sectors {start}..{end} brought {} bytes", bytes.len())));
+                }
+                let result = self.model.end_read(pending.begun, start, Some(bytes));
+                result.map_err(|lie| Stop::Wrong(self.describe(&lie, start..end)))
+            }
+            (Kind::Write { fua }, _) => {
+                self.model.end_write(pending.write, start..end, pending.begun, true, fua);
+                Ok(())
+            }
+            (Kind::Discard, _) => {
+                self.model.end_write(pending.write, start..end, pending.begun, false, false);
+                Ok(())
+            }
+            (Kind::Flush, _) => {
+                self.power.client_flush.set(self.power.client_flush.get() - 1);
+                self.model.end_flush(pending.begun, self.settled);
+                Ok(())
+            }
+            (Kind::Read, _) => Err(Stop::Wrong("a read came back as something else".into())),
+        }
+    }
+
+    fn describe(&self, lie: &Lie, range: Range<u64>) -> String {
+        let found = match lie.found {
+            Some(0) => "zeros".to_owned(),
+            Some(write) => format!("write {write}"),
+            None => "garbage".to_owned(),
+        };
+        format!(
+            "a read of sectors {}..{} ({}) found {found} in sector {}, where only writes {:?} may be",
+            range.start, range.end, self.phase, lie.sector, lie.allowed
+        )
+    }
+
+    // Time.
+
+    /// Lets happen what is due, and moves the clock to what comes next. `false`: nothing does up to `limit`.
+    fn turn(&mut self, limit: Nanos) -> Result<bool, Stop> {
+        let mut ended = std::mem::take(&mut self.ended);
+        let node = self.node.as_mut().expect("an array runs");
+        node.device.poll(self.power.now(), &mut ended);
+        let wake = node.device.next_wake();
+        for completion in ended.drain(..) {
+            self.completed(completion)?;
+        }
+        self.ended = ended;
+        if self.power.is_off() {
+            return Err(Stop::Crashed);
+        }
+        if self.watched {
+            self.watch()?;
+        }
+        match wake {
+            Some(due) if due <= limit => {
+                self.power.set_now(self.power.now().max(due));
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn wait_for_one(&mut self) -> Outcome {
+        let count = self.pending.len();
+        while self.pending.len() >= count {
+            let oldest = self.pending.iter().map(|pending| pending.since).min().expect("something is pending");
+            if !self.turn(oldest + PATIENCE)? && self.pending.len() >= count {
+                return Err(Stop::Wrong("a request never ends".into()));
+            }
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Outcome {
+        while !self.pending.is_empty() {
+            self.wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self, pause: Nanos) -> Outcome {
+        let end = self.power.now() + pause;
+        while self.turn(end)? {}
+        self.power.set_now(end);
+        Ok(())
+    }
+
+    // Watching the array.
+
+    fn statuses(&self) -> Vec<ArrayStatus> {
+        self.node().leaves().iter().map(|leaf| leaf.device.status()).collect()
+    }
+
+    fn events(&mut self) -> Outcome {
+        let mut all: Vec<(Event, Option<usize>)> = Vec::new();
+        for leaf in self.node().leaves() {
+            for event in leaf.device.take_events() {
+                let drive = if let Event::MemberFailed { member, .. } = &event { leaf.drive_of(*member) } else { None };
+                all.push((event, drive));
+            }
+        }
+        for (event, drive) in all {
+            match &event {
+                Event::MemberFailed { reason, .. } => {
+                    self.meet("member failed");
+                    let asked = reason.contains("on command") || reason == "replaced";
+                    if !asked && drive.is_some_and(|drive| !self.suspect[drive]) {
+                        return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
+                    }
+                }
+                Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } => {
+                    self.meet("scrub");
+                    if *mismatch_sectors > 0 {
+                        return Err(Stop::Wrong(format!("a scrub found {mismatch_sectors} sectors that disagree")));
+                    }
+                }
+                Event::SweepFinished { kind: SweepKind::Resync, .. } => self.meet("resync"),
+                Event::SweepFinished { kind: SweepKind::Rebuild, .. } => self.meet("rebuild"),
+                Event::ReadCorrected { .. } => self.meet("read corrected"),
+                Event::BadBlocks { .. } | Event::Unreadable { .. } => {
+                    return Err(Stop::Wrong(format!("something was lost: {event:?}")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks how the array is, and what may happen to it now.
+    fn watch(&mut self) -> Outcome {
+        self.events()?;
+        let statuses = self.statuses();
+        self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
+        let redundant = self.history.setup.level.is_redundant();
+        let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
+        let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
+        self.firm = self.firm || self.settled && at_rest && self.is_recorded_clean();
+        self.power.allow(self.may_crash(&statuses));
+        self.watched = redundant && !(at_rest && self.settled && !spoiled);
+        Ok(())
+    }
+
+    /// Whether all members say on themselves that redundancy agrees.
+    fn is_recorded_clean(&self) -> bool {
+        let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
+        holders.into_iter().all(|drive| {
+            let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
+            found.is_ok_and(|member| member.superblock.header.resync_offset == u64::MAX)
+        })
+    }
+
+    // The atlas: which faults may come now.
+
+    /// Whether power may go. RULE of the write hole: without a log, a parity array that lacks anything may not lose it.
+    fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
+        if !self.rules.stragglers_caught_up && self.history.setup.level.is_redundant() {
+            let leaves = self.node().leaves();
+            let events = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events);
+            if events.zip(&self.started_at).any(|(now, then)| now < then + 2) {
+                return false;
+            }
+        }
+        if self.write_hole_closed && self.firm || self.history.setup.level.parity_count() == 0 {
+            return true;
+        }
+        let spoiled = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
+        let whole = |status: &ArrayStatus| {
+            let copies = status.members.iter().any(|member| member.role == MemberRole::Replacing);
+            let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
+            is_whole(status) && (!rebuilds || copies)
+        };
+        !spoiled && statuses.iter().all(whole)
+    }
+
+    fn is_harmed(&self, drive: usize) -> bool {
+        if self.suspect[drive] {
+            return true;
+        }
+        let drive = self.drives[drive].borrow();
+        drive.is_spoiled() || drive.is_failing() || drive.presence() == Presence::Pulled
+    }
+
+    /// The leaf in which a drive is in use.
+    fn leaf_of(&self, drive: usize) -> Option<usize> {
+        self.node().leaves().iter().position(|leaf| {
+            let role = leaf.handle_of(drive).map(|member| leaf.device.status().members[member.0].role);
+            role.is_some_and(|role| role != MemberRole::Failed)
+        })
+    }
+
+    /// Whether a drive of a leaf may be lost, or (`one_place`) some of its sectors.
+    fn may_lose(&self, leaf: usize, drive: usize, one_place: bool) -> bool {
+        let setup = &self.history.setup;
+        let node = self.node().leaves()[leaf];
+        let status = node.device.status();
+        if setup.level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
+            // A crash and a lost member are the write hole, in whichever order they come.
+            if status.resync_sector != u64::MAX || self.power.is_armed() {
+                return false;
+            }
+        }
+        let holders = node.whole_drives();
+        let good: Vec<bool> =
+            holders.iter().map(|holder| holder.is_some_and(|holder| holder != drive && !self.is_harmed(holder))).collect();
+        let filled = status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing));
+        // While a member is filled its source must last.
+        if one_place && filled && setup.losses_survived() < 2 {
+            return false;
+        }
+        good.iter().filter(|good| !**good).count() <= setup.losses_survived()
+    }
+
+    // Steps.
+
+    fn holder(&self, which: u64) -> Option<(usize, usize)> {
+        let leaves = self.node().leaves();
+        let leaf = (which >> 32) as usize % leaves.len();
+        let holders: Vec<usize> = leaves[leaf].whole_drives().into_iter().flatten().collect();
+        (!holders.is_empty()).then(|| (leaf, holders[(which & 0xffff_ffff) as usize % holders.len()]))
+    }
+
+    /// Drives that no array uses now.
+    fn loose(&self) -> Vec<usize> {
+        (0..self.drives.len()).filter(|&drive| self.leaf_of(drive).is_none()).collect()
+    }
+
+    fn keep(&mut self) -> Keep {
+        if let Some(keep) = self.rules.keep {
+            return keep;
+        }
+        match self.chance.below(4) {
+            0 => Keep::None,
+            1 => Keep::All,
+            _ => Keep::Some(self.chance.pick(&[1, 4, 7])),
+        }
+    }
+
+    fn step(&mut self, step: Step) -> Outcome {
+        match step {
+            Step::Write { at, sectors, fua } => {
+                let range = self.place(at, sectors);
+                self.write(range, fua)
+            }
+            Step::Read { at, sectors } => {
+                let range = self.place(at, sectors);
+                self.read(range)
+            }
+            Step::Zero { at, sectors, fua, unmap } => {
+                let sectors = self.zeroable(sectors);
+                let range = self.place(at, sectors);
+                self.submit_write(range, fua, Operation::WriteZeroes { fua, unmap, fast: false }, 0)
+            }
+            Step::Discard { at, sectors } => {
+                let sectors = self.zeroable(sectors);
+                let range = self.place(at, sectors);
+                self.submit(range, Kind::Discard, Operation::Discard, 0)
+            }
+            Step::Flush => self.submit(0..0, Kind::Flush, Operation::Flush, 0),
+            Step::Drain => self.drain(),
+            Step::Pause(pause) => self.pause(pause),
+            Step::Crash { after, kill } => {
+                if !self.power.is_armed() {
+                    self.kill = kill;
+                    self.power.cut_after(after);
+                }
+                Ok(())
+            }
+            Step::Restart => {
+                self.drain()?;
+                self.meet("restart");
+                self.restart()
+            }
+            Step::Settle => self.settle(),
+            _ if !self.history.setup.level.is_redundant() => Ok(()),
+            _ => {
+                self.watched = true;
+                self.trouble(step)?;
+                self.watch()
+            }
+        }
+    }
+
+    /// What happens to members.
+    fn trouble(&mut self, step: Step) -> Outcome {
+        match step {
+            Step::Fail(which) | Step::Pull(which) | Step::FailWrite(which) => {
+                let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
+                    return Ok(());
+                };
+                self.model.forget_reads();
+                match step {
+                    Step::Fail(_) => {
+                        self.meet("fail");
+                        let node = self.node().leaves()[leaf];
+                        let member = node.handle_of(drive).expect("it holds a slot");
+                        let failed = node.device.command(|engine| engine.fail(member));
+                        failed
+                            .map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
+                    }
+                    Step::Pull(_) => {
+                        self.meet("pull");
+                        self.suspect[drive] = true;
+                        let keep = self.keep();
+                        self.drives[drive].borrow_mut().pull(keep);
+                        Ok(())
+                    }
+                    _ => {
+                        self.meet("write error");
+                        self.suspect[drive] = true;
+                        self.drives[drive].borrow_mut().fail_writes(1);
+                        Ok(())
+                    }
+                }
+            }
+            Step::Spoil { drive: which, at, sectors } => {
+                let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, true)) else {
+                    return Ok(());
+                };
+                self.meet("unreadable sectors");
+                self.model.forget_reads();
+                let room = self.node().leaves()[leaf].geometry.member_sectors(0);
+                let start = 2048 + at % room;
+                self.drives[drive].borrow_mut().spoil(start..(start + sectors).min(2048 + room));
+                Ok(())
+            }
+            Step::Stall { drive, pause } => {
+                self.meet("stall");
+                let drive = drive as usize % self.drives.len();
+                self.drives[drive].borrow_mut().stall(self.power.now() + pause);
+                Ok(())
+            }
+            Step::Return(which) => self.bring_back(which),
+            Step::AddSpare(which) => {
+                let loose = self.loose();
+                let there: Vec<usize> =
+                    loose.into_iter().filter(|&drive| self.drives[drive].borrow().presence() == Presence::There).collect();
+                if !there.is_empty() {
+                    let drive = there[which as usize % there.len()];
+                    self.let_in(drive, (which >> 32) as usize);
+                }
+                Ok(())
+            }
+            Step::Remove(which) => {
+                let leaves = self.node().leaves().len();
+                let node = self.node.as_mut().expect("an array runs").leaf_mut((which >> 32) as usize % leaves);
+                let status = node.device.status();
+                let idle: Vec<_> = status
+                    .members
+                    .iter()
+                    .filter(|member| matches!(member.role, MemberRole::Failed | MemberRole::Spare))
+                    .filter(|member| node.drive_of(member.id).is_some())
+                    .map(|member| member.id)
+                    .collect();
+                if !idle.is_empty() {
+                    let member = idle[(which & 0xffff) as usize % idle.len()];
+                    node.remove(member).map_err(|what| Stop::Wrong(format!("an idle member could not be removed: {what}")))?;
+                    self.meet("remove");
+                }
+                Ok(())
+            }
+            Step::Replace(which) => self.replace(which),
+            Step::Scrub { repair } => {
+                // Who cannot be read here must not be told from who is wrong; and a resync comes first.
+                let statuses = self.statuses();
+                let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled());
+                if self.settled && !spoiled {
+                    for (leaf, status) in statuses.iter().enumerate().filter(|(_, status)| is_whole(status)) {
+                        if status.sweep.is_none() {
+                            let _ = self.node().leaves()[leaf].device.command(|engine| engine.scrub(repair, 0));
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Step::Hold(hold) => {
+                self.meet("sweeps held");
+                for leaf in self.node().leaves() {
+                    leaf.device.command(|engine| engine.pause(hold));
+                }
+                Ok(())
+            }
+            Step::Speed(speed) => {
+                for leaf in self.node().leaves() {
+                    leaf.device.command(|engine| engine.set_speed(Some(speed), Some(speed)));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn bring_back(&mut self, which: u64) -> Outcome {
+        let away: Vec<usize> = self
+            .loose()
+            .into_iter()
+            .filter(|&drive| {
+                let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
+                pulled || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some())
+            })
+            .collect();
+        if away.is_empty() {
+            return Ok(());
+        }
+        let drive = away[which as usize % away.len()];
+        let node = self.node.as_mut().expect("an array runs");
+        let leaves = node.leaves().len();
+        for leaf in 0..leaves {
+            let leaf = node.leaf_mut(leaf);
+            if let Some(member) = leaf.handle_of(drive) {
+                leaf.remove(member).map_err(|what| Stop::Wrong(format!("a failed member could not be removed: {what}")))?;
+            }
+        }
+        {
+            let mut drive = self.drives[drive].borrow_mut();
+            drive.put_back();
+            drive.fail_writes(0);
+        }
+        self.suspect[drive] = false;
+        self.let_in(drive, (which >> 32) as usize);
+        Ok(())
+    }
+
+    /// Gives a drive to the array that it comes from, or else to the `which`-th.
+    fn let_in(&mut self, drive: usize, which: usize) {
+        let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
+        let uuid = found.ok().map(|member| member.superblock.header.set_uuid);
+        let leaves = self.node().leaves();
+        let home = leaves.iter().position(|leaf| Some(leaf.uuid) == uuid).unwrap_or(which % leaves.len());
+        let stale = self.rules.mutant == Some(Mutant::StaleAccepted);
+        let node = self.node.as_mut().expect("an array runs").leaf_mut(home);
+        match node.add(&self.drives, drive, stale) {
+            Ok(true) => self.meet("came back by the bitmap"),
+            Ok(false) => self.meet("joined as a spare"),
+            Err(_) => self.meet("refused as a member"),
+        }
+    }
+
+    fn replace(&mut self, which: u64) -> Outcome {
+        let Some((leaf, old)) = self.holder(which) else { return Ok(()) };
+        let loose = self.loose();
+        let there = loose.into_iter().find(|&drive| {
+            self.drives[drive].borrow().presence() == Presence::There
+                && self.node().leaves().iter().all(|leaf| leaf.handle_of(drive).is_none())
+        });
+        let Some(new) = there else { return Ok(()) };
+        if !is_whole(&self.node().leaves()[leaf].device.status()) {
+            return Ok(());
+        }
+        let node = self.node.as_mut().expect("an array runs").leaf_mut(leaf);
+        if node.add(&self.drives, new, false) == Ok(false) {
+            let (member, spare) = (node.handle_of(old), node.handle_of(new));
+            let (member, spare) = (member.expect("it holds a slot"), spare.expect("it was added"));
+            if node.device.command(|engine| engine.replace(member, spare)).is_ok() {
+                self.meet("replace");
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Outcome {
+        self.drain()?;
+        for leaf in self.node().leaves() {
+            leaf.device.command(|engine| {
+                engine.set_speed(Some(u64::MAX), Some(u64::MAX));
+                engine.pause(false);
+            });
+        }
+        let late = self.power.now() + PATIENCE;
+        let mut goes_on = true;
+        loop {
+            self.watch()?;
+            let busy = self.statuses().iter().any(|status| {
+                status.sweep.is_some()
+                    || status.resync_sector != u64::MAX
+                    || status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing))
+            });
+            if !busy {
+                return Ok(());
+            }
+            if !goes_on {
+                return Err(Stop::Wrong(format!("a sweep never ends: {:?}", self.statuses())));
+            }
+            goes_on = self.turn(late)?;
+        }
+    }
+
+    // Ends and beginnings.
+
+    fn restart(&mut self) -> Outcome {
+        let power = Rc::clone(&self.power);
+        let stopped = self.node.as_mut().expect("an array runs").stop(&power);
+        match stopped {
+            Err(MountError::PowerLost) => return Err(Stop::Crashed),
+            Err(MountError::Refused(what)) => return Err(Stop::Wrong(format!("the array does not stop: {what}"))),
+            Ok(()) => {}
+        }
+        self.events()?;
+        // Who was dropped without a word that others could record is not to be seen again by itself.
+        self.node = None;
+        for index in 0..self.drives.len() {
+            let keep = self.keep();
+            self.drives[index].borrow_mut().cut(keep);
+        }
+        // A clean stop leaves nothing in caches that matters, so power may go with it.
+        let flushed = self.model.begin();
+        self.model.end_flush(flushed, self.settled);
+        self.model.crash(true);
+        self.mount("after a clean stop")
+    }
+
+    fn mount(&mut self, when: &str) -> Outcome {
+        match tree::mount(&self.drives, &self.power, self.history.setup.span_count > 1) {
+            Ok(node) => {
+                self.node = Some(node);
+                let leaves = self.node().leaves();
+                self.started_at = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events).collect();
+                self.watched = true;
+                self.watch()
+            }
+            Err(MountError::PowerLost) => Err(Stop::Crashed),
+            Err(MountError::Refused(what)) => Err(Stop::Wrong(format!("{when} the array does not start: {what}"))),
+        }
+    }
+
+    fn recover(&mut self) -> Outcome {
+        let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
+            // What a rebuild has just filled is not recorded yet.
+            Some(node) => node
+                .leaves()
+                .iter()
+                .map(|leaf| match leaf.device.status().sweep {
+                    Some(sweep) if sweep.kind == SweepKind::Rebuild => vec![None; leaf.geometry.slot_count()],
+                    _ => leaf.whole_drives(),
+                })
+                .collect(),
+            None => Vec::new(),
+        };
+        // With the power, sometimes a member too.
+        let lost = self.may_lose_with_power(&whole_before);
+        self.node = None;
+        if let Some(drive) = lost {
+            self.meet("member lost with the power");
+            self.suspect[drive] = true;
+            let keep = self.keep();
+            self.drives[drive].borrow_mut().pull(keep);
+        }
+        self.tally.crashes += 1;
+        self.meet(if self.kill { "process killed" } else { "power cut" });
+        let (kill, keep) = (self.kill, self.keep());
+        for index in 0..self.drives.len() {
+            let keep = if self.chance.one_in(2) { keep } else { self.keep() };
+            let mut drive = self.drives[index].borrow_mut();
+            match (drive.presence(), kill) {
+                (Presence::Pulled, _) => {}
+                (Presence::There, true) => drive.orphan(),
+                (Presence::There, false) => drive.cut(keep),
+            }
+        }
+        self.model.crash(!kill);
+        if !self.settled {
+            self.model.forget_reads();
+        }
+        self.settled = false;
+        self.pending.clear();
+        self.ended.clear();
+        self.power.on();
+        self.power.set_now(self.power.now() + 1_000_000);
+        // Sometimes it crashes again while it recovers.
+        if self.chance.one_in(4) {
+            self.kill = self.chance.one_in(3);
+            self.power.allow(self.rules.stragglers_caught_up || !self.history.setup.level.is_redundant());
+            self.power.cut_after(self.chance.below(60));
+        }
+        self.mount("after a crash")?;
+        let whole_now: Vec<Vec<Option<usize>>> = self.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect();
+        for (before, now) in whole_before.iter().flatten().zip(whole_now.iter().flatten()) {
+            if let Some(drive) = before
+                && now.is_none()
+                && !self.suspect[*drive]
+            {
+                return Err(Stop::Wrong(format!("after a crash drive {drive}, which was whole, is not taken")));
+            }
+        }
+        if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
+    }
+
+    /// A member to lose at the instant of a crash, where the atlas allows that.
+    fn may_lose_with_power(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
+        let level = self.history.setup.level;
+        if self.node.is_none() || !level.is_redundant() || !self.chance.one_in(4) {
+            return None;
+        }
+        if level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
+            return None;
+        }
+        let leaf = self.chance.below(whole.len() as u64) as usize;
+        let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
+        let drive = *holders.get(self.chance.below(holders.len().max(1) as u64) as usize)?;
+        self.may_lose(leaf, drive, false).then_some(drive)
+    }
+
+    // The last look.
+
+    fn finish(&mut self) -> Outcome {
+        self.drain()?;
+        self.phase = "before all is at rest";
+        self.read_all()?;
+        self.settle()?;
+        self.phase = "when all is at rest";
+        self.read_all()?;
+        self.agree("when all is at rest")?;
+        self.restart()?;
+        self.settle()?;
+        self.phase = "after the last start";
+        self.read_all()?;
+        self.agree("after the last start")?;
+        self.without_some()
+    }
+
+    /// Redundancy agrees by the plain reference, where nothing is missing.
+    fn agree(&mut self, when: &str) -> Outcome {
+        for leaf in self.node().leaves() {
+            let holders: Option<Vec<usize>> = leaf.whole_drives().into_iter().collect();
+            let Some(holders) = holders else { continue };
+            if self.drives.iter().any(|drive| drive.borrow().is_spoiled()) {
+                continue;
+            }
+            let images: Vec<_> = holders.iter().map(|&drive| (self.drives[drive].borrow().image().clone(), 2048)).collect();
+            if let Some(what) = reference::disagreement(&leaf.geometry, &images) {
+                return Err(Stop::Wrong(format!("{when}, {what}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies of the drives, less as many members as the level allows, still hold everything.
+    fn without_some(&mut self) -> Outcome {
+        let setup = &self.history.setup;
+        if setup.losses_survived() == 0 || !self.statuses().iter().all(is_whole) {
+            return Ok(());
+        }
+        let power = Rc::clone(&self.power);
+        let stopped = self.node.as_mut().expect("an array runs").stop(&power);
+        stopped.map_err(|error| Stop::Wrong(format!("the array does not stop: {error:?}")))?;
+        let mut lost = Vec::new();
+        let holders: Vec<_> = self.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect();
+        for holders in holders {
+            let mut holders: Vec<usize> = holders.into_iter().flatten().collect();
+            for _ in 0..setup.losses_survived() {
+                lost.push(holders.swap_remove(self.chance.below(holders.len() as u64) as usize));
+            }
+        }
+        self.node = None;
+        let drives: Vec<Rc<RefCell<Drive>>> = (0..self.drives.len())
+            .filter(|index| !lost.contains(index))
+            .filter(|&index| self.drives[index].borrow().presence() == Presence::There)
+            .map(|index| {
+                let drive = self.drives[index].borrow();
+                let copy = Drive::with_image(
+                    *drive.model(),
+                    Rc::clone(&power),
+                    Chance::new(self.history.seed, 3),
+                    drive.image().clone(),
+                );
+                Rc::new(RefCell::new(copy))
+            })
+            .collect();
+        let node = tree::mount(&drives, &power, setup.span_count > 1);
+        let mut node =
+            node.map_err(|error| Stop::Wrong(format!("without drives {lost:?} the array does not start: {error:?}")))?;
+        let size = self.model.sectors();
+        let mut start = 0;
+        while start < size {
+            let sectors = (size - start).min(256);
+            let read = node.read(&power, start, sectors);
+            let read = read.map_err(|error| Stop::Wrong(format!("without drives {lost:?}: {error}")))?;
+            let begun = self.model.begin_read();
+            let checked = self.model.end_read(begun, start, Some(&read));
+            checked.map_err(|lie| {
+                Stop::Wrong(format!("without drives {lost:?}, {}", self.describe(&lie, start..start + sectors)))
+            })?;
+            start += sectors;
+        }
+        Ok(())
+    }
+}
+
+fn is_whole(status: &ArrayStatus) -> bool {
+    status.slots.iter().all(|slot| slot.is_some_and(|member| status.members[member.0].role == MemberRole::InSync))
+}

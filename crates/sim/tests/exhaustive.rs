@@ -1,0 +1,23 @@
+//! Power goes at every single event of short histories, whole and degraded.
+
+use stria_sim::Rules;
+use stria_sim::exhaustive::{cut_everywhere, history, setups};
+
+fn everywhere(degraded: bool) {
+    for setup in setups() {
+        let name = setup.to_string();
+        let cuts = cut_everywhere(&history(setup, degraded), Rules::default());
+        let cuts = cuts.unwrap_or_else(|(after, keep, failure)| panic!("{name}: cut after {after}, {keep:?}: {}", failure.what));
+        assert!(cuts > 100, "{name}: only {cuts} cuts");
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_event_of_a_whole_array_loses_nothing() {
+    everywhere(false);
+}
+
+#[test]
+fn a_power_cut_at_any_event_of_a_degraded_array_loses_nothing() {
+    everywhere(true);
+}
