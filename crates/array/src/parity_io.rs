@@ -300,8 +300,17 @@ async fn try_write(
         }
     }
     let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
+    let rows: SmallVec<[_; 4]> = batch.iter().map(|io| io.start_sector..io.start_sector + io.sectors).collect();
     let outcomes = core.io(batch).await;
-    let result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let mut result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    if result.is_err() {
+        let failed = outcomes.iter().zip(targets.iter().zip(rows)).filter(|((result, _), _)| result.is_err());
+        for (_, (&member, rows)) in failed {
+            if let Err(error) = half_written(core, member, rows).await {
+                result = Err(error);
+            }
+        }
+    }
     drop(outcomes);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     core.log_end(write.stripe, parts, logged);
@@ -359,6 +368,15 @@ pub(crate) fn settle_writes<'a>(
         }
     }
     outcome
+}
+
+/// A write failed on a member that cannot be dropped, and the stripe's parity may have moved on without it: what only both
+/// could tell of others is lost, and reading it must be an error and not a lie.
+async fn half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
+    if core.members.borrow().get(member).role == crate::MemberRole::Failed || core.mark_bad(member, rows.clone()).await {
+        return Ok(());
+    }
+    Err(lost("write", &format!("the bad-block log has no room to say that rows {}.. are half-written", rows.start)))
 }
 
 type Parities = SmallVec<[(usize, Buffer); 2]>;

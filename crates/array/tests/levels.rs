@@ -171,6 +171,43 @@ fn losing_more_than_redundancy_is_an_error_and_not_a_lie() {
     });
 }
 
+/// A write moves parity under the strips that only parity can still tell. Where it fails half-way, they are lost: reading
+/// them must say so. Seen with a full disk under the image files of a degraded array.
+#[test]
+fn a_write_that_fails_beyond_redundancy_is_an_error_and_not_a_lie() {
+    let mut lost = 0;
+    each("write error beyond redundancy", 3..6, |world| {
+        if !matches!(world.geometry.level(), Level::Raid4 | Level::Raid5 | Level::Raid6) {
+            return;
+        }
+        world.traffic(5);
+        let (slots, losses) = (world.geometry.slot_count(), world.geometry.losses_survived());
+        for spare in [slots, slots + 1] {
+            world.array.command(|engine| engine.remove(MemberId(spare))).expect("a spare");
+        }
+        for member in 0..losses {
+            world.array.command(|engine| engine.fail(MemberId(member))).expect("within redundancy");
+        }
+        world.faults[losses].borrow_mut().bad.push((0..u64::MAX, FaultKind::Write));
+        let capacity = world.geometry.capacity_sectors();
+        let mut unknown = vec![false; capacity as usize];
+        for _ in 0..12 {
+            let sectors = 1 + world.chance.below(12);
+            let start = world.chance.below(capacity - sectors);
+            let tag = world.write(start, sectors);
+            let failed = world.wait(tag).result.is_err();
+            unknown[start as usize..][..sectors as usize].fill(failed);
+        }
+        for (sector, unknown) in unknown.into_iter().enumerate() {
+            match world.read(sector as u64, 1) {
+                Ok(data) => assert!(unknown || data == world.model[bytes(sector as u64)..][..512], "a lie in sector {sector}"),
+                Err(_) => lost += 1,
+            }
+        }
+    });
+    assert!(lost > 0, "writes failed, and took something with them");
+}
+
 #[test]
 fn discards_leave_redundancy_in_step() {
     each("discard", 2..7, |world| {
