@@ -170,7 +170,8 @@ pub enum Event {
         /// How many.
         sectors: u64,
     },
-    /// Sectors could not be filled, because their source is lost; they read as errors until they are written.
+    /// Sectors could not be filled, because their source is lost, or were half-written beyond redundancy; they read as errors
+    /// until they are written.
     BadBlocks {
         /// Whose.
         member: MemberId,

@@ -431,7 +431,7 @@ impl HostedArray {
                 format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
             }
             Event::BadBlocks { member, start_sector, sectors } => format!(
-                "{}: {sectors} sectors at {start_sector} could not be filled, their source is lost; they read as errors until they are written",
+                "{}: {sectors} sectors at {start_sector} hold nothing that can be trusted, as what would tell it is lost; they read as errors until they are written",
                 name(member)
             ),
             Event::Unreadable { sync_sector, sectors } => {
