@@ -422,7 +422,7 @@ impl Drive {
             Operation::Flush => 8,
             _ => 1,
         } * self.model.slowness;
-        let luck = self.chance.next();
+        let luck = self.chance.any();
         let outlier = if luck & 0xff == 0 { 64 } else { 1 };
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let due = (now + latency).max(self.stalled_until);

