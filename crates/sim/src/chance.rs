@@ -22,7 +22,7 @@ impl Chance {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn any(&mut self) -> u64 {
         let value = mix(self.0);
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         value
@@ -30,7 +30,7 @@ impl Chance {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.any()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True once in `n` times.

@@ -63,6 +63,8 @@ struct Queued {
     mark: u64,
     /// Taken already when it began: its id among the unflushed.
     taken: Option<u64>,
+    /// The handle that it came through.
+    owner: u32,
 }
 
 /// Why a drive answers no more.
@@ -89,7 +91,8 @@ pub struct Drive {
     next_id: u64,
     queue: Vec<Queued>,
     next_due: Nanos,
-    ended: Vec<Completion>,
+    ended: Vec<(u32, Completion)>,
+    owners: u32,
     presence: Presence,
     /// Sectors that cannot be read until they are written.
     bad: Vec<Range<u64>>,
@@ -131,6 +134,7 @@ impl Drive {
             queue: Vec::new(),
             next_due: Nanos::MAX,
             ended: Vec::new(),
+            owners: 0,
             presence: Presence::There,
             bad: Vec::new(),
             failing_writes: 0,
@@ -286,7 +290,7 @@ impl Drive {
                 _ => Operation::Flush,
             };
             let stays = Request { tag: *tag, start_sector: *start_sector, sectors: *sectors, operation: again };
-            gone.push(std::mem::replace(&mut queued.request, stays).complete(Err(pulled())));
+            gone.push((queued.owner, std::mem::replace(&mut queued.request, stays).complete(Err(pulled()))));
         }
         self.cut(keep);
         self.ended = gone;
@@ -393,9 +397,9 @@ impl Drive {
         mutant.swallows(request, metadata, self.power.client_flush.get() > 0)
     }
 
-    fn submit(&mut self, mut request: Request) {
+    fn submit(&mut self, owner: u32, mut request: Request) {
         if self.presence == Presence::Pulled {
-            return self.ended.push(request.complete(Err(pulled())));
+            return self.ended.push((owner, request.complete(Err(pulled()))));
         }
         if !self.power.tick(true) {
             return;
@@ -404,7 +408,7 @@ impl Drive {
             panic!("the engine sent a bad request: {error}");
         }
         if self.is_swallowed(&request) {
-            return self.ended.push(request.complete(Ok(())));
+            return self.ended.push((owner, request.complete(Ok(()))));
         }
         if let (Some(mutant), Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. }) =
             (self.mutant, &mut request.operation)
@@ -418,7 +422,7 @@ impl Drive {
             Operation::Flush => 8,
             _ => 1,
         } * self.model.slowness;
-        let luck = self.chance.next();
+        let luck = self.chance.any();
         let outlier = if luck & 0xff == 0 { 64 } else { 1 };
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let due = (now + latency).max(self.stalled_until);
@@ -426,14 +430,20 @@ impl Drive {
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
         let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
         self.next_due = self.next_due.min(due);
-        self.queue.push(Queued { due, request, mark: self.ends, taken });
+        self.queue.push(Queued { due, request, mark: self.ends, taken, owner });
     }
 
-    fn poll(&mut self, completions: &mut Vec<Completion>) {
-        completions.append(&mut self.ended);
+    fn poll(&mut self, owner: u32, completions: &mut Vec<Completion>) {
+        if !self.ended.is_empty() {
+            let (own, others) = std::mem::take(&mut self.ended).into_iter().partition(|(known, _)| *known == owner);
+            self.ended = others;
+            let own: Vec<(u32, Completion)> = own;
+            completions.extend(own.into_iter().map(|(_, completion)| completion));
+        }
         let now = self.power.now();
         while self.next_due <= now {
-            let index = self.queue.iter().position(|queued| queued.due == self.next_due).expect("it is the next");
+            let due = self.queue.iter().enumerate().filter(|(_, queued)| queued.owner == owner && queued.due <= now);
+            let Some((index, _)) = due.min_by_key(|(_, queued)| queued.due) else { return };
             if !self.power.tick(false) {
                 return;
             }
@@ -441,6 +451,13 @@ impl Drive {
             self.look();
             completions.push(self.end(queued));
         }
+    }
+
+    fn next_wake(&self, owner: u32) -> Option<Nanos> {
+        if self.ended.iter().any(|(known, _)| *known == owner) {
+            return Some(0);
+        }
+        self.queue.iter().filter(|queued| queued.owner == owner).map(|queued| queued.due).min()
     }
 
     fn end(&mut self, queued: Queued) -> Completion {
@@ -505,12 +522,16 @@ fn take(image: &mut Image, range: Range<u64>, start_sector: u64, data: Option<&S
 pub struct DriveHandle {
     drive: Rc<RefCell<Drive>>,
     limits: Limits,
+    /// Its requests end here and through no other handle.
+    owner: u32,
 }
 
 impl DriveHandle {
     /// A handle; the drive may have several, one after the other.
     pub fn new(drive: &Rc<RefCell<Drive>>) -> Self {
-        Self { drive: Rc::clone(drive), limits: drive.borrow().limits.clone() }
+        let mut own = drive.borrow_mut();
+        own.owners += 1;
+        Self { drive: Rc::clone(drive), limits: own.limits.clone(), owner: own.owners }
     }
 }
 
@@ -520,18 +541,14 @@ impl BlockDevice for DriveHandle {
     }
 
     fn submit(&mut self, request: Request) {
-        self.drive.borrow_mut().submit(request);
+        self.drive.borrow_mut().submit(self.owner, request);
     }
 
     fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {
-        self.drive.borrow_mut().poll(completions);
+        self.drive.borrow_mut().poll(self.owner, completions);
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        let drive = self.drive.borrow();
-        if !drive.ended.is_empty() {
-            return Some(0);
-        }
-        (drive.next_due != Nanos::MAX).then_some(drive.next_due)
+        self.drive.borrow().next_wake(self.owner)
     }
 }

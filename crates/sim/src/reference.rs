@@ -1,6 +1,6 @@
 //! Redundancy computed again, plainly, from the bytes of the drives: a second opinion on what the engine keeps.
 //!
-//!     P = sum of D        Q = sum of g^i D        over GF(2^8), polynomial 0x11d, g = 2, by Horner's rule
+//! `P = sum of D`, `Q = sum of g^i D` over GF(2^8), polynomial 0x11d, g = 2, by Horner's rule
 
 use crate::image::Image;
 use stria_array::{Geometry, Level};

@@ -127,8 +127,8 @@ impl History {
         let mut drawer = Drawer {
             block: setup.drives.iter().map(|drive| drive.block_sectors).max().unwrap_or(1),
             bounded,
-            hot: chance.next(),
-            next: chance.next(),
+            hot: chance.any(),
+            next: chance.any(),
             largest: 8 << chance.below(5),
             troubled: chance.below(4),
             chance,
@@ -165,7 +165,7 @@ impl Drawer {
         let at = match self.chance.below(4) {
             0 => self.hot.wrapping_add(self.chance.below(64)),
             1 => self.next,
-            _ => self.chance.next(),
+            _ => self.chance.any(),
         };
         let at = at >> 1;
         self.next = (at + sectors) << 1;
@@ -182,12 +182,12 @@ impl Drawer {
             steps.push(Step::Pause(pause));
             return;
         }
-        let which = self.chance.next();
+        let which = self.chance.any();
         steps.push(match self.chance.below(24) {
             0 => Step::Fail(which),
             1 => Step::Pull(which),
             2 => Step::FailWrite(which),
-            3 | 4 => Step::Spoil { drive: which, at: self.chance.next() >> 1, sectors: self.chance.pick(&[1, 8, 8, 16]) },
+            3 | 4 => Step::Spoil { drive: which, at: self.chance.any() >> 1, sectors: self.chance.pick(&[1, 8, 8, 16]) },
             5 => Step::Stall { drive: which, pause: self.chance.pick(&[1_000_000, 100_000_000, 2_000_000_000]) },
             6..=8 => Step::Return(which),
             9 => Step::AddSpare(which),

@@ -8,3 +8,43 @@ fn is_found(mutant: Mutant, family: &str, seeds: u64) {
     let found = first_failure(1..1 + seeds, Some(family), rules);
     assert!(found.is_some(), "{mutant:?} lived through {seeds} histories of RAID {family}");
 }
+
+#[test]
+fn a_dropped_flush_is_found() {
+    is_found(Mutant::FlushDropped, "5", 30);
+}
+
+#[test]
+fn saying_clean_before_data_is_durable_is_found() {
+    is_found(Mutant::OwnFlushDropped, "5", 10);
+}
+
+#[test]
+fn a_forgotten_fua_is_found() {
+    is_found(Mutant::DataFuaForgotten, "1", 20);
+}
+
+#[test]
+fn a_record_acknowledged_before_it_is_durable_is_found() {
+    is_found(Mutant::RecordFuaForgotten, "5", 30);
+}
+
+#[test]
+fn lost_write_intent_and_log_are_found() {
+    is_found(Mutant::IntentDropped, "5", 30);
+}
+
+#[test]
+fn superblocks_that_are_not_written_are_found() {
+    is_found(Mutant::SuperblockDropped, "1", 10);
+}
+
+#[test]
+fn one_superblock_that_is_not_written_is_found() {
+    is_found(Mutant::OneSuperblockDropped, "5", 10);
+}
+
+#[test]
+fn a_stale_member_that_is_taken_as_it_is_is_found() {
+    is_found(Mutant::StaleAccepted, "1", 100);
+}

@@ -1,0 +1,13 @@
+//! A spare is being filled when power goes: it goes on, and ends whole.
+
+use super::{cut, tell, write};
+use stria_array::Level;
+use stria_sim::Step;
+
+#[test]
+fn a_rebuild_that_a_crash_cut_short_ends_whole() {
+    let tally = tell(Level::Raid6, 5, |_| {}, &|seed| {
+        vec![write(0, 128), Step::Drain, Step::Flush, Step::Fail(2), Step::AddSpare(0), cut(4 + seed), write(7, 20), Step::Settle]
+    });
+    assert!(tally.crashes >= 10 && tally.met["rebuild"] >= 10, "{tally:?}");
+}

@@ -1,0 +1,42 @@
+//! Scripted histories, one file each, named for what they tell.
+
+mod clean_recorded_before_flush;
+mod crash_during_rebuild;
+mod crash_during_replace;
+mod member_returns_stale;
+mod power_cut_between_data_and_parity;
+mod spare_removed_at_once;
+
+use stria_array::{Layout, Level};
+use stria_sim::setup::Setup;
+use stria_sim::{History, Rules, Step, Tally, run};
+
+/// A write of some sectors.
+fn write(at: u64, sectors: u64) -> Step {
+    Step::Write { at, sectors, fua: false }
+}
+
+/// Power goes after so many events.
+fn cut(after: u64) -> Step {
+    Step::Crash { after, kill: false }
+}
+
+/// Runs steps on a small array with many different fates; each must end well. What was met in all.
+fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
+    let mut all = Tally::default();
+    for seed in 0..60 {
+        let mut setup = Setup::plain(level, default_layout(level), members, 1);
+        change(&mut setup);
+        let history = History { seed, setup, steps: steps(seed), depth: 4, bounded: true };
+        let tally = run(&history, Rules::default()).unwrap_or_else(|failure| panic!("fate {seed}: {failure:?}"));
+        all.crashes += tally.crashes;
+        for (what, count) in tally.met {
+            *all.met.entry(what).or_default() += count;
+        }
+    }
+    all
+}
+
+fn default_layout(level: Level) -> Layout {
+    level.default_layout()
+}
