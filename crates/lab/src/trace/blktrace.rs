@@ -47,7 +47,8 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
 fn events(path: &Path, bytes: &[u8], trace: &mut Trace, issued: &mut Vec<Record>) -> Result<(), TraceError> {
     let mut at = 0;
     while at < bytes.len() {
-        let bad = |problem: &str| TraceError::Malformed { path: path.into(), place: format!("byte {at}"), problem: problem.into() };
+        let bad =
+            |problem: &str| TraceError::Malformed { path: path.into(), place: format!("byte {at}"), problem: problem.into() };
         let event = bytes.get(at..at + EVENT).ok_or_else(|| bad("the last event is cut off"))?;
         let field = |from: usize, len: usize| &event[from..from + len];
         let magic = u32::from_le_bytes(field(0, 4).try_into().expect("four bytes"));

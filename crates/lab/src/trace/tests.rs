@@ -144,7 +144,10 @@ fn blktrace_merges_the_files_of_all_cpus_in_either_byte_order() {
             event(little, 7100, 8, 4096, WRITE | issue, &[]),
             event(little, 7900, 8, 4096, WRITE | complete, &[]),
         ];
-        let second = [event(little, 6000, 16, 8192, READ | queue, b"12345678"), event(little, 9000, 0, 1 << 20, WRITE | 1 << 29 | queue, &[])];
+        let second = [
+            event(little, 6000, 16, 8192, READ | queue, b"12345678"),
+            event(little, 9000, 0, 1 << 20, WRITE | 1 << 29 | queue, &[]),
+        ];
         let (folder, path) = sample("md0.blktrace.0", &first.concat());
         std::fs::write(folder.path().join("md0.blktrace.1"), second.concat()).expect("a sample");
         let trace = read(&path, Format::Blktrace).expect("a trace");
@@ -228,8 +231,15 @@ fn look_alikes_have_the_published_totals() {
     for application in synthetic::APPLICATIONS {
         let trace = application.trace(42);
         let totals = trace.totals();
-        let synthetic::Application { sequential_reads, random_reads, sequential_writes, random_writes, read_mb, written_mb, name } =
-            application;
+        let synthetic::Application {
+            sequential_reads,
+            random_reads,
+            sequential_writes,
+            random_writes,
+            read_mb,
+            written_mb,
+            name,
+        } = application;
         assert_eq!((totals.sequential_reads, totals.reads), (sequential_reads, sequential_reads + random_reads), "{name}");
         assert_eq!((totals.sequential_writes, totals.writes), (sequential_writes, sequential_writes + random_writes), "{name}");
         for (bytes, megabytes) in [(totals.read_bytes, read_mb), (totals.written_bytes, written_mb)] {

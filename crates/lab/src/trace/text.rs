@@ -161,8 +161,7 @@ fn blkparse(text: &str) -> Result<Option<Line<'_>>, String> {
     });
     let flush_before = kind.starts_with('F');
     let flush_after = main.is_some_and(|place| kind[place..].contains('F'));
-    let mut line =
-        Line { time_ns, device: device.into(), flush_before, flush_after, issue: action == "D", ..Line::default() };
+    let mut line = Line { time_ns, device: device.into(), flush_before, flush_after, issue: action == "D", ..Line::default() };
     let sector = fields.next().filter(|field| field.bytes().all(|byte| byte.is_ascii_digit()));
     if let (Some(op), Some(sector), Some("+")) = (op, sector, fields.next()) {
         line.offset = product(number(Some(sector), "sector")?, SECTOR)?;
