@@ -6,12 +6,24 @@
 //! It knows nothing of the inside of arrays: it reaches them through fio and through the `stria` program, as users do.
 #![forbid(unsafe_code)]
 
+pub mod array;
 pub mod compare;
 pub mod endurance;
+pub mod experiment;
 pub mod export;
-mod select;
-pub mod theory;
+pub mod fio;
+pub mod plan;
+pub mod purge;
+pub mod raid_runs;
 pub mod report;
 pub mod result;
+pub mod run;
+mod select;
+pub mod shipped;
+pub mod snia;
+pub mod state;
 pub mod stats;
+pub mod target;
+pub mod theory;
 pub mod trace;
+pub mod units;

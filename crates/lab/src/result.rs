@@ -739,6 +739,14 @@ impl RunWriter {
         Ok(())
     }
 
+    /// Replaces all records: some of an interrupted run do not count.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn rewrite_records(&self, records: &[Record]) -> Result<(), ResultError> {
+        rewrite(&self.folder.join("records.jsonl"), records)
+    }
+
     /// Appends a note.
     ///
     /// # Errors
