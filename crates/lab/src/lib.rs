@@ -15,6 +15,7 @@ pub mod fio;
 pub mod plan;
 pub mod purge;
 pub mod raid_runs;
+pub mod replay;
 pub mod report;
 pub mod result;
 pub mod run;

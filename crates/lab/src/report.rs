@@ -7,7 +7,7 @@ mod tables;
 mod timeline;
 
 use crate::compare;
-use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStatus, Series};
+use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStatus, SectionKind, Series};
 use crate::select::{self, escape};
 use crate::stats::{self, Summary};
 use crate::theory::BareDrives;
@@ -48,6 +48,16 @@ struct Report<'a> {
     bare: BareDrives<'a>,
 }
 
+impl Report<'_> {
+    /// Whether rounds of these records tell a story over time, so that they are no repeats of one thing.
+    fn is_story(&self, records: &[&Record]) -> bool {
+        let kind = |record: &Record| {
+            self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)
+        };
+        records.iter().any(|record| matches!(kind(record), Some(SectionKind::Wsat | SectionKind::Hir | SectionKind::Xsr)))
+    }
+}
+
 /// A part of the page: its anchor, heading, and HTML.
 struct Part {
     anchor: &'static str,
@@ -73,6 +83,7 @@ pub fn page(run: &Run) -> Result<String, ResultError> {
         ("depth", "Latency against throughput", groups::depth_curves(&report)),
         ("scaling", "Scaling with drives", groups::scaling(&report)),
         ("levels", "Side by side", groups::side_by_side(&report)),
+        ("variants", "In other ways", groups::variants(&report)),
         ("states", "Fresh, used, idle, trimmed", groups::states(&report)),
         ("time", "Over time", timeline::over_time(&report)),
         ("raid", "Degraded, rebuilding, rebuilt", timeline::raid(&report)),
@@ -96,11 +107,14 @@ pub fn page(run: &Run) -> Result<String, ResultError> {
         include_str!("report/page.css"),
         title = escape(&manifest.title)
     );
-    header(&mut html, &report, &parts);
-    html.push_str("</header>\n<main>\n");
+    let mut body = String::new();
+    header(&mut body, &report, &parts);
+    body.push_str("</header>\n<main>\n");
     for part in parts {
-        let _ = writeln!(html, "<section id=\"{}\">\n<h2>{}</h2>\n{}</section>", part.anchor, part.heading, part.body);
+        let _ = writeln!(body, "<section id=\"{}\">\n<h2>{}</h2>\n{}</section>", part.anchor, part.heading, part.body);
     }
+    // A percent sign stays with its number.
+    html.push_str(&body.replace(" %", "\u{a0}%"));
     html.push_str("</main>\n</body>\n</html>\n");
     Ok(html)
 }
@@ -139,8 +153,7 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
         .filter(|(_, value)| value != "–")
         .map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value)))
         .collect();
-    let links: String =
-        parts.iter().map(|part| format!("<a href=\"#{}\">{}</a> ", part.anchor, part.heading)).collect();
+    let links: String = parts.iter().map(|part| format!("<a href=\"#{}\">{}</a> ", part.anchor, part.heading)).collect();
     let _ = writeln!(html, "<dl>{facts}</dl>\n<nav>{links}</nav>");
 }
 
@@ -174,7 +187,7 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
     let spreads: Vec<f64> = report
         .results
         .values()
-        .filter(|records| records.len() > 1)
+        .filter(|records| records.len() > 1 && !report.is_story(records))
         .filter_map(|records| Some(Summary::of(&select::values(records, select::rate))?.mean_deviation_percent()))
         .collect();
     let points = report.results.len();
@@ -206,14 +219,18 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
         });
     }
     sentences.extend(groups::findings(report));
-    let warnings = report.run.notes.iter().filter(|note| !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict));
+    let warnings =
+        report.run.notes.iter().filter(|note| !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict));
     let warnings = warnings.count();
     let errors: u64 = report.run.records.iter().map(|record| record.errors).sum();
     if errors > 0 {
         sentences.push(format!("{errors} requests failed; see the notes."));
     }
     if warnings > 0 {
-        sentences.push(format!("{warnings} {} below.", if warnings == 1 { "warning is among the notes" } else { "warnings are among the notes" }));
+        sentences.push(format!(
+            "{warnings} {} below.",
+            if warnings == 1 { "warning is among the notes" } else { "warnings are among the notes" }
+        ));
     }
     sentences
 }

@@ -25,6 +25,16 @@ impl Axis {
         Self { name: name.into(), log: false, low: 0.0, high: ticks[ticks.len() - 1].0, ticks }
     }
 
+    /// From 0 to exactly `end`.
+    pub fn until(name: &str, end: f64) -> Self {
+        let mut axis = Self::from_zero(name, end);
+        if end > 0.0 {
+            axis.high = end;
+            axis.ticks.retain(|(value, _)| *value <= end);
+        }
+        axis
+    }
+
     /// Whole decades around the values, `label`led.
     pub fn log(name: &str, values: impl Iterator<Item = f64>, label: fn(f64) -> String) -> Self {
         let (low, high) = values.filter(|value| *value > 0.0).fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));

@@ -2,7 +2,7 @@
 
 use super::chart::{Axis, Bar, Chart, Dot, Series, bars};
 use super::{Report, sentence_of_pair};
-use crate::result::{DriveState, Point, Record, SectionKind, TargetKind};
+use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
 use crate::select::{self, short, time};
 use crate::stats::Summary;
 use crate::theory;
@@ -64,18 +64,33 @@ fn load_without_depth(point: &Point) -> String {
     load.replacen(&format!(", {}", select::depth(point)), "", 1)
 }
 
+/// Points that differ in depth only, or in threads only, in ascending order; at least three.
+fn by_depth<'a>(report: &'a Report<'_>, forget: fn(&mut Point)) -> Vec<Group<'a>> {
+    let depths = group(report, |point| {
+        forget(point);
+        point.queue_depth = 0;
+    });
+    let threads = group(report, |point| {
+        forget(point);
+        point.threads = 0;
+    });
+    let mut found: Vec<Group<'a>> = depths.into_values().chain(threads.into_values()).collect();
+    for points in &mut found {
+        points.sort_by_key(|(point, _)| outstanding(point) as u64);
+    }
+    found.retain(|points| depths_of(points).len() >= 3);
+    found
+}
+
+fn depths_of(points: &Group<'_>) -> Vec<f64> {
+    let depths: BTreeSet<u64> = points.iter().map(|(point, _)| outstanding(point) as u64).collect();
+    depths.into_iter().map(|depth| depth as f64).collect()
+}
+
 /// Throughput by depth for each load, and for each target the latencies against throughput.
 pub fn depth_curves(report: &Report<'_>) -> String {
-    let deep = |points: &Group<'_>| {
-        let depths: BTreeSet<u64> = points.iter().map(|(point, _)| outstanding(point) as u64).collect();
-        depths.len() >= 3
-    };
     let mut charts = Vec::new();
-    for mut points in
-        group(report, |point| (point.queue_depth, point.threads) = (0, 0)).into_values().filter(|points| deep(points))
-    {
-        // Along the depths, not along the rate: past saturation a curve turns back.
-        points.sort_by(|(a, _), (b, _)| outstanding(a).total_cmp(&outstanding(b)));
+    for points in by_depth(report, |_| ()) {
         let curve = |latency: fn(&Record) -> f64| {
             let dots = points.iter().filter_map(|(_, records)| {
                 let rate = Summary::of(&select::values(records, select::rate))?.median;
@@ -94,18 +109,14 @@ pub fn depth_curves(report: &Report<'_>) -> String {
         let [p50, p99, p999] = percentiles;
         let point = points[0].0;
         let series = vec![Series::new("s0", "p50", p50), Series::new("s1", "p99", p99), Series::new("s4", "p99.9", p999)];
-        let depths: BTreeSet<u64> = points.iter().map(|(point, _)| outstanding(point) as u64).collect();
-        let depths = format!("{} to {}", depths.first().unwrap_or(&0), depths.last().unwrap_or(&0));
+        let depths = depths_of(&points);
         let chart = Chart::new(
             Axis::from_zero(select::unit(point), most),
             Axis::log("latency", latencies.into_iter(), |value| time(value).replace(".00", "")),
             series,
         );
-        charts.push(chart.figure(
-            &format!("{}: {}", point.target, load_without_depth(point)),
-            &format!("{depths} requests at a time"),
-            false,
-        ));
+        let remark = format!("{} to {} requests at a time", depths[0], depths[depths.len() - 1]);
+        charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &remark, false));
     }
     let mut out = panels(charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
     out += &panels(rate_by_depth(report), "The same loads by the number of requests at a time, targets together.");
@@ -114,28 +125,18 @@ pub fn depth_curves(report: &Report<'_>) -> String {
 
 fn rate_by_depth(report: &Report<'_>) -> Vec<String> {
     let mut charts = Vec::new();
-    for points in group(report, |point| {
-        forget_target(point);
-        (point.queue_depth, point.threads) = (0, 0);
-    })
-    .into_values()
-    {
-        let depths: BTreeSet<u64> = points.iter().map(|(point, _)| outstanding(point) as u64).collect();
-        let depths: Vec<f64> = depths.into_iter().map(|depth| depth as f64).collect();
-        let targets = targets_of(report, &points);
-        if depths.len() < 3 || targets.len() < 2 {
+    for points in by_depth(report, forget_target) {
+        let depths = depths_of(&points);
+        let curve = |target: &str| -> Vec<Dot> {
+            let mine = points.iter().filter(|(point, _)| point.target == target);
+            mine.filter_map(|(point, records)| dot(outstanding(point), records)).collect()
+        };
+        let curves = targets_of(report, &points).into_iter().map(|target| (target, curve(target)));
+        let series = curves.filter(|(_, dots)| dots.len() >= 3).take(8).enumerate();
+        let series: Vec<Series> = series.map(|(index, (target, dots))| Series::new(format!("s{index}"), target, dots)).collect();
+        if series.len() < 2 {
             continue;
         }
-        let series = targets.iter().take(8).enumerate().map(|(index, target)| {
-            let mut dots: Vec<Dot> = points
-                .iter()
-                .filter(|(point, _)| point.target == *target)
-                .filter_map(|(point, records)| dot(outstanding(point), records))
-                .collect();
-            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
-            Series::new(format!("s{index}"), *target, dots)
-        });
-        let series: Vec<Series> = series.collect();
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let point = points[0].0;
         let chart = Chart::new(Axis::at("requests at a time", &depths, true), Axis::from_zero(select::unit(point), most), series);
@@ -247,6 +248,43 @@ pub fn side_by_side(report: &Report<'_>) -> String {
     panels(charts, "Targets under the same load; grey: bare drives and files. The thin line is the interval of the median.")
 }
 
+/// Ways to do the same on one target: file kinds, modes of access, compressible data.
+pub fn variants(report: &Report<'_>) -> String {
+    let kinds = [SectionKind::Sweep, SectionKind::FileCopy, SectionKind::Composite];
+    let sections = report.run.manifest.sections.iter().filter(|section| kinds.contains(&section.kind));
+    let sections: BTreeSet<&str> = sections.map(|section| section.id.as_str()).collect();
+    let plain = |point: &mut Point| {
+        point.variant.clear();
+        (point.mode, point.compressible_percent) = (IoMode::Direct, 0);
+    };
+    let mut charts = Vec::new();
+    for (key, points) in group(report, plain) {
+        let inside = |(_, records): &&Found<'_>| records.iter().all(|record| sections.contains(record.section.as_str()));
+        let points: Group<'_> = points.iter().filter(inside).copied().collect();
+        if points.len() < 2 {
+            continue;
+        }
+        let bar = |(point, records): &Found<'_>| {
+            let summary = Summary::of(&select::values(records, select::rate))?;
+            let compressible = format!("{} % compressible", point.compressible_percent);
+            let words =
+                [select::mode(point.mode), &point.variant, if point.compressible_percent > 0 { &compressible } else { "" }];
+            let name = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ");
+            Some(Bar {
+                name: if name.is_empty() { "direct, random data".into() } else { name },
+                value: summary.median,
+                low: summary.interval.low,
+                high: summary.interval.high,
+                words: format!("{} {}", short(summary.median), select::unit(point)),
+                class: "s0".into(),
+            })
+        };
+        let bars_of: Vec<Bar> = points.iter().filter_map(bar).collect();
+        charts.push(bars(&format!("{}: {}", key.target, select::load(&key)), "", &bars_of));
+    }
+    panels(charts, "The same load in other ways: kinds of files, modes of access, data that a controller could compress.")
+}
+
 const STATES: [DriveState; 4] = [DriveState::Fresh, DriveState::Used, DriveState::Idle, DriveState::Trimmed];
 
 fn by_state<'a>(points: &Group<'a>) -> Vec<(DriveState, Found<'a>)> {
@@ -291,7 +329,7 @@ pub fn states(report: &Report<'_>) -> String {
 
 /// The complementary distribution: how many requests took longer.
 pub fn ccdf(report: &Report<'_>) -> String {
-    let mut charts = Vec::new();
+    let mut charts: Vec<(usize, String)> = Vec::new();
     let matrices = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Iops);
     let matrices: BTreeSet<&str> = matrices.map(|section| section.id.as_str()).collect();
     for points in group(report, forget_target).into_values() {
@@ -336,8 +374,11 @@ pub fn ccdf(report: &Report<'_>) -> String {
             Axis::log("share of requests that took longer", shares.into_iter(), share),
             series,
         );
-        charts.push(chart.figure(&select::load(point), "", false));
+        charts.push((chart.series.len(), chart.figure(&select::load(point), "", false)));
     }
+    // Those that set targets side by side first.
+    charts.sort_by_key(|(targets, _)| std::cmp::Reverse(*targets));
+    let charts = charts.into_iter().map(|(_, chart)| chart).collect();
     panels(charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
 }
 
@@ -350,16 +391,22 @@ fn thin(dots: Vec<Dot>) -> Vec<Dot> {
 
 /// What the groups say in words: best against second, and used against fresh.
 pub fn findings(report: &Report<'_>) -> Vec<String> {
-    let groups = group(report, forget_target);
+    // Arrays of the same number of drives: that more drives do more is no finding.
+    let groups = group(report, |point| {
+        let members = point.members;
+        forget_target(point);
+        point.members = members;
+    });
     let mut pairs = Vec::new();
-    for points in groups.values().filter(|points| points.len() > 1) {
+    for points in groups.values().rev().filter(|points| points.len() > 1) {
         let arrays = |point: &Point| {
             let known = report.run.manifest.targets.iter().find(|known| known.name == point.target);
             known.is_none_or(|known| known.kind != TargetKind::Members)
         };
         let rate =
             |(_, records): &Found<'_>| Summary::of(&select::values(records, select::rate)).map_or(0.0, |summary| summary.median);
-        let mut ranked: Vec<Found<'_>> = points.iter().copied().filter(|(point, _)| arrays(point)).collect();
+        let mut ranked: Vec<Found<'_>> =
+            points.iter().copied().filter(|(point, records)| arrays(point) && !report.is_story(records)).collect();
         ranked.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
         if let [best, second, ..] = ranked[..] {
             pairs.push((select::load(best.0), second, best));

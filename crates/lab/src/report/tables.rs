@@ -1,6 +1,6 @@
 //! Tables: the matrix, every figure, drives, notes, and where it all comes from.
 
-use super::{Report, duration, when};
+use super::{Report, duration, timeline, when};
 use crate::endurance::{self, Forecast};
 use crate::result::{NoteKind, Pattern, Point, Record};
 use crate::select::{self, escape, short, time};
@@ -11,7 +11,14 @@ use std::fmt::Write;
 
 /// A table; `rows` have their name and cells that are whole `<td>…</td>`.
 pub fn table(out: &mut String, caption: &str, heads: &[&str], rows: Vec<(String, Vec<String>)>) {
-    let heads: String = heads.iter().map(|head| format!("<th scope=\"col\">{head}</th>")).collect();
+    // Words stand on the left, and so do their heads.
+    let words =
+        |index: usize| index > 0 && rows.first().is_some_and(|(_, cells)| cells[index - 1].starts_with("<td class=\"words"));
+    let head = |(index, head): (usize, &&str)| {
+        let class = if words(index) { " class=\"words\"" } else { "" };
+        format!("<th scope=\"col\"{class}>{head}</th>")
+    };
+    let heads: String = heads.iter().enumerate().map(head).collect();
     let _ = write!(
         out,
         "<div class=\"scroll\" tabindex=\"0\"><table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>"
@@ -123,7 +130,11 @@ pub fn figures(report: &Report<'_>) -> String {
             if target.level.is_some() {
                 cells.extend(theory_cells(report, point, records));
             }
-            Some((escape(&select::load(point)), cells))
+            let extras: Vec<String> =
+                records.last().map_or(Vec::new(), |record| record.extra.iter().map(timeline::extra).collect());
+            let more =
+                if extras.is_empty() { String::new() } else { format!("<br><small>{}</small>", escape(&extras.join("; "))) };
+            Some((escape(&select::load(point)) + &more, cells))
         });
         let rows: Vec<_> = rows.collect();
         let mut heads = vec!["load", "rate", "rounds", "mean, mean deviation", "p50", "p99", "p99.9", "max"];
@@ -184,12 +195,12 @@ pub fn drives(report: &Report<'_>) -> String {
                     ),
                     format!("<td>{}</td>", if drive.size_bytes > 0 { select::size(drive.size_bytes) } else { "–".into() }),
                     text(wear.wear_percent.map(|percent| format!("{percent:.0} %"))),
-                    text(wear.written_bytes.map(|bytes| format!("{} TB", short(bytes as f64 / 1e12)))),
+                    text(wear.written_bytes.map(|bytes| terabytes(bytes as f64))),
                     text(amplification.map(|amplification| format!("{amplification:.2}"))),
                     text(forecast.map(|forecast| {
                         format!(
-                            "{} TB<small>{}</small>",
-                            short(forecast.allowed_bytes / 1e12),
+                            "{}<small>{}</small>",
+                            terabytes(forecast.allowed_bytes),
                             if forecast.concluded { "from wear" } else { "rated" }
                         )
                     })),
@@ -224,6 +235,11 @@ pub fn drives(report: &Report<'_>) -> String {
         table(&mut out, "Drives as they say themselves, after the run where it could be read", &heads, rows);
     }
     out + &rebuild_estimates(report)
+}
+
+/// As makers write it: "860 TB", "14.6 PB".
+fn terabytes(bytes: f64) -> String {
+    if bytes >= 1e15 { format!("{} PB", short(bytes / 1e15)) } else { format!("{} TB", short(bytes / 1e12)) }
 }
 
 fn years(value: f64) -> String {
@@ -308,7 +324,7 @@ pub fn notes(report: &Report<'_>) -> String {
     }
     if !steps.is_empty() {
         let count = notes.iter().filter(usual).count();
-        let _ = writeln!(out, "<details><summary>{count} steps of the run</summary><ul class=\"notes\">{steps}</ul></details>");
+        let _ = writeln!(out, "<details><summary>Steps of the run: {count}</summary><ul class=\"notes\">{steps}</ul></details>");
     }
     out
 }

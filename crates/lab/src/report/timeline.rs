@@ -152,8 +152,7 @@ fn rate_over_time(report: &Report<'_>, section: &Section, records: &[&Record]) -
     let fills =
         if span_bytes > 0 { format!(", {:.1} times the span", written as f64 / span_bytes as f64) } else { String::new() };
     let name = if sequential { "MB/s" } else { "IOPS" };
-    let chart =
-        Chart::new(Axis::from_zero(unit, span / seconds), Axis::from_zero(name, most), vec![Series::new("s0", name, dots)]);
+    let chart = Chart::new(Axis::until(unit, span / seconds), Axis::from_zero(name, most), vec![Series::new("s0", name, dots)]);
     chart.figure(
         &format!("{}: {}", section.title, section.target),
         &format!("{} written{fills}, in {}", select::size(written), duration(span)),
@@ -176,7 +175,7 @@ fn latency_over_time(section: &Section, records: &[&Record]) -> String {
     ];
     let values: Vec<f64> = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
     let latency = Axis::log("latency", values.into_iter(), |value| time(value).replace(".00", ""));
-    Chart::new(Axis::from_zero(unit, span / seconds), latency, series).figure(
+    Chart::new(Axis::until(unit, span / seconds), latency, series).figure(
         &format!("{}: {}, latency", section.title, section.target),
         "",
         true,
@@ -230,7 +229,7 @@ fn raid_timeline(report: &Report<'_>, records: &[&Record]) -> String {
     ];
     let series: Vec<Series> = series.into_iter().filter(|series| series.dots.iter().any(|dot| dot.y > 0.0)).collect();
     let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).fold(0.0, f64::max);
-    let mut chart = Chart::new(Axis::from_zero(unit, span / seconds), Axis::from_zero("MB/s", most), series);
+    let mut chart = Chart::new(Axis::until(unit, span / seconds), Axis::from_zero("MB/s", most), series);
     let mut steps = Vec::new();
     let mut before: Option<ArrayState> = None;
     for record in records {
@@ -297,7 +296,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
 }
 
 /// "rebuild 41 s".
-fn extra((name, value): (&String, &f64)) -> String {
+pub fn extra((name, value): (&String, &f64)) -> String {
     let words = name.replace('_', " ");
     if let Some(what) = words.strip_suffix(" seconds") {
         format!("{what} {}", duration(*value))
