@@ -146,7 +146,7 @@ fn own<'a>(results: BTreeMap<&'a Point, Vec<&'a Record>>) -> Measured<'a> {
     results.into_iter().map(|(point, records)| (point.clone(), records)).collect()
 }
 
-fn forget_target<'a>((point, records): (Point, Vec<&'a Record>)) -> (Point, Vec<&'a Record>) {
+fn forget_target((point, records): (Point, Vec<&Record>)) -> (Point, Vec<&Record>) {
     (Point { target: String::new(), level: None, members: None, strip_bytes: None, spans: None, ..point }, records)
 }
 

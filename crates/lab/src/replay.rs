@@ -10,6 +10,7 @@
 //! **Drift** is how much later than due a request was issued: with every thread busy, or a thread scheduled late, requests wait here and not
 //! in the device, and a replay that drifts measured another load than the trace's.
 
+mod keep;
 mod player;
 
 use crate::result::Figures;
@@ -19,6 +20,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use keep::{KeepError, Request, keep};
 pub use player::play;
 
 /// When a request is due.

@@ -11,6 +11,7 @@ use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStat
 use crate::select::{self, escape};
 use crate::stats::{self, Summary};
 use crate::theory::BareDrives;
+use crate::units::show_seconds as duration;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -267,17 +268,6 @@ fn sentence_of_pair(
 fn sentence(words: &str) -> String {
     let mut letters = words.trim().trim_end_matches('.').chars();
     letters.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
-}
-
-/// Seconds in words: "3 min 20 s", "4 h 5 min".
-fn duration(seconds: f64) -> String {
-    let whole = seconds.round() as u64;
-    match whole {
-        0..=119 => format!("{} s", select::short(seconds).trim_end_matches(".00")),
-        120..=7199 => format!("{} min {} s", whole / 60, whole % 60),
-        7200..=172_799 => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
-        _ => format!("{} d {} h", whole / 86_400, whole % 86_400 / 3600),
-    }
 }
 
 /// Milliseconds since 1970 as a date, UTC (Howard Hinnant's `civil_from_days`).

@@ -32,14 +32,7 @@ pub fn values(records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
     records.iter().map(|record| value(record)).collect()
 }
 
-/// 4096: "4 KiB"; 512: "512 B".
-pub fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let power = (0..units.len()).rev().find(|power| bytes >= 1 << (10 * power)).unwrap_or(0);
-    let value = bytes as f64 / (1u64 << (10 * power)) as f64;
-    let text = format!("{value:.1}");
-    format!("{} {}", text.trim_end_matches(".0"), units[power])
-}
+pub use crate::units::show_size as size;
 
 /// 100 reads, 0 writes, else the share.
 pub fn direction(read_percent: u8) -> String {

@@ -2,6 +2,7 @@
 //! bare drives that the same run measured.
 
 use crate::result::{Pattern, Point, Record, Run, TargetKind};
+use crate::select;
 use crate::stats::Summary;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -88,7 +89,7 @@ impl<'a> BareDrives<'a> {
             let rates: Vec<f64> = records.iter().map(|record| record.total.iops).collect();
             Summary::of(&rates).map(|summary| summary.median)
         };
-        let points = run.by_point();
+        let points = select::results(run);
         let points =
             points.iter().filter_map(|(point, records)| Some((*bare.get(point.target.as_str())?, *point, middle(records)?)));
         Self { points: points.collect() }

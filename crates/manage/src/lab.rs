@@ -1,6 +1,7 @@
 //! `stria lab`: the laboratory behind a command line.
 
 pub mod cli;
+pub mod replay;
 
 use crate::failure::Failure;
 use crate::output::{print, print_json, say, table};
@@ -35,6 +36,7 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
             let manifest = with_progress(json, |stop, progress| resume(&command.run, stop, progress))?;
             return finish(&command.run, None, &manifest, json);
         }
+        Lab::Replay(command) => return replay::replay(command, json),
         Lab::Report(command) => {
             let out = command.out.unwrap_or_else(|| command.run.join("report.html"));
             report::write(&command.run, &out).map_err(Failure::failed)?;

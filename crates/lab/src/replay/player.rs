@@ -56,7 +56,7 @@ pub fn play(trace: &Trace, target: &Path, options: &Options, progress: &(dyn Fn(
                 let failed = issue(&file, record, &mut buffer).is_err();
                 ready_ns = now(start);
                 done.push(Done { record: index, due_ns, issued_ns, ended_ns: ready_ns, failed });
-                if index % 256 == 0 {
+                if index.is_multiple_of(256) {
                     progress(index);
                 }
             }

@@ -144,3 +144,26 @@ fn think_time_is_refused_where_fio_would_replay_it() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     assert!(iolog(&small(), "x", MIB, &options, log.path()).expect_err("refused").to_string().contains("pause"));
 }
+
+#[test]
+fn a_replay_is_kept_as_a_run_that_can_be_reported() {
+    let file = target(16 * MIB);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut request = Request {
+        name: "small".into(),
+        target: file.path().to_path_buf(),
+        options: buffered(Pace::Open { stretch: 0.1 }, 4),
+        passes: 2,
+        destroy: false,
+        command: Vec::new(),
+    };
+    let out = folder.path().join("run");
+    let refused = keep(&small(), &request, &out, &|_, _| ()).expect_err("it writes").to_string();
+    assert!(refused.contains("--destroy") && !out.exists(), "{refused}");
+    request.destroy = true;
+    keep(&small(), &request, &out, &|_, _| ()).expect("a run");
+    let run = crate::result::Run::open(&out).expect("a run folder");
+    assert_eq!((run.records.len(), run.notes.len(), run.records[1].total.requests), (2, 2, 4));
+    let page = crate::report::page(&run).expect("a page");
+    assert!(page.contains("Replay of small") && page.contains("drift p99") && page.contains("busy "), "{page}");
+}

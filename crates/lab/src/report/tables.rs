@@ -9,7 +9,7 @@ use crate::theory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A table; `rows` have their name and cells that are whole `<td>…</td>`.
+/// A table; `caption` and `heads` are HTML; `rows` have their name and cells that are whole `<td>…</td>`.
 pub fn table(out: &mut String, caption: &str, heads: &[&str], rows: Vec<(String, Vec<String>)>) {
     // Words stand on the left, and so do their heads.
     let words =
@@ -21,7 +21,7 @@ pub fn table(out: &mut String, caption: &str, heads: &[&str], rows: Vec<(String,
     let heads: String = heads.iter().enumerate().map(head).collect();
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\"><table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>"
+        "<p class=\"caption\">{caption}</p><div class=\"scroll\" tabindex=\"0\"><table aria-label=\"{caption}\"><thead><tr>{heads}</tr></thead><tbody>"
     );
     for (name, cells) in rows {
         let _ = write!(out, "<tr><th scope=\"row\">{name}</th>{}</tr>", cells.concat());
@@ -90,7 +90,7 @@ pub fn heat_maps(report: &Report<'_>) -> String {
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
         let mut one = String::new();
         table(&mut one, &caption, &heads, rows.collect());
-        out += &one.replacen("<table>", "<table class=\"heat\">", 1);
+        out += &one.replacen("<table ", "<table class=\"heat\" ", 1);
     }
     out
 }

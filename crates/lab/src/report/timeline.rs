@@ -211,12 +211,16 @@ fn raid_timeline(report: &Report<'_>, records: &[&Record]) -> String {
     let mut sweep = Vec::new();
     for record in records {
         let start = since(records, record);
+        let before = sweep.len();
         for pair in report.series.get(&record.index).map_or(&[][..], |series| &series.sweep).windows(2) {
             let seconds = pair[1].at_ms.saturating_sub(pair[0].at_ms) as f64 / 1000.0;
             let bytes = pair[1].done_bytes.saturating_sub(pair[0].done_bytes) as f64;
             if seconds > 0.0 && pair[0].kind == pair[1].kind && !pair[1].kind.is_empty() {
                 sweep.push(Dot::exact(start + pair[1].at_ms as f64 / 1000.0, bytes / 1e6 / seconds));
             }
+        }
+        if sweep.len() == before {
+            sweep.extend([start, start + record.seconds].map(|at| Dot::exact(at, 0.0)));
         }
     }
     let span = reads.last().map_or(0.0, |dot| dot.x);
@@ -300,6 +304,10 @@ pub fn extra((name, value): (&String, &f64)) -> String {
     let words = name.replace('_', " ");
     if let Some(what) = words.strip_suffix(" seconds") {
         format!("{what} {}", duration(*value))
+    } else if let Some(what) = words.strip_suffix(" ns") {
+        format!("{what} {}", time(*value))
+    } else if let Some(what) = words.strip_suffix(" mb per s") {
+        format!("{what} {} MB/s", short(*value))
     } else if let Some(what) = words.strip_suffix(" bytes") {
         format!("{what} {}", select::size(*value as u64))
     } else {

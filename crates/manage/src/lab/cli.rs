@@ -1,5 +1,6 @@
 //! `stria lab` on the command line.
 
+use super::replay::Replay;
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ pub enum Lab {
     Run(Run),
     /// Go on with a run that was interrupted.
     Resume(Resume),
+    /// Replay a trace, or the look-alike of an application, on a file or block device, and write the page.
+    Replay(Replay),
     /// Write the page of a run again.
     Report(Report),
     /// Tell what differs significantly between two runs; exit code 1 if the second is worse.
