@@ -301,6 +301,13 @@ fn end_left_fio(folder: &Path) {
     }
 }
 
+/// Whether a rebuild or scrub had the array for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Company {
+    Alone,
+    UnderLoad,
+}
+
 /// Why a section did not come to its end.
 enum Broken {
     Interrupted,
@@ -339,7 +346,7 @@ struct Runner<'a> {
     /// Figures that wait for the next record.
     extra: BTreeMap<String, f64>,
     /// When the rebuild or scrub that runs began.
-    sweep_begun: Option<(RaidAction, Instant)>,
+    sweep_begun: Option<(RaidAction, Instant, Company)>,
     _lock: File,
 }
 
@@ -746,7 +753,7 @@ impl<'a> Runner<'a> {
         };
         done.map_err(Broken::Failed)?;
         if action != RaidAction::Fail {
-            self.sweep_begun = Some((action, Instant::now()));
+            self.sweep_begun = Some((action, Instant::now(), Company::Alone));
         }
         Ok(())
     }
@@ -761,16 +768,19 @@ impl<'a> Runner<'a> {
             self.moment.words = format!("waiting for the {what} to end");
             self.sleep(0.1)?;
         }
-        if let Some((action, begun)) = self.sweep_begun.take() {
+        if let Some((action, begun, company)) = self.sweep_begun.take() {
             let seconds = begun.elapsed().as_secs_f64();
-            self.sweep_done(action, seconds, "alone", target)?;
+            self.sweep_done(action, seconds, company, target)?;
         }
         Ok(())
     }
 
-    fn sweep_done(&mut self, action: RaidAction, seconds: f64, how: &str, target: &Target) -> Result<(), Broken> {
+    fn sweep_done(&mut self, action: RaidAction, seconds: f64, company: Company, target: &Target) -> Result<(), Broken> {
         let key = if action == RaidAction::Scrub { "scrub" } else { "rebuild" };
-        let suffix = if how == "alone" { "_alone" } else { "" };
+        let (suffix, words) = match company {
+            Company::Alone => ("_alone", "without load"),
+            Company::UnderLoad => ("", "under load"),
+        };
         self.extra.insert(format!("{key}{suffix}_seconds"), seconds);
         let found = target
             .array
@@ -781,7 +791,6 @@ impl<'a> Runner<'a> {
             self.extra.insert("mismatch_sectors".into(), sectors as f64);
         }
         let disagree = found.map_or(String::new(), |sectors| format!("; {sectors} sectors disagree"));
-        let words = if how == "alone" { "the last of it without load" } else { "under load" };
         Ok(self.note(NoteKind::Step, None, format!("{key} took {}, {words}{disagree}", show_seconds(seconds)))?)
     }
 

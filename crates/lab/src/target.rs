@@ -383,7 +383,7 @@ impl Target {
                 }
             }
         }
-        let drives: Vec<PathBuf> = if spec.drives.is_empty() && spec.kind != TargetKind::Nbd {
+        let drives: Vec<PathBuf> = if !elsewhere && spec.drives.is_empty() && spec.kind != TargetKind::Nbd {
             vec![spec.place.clone().into()]
         } else {
             spec.drives.clone()

@@ -1,6 +1,6 @@
 //! One measurement: fio, what is watched meanwhile, and the record that remains.
 
-use super::{Broken, Runner};
+use super::{Broken, Company, Runner};
 use crate::fio::{Job, Measured, Place, Work, sum, take_series};
 use crate::plan::{Load, RaidAction};
 use crate::result::{
@@ -66,17 +66,17 @@ impl Runner<'_> {
         let began = Instant::now();
         let measured = self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut tick)?;
         match (during, acted) {
-            (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at)),
+            (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
             (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
             (Some(_), None) => {
                 return Err(Broken::Failed("the load ended before anything could be done under it: let it run longer".into()));
             }
             (None, _) => {}
         }
-        if let (Some(ended), Some((action, begun))) = (watch.sweep_ended, self.sweep_begun) {
+        if let (Some(ended), Some((action, begun, _))) = (watch.sweep_ended, self.sweep_begun) {
             let ended_at = began + ended;
             self.sweep_begun = None;
-            self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), "under load", target)?;
+            self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), Company::UnderLoad, target)?;
         }
         let members = watch.finish(target.array.as_ref());
         let series = Series {
