@@ -130,7 +130,7 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
     if let Some(scaled) = &manifest.scaled {
         let _ = writeln!(
             html,
-            "<p class=\"scaled\"><b>Scaled trial.</b> {} The figures show that everything works; they are not what the method would find.</p>",
+            "<p class=\"scaled\">{} The figures show that everything works; they are not what the method would find.</p>",
             escape(&sentence(&scaled.words))
         );
     }

@@ -303,8 +303,7 @@ pub fn states(report: &Report<'_>) -> String {
         let Some(first) = rate(states[0].1.1) else { continue };
         let bars_of: Vec<Bar> = states
             .iter()
-            .enumerate()
-            .filter_map(|(index, (state, (point, records)))| {
+            .filter_map(|(state, (point, records))| {
                 let summary = rate(records)?;
                 let share = summary.median / first.median * 100.0;
                 Some(Bar {
@@ -313,7 +312,13 @@ pub fn states(report: &Report<'_>) -> String {
                     low: summary.interval.low,
                     high: summary.interval.high,
                     words: format!("{} {}, {share:.0} %", short(summary.median), select::unit(point)),
-                    class: format!("s{}", [2, 4, 1, 0][index.min(3)]),
+                    class: match state {
+                        DriveState::AsFound | DriveState::Trimmed => "s0",
+                        DriveState::Fresh => "s2",
+                        DriveState::Used => "s4",
+                        DriveState::Idle => "s1",
+                    }
+                    .into(),
                 })
             })
             .collect();

@@ -266,6 +266,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
             keys.push(key);
         }
     }
+    keys.sort_by(|a, b| a.0.cmp(&b.0));
     let of = |key: &(String, ArrayState)| -> Vec<&Record> {
         records.iter().copied().filter(|record| load(record) == key.0 && record.point.array_state == key.1).collect()
     };
@@ -279,7 +280,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
             _ => "–".into(),
         };
         let p99 = Summary::of(&select::values(&found, |record| record.total.latency.p99_ns));
-        let extras: Vec<String> = found.last().map_or(Vec::new(), |record| record.extra.iter().map(extra).collect());
+        let extras = found.last().map_or(Vec::new(), |record| extras(record));
         let cells = vec![
             format!("<td>{}</td>", state_name(key.1)),
             mine.as_ref().map_or("<td>–</td>".into(), |mine| tables::spread_cell(mine, select::unit(&found[0].point))),
@@ -299,8 +300,13 @@ fn raid_table(out: &mut String, records: &[&Record]) {
     );
 }
 
+/// What only some measurements have, in words; the depth is in the load's name already.
+pub fn extras(record: &Record) -> Vec<String> {
+    record.extra.iter().filter(|(name, _)| *name != "outstanding").map(extra).collect()
+}
+
 /// "rebuild 41 s".
-pub fn extra((name, value): (&String, &f64)) -> String {
+fn extra((name, value): (&String, &f64)) -> String {
     let words = name.replace('_', " ");
     if let Some(what) = words.strip_suffix(" seconds") {
         format!("{what} {}", duration(*value))

@@ -107,7 +107,7 @@ impl Story {
                 time_share: 1.0 / 60.0,
                 span_bytes: Some(80_000_000_000),
                 rounds_max: Some(10),
-                words: "1 s a measurement instead of 60 s, 80 GB of 800 GB".into(),
+                words: "scaled trial: 1 s a measurement instead of 60 s, 80 GB of 800 GB".into(),
             }),
             begun_ms,
             ended_ms: Some(begun_ms + 11_640_000),
