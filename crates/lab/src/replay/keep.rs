@@ -160,7 +160,7 @@ fn manifest(request: &Request, totals: &Totals) -> Manifest {
 /// The pace in words.
 fn pace(options: &Options) -> String {
     match options.pace {
-        Pace::Open { stretch } if stretch == 1.0 => "as recorded".into(),
+        Pace::Open { stretch: 1.0 } => "as recorded".into(),
         Pace::Open { stretch } => format!("in {stretch} times its time"),
         Pace::Closed => "as fast as it goes".into(),
         Pace::ThinkTime { .. } => "with think time".into(),
