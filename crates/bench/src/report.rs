@@ -11,6 +11,9 @@ use crate::story::Story;
 use crate::{Comparison, Environment};
 use std::fmt::Write;
 
+/// The style sheet of the page: light, dark and paper. The laboratory's pages begin with it too.
+pub const STYLE: &str = include_str!("report/page.css");
+
 /// A part of the page.
 pub enum Section<'a> {
     /// The scaling table with its charts.
@@ -53,7 +56,7 @@ pub fn page(title: &str, environment: &Environment, sections: &[Section<'_>]) ->
     ];
     let facts: String =
         facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))).collect();
-    let style = include_str!("report/page.css");
+    let style = STYLE;
     let title = escape(title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -64,12 +67,13 @@ pub fn page(title: &str, environment: &Environment, sections: &[Section<'_>]) ->
     )
 }
 
-fn escape(text: &str) -> String {
+/// Text as HTML shows it.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// Three digits and a prefix: "34.1 k", "1.25 M".
-fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let (scaled, prefix) = match value.abs() {
         size if !size.is_finite() => return "–".into(),
         size if size >= 999.5e6 => (value / 1e9, " G"),
@@ -86,7 +90,7 @@ fn short(value: f64) -> String {
 }
 
 /// Nanoseconds with a unit that suits.
-fn time(nanos: u64) -> String {
+pub fn time(nanos: u64) -> String {
     match nanos as f64 {
         value if value >= 1e9 => format!("{} s", short(value / 1e9)),
         value if value >= 1e6 => format!("{} ms", short(value / 1e6)),

@@ -59,6 +59,9 @@ pub enum Command {
     Stop(Stop),
     /// Measure an array beside its bare members and what its geometry allows.
     Bench(Bench),
+    /// The laboratory: measure any storage that fio can reach, by SNIA's method, and report.
+    #[command(subcommand)]
+    Lab(crate::lab::cli::Lab),
     /// Measure every level on image files, then take a RAID 6 through two failures under load.
     Demo(Demo),
     /// Run histories of arrays on hostile drives, in virtual time; the first loss ends it.

@@ -8,6 +8,7 @@ use crate::cli::{self, Cli, Command};
 use crate::client::{self, Client, array_path};
 use crate::demo::demo;
 use crate::failure::Failure;
+use crate::lab::lab;
 use crate::output::{self, confirm, print, print_json, say};
 use crate::serve::{absolute, block_devices, named, serve, sort_arguments};
 use crate::sim::sim;
@@ -98,6 +99,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
         Command::Bench(command) => bench(&command, json)?,
+        Command::Lab(command) => return lab(command, json),
         Command::Demo(command) => demo(&command, json)?,
         Command::Sim(command) => sim(&command, json)?,
         Command::Completions { shell } => {

@@ -17,6 +17,7 @@ mod control;
 mod demo;
 mod event_log;
 mod failure;
+mod lab;
 mod output;
 mod progress;
 mod serve;

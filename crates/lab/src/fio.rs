@@ -1,0 +1,493 @@
+//! fio: the job file that makes a load, its run, and its JSON.
+
+use crate::plan::Load;
+use crate::result::{Figures, IoMode, Latency, Pattern, Sample};
+use crate::units::show_seconds;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a running fio is looked at.
+const EVERY: Duration = Duration::from_millis(50);
+/// Longer than asked for before it is taken for stuck: opening, laying out, the last requests.
+const PATIENCE_SECONDS: f64 = 180.0;
+
+/// Why fio gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum FioError {
+    /// It is not there.
+    #[error("fio does not start: {0}; install it with: sudo apt-get install fio")]
+    Missing(io::Error),
+    /// It was asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+    /// It ended without a result.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// fio as it is installed here.
+#[derive(Clone, Debug)]
+pub struct Fio {
+    /// `fio-3.33`.
+    pub version: String,
+    engine: &'static str,
+}
+
+/// Where a job goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A file or block device.
+    Path(PathBuf),
+    /// An NBD URI.
+    Nbd(String),
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug)]
+pub enum Work<'a> {
+    /// A load for a time.
+    Load(&'a Load),
+    /// Writes of so many times the span, 32 in flight.
+    Fill {
+        /// Times.
+        fills: f64,
+        /// Request.
+        block_bytes: u64,
+        /// Order.
+        pattern: Pattern,
+        /// Zeros instead of random data.
+        zeros: bool,
+    },
+    /// Discards of all of the span.
+    Trim,
+}
+
+/// What a job file says.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Places; with several, each has its own thread.
+    pub places: &'a [Place],
+    /// Bytes over all places.
+    pub span_bytes: u64,
+    /// What it does.
+    pub work: Work<'a>,
+    /// Seed of addresses and data.
+    pub seed: u64,
+    /// Prefix of the logs of a series.
+    pub logs: Option<&'a Path>,
+}
+
+impl Job<'_> {
+    /// Requests in flight over all threads, as they really are.
+    pub fn outstanding(&self) -> u32 {
+        match self.work {
+            Work::Load(load) if self.places.len() > 1 => self.depth_each(load) * self.places.len() as u32,
+            Work::Load(load) => load.queue_depth * load.threads,
+            Work::Fill { .. } | Work::Trim => 32,
+        }
+    }
+
+    fn depth_each(&self, load: &Load) -> u32 {
+        (load.queue_depth * load.threads / self.places.len() as u32).max(1)
+    }
+
+    /// The job file.
+    pub fn text(&self, fio: &Fio) -> String {
+        let mut text = String::from("[global]\n");
+        let mut say = |key: &str, value: &dyn std::fmt::Display| {
+            let _ = writeln!(text, "{key}={value}");
+        };
+        let is_nbd = matches!(self.places.first(), Some(Place::Nbd(_)));
+        let span_each = self.span_bytes / self.places.len() as u64;
+        say("ioengine", &if is_nbd { "nbd" } else { fio.engine });
+        for (key, value) in [("thread", "1"), ("group_reporting", "1"), ("randrepeat", "0"), ("norandommap", "1")] {
+            say(key, &value);
+        }
+        say("random_generator", &"tausworthe64");
+        say("randseed", &(self.seed + 1));
+        for (key, value) in [("lat_percentiles", "1"), ("clat_percentiles", "0"), ("percentile_list", "50:99:99.9:99.999")] {
+            say(key, &value);
+        }
+        match self.work {
+            Work::Load(load) => {
+                let order = if load.pattern == Pattern::Random { "rand" } else { "" };
+                let rw = match (load.read_percent, order) {
+                    (100, order) => format!("{order}read"),
+                    (0, order) => format!("{order}write"),
+                    (_, order) => format!("{order}rw"),
+                };
+                say("rw", &rw);
+                say("rwmixread", &load.read_percent);
+                match load.mix.as_ref().and_then(|mix| mix.block_split.as_ref()) {
+                    Some(split) => say("bssplit", &split.to_lowercase()),
+                    None => say("bs", &load.block_bytes),
+                }
+                if let Some(zones) = load.mix.as_ref().and_then(|mix| mix.zones.as_ref()) {
+                    say("random_distribution", &format!("zoned:{zones}"));
+                }
+                match load.compressible_percent {
+                    100 => say("zero_buffers", &1),
+                    0 => say("refill_buffers", &1),
+                    percent => {
+                        say("refill_buffers", &1);
+                        say("buffer_compress_percentage", &percent);
+                    }
+                }
+                match load.mode {
+                    _ if is_nbd && load.mode == IoMode::DirectSync => say("fsync", &1),
+                    IoMode::Direct | IoMode::Sparse => say("direct", &1),
+                    IoMode::DirectSync => {
+                        say("direct", &1);
+                        say("sync", &"dsync");
+                    }
+                    IoMode::WriteThrough => {
+                        say("direct", &0);
+                        say("sync", &"dsync");
+                    }
+                    IoMode::Cached => say("direct", &0),
+                }
+                if let Some(writes) = load.flush_every {
+                    say("fsync", &writes);
+                }
+                say("time_based", &1);
+                say("runtime", &format!("{}ms", (load.seconds * 1e3) as u64));
+                if load.warmup_seconds > 0.0 {
+                    say("ramp_time", &format!("{}ms", (load.warmup_seconds * 1e3) as u64));
+                }
+                if self.places.len() > 1 {
+                    say("iodepth", &self.depth_each(load));
+                    say("size", &span_each);
+                } else {
+                    say("iodepth", &load.queue_depth);
+                    say("numjobs", &load.threads);
+                    if load.pattern == Pattern::Sequential && load.threads > 1 {
+                        // Each thread has its own range, of whole MiB where there is room.
+                        let range = span_each / u64::from(load.threads);
+                        let range = if range >= 1 << 20 { range >> 20 << 20 } else { range / 4096 * 4096 };
+                        say("size", &range);
+                        say("offset_increment", &range);
+                    } else {
+                        say("size", &span_each);
+                    }
+                }
+            }
+            Work::Fill { fills, block_bytes, pattern, zeros } => {
+                say("rw", &if pattern == Pattern::Random { "randwrite" } else { "write" });
+                say("bs", &block_bytes);
+                say("direct", &1);
+                say("iodepth", &32);
+                say(if zeros { "zero_buffers" } else { "refill_buffers" }, &1);
+                say("size", &span_each);
+                say("io_size", &((span_each as f64 * fills) as u64));
+            }
+            Work::Trim => {
+                for (key, value) in [("rw", "trim"), ("bs", "1m"), ("direct", "1"), ("iodepth", "32")] {
+                    say(key, &value);
+                }
+                say("size", &span_each);
+            }
+        }
+        if let Some(prefix) = self.logs {
+            for log in ["bw", "iops", "lat"] {
+                say(&format!("write_{log}_log"), &prefix.display());
+            }
+            say("log_avg_msec", &1000);
+            say("per_job_logs", &0);
+        }
+        for (at, place) in self.places.iter().enumerate() {
+            let _ = match place {
+                Place::Path(path) => writeln!(text, "[place{at}]\nfilename={}", escape(path)),
+                Place::Nbd(uri) => writeln!(text, "[place{at}]\nuri={uri}"),
+            };
+        }
+        text
+    }
+
+    fn seconds(&self) -> Option<f64> {
+        match self.work {
+            Work::Load(load) => Some(load.seconds + load.warmup_seconds),
+            Work::Fill { .. } | Work::Trim => None,
+        }
+    }
+}
+
+/// fio takes a colon for the end of a file name.
+fn escape(path: &Path) -> String {
+    path.display().to_string().replace(':', "\\:")
+}
+
+impl Fio {
+    /// The fio of this machine.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn find() -> Result<Self, FioError> {
+        let output = Command::new("fio").arg("--version").output().map_err(FioError::Missing)?;
+        let engines = Command::new("fio").arg("--enghelp").output().map_err(FioError::Missing)?;
+        let allowed = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").map_or(true, |text| text.trim() == "0");
+        let has_ring = String::from_utf8_lossy(&engines.stdout).lines().any(|line| line.trim() == "io_uring");
+        let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Ok(Self { version, engine: if has_ring && allowed { "io_uring" } else { "libaio" } })
+    }
+
+    /// Whether requests of 512 bytes are possible there; not asked of other hosts.
+    pub fn takes_512(&self, place: &Place, hosts: &[String]) -> bool {
+        let mut command = Command::new("fio");
+        command.args(["--name=probe", "--rw=read", "--bs=512", "--number_ios=1", "--size=1m", "--direct=1", "--thread=1"]);
+        match place {
+            Place::Path(path) => command.arg(format!("--ioengine={}", self.engine)).arg(format!("--filename={}", escape(path))),
+            Place::Nbd(uri) => command.arg("--ioengine=nbd").arg(format!("--uri={uri}")),
+        };
+        let output = command.current_dir(std::env::temp_dir()).stdin(Stdio::null()).output();
+        hosts.is_empty() && output.is_ok_and(|output| output.status.success())
+    }
+
+    /// Runs a job on this machine, or on all `hosts` at once; `tick` is called some times a second meanwhile. Leaves the job in
+    /// `job_path` and the raw JSON in `raw_path`.
+    ///
+    /// # Errors
+    /// When it gave no result; with fio's own words.
+    pub fn run(
+        &self,
+        job: &Job,
+        job_path: &Path,
+        raw_path: &Path,
+        hosts: &[String],
+        stop: &AtomicBool,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Vec<Measured>, FioError> {
+        let failed = |what: &str, error: io::Error| FioError::Failed(format!("{what}: {error}"));
+        fs::write(job_path, job.text(self)).map_err(|error| failed("cannot write the job", error))?;
+        let words_path = raw_path.with_extension("err");
+        let words = File::create(&words_path).map_err(|error| failed("cannot write fio's messages", error))?;
+        let mut command = Command::new("fio");
+        for host in hosts {
+            command.arg(format!("--client={host}")).arg(job_path);
+        }
+        if hosts.is_empty() {
+            command.arg(job_path);
+        }
+        let out = File::create(raw_path).map_err(|error| failed("cannot write fio's results", error))?;
+        command.arg("--output-format=json+").stdin(Stdio::null()).stdout(out).stderr(words);
+        // A group of its own: an interrupt at the terminal is ours to handle, so that fio never leaves half a result.
+        let mut child = command.process_group(0).spawn().map_err(FioError::Missing)?;
+        let pid_path = raw_path.with_extension("pid");
+        let _ = fs::write(&pid_path, child.id().to_string());
+        let begun = Instant::now();
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) => {}
+                Err(error) => return Err(failed("cannot wait for fio", error)),
+            }
+            let late = job.seconds().is_some_and(|seconds| begun.elapsed().as_secs_f64() > seconds * 1.5 + PATIENCE_SECONDS);
+            if late || stop.load(Ordering::Relaxed) {
+                let _ = child.kill();
+                let _ = child.wait();
+                let _ = fs::remove_file(&pid_path);
+                return Err(match late {
+                    true => {
+                        let seconds = show_seconds(begun.elapsed().as_secs_f64());
+                        FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log"))
+                    }
+                    false => FioError::Interrupted,
+                });
+            }
+            tick(begun.elapsed());
+            std::thread::sleep(EVERY);
+        };
+        let _ = fs::remove_file(&pid_path);
+        let words = fs::read_to_string(&words_path).unwrap_or_default();
+        let _ = fs::remove_file(&words_path);
+        let text = fs::read_to_string(raw_path).map_err(|error| failed("cannot read fio's results", error))?;
+        let said = || {
+            let words =
+                [words.trim(), text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ").trim()]
+                    .join(" ");
+            let words: String = words.trim().chars().take(400).collect();
+            if words.is_empty() { "without a word".into() } else { words }
+        };
+        let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
+        let value: Option<Value> = json.and_then(|json| serde_json::from_str(json).ok());
+        let (Some(json), Some(value)) = (json, value) else {
+            return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));
+        };
+        if json.len() != text.trim().len() {
+            fs::write(raw_path, json).map_err(|error| failed("cannot write fio's results", error))?;
+        }
+        let measured = parse(&value).map_err(FioError::Failed)?;
+        let requests: u64 = measured.iter().map(|one| one.total.requests).sum();
+        if !status.success() && requests == 0 {
+            return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));
+        }
+        Ok(measured)
+    }
+}
+
+/// What one fio measured, on one host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Empty: this machine.
+    pub host: String,
+    /// Measured.
+    pub seconds: f64,
+    /// Reads.
+    pub read: Option<Figures>,
+    /// Writes.
+    pub write: Option<Figures>,
+    /// Discards.
+    pub trim: Option<Figures>,
+    /// All.
+    pub total: Figures,
+    /// Percent of one CPU.
+    pub cpu_user_percent: f64,
+    /// Percent of one CPU.
+    pub cpu_system_percent: f64,
+    /// Failed requests, or 1 where fio only tells that there was an error.
+    pub errors: u64,
+}
+
+/// The results in fio's JSON: one per host (none is named where fio ran here).
+///
+/// # Errors
+/// When it holds no job.
+pub fn parse(value: &Value) -> Result<Vec<Measured>, String> {
+    let jobs = value["client_stats"].as_array().or(value["jobs"].as_array()).ok_or("fio's JSON has no jobs")?;
+    let all: Vec<Measured> = jobs.iter().filter(|job| job["jobname"] != "All clients").map(one).collect();
+    if all.is_empty() {
+        return Err("fio's JSON has an empty list of jobs".into());
+    }
+    Ok(all)
+}
+
+fn one(job: &Value) -> Measured {
+    let number = |key: &str| job[key].as_f64().unwrap_or(0.0);
+    let direction = |name: &str| {
+        let part = &job[name];
+        let requests = part["total_ios"].as_u64().unwrap_or(0);
+        (requests > 0).then(|| {
+            let seconds = part["runtime"].as_f64().unwrap_or(0.0).max(1.0) / 1e3;
+            let bytes = part["io_bytes"].as_u64().unwrap_or(0);
+            let lat = &part["lat_ns"];
+            let float = |key: &str| lat[key].as_f64().unwrap_or(0.0);
+            let bins = lat["bins"].as_object().into_iter().flatten();
+            let mut bins: Vec<(u64, u64)> = bins.filter_map(|(ns, count)| Some((ns.parse().ok()?, count.as_u64()?))).collect();
+            bins.sort_unstable();
+            let mut latency = Latency {
+                min_ns: float("min"),
+                mean_ns: float("mean"),
+                stddev_ns: float("stddev"),
+                max_ns: float("max"),
+                ..Latency::default()
+            };
+            set_percentiles(&mut latency, bins);
+            let iops = part["iops"].as_f64().filter(|iops| *iops > 0.0).unwrap_or(requests as f64 / seconds);
+            let bytes_per_s = part["bw_bytes"].as_f64().filter(|rate| *rate > 0.0).unwrap_or(bytes as f64 / seconds);
+            (seconds, Figures { requests, bytes, iops, mb_per_s: bytes_per_s / 1e6, latency })
+        })
+    };
+    let parts = ["read", "write", "trim"].map(direction);
+    let seconds = parts.iter().flatten().map(|(seconds, _)| *seconds).fold(0.0, f64::max);
+    let [read, write, trim] = parts.map(|part| part.map(|(_, figures)| figures));
+    let total = sum([&read, &write, &trim].into_iter().flatten());
+    let threads = if seconds > 0.0 { (number("job_runtime") / 1e3 / seconds).max(1.0) } else { 1.0 };
+    let failed = job["total_err"].as_u64().unwrap_or(0).max(u64::from(job["error"].as_i64().unwrap_or(0) != 0));
+    Measured {
+        host: job["hostname"].as_str().unwrap_or("").to_owned(),
+        seconds,
+        read,
+        write,
+        trim,
+        total,
+        cpu_user_percent: number("usr_cpu") * threads,
+        cpu_system_percent: number("sys_cpu") * threads,
+        errors: failed,
+    }
+}
+
+/// Figures together: rates add up, latencies by their numbers of requests, percentiles from the joint histogram.
+pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
+    let mut total = Figures::default();
+    let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
+    let (mut square, mut mean) = (0.0, 0.0);
+    let mut min = f64::INFINITY;
+    for part in parts.into_iter().filter(|part| part.requests > 0) {
+        let count = part.requests as f64;
+        total.requests += part.requests;
+        total.bytes += part.bytes;
+        total.iops += part.iops;
+        total.mb_per_s += part.mb_per_s;
+        mean += count * part.latency.mean_ns;
+        square += count * (part.latency.stddev_ns.powi(2) + part.latency.mean_ns.powi(2));
+        min = min.min(part.latency.min_ns);
+        total.latency.max_ns = total.latency.max_ns.max(part.latency.max_ns);
+        for (ns, requests) in &part.latency.bins {
+            *bins.entry(*ns).or_default() += requests;
+        }
+    }
+    if total.requests > 0 {
+        let count = total.requests as f64;
+        total.latency.min_ns = min;
+        total.latency.mean_ns = mean / count;
+        total.latency.stddev_ns = (square / count - total.latency.mean_ns.powi(2)).max(0.0).sqrt();
+        set_percentiles(&mut total.latency, bins.into_iter().collect());
+    }
+    total
+}
+
+fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
+    let count: u64 = bins.iter().map(|(_, requests)| requests).sum();
+    let at = |percent: f64| {
+        let wanted = (count as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bin = bins.iter().find(|(_, requests)| {
+            seen += requests;
+            seen >= wanted
+        });
+        bin.map_or(latency.mean_ns, |(ns, _)| *ns as f64)
+    };
+    (latency.p50_ns, latency.p99_ns, latency.p999_ns, latency.p99999_ns) = (at(50.0), at(99.0), at(99.9), at(99.999));
+    latency.bins = bins;
+}
+
+/// The samples of a series from fio's logs, which are removed.
+pub fn take_series(prefix: &Path) -> Vec<Sample> {
+    let mut samples: BTreeMap<u64, (Sample, f64)> = BTreeMap::new();
+    for kind in ["bw", "iops", "lat", "clat", "slat"] {
+        let path = PathBuf::from(format!("{}_{kind}.log", prefix.display()));
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let _ = fs::remove_file(&path);
+        for line in text.lines() {
+            let fields: Vec<f64> = line.split(',').map_while(|field| field.trim().parse().ok()).collect();
+            let [at_ms, value, direction, ..] = fields[..] else { continue };
+            let second = ((at_ms / 1000.0).round() as u64).max(1);
+            let (sample, count) = samples.entry(second).or_default();
+            sample.at_ms = second * 1000;
+            match (kind, direction as u8) {
+                ("bw", 0) => sample.read_mb_per_s += value * 1024.0 / 1e6,
+                ("bw", _) => sample.write_mb_per_s += value * 1024.0 / 1e6,
+                ("iops", 0) => sample.read_iops += value,
+                ("iops", _) => sample.write_iops += value,
+                ("lat", _) => {
+                    sample.latency_mean_ns += value;
+                    *count += 1.0;
+                }
+                _ => {}
+            }
+        }
+    }
+    // fio does not always log the bandwidth of the last second, but its latency.
+    let whole = samples.into_values().filter(|(sample, _)| sample.read_iops + sample.write_iops > 0.0);
+    whole.map(|(sample, count)| Sample { latency_mean_ns: sample.latency_mean_ns / f64::max(count, 1.0), ..sample }).collect()
+}
+
+#[cfg(test)]
+mod tests;

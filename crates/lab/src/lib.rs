@@ -1,0 +1,30 @@
+//! The laboratory: fio makes the load, the lab decides what, how often and when it is steady, and keeps everything.
+//!
+//! ```text
+//!   experiment (TOML) ─ plan ─ run ── fio ──▶ run folder (result) ──▶ statistics, report, comparison, export
+//! ```
+//! It knows nothing of the inside of arrays: it reaches them through fio and through the `stria` program, as users do.
+#![forbid(unsafe_code)]
+
+pub mod array;
+pub mod compare;
+pub mod endurance;
+pub mod experiment;
+pub mod export;
+pub mod fio;
+pub mod plan;
+pub mod purge;
+pub mod raid_runs;
+pub mod replay;
+pub mod report;
+pub mod result;
+pub mod run;
+mod select;
+pub mod shipped;
+pub mod snia;
+pub mod state;
+pub mod stats;
+pub mod target;
+pub mod theory;
+pub mod trace;
+pub mod units;

@@ -1,0 +1,137 @@
+//! Making drives as new, with the best way that works: never without leave, and never silently by a lesser way.
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// How it was done, and what was tried before in vain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// `nvme format`.
+    pub by: String,
+    /// `nvme format: not supported`.
+    pub tried: Vec<String>,
+}
+
+/// Refuses a device that somebody uses.
+///
+/// # Errors
+/// When it is mounted, a swap, or part of a running array.
+pub fn refuse_busy(path: &Path) -> Result<(), String> {
+    match open(path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => {
+            Err(format!("{} is in use: unmount it, or stop the array or swap that it is part of", path.display()))
+        }
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// Purges a block device: `nvme format`, `nvme sanitize`, `blkdiscard`; if none works, `overwrite` fills it with zeros.
+///
+/// # Errors
+/// When it is in use, or not even overwriting works.
+pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), String>) -> Result<Purged, String> {
+    refuse_busy(path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut purged = Purged::default();
+    let device = path.as_os_str();
+    let mut attempt = |what: &str, program: &str, words: &[&str]| match Command::new(program).args(words).arg(device).output() {
+        Ok(output) if output.status.success() => {
+            purged.by = what.into();
+            true
+        }
+        Ok(output) => {
+            let words = String::from_utf8_lossy(&output.stderr);
+            purged.tried.push(format!("{what}: {}", words.lines().last().unwrap_or("failed").trim()));
+            false
+        }
+        Err(error) => {
+            purged.tried.push(format!("{what}: {program}: {error}"));
+            false
+        }
+    };
+    let is_partition = Path::new("/sys/class/block").join(&name).join("partition").exists();
+    let whole_nvme = name.starts_with("nvme") && !is_partition;
+    let done = (whole_nvme && attempt("nvme format", "nvme", &["format", "--force", "--ses=1"]))
+        || (whole_nvme && attempt("nvme sanitize", "nvme", &["sanitize", "--sanact=start-block-erase"]) && sanitized(path))
+        || attempt("blkdiscard", "blkdiscard", &["--force"]);
+    if !done {
+        overwrite()?;
+        purged.by = "overwrite with zeros".into();
+    }
+    Ok(purged)
+}
+
+/// Waits for the end of a sanitize, which goes on by itself.
+fn sanitized(path: &Path) -> bool {
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let Ok(output) = Command::new("nvme").args(["sanitize-log", "--output-format=json"]).arg(path).output() else {
+            return false;
+        };
+        let log: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        // The log is keyed by the controller's name. SPROG counts to 65535; the low bits of SSTAT tell the outcome, 1: done.
+        let Some(log) = log.as_object().and_then(|all| all.values().next()) else { return false };
+        match log["sstat"].as_u64().or(log["sstat"]["status"].as_u64()).map(|status| status & 7) {
+            Some(2) => {}
+            Some(status) => return status == 1 || status == 4,
+            None => return false,
+        }
+    }
+}
+
+/// Makes a file as new: all holes, of the size that it had.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn recreate(path: &Path) -> Result<(), String> {
+    let again = || {
+        let file = OpenOptions::new().write(true).open(path)?;
+        let bytes = file.metadata()?.len();
+        file.set_len(0)?;
+        file.set_len(bytes)?;
+        file.sync_all()
+    };
+    again().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
+}
+
+/// Gives back the blocks of a file's first bytes.
+///
+/// # Errors
+/// When its file system cannot.
+pub fn punch(path: &Path, bytes: u64) -> Result<(), String> {
+    let file = OpenOptions::new().write(true).open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, bytes)
+        .map_err(|error| format!("{}: its file system cannot give blocks back: {error}", path.display()))
+}
+
+/// Overwrites what makes a drive a member, so that it comes back as a stranger.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn wipe_head(path: &Path) -> Result<(), String> {
+    let wipe = || {
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        file.write_all(&vec![0; 1 << 20])?;
+        file.sync_all()
+    };
+    wipe().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_as_new_after_a_purge() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.img");
+        std::fs::write(&path, vec![7; 100_000]).unwrap();
+        recreate(&path).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), vec![0; 100_000]);
+        assert!(recreate(&folder.path().join("none")).unwrap_err().contains("none"));
+    }
+}

@@ -1,0 +1,284 @@
+//! One HTML page of a run that needs nothing else: no network, no script. The verdict comes first, then a picture for each kind of
+//! question that was asked, then every figure with its spread, then where it comes from.
+
+mod chart;
+mod groups;
+mod tables;
+mod timeline;
+
+use crate::compare;
+use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStatus, SectionKind, Series};
+use crate::select::{self, escape};
+use crate::stats::{self, Summary};
+use crate::theory::BareDrives;
+use crate::units::show_seconds as duration;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Why a report was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The run cannot be read.
+    #[error(transparent)]
+    Run(#[from] ResultError),
+    /// The page cannot be written.
+    #[error("cannot write report {path}: {source}")]
+    Page {
+        /// Where to.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Writes the page of the run in folder `run` to the file `out`.
+///
+/// # Errors
+/// When the run cannot be read or the page not be written.
+pub fn write(run: &Path, out: &Path) -> Result<(), ReportError> {
+    let page = page(&Run::open(run)?)?;
+    std::fs::write(out, page).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+}
+
+/// A run with what its parts need of it.
+struct Report<'a> {
+    run: &'a Run,
+    results: BTreeMap<&'a Point, Vec<&'a Record>>,
+    series: BTreeMap<u32, Series>,
+    bare: BareDrives<'a>,
+}
+
+impl Report<'_> {
+    /// Whether rounds of these records tell a story over time, so that they are no repeats of one thing.
+    fn is_story(&self, records: &[&Record]) -> bool {
+        let kind = |record: &Record| {
+            self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)
+        };
+        records.iter().any(|record| matches!(kind(record), Some(SectionKind::Wsat | SectionKind::Hir | SectionKind::Xsr)))
+    }
+}
+
+/// A part of the page: its anchor, heading, and HTML.
+struct Part {
+    anchor: &'static str,
+    heading: &'static str,
+    body: String,
+}
+
+/// The page of a run.
+///
+/// # Errors
+/// When a series that a record names is not there.
+pub fn page(run: &Run) -> Result<String, ResultError> {
+    let mut series = BTreeMap::new();
+    for record in &run.records {
+        if let Some(found) = run.series(record)? {
+            series.insert(record.index, found);
+        }
+    }
+    let report = Report { run, results: select::results(run), series, bare: BareDrives::of(run) };
+    let parts: Vec<Part> = [
+        ("steady", "Steady state", timeline::convergence(&report)),
+        ("matrix", "Read share and block size", tables::heat_maps(&report)),
+        ("depth", "Latency against throughput", groups::depth_curves(&report)),
+        ("scaling", "Scaling with drives", groups::scaling(&report)),
+        ("levels", "Side by side", groups::side_by_side(&report)),
+        ("variants", "In other ways", groups::variants(&report)),
+        ("states", "Fresh, used, idle, trimmed", groups::states(&report)),
+        ("time", "Over time", timeline::over_time(&report)),
+        ("raid", "Degraded, rebuilding, rebuilt", timeline::raid(&report)),
+        ("tail", "Distribution of latencies", groups::ccdf(&report)),
+        ("figures", "Every figure", tables::figures(&report)),
+        ("drives", "Drives, wear and rebuild", tables::drives(&report)),
+        ("notes", "Notes", tables::notes(&report)),
+        ("method", "Where the figures come from", tables::method(&report)),
+    ]
+    .into_iter()
+    .filter(|(_, _, body)| !body.is_empty())
+    .map(|(anchor, heading, body)| Part { anchor, heading, body })
+    .collect();
+    let manifest = &run.manifest;
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{}{}</style>\n</head>\n\
+         <body>\n<header>\n<h1>{title}</h1>\n",
+        stria_bench::report::STYLE,
+        include_str!("report/page.css"),
+        title = escape(&manifest.title)
+    );
+    let mut body = String::new();
+    header(&mut body, &report, &parts);
+    body.push_str("</header>\n<main>\n");
+    for part in parts {
+        let _ = writeln!(body, "<section id=\"{}\">\n<h2>{}</h2>\n{}</section>", part.anchor, part.heading, part.body);
+    }
+    // A percent sign stays with its number.
+    html.push_str(&body.replace(" %", "\u{a0}%"));
+    html.push_str("</main>\n</body>\n</html>\n");
+    Ok(html)
+}
+
+fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
+    let manifest = &report.run.manifest;
+    let _ = write!(html, "<p class=\"question\">{}</p>\n<ul class=\"badges\">", escape(&manifest.question));
+    for (class, words) in badges(manifest) {
+        let _ = write!(html, "<li class=\"badge {class}\">{}</li>", escape(&words));
+    }
+    html.push_str("</ul>\n");
+    if let Some(scaled) = &manifest.scaled {
+        let _ = writeln!(
+            html,
+            "<p class=\"scaled\">{} The figures show that everything works; they are not what the method would find.</p>",
+            escape(&sentence(&scaled.words))
+        );
+    }
+    let sentences: String = verdict(report).iter().map(|sentence| format!("<li>{}</li>", escape(sentence))).collect();
+    let _ = writeln!(html, "<ul class=\"verdict\">{sentences}</ul>");
+    let environment = &manifest.environment;
+    let targets: Vec<&str> = manifest.targets.iter().map(|target| target.name.as_str()).collect();
+    let platforms: Vec<&str> =
+        manifest.targets.iter().map(|target| target.platform.as_str()).filter(|platform| !platform.is_empty()).collect();
+    let facts = [
+        ("Measured", when(manifest.begun_ms)),
+        ("Took", manifest.ended_ms.map_or("–".into(), |end| duration(end.saturating_sub(manifest.begun_ms) as f64 / 1000.0))),
+        ("Machine", format!("{}, {} CPUs, {}", environment.cpu, environment.cpu_count, select::size(environment.memory_bytes))),
+        ("System", format!("{}, {}", environment.os, environment.kernel)),
+        ("With", format!("{}, {}", manifest.fio, manifest.program)),
+        ("Platform", platforms.first().map_or("–".into(), ToString::to_string)),
+        ("Targets", targets.join(", ")),
+    ];
+    let facts: String = facts
+        .iter()
+        .filter(|(_, value)| value != "–")
+        .map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value)))
+        .collect();
+    let links: String = parts.iter().map(|part| format!("<a href=\"#{}\">{}</a> ", part.anchor, part.heading)).collect();
+    let _ = writeln!(html, "<dl>{facts}</dl>\n<nav>{links}</nav>");
+}
+
+fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
+    let mut badges = Vec::new();
+    badges.push(match manifest.status {
+        RunStatus::Done => ("good", "✓ complete".to_string()),
+        RunStatus::Running => ("notable", "! still running".to_string()),
+        RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
+        RunStatus::Failed => ("bad", "✗ failed".to_string()),
+    });
+    let asked: Vec<bool> =
+        manifest.sections.iter().filter_map(|section| section.steady.as_ref().map(|steady| steady.reached)).collect();
+    let reached = asked.iter().filter(|reached| **reached).count();
+    if !asked.is_empty() {
+        badges.push(match (reached, asked.len()) {
+            (reached, all) if reached == all => ("good", "✓ steady state reached".to_string()),
+            (0, _) => ("bad", "✗ steady state not reached".to_string()),
+            (reached, all) => ("notable", format!("! steady state in {reached} of {all} parts")),
+        });
+    }
+    if manifest.scaled.is_some() {
+        badges.push(("notable", "scaled trial".to_string()));
+    }
+    badges
+}
+
+/// What was found, in a few sentences.
+fn verdict(report: &Report<'_>) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let spreads: Vec<f64> = report
+        .results
+        .values()
+        .filter(|records| records.len() > 1 && !report.is_story(records))
+        .filter_map(|records| Some(Summary::of(&select::values(records, select::rate))?.mean_deviation_percent()))
+        .collect();
+    let points = report.results.len();
+    sentences.push(match Summary::of(&spreads) {
+        Some(spread) => format!(
+            "{points} kinds of load were measured; repeats of one differ by {:.1} % of their mean in the middle, {:.1} % at worst (mean \
+             deviation).{}",
+            spread.median,
+            spread.max,
+            if spread.median > 10.0 { " That is a lot: something else was at work; take the figures as rough." } else { "" }
+        ),
+        None => format!("{points} kinds of load were measured once each: there is no telling how far they scatter. Repeat to know."),
+    });
+    for steady in report.run.manifest.sections.iter().filter_map(|section| Some((section, section.steady.as_ref()?))) {
+        let (section, steady) = steady;
+        sentences.push(if steady.reached {
+            format!(
+                "{} is steady in rounds {} to {}: {} {}, excursion {:.0} % and slope {:.0} % of it.",
+                section.title,
+                steady.first_round,
+                steady.last_round,
+                select::short(steady.mean),
+                steady.unit,
+                steady.excursion / steady.mean * 100.0,
+                steady.slope_excursion / steady.mean * 100.0
+            )
+        } else {
+            format!("{} did not become steady in {} rounds; figures are of the last five.", section.title, steady.values.len())
+        });
+    }
+    sentences.extend(groups::findings(report));
+    let warnings =
+        report.run.notes.iter().filter(|note| !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict));
+    let warnings = warnings.count();
+    let errors: u64 = report.run.records.iter().map(|record| record.errors).sum();
+    if errors > 0 {
+        sentences.push(format!("{errors} requests failed; see the notes."));
+    }
+    if warnings > 0 {
+        sentences.push(format!(
+            "{warnings} {} below.",
+            if warnings == 1 { "warning is among the notes" } else { "warnings are among the notes" }
+        ));
+    }
+    sentences
+}
+
+/// "A is faster than B by 12 %" or that noise is larger than the difference. `comparisons`: how many the reader is shown.
+fn sentence_of_pair(
+    what: &str,
+    (first, before): (&str, &[&Record]),
+    (second, after): (&str, &[&Record]),
+    comparisons: usize,
+) -> Option<String> {
+    let (a, b) = (select::values(before, select::rate), select::values(after, select::rate));
+    let difference = stats::difference(&a, &b, comparisons)?;
+    let change = (difference.ratio - 1.0) * 100.0;
+    if difference.method == stats::Method::TooFew {
+        return Some(format!("{what}: {second} measured {change:+.0} % against {first}, once only, so it may be noise."));
+    }
+    let certain = difference.p * comparisons.max(1) as f64;
+    let noise = difference.before.mean_deviation_percent().max(difference.after.mean_deviation_percent());
+    Some(if certain < stats::SIGNIFICANCE && change.abs() >= compare::TOLERANCE * 100.0 {
+        let ends = difference.interval.map_or(String::new(), |interval| {
+            format!(" (95 %: {:+.0} to {:+.0} %)", (interval.low - 1.0) * 100.0, (interval.high - 1.0) * 100.0)
+        });
+        format!("{what}: {second} gives {change:+.0} % against {first}{ends}.")
+    } else {
+        format!(
+            "{what}: {second} measured {change:+.1} % against {first}, but repeats scatter by ±{noise:.1} %: the noise is larger than \
+             the difference."
+        )
+    })
+}
+
+/// A sentence ends with a full stop and begins with a capital.
+fn sentence(words: &str) -> String {
+    let mut letters = words.trim().trim_end_matches('.').chars();
+    letters.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
+}
+
+/// Milliseconds since 1970 as a date, UTC (Howard Hinnant's `civil_from_days`).
+fn when(milliseconds: u64) -> String {
+    let (days, second) = ((milliseconds / 86_400_000) as i64, milliseconds / 1000 % 86_400);
+    let z = days + 719_468;
+    let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, leap) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{}-{month:02}-{day:02} {:02}:{:02} UTC", year_of_era + era * 400 + leap, second / 3600, second / 60 % 60)
+}

@@ -1,0 +1,302 @@
+//! Lines and bars as SVG, drawn for a phone's width and set side by side where there is room. Classes carry the colours, shapes
+//! differ too.
+
+use crate::select::{escape, short};
+use std::fmt::Write;
+
+/// One direction of a chart.
+pub struct Axis {
+    name: String,
+    log: bool,
+    low: f64,
+    high: f64,
+    ticks: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// From 0 to at least `max`, in round steps.
+    pub fn from_zero(name: &str, max: f64) -> Self {
+        let max = if max > 0.0 && max.is_finite() { max } else { 1.0 };
+        let power = 10f64.powf((max / 4.0).log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| max / step <= 5.0);
+        let step = step.unwrap_or(max);
+        let ticks = (0..=(max / step).ceil() as usize).map(|index| (index as f64 * step, tick(index as f64 * step)));
+        let ticks: Vec<_> = ticks.collect();
+        Self { name: name.into(), log: false, low: 0.0, high: ticks[ticks.len() - 1].0, ticks }
+    }
+
+    /// From 0 to exactly `end`.
+    pub fn until(name: &str, end: f64) -> Self {
+        let mut axis = Self::from_zero(name, end);
+        if end > 0.0 {
+            axis.high = end;
+            axis.ticks.retain(|(value, _)| *value <= end);
+        }
+        axis
+    }
+
+    /// Whole decades around the values, `label`led.
+    pub fn log(name: &str, values: impl Iterator<Item = f64>, label: fn(f64) -> String) -> Self {
+        let (low, high) = values.filter(|value| *value > 0.0).fold((f64::INFINITY, 0.0f64), |(l, h), v| (l.min(v), h.max(v)));
+        let (low, high) = if low.is_finite() { (low, high) } else { (1.0, 10.0) };
+        let (first, last) = (low.log10().floor() as i32, (high.log10().ceil() as i32).max(low.log10().floor() as i32 + 1));
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        for power in first..=last {
+            let decade = 10f64.powi(power);
+            let steps: &[f64] = if last - first <= 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            ticks
+                .extend(steps.iter().map(|step| step * decade).filter(|v| *v <= 10f64.powi(last) * 1.001).map(|v| (v, label(v))));
+        }
+        Self { name: name.into(), log: true, low: 10f64.powi(first), high: 10f64.powi(last), ticks }
+    }
+
+    /// Ticks where values are: queue depths (`log`), drives.
+    pub fn at(name: &str, values: &[f64], log: bool) -> Self {
+        let (low, high) = (values[0], values[values.len() - 1]);
+        let ticks = values.iter().map(|value| (*value, tick(*value))).collect();
+        Self { name: name.into(), log: log && low > 0.0, low, high, ticks }
+    }
+
+    /// 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        let map = |value: f64| if self.log { value.max(self.low).ln() } else { value };
+        let (low, high) = (map(self.low), map(self.high));
+        if high > low { ((map(value) - low) / (high - low)).clamp(-0.01, 1.03) } else { 0.5 }
+    }
+}
+
+fn tick(value: f64) -> String {
+    short(value).replace(".00", "").replace(".0 ", " ").replace("0 k", "0k").replace(' ', "")
+}
+
+/// A value with its spread.
+#[derive(Clone, Copy)]
+pub struct Dot {
+    pub x: f64,
+    pub y: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Dot {
+    pub fn exact(x: f64, y: f64) -> Self {
+        Self { x, y, low: y, high: y }
+    }
+}
+
+/// Dots of one kind.
+pub struct Series {
+    /// "s0" to "s7", "allowed", "bare", "guide".
+    pub class: String,
+    /// For the legend and for screen readers.
+    pub name: String,
+    pub dots: Vec<Dot>,
+}
+
+impl Series {
+    pub fn new(class: impl Into<String>, name: impl Into<String>, dots: Vec<Dot>) -> Self {
+        Self { class: class.into(), name: name.into(), dots }
+    }
+}
+
+/// A line chart.
+pub struct Chart {
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
+    /// Numbered moments.
+    pub marks: Vec<f64>,
+    /// A shaded part of the x axis.
+    pub window: Option<(f64, f64)>,
+}
+
+const TOP: f64 = 28.0;
+const BOTTOM: f64 = 32.0;
+const LEFT: f64 = 40.0;
+const RIGHT: f64 = 14.0;
+/// Of a character of the ticks' font, at most.
+const CHARACTER: f64 = 6.2;
+
+/// The outline of a series' marker, centred on 0.
+fn marker(class: &str) -> &'static str {
+    match class.as_bytes().last() {
+        Some(b'0') => "M-2.8 0a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0z",
+        Some(b'1') => "M-2.6 -2.6h5.2v5.2h-5.2z",
+        Some(b'2') => "M0 -3.4l3.2 5.8h-6.4z",
+        Some(b'3') => "M0 3.4l3.2 -5.8h-6.4z",
+        Some(b'4') => "M0 -3.6l3.2 3.6l-3.2 3.6l-3.2 -3.6z",
+        Some(b'5') => "M-3 -1h2v-2h2v2h2v2h-2v2h-2v-2h-2z",
+        Some(b'6') => "M-3.2 -1.6h6.4v3.2h-6.4z",
+        Some(b'7') => "M-1.6 -3.2h3.2v6.4h-3.2z",
+        _ => "M0 -3.2l3.2 3.2l-3.2 3.2l-3.2 -3.2z",
+    }
+}
+
+fn has_marker(class: &str) -> bool {
+    class.starts_with('s') || class == "allowed"
+}
+
+impl Chart {
+    pub fn new(x: Axis, y: Axis, series: Vec<Series>) -> Self {
+        Self { x, y, series, marks: Vec::new(), window: None }
+    }
+
+    /// The chart with its caption and legend. Wide ones are drawn twice; the style sheet shows one that fits.
+    pub fn figure(&self, caption: &str, remark: &str, wide: bool) -> String {
+        let title = escape(caption);
+        let svg = if wide {
+            let (narrow, wide) = (self.svg(caption, 340.0, 210.0), self.svg(caption, 860.0, 260.0));
+            format!("<div class=\"narrow\">{narrow}</div><div class=\"wide\">{wide}</div>")
+        } else {
+            self.svg(caption, 340.0, 210.0)
+        };
+        let remark = if remark.is_empty() { String::new() } else { format!("<p class=\"remark\">{}</p>", escape(remark)) };
+        format!(
+            "<figure{}><figcaption>{title}</figcaption>{}{svg}{remark}</figure>\n",
+            if wide { " class=\"broad\"" } else { "" },
+            self.legend()
+        )
+    }
+
+    fn legend(&self) -> String {
+        let mut known: Vec<&str> = Vec::new();
+        let mut entries = String::new();
+        for series in &self.series {
+            if series.name.is_empty() || known.contains(&series.name.as_str()) {
+                continue;
+            }
+            known.push(&series.name);
+            let dot = if has_marker(&series.class) {
+                format!("<path class=\"{}-dot\" transform=\"translate(14 5)\" d=\"{}\"/>", series.class, marker(&series.class))
+            } else {
+                String::new()
+            };
+            let _ = write!(
+                entries,
+                "<span><svg viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"{} line\" d=\"M1 5H27\"/>{dot}</svg>{}</span>",
+                series.class,
+                escape(&series.name)
+            );
+        }
+        format!("<div class=\"legend\">{entries}</div>")
+    }
+
+    fn svg(&self, title: &str, width: f64, height: f64) -> String {
+        let longest = self.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
+        let left = LEFT.max(longest as f64 * CHARACTER + 8.0);
+        let (right, bottom) = (width - RIGHT, height - BOTTOM);
+        let x = |value: f64| left + self.x.share(value) * (right - left);
+        let y = |value: f64| bottom - self.y.share(value) * (bottom - TOP);
+        let mut svg = format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(title));
+        if let Some((from, to)) = self.window {
+            let (from, to) = (x(from), x(to));
+            let _ = write!(
+                svg,
+                "<rect class=\"window\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+                (to - from).max(2.0),
+                bottom - TOP
+            );
+        }
+        let mut lowest_label = f64::INFINITY;
+        for (value, label) in &self.y.ticks {
+            let at = y(*value);
+            let class = if *value == self.y.low { "axis" } else { "grid" };
+            let _ = write!(svg, "<path class=\"{class}\" d=\"M{left:.1} {at:.1}H{right}\"/>");
+            if lowest_label - at >= 12.0 {
+                lowest_label = at;
+                let _ = write!(svg, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>", left - 5.0, at + 3.5);
+            }
+        }
+        let mut free = f64::NEG_INFINITY;
+        for (value, label) in &self.x.ticks {
+            let (at, half) = (x(*value), label.chars().count() as f64 * CHARACTER / 2.0);
+            let _ = write!(svg, "<path class=\"axis\" d=\"M{at:.1} {bottom}v3\"/>");
+            if at - half > free && at + half <= width {
+                free = at + half + 4.0;
+                let _ = write!(svg, "<text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", bottom + 13.0);
+            }
+        }
+        let _ = write!(
+            svg,
+            "<text x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\">{}</text><text x=\"0\" y=\"9\">{}</text>",
+            bottom + 27.0,
+            escape(&self.x.name),
+            escape(&self.y.name)
+        );
+        let mut free = f64::NEG_INFINITY;
+        for (index, &mark) in self.marks.iter().enumerate() {
+            let at = x(mark);
+            let _ = write!(svg, "<path class=\"mark\" d=\"M{at:.1} {TOP}V{bottom}\"/>");
+            if at - 6.0 > free {
+                free = at + 8.0;
+                let _ = write!(
+                    svg,
+                    "<text class=\"label\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                    TOP - 4.0,
+                    index + 1
+                );
+            }
+        }
+        for Series { class, dots, .. } in &self.series {
+            let path: Vec<String> = dots.iter().map(|dot| format!("{:.1} {:.1}", x(dot.x), y(dot.y))).collect();
+            if path.len() > 1 {
+                let _ = write!(svg, "<path class=\"{class} line\" d=\"M{}\"/>", path.join("L"));
+            }
+            if dots.len() > 40 || !has_marker(class) {
+                continue;
+            }
+            for dot in dots {
+                if dot.high > dot.low {
+                    let _ = write!(
+                        svg,
+                        "<path class=\"{class}-whisker\" d=\"M{:.1} {:.1}V{:.1}\"/>",
+                        x(dot.x),
+                        y(dot.low),
+                        y(dot.high)
+                    );
+                }
+                let _ = write!(
+                    svg,
+                    "<path class=\"{class}-dot\" transform=\"translate({:.1} {:.1})\" d=\"{}\"/>",
+                    x(dot.x),
+                    y(dot.y),
+                    marker(class)
+                );
+            }
+        }
+        svg.push_str("</svg>");
+        svg
+    }
+}
+
+/// A horizontal bar: name, value, its spread, words behind it, class.
+pub struct Bar {
+    pub name: String,
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+    pub words: String,
+    pub class: String,
+}
+
+/// Bars in HTML, so that long names wrap instead of colliding.
+pub fn bars(caption: &str, remark: &str, bars: &[Bar]) -> String {
+    let most = bars.iter().map(|bar| bar.high.max(bar.value)).fold(0.0, f64::max);
+    let mut rows = String::new();
+    for bar in bars {
+        let part = |value: f64| if most > 0.0 { (value / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
+        let _ = write!(
+            rows,
+            "<div class=\"bar-row\"><span class=\"bar-name\">{}</span><span class=\"bar-track\"><span class=\"bar-fill {}-fill\" style=\"width:{:.2}%\"></span>\
+             <span class=\"bar-spread\" style=\"left:{:.2}%;width:{:.2}%\"></span></span><span class=\"bar-words\">{}</span></div>",
+            escape(&bar.name),
+            bar.class,
+            part(bar.value),
+            part(bar.low),
+            (part(bar.high) - part(bar.low)).max(0.0),
+            escape(&bar.words)
+        );
+    }
+    let remark = if remark.is_empty() { String::new() } else { format!("<p class=\"remark\">{}</p>", escape(remark)) };
+    format!("<figure><figcaption>{}</figcaption><div class=\"bars\">{rows}</div>{remark}</figure>\n", escape(caption))
+}

@@ -1,0 +1,450 @@
+//! Points that differ in one thing, drawn over that thing: depth, drives, target, state; and latencies as distributions.
+
+use super::chart::{Axis, Bar, Chart, Dot, Series, bars};
+use super::{Report, sentence_of_pair};
+use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
+use crate::select::{self, short, time};
+use crate::stats::Summary;
+use crate::theory;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Charts of one kind at most; what is left out is said, and in the table of every figure.
+const CHARTS_MAX: usize = 12;
+
+type Found<'a> = (&'a Point, &'a Vec<&'a Record>);
+type Group<'a> = Vec<Found<'a>>;
+
+/// Points alike once `forget` has wiped what may differ.
+fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Point, Group<'a>> {
+    let mut groups: BTreeMap<Point, Group<'a>> = BTreeMap::new();
+    for (point, records) in &report.results {
+        let mut key = (*point).clone();
+        forget(&mut key);
+        groups.entry(key).or_default().push((point, records));
+    }
+    groups
+}
+
+fn forget_target(point: &mut Point) {
+    *point = Point { target: String::new(), level: None, members: None, strip_bytes: None, spans: None, ..point.clone() };
+}
+
+/// The rate of a point over `x`.
+fn dot(x: f64, records: &[&Record]) -> Option<Dot> {
+    let summary = Summary::of(&select::values(records, select::rate))?;
+    Some(Dot { x, y: summary.median, low: summary.interval.low, high: summary.interval.high })
+}
+
+fn outstanding(point: &Point) -> f64 {
+    f64::from(point.queue_depth) * f64::from(point.threads)
+}
+
+fn left_out(out: &mut String, count: usize) {
+    if count > CHARTS_MAX {
+        let _ = writeln!(out, "<p>{} more are in the table of every figure.</p>", count - CHARTS_MAX);
+    }
+}
+
+fn panels(charts: Vec<String>, remark: &str) -> String {
+    if charts.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "<p>{remark}</p>\n<div class=\"panels\">\n{}</div>\n",
+        charts.iter().take(CHARTS_MAX).cloned().collect::<String>()
+    );
+    left_out(&mut out, charts.len());
+    out
+}
+
+/// The load of a group without its depth: "4 KiB random read".
+fn load_without_depth(point: &Point) -> String {
+    let load = select::load(point);
+    load.replacen(&format!(", {}", select::depth(point)), "", 1)
+}
+
+/// Points that differ in depth only, or in threads only, in ascending order; at least three.
+fn by_depth<'a>(report: &'a Report<'_>, forget: fn(&mut Point)) -> Vec<Group<'a>> {
+    let depths = group(report, |point| {
+        forget(point);
+        point.queue_depth = 0;
+    });
+    let threads = group(report, |point| {
+        forget(point);
+        point.threads = 0;
+    });
+    let mut found: Vec<Group<'a>> = depths.into_values().chain(threads.into_values()).collect();
+    for points in &mut found {
+        points.sort_by_key(|(point, _)| outstanding(point) as u64);
+    }
+    found.retain(|points| depths_of(points).len() >= 3);
+    found
+}
+
+fn depths_of(points: &Group<'_>) -> Vec<f64> {
+    let depths: BTreeSet<u64> = points.iter().map(|(point, _)| outstanding(point) as u64).collect();
+    depths.into_iter().map(|depth| depth as f64).collect()
+}
+
+/// Throughput by depth for each load, and for each target the latencies against throughput.
+pub fn depth_curves(report: &Report<'_>) -> String {
+    let mut charts = Vec::new();
+    for points in by_depth(report, |_| ()) {
+        let curve = |latency: fn(&Record) -> f64| {
+            let dots = points.iter().filter_map(|(_, records)| {
+                let rate = Summary::of(&select::values(records, select::rate))?.median;
+                let latency = Summary::of(&select::values(records, latency))?;
+                Some(Dot { x: rate, y: latency.median, low: latency.interval.low, high: latency.interval.high })
+            });
+            dots.collect::<Vec<Dot>>()
+        };
+        let percentiles = [
+            curve(|record| record.total.latency.p50_ns),
+            curve(|record| record.total.latency.p99_ns),
+            curve(|record| record.total.latency.p999_ns),
+        ];
+        let latencies: Vec<f64> = percentiles.iter().flatten().flat_map(|dot| [dot.low, dot.high]).collect();
+        let most = percentiles[0].iter().map(|dot| dot.x).fold(0.0, f64::max);
+        let [p50, p99, p999] = percentiles;
+        let point = points[0].0;
+        let series = vec![Series::new("s0", "p50", p50), Series::new("s1", "p99", p99), Series::new("s4", "p99.9", p999)];
+        let depths = depths_of(&points);
+        let chart = Chart::new(
+            Axis::from_zero(select::unit(point), most),
+            Axis::log("latency", latencies.into_iter(), |value| time(value).replace(".00", "")),
+            series,
+        );
+        let remark = format!("{} to {} requests at a time", depths[0], depths[depths.len() - 1]);
+        charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &remark, false));
+    }
+    let mut out = panels(charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
+    out += &panels(rate_by_depth(report), "The same loads by the number of requests at a time, targets together.");
+    out
+}
+
+fn rate_by_depth(report: &Report<'_>) -> Vec<String> {
+    let mut charts = Vec::new();
+    for points in by_depth(report, forget_target) {
+        let depths = depths_of(&points);
+        let curve = |target: &str| -> Vec<Dot> {
+            let mine = points.iter().filter(|(point, _)| point.target == target);
+            mine.filter_map(|(point, records)| dot(outstanding(point), records)).collect()
+        };
+        let curves = targets_of(report, &points).into_iter().map(|target| (target, curve(target)));
+        let series = curves.filter(|(_, dots)| dots.len() >= 3).take(8).enumerate();
+        let series: Vec<Series> = series.map(|(index, (target, dots))| Series::new(format!("s{index}"), target, dots)).collect();
+        if series.len() < 2 {
+            continue;
+        }
+        let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
+        let point = points[0].0;
+        let chart = Chart::new(Axis::at("requests at a time", &depths, true), Axis::from_zero(select::unit(point), most), series);
+        charts.push(chart.figure(&load_without_depth(point), "", false));
+    }
+    charts
+}
+
+/// In the order of the manifest.
+fn targets_of<'a>(report: &'a Report<'_>, points: &Group<'_>) -> Vec<&'a str> {
+    let names: BTreeSet<&str> = points.iter().map(|(point, _)| point.target.as_str()).collect();
+    report.run.manifest.targets.iter().map(|target| target.name.as_str()).filter(|name| names.contains(name)).collect()
+}
+
+/// Rates by the number of members: measured, allowed by theory, and the bare drives' sum.
+pub fn scaling(report: &Report<'_>) -> String {
+    let groups = group(report, |point| {
+        point.target.clear();
+        (point.members, point.spans, point.strip_bytes) = (None, None, None);
+    });
+    let mut charts = Vec::new();
+    for points in groups.into_values() {
+        let mut points: Group<'_> =
+            points.into_iter().filter(|(point, _)| point.level.is_some() && point.members.is_some()).collect();
+        points.sort_by_key(|(point, _)| (point.members, point.strip_bytes));
+        points.dedup_by_key(|(point, _)| point.members);
+        if points.len() < 2 {
+            continue;
+        }
+        let drives: Vec<f64> = points.iter().filter_map(|(point, _)| point.members.map(f64::from)).collect();
+        let over = |value: &dyn Fn(&Point) -> Option<f64>| -> Vec<Dot> {
+            let dot = |(point, _): &Found<'_>| Some(Dot::exact(f64::from(point.members?), value(point)?));
+            points.iter().filter_map(dot).collect()
+        };
+        // Theory and bare drives count requests; charts of MB/s need them in bytes.
+        let in_unit = |point: &Point| if select::unit(point) == "MB/s" { point.block_bytes as f64 / 1e6 } else { 1.0 };
+        let allowed = over(&|point| Some(report.bare.ideal(point)?.bounds?.allowed * in_unit(point)));
+        let bare = over(&|point| Some(report.bare.sum(point)? * in_unit(point)));
+        let measured: Vec<Dot> = points.iter().filter_map(|(point, records)| dot(f64::from(point.members?), records)).collect();
+        let first = points[0].0;
+        let (mut guide, mut remark) = (Vec::new(), String::new());
+        if allowed.is_empty() {
+            // Without bare drives: the law's line through the first measurement.
+            if let (Some(start), Some(base)) = (measured.first(), theory::multiple(first)) {
+                guide = over(&|point| Some(theory::multiple(point)? / base * start.y));
+            }
+            remark = "no bare drives were measured: theory goes through the first point".into();
+        } else if let Some(worst) = share_of_allowed(report, &points) {
+            remark = format!("at {} drives {:.0} % of what theory allows", short(drives[drives.len() - 1]), worst * 100.0);
+        }
+        let series = vec![
+            Series::new("bare", "bare drives, sum", bare),
+            Series::new("guide", "theory, from the first", guide),
+            Series::new("allowed", "allowed by theory", allowed),
+            Series::new("s0", "measured", measured),
+        ];
+        let series: Vec<Series> = series.into_iter().filter(|series| !series.dots.is_empty()).collect();
+        let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high.max(dot.y)).fold(0.0, f64::max);
+        let chart = Chart::new(Axis::at("drives", &drives, false), Axis::from_zero(select::unit(first), most), series);
+        let level = first.level.as_deref().map_or(String::new(), level_name);
+        charts.push(chart.figure(&format!("{level}: {}", select::load(first)), &remark, false));
+    }
+    panels(
+        charts,
+        "Bars are the interval of the median. <b>Allowed</b>: what the level's law makes of the bare drives as this run measured them \
+         (the busiest member, all members together, and waiting at this depth; the lowest). The dotted line is the bare drives without an array.",
+    )
+}
+
+fn share_of_allowed(report: &Report<'_>, points: &Group<'_>) -> Option<f64> {
+    let (point, records) = points.last()?;
+    let allowed = report.bare.ideal(point)?.bounds?.allowed;
+    Some(Summary::of(&select::values(records, |record| record.total.iops))?.median / allowed)
+}
+
+pub fn level_name(level: &str) -> String {
+    if level == "jbod" { "JBOD".into() } else { format!("RAID {}", level.trim_start_matches("raid")) }
+}
+
+/// Targets under the same load, where they do not vary in drives or depth only: bars with their spread.
+pub fn side_by_side(report: &Report<'_>) -> String {
+    let groups = group(report, forget_target);
+    let mut charts = Vec::new();
+    for points in groups.values() {
+        let targets = targets_of(report, points);
+        if targets.len() < 2 {
+            continue;
+        }
+        let bars_of: Vec<Bar> = targets
+            .iter()
+            .filter_map(|target| {
+                let (point, records) = points.iter().find(|(point, _)| point.target == *target)?;
+                let summary = Summary::of(&select::values(records, select::rate))?;
+                let p99 = Summary::of(&select::values(records, |record| record.total.latency.p99_ns))?.median;
+                let known = report.run.manifest.targets.iter().find(|known| known.name == *target);
+                let bare = known.is_some_and(|known| known.kind == TargetKind::Members || known.level.is_none());
+                Some(Bar {
+                    name: (*target).to_string(),
+                    value: summary.median,
+                    low: summary.interval.low,
+                    high: summary.interval.high,
+                    words: format!("{} {}, p99 {}", short(summary.median), select::unit(point), time(p99)),
+                    class: if bare { "s5" } else { "s0" }.into(),
+                })
+            })
+            .collect();
+        charts.push(bars(&select::load(points[0].0), "", &bars_of));
+    }
+    panels(charts, "Targets under the same load; grey: bare drives and files. The thin line is the interval of the median.")
+}
+
+/// Ways to do the same on one target: file kinds, modes of access, compressible data.
+pub fn variants(report: &Report<'_>) -> String {
+    let kinds = [SectionKind::Sweep, SectionKind::FileCopy, SectionKind::Composite];
+    let sections = report.run.manifest.sections.iter().filter(|section| kinds.contains(&section.kind));
+    let sections: BTreeSet<&str> = sections.map(|section| section.id.as_str()).collect();
+    let plain = |point: &mut Point| {
+        point.variant.clear();
+        (point.mode, point.compressible_percent) = (IoMode::Direct, 0);
+    };
+    let mut charts = Vec::new();
+    for (key, points) in group(report, plain) {
+        let inside = |(_, records): &&Found<'_>| records.iter().all(|record| sections.contains(record.section.as_str()));
+        let points: Group<'_> = points.iter().filter(inside).copied().collect();
+        if points.len() < 2 {
+            continue;
+        }
+        let bar = |(point, records): &Found<'_>| {
+            let summary = Summary::of(&select::values(records, select::rate))?;
+            let compressible = format!("{} % compressible", point.compressible_percent);
+            let words =
+                [select::mode(point.mode), &point.variant, if point.compressible_percent > 0 { &compressible } else { "" }];
+            let name = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(", ");
+            Some(Bar {
+                name: if name.is_empty() { "direct, random data".into() } else { name },
+                value: summary.median,
+                low: summary.interval.low,
+                high: summary.interval.high,
+                words: format!("{} {}", short(summary.median), select::unit(point)),
+                class: "s0".into(),
+            })
+        };
+        let bars_of: Vec<Bar> = points.iter().filter_map(bar).collect();
+        charts.push(bars(&format!("{}: {}", key.target, select::load(&key)), "", &bars_of));
+    }
+    panels(charts, "The same load in other ways: kinds of files, modes of access, data that a controller could compress.")
+}
+
+const STATES: [DriveState; 4] = [DriveState::Fresh, DriveState::Used, DriveState::Idle, DriveState::Trimmed];
+
+fn by_state<'a>(points: &Group<'a>) -> Vec<(DriveState, Found<'a>)> {
+    STATES.iter().filter_map(|state| Some((*state, *points.iter().find(|(point, _)| point.drive_state == *state)?))).collect()
+}
+
+/// Rates in each state of the drives, as a share of fresh.
+pub fn states(report: &Report<'_>) -> String {
+    let mut charts = Vec::new();
+    for points in group(report, |point| point.drive_state = DriveState::AsFound).into_values() {
+        let states = by_state(&points);
+        if states.len() < 2 {
+            continue;
+        }
+        let rate = |records: &[&Record]| Summary::of(&select::values(records, select::rate));
+        let Some(first) = rate(states[0].1.1) else { continue };
+        let bars_of: Vec<Bar> = states
+            .iter()
+            .filter_map(|(state, (point, records))| {
+                let summary = rate(records)?;
+                let share = summary.median / first.median * 100.0;
+                Some(Bar {
+                    name: select::state(*state).to_string(),
+                    value: summary.median,
+                    low: summary.interval.low,
+                    high: summary.interval.high,
+                    words: format!("{} {}, {share:.0} %", short(summary.median), select::unit(point)),
+                    class: match state {
+                        DriveState::AsFound | DriveState::Trimmed => "s0",
+                        DriveState::Fresh => "s2",
+                        DriveState::Used => "s4",
+                        DriveState::Idle => "s1",
+                    }
+                    .into(),
+                })
+            })
+            .collect();
+        let point = states[0].1.0;
+        let load = select::load(&Point { drive_state: DriveState::AsFound, ..point.clone() });
+        charts.push(bars(&format!("{}: {load}", point.target), &format!("percent of {}", select::state(states[0].0)), &bars_of));
+    }
+    panels(
+        charts,
+        "The same load after a purge, after filling, after a while without work, and after discarding everything through the target.",
+    )
+}
+
+/// The complementary distribution: how many requests took longer.
+pub fn ccdf(report: &Report<'_>) -> String {
+    let mut charts: Vec<(usize, String)> = Vec::new();
+    let matrices = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Iops);
+    let matrices: BTreeSet<&str> = matrices.map(|section| section.id.as_str()).collect();
+    for points in group(report, forget_target).into_values() {
+        // Of a matrix of 56 cells the classic ones only.
+        let point = points[0].0;
+        let in_matrix = points.iter().any(|(_, records)| records.iter().any(|record| matrices.contains(record.section.as_str())));
+        if in_matrix && !(point.block_bytes == 4096 && matches!(point.read_percent, 0 | 65 | 100)) {
+            continue;
+        }
+        let mut series = Vec::new();
+        for (index, target) in targets_of(report, &points).iter().take(8).enumerate() {
+            let records = points.iter().filter(|(point, _)| point.target == *target).flat_map(|(_, records)| records.iter());
+            let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
+            for (nanos, count) in records.flat_map(|record| &record.total.latency.bins) {
+                *bins.entry(*nanos).or_default() += count;
+            }
+            let all: u64 = bins.values().sum();
+            let mut longer = all;
+            let mut dots = Vec::new();
+            for (nanos, count) in bins {
+                longer -= count;
+                if longer > 0 {
+                    dots.push(Dot::exact(nanos as f64, longer as f64 / all as f64));
+                }
+            }
+            if dots.len() > 3 {
+                series.push(Series::new(format!("s{index}"), *target, thin(dots)));
+            }
+        }
+        if series.is_empty() {
+            continue;
+        }
+        let times: Vec<f64> = series.iter().flat_map(|series| &series.dots).map(|dot| dot.x).collect();
+        let shares: Vec<f64> = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
+        let share = |value: f64| match value {
+            value if value >= 1.0 => "all".to_string(),
+            value if value >= 0.0099 => format!("{}%", (value * 100.0).round()),
+            value => format!("1/{}", short(1.0 / value).replace(".0 ", "").replace(".00", "").replace(' ', "")),
+        };
+        let chart = Chart::new(
+            Axis::log("latency", times.into_iter(), |value| time(value).replace(".00", "")),
+            Axis::log("share of requests that took longer", shares.into_iter(), share),
+            series,
+        );
+        charts.push((chart.series.len(), chart.figure(&select::load(point), "", false)));
+    }
+    // Those that set targets side by side first.
+    charts.sort_by_key(|(targets, _)| std::cmp::Reverse(*targets));
+    let charts = charts.into_iter().map(|(_, chart)| chart).collect();
+    panels(charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
+}
+
+/// At most 200 of the dots, ends included: markers and curves need no more.
+fn thin(dots: Vec<Dot>) -> Vec<Dot> {
+    let step = dots.len().div_ceil(200).max(1);
+    let last = dots.len() - 1;
+    dots.into_iter().enumerate().filter(|(index, _)| index % step == 0 || *index == last).map(|(_, dot)| dot).collect()
+}
+
+/// What the groups say in words: best against second, and used against fresh.
+pub fn findings(report: &Report<'_>) -> Vec<String> {
+    // Arrays of the same number of drives: that more drives do more is no finding.
+    let groups = group(report, |point| {
+        let members = point.members;
+        forget_target(point);
+        point.members = members;
+    });
+    let mut pairs = Vec::new();
+    for points in groups.values().rev().filter(|points| points.len() > 1) {
+        let arrays = |point: &Point| {
+            let known = report.run.manifest.targets.iter().find(|known| known.name == point.target);
+            known.is_none_or(|known| known.kind != TargetKind::Members)
+        };
+        let rate =
+            |(_, records): &Found<'_>| Summary::of(&select::values(records, select::rate)).map_or(0.0, |summary| summary.median);
+        let mut ranked: Vec<Found<'_>> =
+            points.iter().copied().filter(|(point, records)| arrays(point) && !report.is_story(records)).collect();
+        ranked.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+        if let [best, second, ..] = ranked[..] {
+            pairs.push((select::load(best.0), second, best));
+        }
+    }
+    let comparisons = pairs.len();
+    let mut sentences: Vec<String> = pairs
+        .into_iter()
+        .filter_map(|(load, second, best)| {
+            sentence_of_pair(&load, (&second.0.target, second.1), (&best.0.target, best.1), comparisons)
+        })
+        .take(4)
+        .collect();
+    if comparisons > sentences.len() {
+        sentences.push(format!("{} more loads are set side by side below.", comparisons - sentences.len()));
+    }
+    let stated: Vec<Vec<(DriveState, Found<'_>)>> = group(report, |point| point.drive_state = DriveState::AsFound)
+        .values()
+        .map(by_state)
+        .filter(|states| states.len() > 1)
+        .collect();
+    for states in stated.iter().take(2) {
+        let (state, (point, fresh)) = states[0];
+        for (other, (_, records)) in &states[1..] {
+            let what =
+                format!("{}, {}", point.target, select::load(&Point { drive_state: DriveState::AsFound, ..point.clone() }));
+            sentences.extend(sentence_of_pair(
+                &what,
+                (select::state(state), fresh),
+                (select::state(*other), records),
+                stated.len() * 3,
+            ));
+        }
+    }
+    sentences
+}

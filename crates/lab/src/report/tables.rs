@@ -1,0 +1,392 @@
+//! Tables: the matrix, every figure, drives, notes, and where it all comes from.
+
+use super::{Report, duration, timeline, when};
+use crate::endurance::{self, Forecast};
+use crate::result::{NoteKind, Pattern, Point, Record};
+use crate::select::{self, escape, short, time};
+use crate::stats::Summary;
+use crate::theory;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// A table; `caption` and `heads` are HTML; `rows` have their name and cells that are whole `<td>…</td>`.
+pub fn table(out: &mut String, caption: &str, heads: &[&str], rows: Vec<(String, Vec<String>)>) {
+    // Words stand on the left, and so do their heads.
+    let words =
+        |index: usize| index > 0 && rows.first().is_some_and(|(_, cells)| cells[index - 1].starts_with("<td class=\"words"));
+    let head = |(index, head): (usize, &&str)| {
+        let class = if words(index) { " class=\"words\"" } else { "" };
+        format!("<th scope=\"col\"{class}>{head}</th>")
+    };
+    let heads: String = heads.iter().enumerate().map(head).collect();
+    let _ = write!(
+        out,
+        "<p class=\"caption\">{caption}</p><div class=\"scroll\" tabindex=\"0\"><table aria-label=\"{caption}\"><thead><tr>{heads}</tr></thead><tbody>"
+    );
+    for (name, cells) in rows {
+        let _ = write!(out, "<tr><th scope=\"row\">{name}</th>{}</tr>", cells.concat());
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// "12.3 k IOPS ±2 %".
+pub fn spread_cell(summary: &Summary, unit: &str) -> String {
+    format!("<td>{} {unit}<small>{}</small></td>", short(summary.median), plus_minus(summary))
+}
+
+fn plus_minus(summary: &Summary) -> String {
+    if summary.count < 2 {
+        return "once".into();
+    }
+    format!("±{:.1} % ({:.0} %)", summary.plus_minus_percent(), summary.interval.confidence * 100.0)
+}
+
+/// Read share by block size, tinted by the rate in bytes.
+pub fn heat_maps(report: &Report<'_>) -> String {
+    let mut groups: BTreeMap<Point, Vec<(&Point, &Vec<&Record>)>> = BTreeMap::new();
+    for (point, records) in report.results.iter().filter(|(point, _)| point.mix.is_empty()) {
+        let key = Point { block_bytes: 0, read_percent: 0, ..(*point).clone() };
+        groups.entry(key).or_default().push((point, records));
+    }
+    let mut out = String::new();
+    for points in groups.values() {
+        let blocks: BTreeSet<u64> = points.iter().map(|(point, _)| point.block_bytes).collect();
+        let shares: BTreeSet<u8> = points.iter().map(|(point, _)| point.read_percent).collect();
+        if blocks.len() < 2 || shares.len() < 2 || points.len() * 2 <= blocks.len() * shares.len() {
+            continue;
+        }
+        let first = points[0].0;
+        let order = if first.pattern == Pattern::Random { "random" } else { "sequential" };
+        let value = |record: &Record| if first.pattern == Pattern::Random { record.total.iops } else { record.total.mb_per_s };
+        let unit = if first.pattern == Pattern::Random { "IOPS" } else { "MB/s" };
+        let bandwidth = |records: &[&Record]| {
+            Summary::of(&select::values(records, |record| record.total.mb_per_s)).map_or(0.0, |summary| summary.median)
+        };
+        let most = points.iter().map(|(_, records)| bandwidth(records)).fold(0.0, f64::max);
+        let heads: Vec<String> = std::iter::once("block".to_string())
+            .chain(shares.iter().rev().map(|share| format!("{share}/{}", 100 - share)))
+            .collect();
+        let rows = blocks.iter().map(|block| {
+            let cell = |share: &u8| {
+                let found = points.iter().find(|(point, _)| point.block_bytes == *block && point.read_percent == *share);
+                let Some(((_, records), summary)) =
+                    found.and_then(|found| Some((found, Summary::of(&select::values(found.1, value))?)))
+                else {
+                    return "<td></td>".to_string();
+                };
+                let tint = (bandwidth(records) / most * 100.0).round();
+                let spread =
+                    if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".to_string() };
+                format!("<td style=\"--tint:{tint}%\">{}<small>{spread}</small></td>", short(summary.median))
+            };
+            (select::size(*block), shares.iter().rev().map(cell).collect())
+        });
+        let caption = format!(
+            "{}: {order}, {}{}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
+            escape(&first.target),
+            select::depth(first),
+            if first.variant.is_empty() { String::new() } else { format!(", {}", escape(&first.variant)) }
+        );
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        let mut one = String::new();
+        table(&mut one, &caption, &heads, rows.collect());
+        out += &one.replacen("<table ", "<table class=\"heat\" ", 1);
+    }
+    out
+}
+
+/// Every point with its spread, latencies, and what theory says; in parts by target.
+pub fn figures(report: &Report<'_>) -> String {
+    let mut out = String::from(
+        "<p>Rates are medians over rounds with the half-width of the median's interval and its confidence; with fewer than six rounds the interval \
+         is the whole range, and its confidence says so. Mean deviation: mean absolute deviation about the mean, in percent of it.</p>\n",
+    );
+    let many = report.results.len() > 40;
+    for target in &report.run.manifest.targets {
+        let points: Vec<_> = report.results.iter().filter(|(point, _)| point.target == target.name).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let rows = points.iter().filter_map(|(point, records)| {
+            let rate = Summary::of(&select::values(records, select::rate))?;
+            let latency = |value: fn(&Record) -> f64| {
+                let summary = Summary::of(&select::values(records, value));
+                summary.map_or("<td>–</td>".into(), |summary| {
+                    let spread =
+                        if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".into() };
+                    format!("<td>{}<small>{spread}</small></td>", time(summary.median))
+                })
+            };
+            let unit = select::unit(point);
+            let mut cells = vec![
+                spread_cell(&rate, unit),
+                format!("<td>{}</td>", rate.count),
+                format!("<td>{} <small>{:.2} %</small></td>", short(rate.mean), rate.mean_deviation_percent()),
+                latency(|record| record.total.latency.p50_ns),
+                latency(|record| record.total.latency.p99_ns),
+                latency(|record| record.total.latency.p999_ns),
+                latency(|record| record.total.latency.max_ns),
+            ];
+            if target.level.is_some() {
+                cells.extend(theory_cells(report, point, records));
+            }
+            let extras = records.last().map_or(Vec::new(), |record| timeline::extras(record));
+            let more =
+                if extras.is_empty() { String::new() } else { format!("<br><small>{}</small>", escape(&extras.join("; "))) };
+            Some((escape(&select::load(point)) + &more, cells))
+        });
+        let rows: Vec<_> = rows.collect();
+        let mut heads = vec!["load", "rate", "rounds", "mean, mean deviation", "p50", "p99", "p99.9", "max"];
+        if target.level.is_some() {
+            heads.extend(["of allowed", "member writes per write", "law"]);
+        }
+        let count = rows.len();
+        let mut one = String::new();
+        table(&mut one, &escape(&target.name), &heads, rows);
+        if many {
+            let _ = writeln!(out, "<details><summary>{}: {count} loads</summary>\n{one}</details>", escape(&target.name));
+        } else {
+            out += &one;
+        }
+    }
+    out
+}
+
+fn theory_cells(report: &Report<'_>, point: &Point, records: &[&Record]) -> Vec<String> {
+    let Some(ideal) = report.bare.ideal(point) else { return vec!["<td>–</td>".into(); 3] };
+    let rate = Summary::of(&select::values(records, |record| record.total.iops)).map_or(0.0, |summary| summary.median);
+    let share = ideal.bounds.map_or("–".to_string(), |bounds| {
+        format!("{:.2}<small>of {} a second</small>", rate / bounds.allowed, short(bounds.allowed))
+    });
+    let measured = theory::measured_penalty(records).map_or(String::new(), |measured| format!("{measured:.2} "));
+    let penalty = ideal.penalty.map_or("–".to_string(), |penalty| {
+        let reads = if penalty.reads > 0.0 { format!(", {:.2} reads", penalty.reads) } else { String::new() };
+        format!("{measured}<small>law {:.2}{reads}</small>", penalty.writes)
+    });
+    vec![format!("<td>{share}</td>"), format!("<td>{penalty}</td>"), format!("<td class=\"words\">{}</td>", escape(&ideal.law))]
+}
+
+/// Drives with wear, forecast and rebuild estimate.
+pub fn drives(report: &Report<'_>) -> String {
+    let manifest = &report.run.manifest;
+    let mut out = String::new();
+    let mut rows = Vec::new();
+    let mut known = BTreeSet::new();
+    let mut forecasts = 0;
+    for target in &manifest.targets {
+        let daily = daily_bytes(report, &target.name);
+        for drive in target.drives.iter().filter(|drive| known.insert(drive.path.clone())) {
+            let after = manifest.drives_after.iter().find(|after| after.path == drive.path);
+            let wear = after.unwrap_or(drive);
+            let text = |value: Option<String>| format!("<td>{}</td>", value.unwrap_or_else(|| "–".into()));
+            let forecast = daily.and_then(|daily| {
+                let members = target.members.unwrap_or(1);
+                Forecast::of(wear, endurance::member_daily_bytes(daily.0, daily.1, members))
+            });
+            forecasts += usize::from(forecast.is_some());
+            let amplification = after.and_then(|after| endurance::write_amplification(drive, after));
+            rows.push((
+                escape(&drive.path),
+                vec![
+                    format!(
+                        "<td class=\"words\">{}</td>",
+                        escape(&[&drive.model, &drive.firmware, &drive.transport].map(String::as_str).join(" "))
+                    ),
+                    format!("<td>{}</td>", if drive.size_bytes > 0 { select::size(drive.size_bytes) } else { "–".into() }),
+                    text(wear.wear_percent.map(|percent| format!("{percent:.0} %"))),
+                    text(wear.written_bytes.map(|bytes| terabytes(bytes as f64))),
+                    text(amplification.map(|amplification| format!("{amplification:.2}"))),
+                    text(forecast.map(|forecast| {
+                        format!(
+                            "{}<small>{}</small>",
+                            terabytes(forecast.allowed_bytes),
+                            if forecast.concluded { "from wear" } else { "rated" }
+                        )
+                    })),
+                    text(forecast.map(|forecast| format!("{:.2}", forecast.drive_writes_per_day))),
+                    text(forecast.map(|forecast| years(forecast.years_left))),
+                    text(wear.temperature_c.map(|degrees| format!("{degrees:.0} °C"))),
+                    text(wear.media_errors.map(|errors| errors.to_string())),
+                ],
+            ));
+        }
+    }
+    if !rows.is_empty() {
+        if forecasts > 0 {
+            out.push_str(
+                "<p>Drive writes per day and years left are for the fastest write load of this run going on all day, which no use of a drive is: they \
+                 are the worst case. Years scale with the load.</p>\n",
+            );
+        }
+        let heads = [
+            "drive",
+            "model",
+            "size",
+            "life used",
+            "written",
+            "own amplification",
+            "allowed (TBW)",
+            "writes/day",
+            "years left",
+            "temperature",
+            "errors",
+        ];
+        table(&mut out, "Drives as they say themselves, after the run where it could be read", &heads, rows);
+    }
+    out + &rebuild_estimates(report)
+}
+
+/// As makers write it: "860 TB", "14.6 PB".
+fn terabytes(bytes: f64) -> String {
+    if bytes >= 1e15 { format!("{} PB", short(bytes / 1e15)) } else { format!("{} TB", short(bytes / 1e12)) }
+}
+
+fn years(value: f64) -> String {
+    match value {
+        value if value > 100.0 => "over 100".into(),
+        value if value >= 1.0 => format!("{value:.1}"),
+        value => format!("{:.0} days", value * 365.25),
+    }
+}
+
+/// What clients of a target would write in a day at its fastest write load, and the member bytes that each byte costs.
+fn daily_bytes(report: &Report<'_>, target: &str) -> Option<(f64, f64)> {
+    let writes = report.results.iter().filter(|(point, _)| point.target == target && point.read_percent == 0);
+    writes
+        .filter_map(|(point, records)| {
+            let rate = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median * 1e6;
+            let by_law = || report.bare.ideal(point).and_then(|ideal| Some(ideal.penalty?.writes));
+            let penalty = theory::measured_penalty(records).or_else(by_law).unwrap_or(1.0);
+            Some((rate * 86_400.0, penalty))
+        })
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// How long a member of 1, 4 and 16 TB would take at the rate that rebuilds had here.
+fn rebuild_estimates(report: &Report<'_>) -> String {
+    let mut rows = Vec::new();
+    for record in report.run.records.iter() {
+        let Some(seconds) = record.extra.get("rebuild_seconds").filter(|seconds| **seconds > 0.0) else { continue };
+        let swept =
+            report.series.get(&record.index).and_then(|series| series.sweep.iter().map(|sample| sample.total_bytes).max());
+        let Some(bytes) = swept.filter(|bytes| *bytes > 0) else { continue };
+        let rate = bytes as f64 / seconds;
+        let take = |terabytes: u64| {
+            format!("<td>{}</td>", duration(endurance::rebuild_seconds(terabytes * 1_000_000_000_000, rate, 1.0)))
+        };
+        rows.push((
+            escape(&format!("{}: {}", record.point.target, select::load(&record.point))),
+            vec![
+                format!("<td>{} of {}</td>", duration(*seconds), select::size(bytes)),
+                format!("<td>{} MB/s</td>", short(rate / 1e6)),
+                take(1),
+                take(4),
+                take(16),
+            ],
+        ));
+    }
+    let mut out = String::new();
+    if !rows.is_empty() {
+        let heads = ["rebuild during", "measured", "rate", "1 TB takes", "4 TB", "16 TB"];
+        table(&mut out, "Rebuild times at the rate that was measured while this load went on", &heads, rows);
+    }
+    out
+}
+
+/// Warnings first, then the steps.
+pub fn notes(report: &Report<'_>) -> String {
+    let notes = &report.run.notes;
+    if notes.is_empty() {
+        return String::new();
+    }
+    let start = report.run.manifest.begun_ms;
+    let item = |note: &&crate::result::Note| {
+        let (class, name) = match note.kind {
+            NoteKind::Step => ("", "step"),
+            NoteKind::Purge => ("", "purge"),
+            NoteKind::Verdict => ("", "verdict"),
+            NoteKind::Fallback => ("notable", "! fall-back"),
+            NoteKind::Throttle => ("notable", "! throttling"),
+            NoteKind::Sag => ("notable", "! sag"),
+            NoteKind::Error => ("bad", "✗ error"),
+            NoteKind::Background => ("notable", "! background"),
+        };
+        let at = duration(note.at_ms.saturating_sub(start) as f64 / 1000.0);
+        format!("<li><span class=\"{class}\">{name}</span> after {at}: {}</li>", escape(&note.text))
+    };
+    let usual = |note: &&crate::result::Note| matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict);
+    let warnings: String = notes.iter().filter(|note| !usual(note)).map(|note| item(&note)).collect();
+    let steps: String = notes.iter().filter(usual).map(|note| item(&note)).collect();
+    let mut out = String::new();
+    if !warnings.is_empty() {
+        let _ = writeln!(out, "<ul class=\"notes\">{warnings}</ul>");
+    }
+    if !steps.is_empty() {
+        let count = notes.iter().filter(usual).count();
+        let _ = writeln!(out, "<details><summary>Steps of the run: {count}</summary><ul class=\"notes\">{steps}</ul></details>");
+    }
+    out
+}
+
+/// How each part was prepared and measured, the machine, and the methods by name.
+pub fn method(report: &Report<'_>) -> String {
+    let manifest = &report.run.manifest;
+    let mut out = String::new();
+    let rows = manifest.sections.iter().map(|section| {
+        let text = |value: &Option<String>| format!("<td class=\"words\">{}</td>", value.as_deref().map_or("–".into(), escape));
+        let mut loads: BTreeSet<(u32, u32, u8)> = BTreeSet::new();
+        for record in report.run.records.iter().filter(|record| record.section == section.id && !record.preparation) {
+            loads.insert((record.point.queue_depth, record.point.threads, record.point.compressible_percent));
+        }
+        let range = |values: Vec<u32>| match (values.iter().min(), values.iter().max()) {
+            (Some(low), Some(high)) if low == high => low.to_string(),
+            (Some(low), Some(high)) => format!("{low}–{high}"),
+            _ => "–".into(),
+        };
+        let depth = range(loads.iter().map(|load| load.0).collect());
+        let threads = range(loads.iter().map(|load| load.1).collect());
+        let took =
+            section.begun_ms.zip(section.ended_ms).map(|(begun, ended)| duration(ended.saturating_sub(begun) as f64 / 1000.0));
+        let cells = vec![
+            format!("<td class=\"words\">{}</td>", escape(&section.target)),
+            text(&section.purge),
+            text(&section.precondition),
+            format!("<td>{}</td>", section.rounds),
+            format!("<td>{depth} × {threads}</td>"),
+            format!("<td>{}</td>", took.unwrap_or_else(|| "–".into())),
+        ];
+        (escape(&section.title), cells)
+    });
+    table(
+        &mut out,
+        "Parts of the experiment",
+        &["part", "target", "purge", "preconditioning", "rounds", "depth × threads", "took"],
+        rows.collect(),
+    );
+    let environment = &manifest.environment;
+    let percent = |share: f64| format!("{share:.0} %");
+    let mut facts = vec![
+        ("Run", manifest.id.clone()),
+        ("Experiment", manifest.experiment.clone()),
+        ("Host", environment.host.clone()),
+        ("Virtual machine", environment.virtualization.clone()),
+        ("CPU governor", environment.cpu_governor.clone()),
+        ("CPU used by others before", percent(environment.busy_percent)),
+        ("I/O of others before", format!("{} MB/s", short(environment.background_bytes_per_s / 1e6))),
+        ("Other hosts", manifest.hosts.keys().cloned().collect::<Vec<_>>().join(", ")),
+        ("Resumed", manifest.resumed_ms.iter().map(|at| when(*at)).collect::<Vec<_>>().join(", ")),
+        ("Remark", manifest.note.clone()),
+        ("Measured with", manifest.command.join(" ")),
+    ];
+    facts.retain(|(_, value)| !value.is_empty());
+    let facts: String =
+        facts.iter().map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escape(value))).collect();
+    let _ = writeln!(
+        out,
+        "<dl>{facts}</dl>\n<p>MB/s are 10<sup>6</sup> bytes a second, latency is from submission to completion as fio sees it. Spread: exact \
+         order-statistic interval of the median; mean absolute deviation. Differences: Mann-Whitney test with Hodges-Lehmann ratio, or Welch's t \
+         test on logarithms where repeats are too few for ranks; Holm's correction over all that are compared. The raw results, fio's own output \
+         included, lie in the run's folder.</p>"
+    );
+    out
+}

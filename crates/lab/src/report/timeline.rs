@@ -1,0 +1,342 @@
+//! What changes over time: rounds until they are steady, saturation, recovery, and an array that loses a member.
+
+use super::chart::{Axis, Chart, Dot, Series};
+use super::{Report, duration, tables};
+use crate::result::{ArrayState, Record, Sample, Section, SectionKind, SteadyVerdict};
+use crate::select::{self, escape, short, time};
+use crate::stats::{self, Summary};
+use std::fmt::Write;
+
+/// Samples that a curve shows at most; more are joined by their median.
+const SAMPLES_MAX: usize = 300;
+
+/// Rounds of what was tracked, the window, the limits, and the calculation.
+pub fn convergence(report: &Report<'_>) -> String {
+    let mut charts = String::new();
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    for (section, steady) in report.run.manifest.sections.iter().filter_map(|section| Some((section, section.steady.as_ref()?))) {
+        charts += &convergence_chart(section, steady);
+        let cell = |text: String| format!("<td>{text}</td>");
+        let percent = |value: f64| format!("{:.1} %", value / steady.mean * 100.0);
+        let mark = if steady.reached { "<td class=\"good\">✓ steady</td>" } else { "<td class=\"bad\">✗ not steady</td>" };
+        rows.push((
+            escape(&format!("{}, {}", section.title, section.target)),
+            vec![
+                mark.to_string(),
+                cell(format!("{} to {} of {}", steady.first_round, steady.last_round, steady.values.len())),
+                cell(format!("{} {}", short(steady.mean), steady.unit)),
+                cell(format!("{} <small>of {} allowed</small>", percent(steady.excursion), percent(steady.excursion_allowed))),
+                cell(format!(
+                    "{} <small>of {} allowed</small>",
+                    percent(steady.slope_excursion),
+                    percent(steady.slope_excursion_allowed)
+                )),
+                cell(format!(
+                    "{:.3}·R {} {}",
+                    steady.slope,
+                    if steady.intercept < 0.0 { "−" } else { "+" },
+                    short(steady.intercept.abs())
+                )),
+            ],
+        ));
+    }
+    if charts.is_empty() {
+        return String::new();
+    }
+    let heads = ["", "verdict", "window", "mean", "excursion", "slope excursion", "best line"];
+    let mut out = String::from(
+        "<p>A measurement is steady when over five rounds the largest and smallest value differ by at most 20 % of their mean, and the best \
+         line through them rises or falls by at most 10 % (SNIA PTS 2.0). Shaded: the window. Dashed: mean ± 10 %, and the best line.</p>\n",
+    );
+    let _ = writeln!(out, "<div class=\"panels\">\n{charts}</div>");
+    tables::table(&mut out, "Calculation", &heads, rows);
+    out
+}
+
+fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> String {
+    let round = |index: usize| (index + 1) as f64;
+    let measured: Vec<Dot> = steady.values.iter().enumerate().map(|(index, value)| Dot::exact(round(index), *value)).collect();
+    let (first, last) = (f64::from(steady.first_round), f64::from(steady.last_round));
+    let across = |value: f64| vec![Dot::exact(first, value), Dot::exact(last, value)];
+    let line = |round: f64| Dot::exact(round, steady.slope * round + steady.intercept);
+    let most = steady.values.iter().copied().fold(steady.mean * 1.1, f64::max);
+    let series = vec![
+        Series::new("guide", "mean ± 10 %", across(steady.mean * 1.1)),
+        Series::new("guide", "mean ± 10 %", across(steady.mean * 0.9)),
+        Series::new("guide2", "best line", vec![line(first), line(last)]),
+        Series::new(if steady.reached { "s2" } else { "s4" }, steady.tracked.clone(), measured),
+    ];
+    let rounds: Vec<f64> = (1..=steady.values.len().max(2)).map(|round| round as f64).collect();
+    let mut chart = Chart::new(Axis::at("round", &rounds, false), Axis::from_zero(&steady.unit, most), series);
+    chart.window = Some((first, last));
+    let remark = if steady.reached {
+        format!("steady in rounds {} to {}", steady.first_round, steady.last_round)
+    } else {
+        format!("not steady after {} of at most {} rounds", steady.values.len(), steady.rounds_max)
+    };
+    chart.figure(&format!("{}: {}", section.title, section.target), &remark, false)
+}
+
+/// Seconds since the first record of a section.
+fn since(records: &[&Record], record: &Record) -> f64 {
+    record.begun_ms.saturating_sub(records[0].begun_ms) as f64 / 1000.0
+}
+
+/// The unit for a span of seconds, and how many seconds it has.
+fn unit_of(span: f64) -> (&'static str, f64) {
+    match span {
+        span if span > 7200.0 => ("hours", 3600.0),
+        span if span > 180.0 => ("minutes", 60.0),
+        _ => ("seconds", 1.0),
+    }
+}
+
+/// Curves thinned to their medians.
+fn thin(dots: &[Dot]) -> Vec<Dot> {
+    let step = dots.len().div_ceil(SAMPLES_MAX).max(1);
+    let middle = |part: &[Dot]| {
+        let values: Vec<f64> = part.iter().map(|dot| dot.y).collect();
+        Some(Dot::exact(part[part.len() / 2].x, Summary::of(&values)?.median))
+    };
+    dots.chunks(step).filter_map(middle).collect()
+}
+
+/// Saturation, recovery and other stories in rounds: rates and latencies over time.
+pub fn over_time(report: &Report<'_>) -> String {
+    let mut charts = String::new();
+    for section in &report.run.manifest.sections {
+        let kinds = [SectionKind::Wsat, SectionKind::Hir, SectionKind::Xsr, SectionKind::States, SectionKind::Replay];
+        let records: Vec<&Record> = report.run.records.iter().filter(|record| record.section == section.id).collect();
+        let has_series =
+            records.iter().any(|record| report.series.get(&record.index).is_some_and(|series| series.samples.len() > 5));
+        if !kinds.contains(&section.kind) || records.is_empty() || (records.len() < 5 && !has_series) {
+            continue;
+        }
+        charts += &rate_over_time(report, section, &records);
+        if records.len() >= 5 {
+            charts += &latency_over_time(section, &records);
+        }
+    }
+    if charts.is_empty() { charts } else { format!("<div class=\"panels\">\n{charts}</div>\n") }
+}
+
+/// One dot for each sample where there are samples, else for each record.
+fn rates(report: &Report<'_>, records: &[&Record], whole: fn(&Record) -> f64, part: fn(&Sample) -> f64) -> Vec<Dot> {
+    let mut dots = Vec::new();
+    for record in records {
+        let start = since(records, record);
+        match report.series.get(&record.index).filter(|series| series.samples.len() > 1) {
+            Some(series) => {
+                dots.extend(series.samples.iter().map(|sample| Dot::exact(start + sample.at_ms as f64 / 1000.0, part(sample))));
+            }
+            None => dots.push(Dot::exact(start + record.seconds / 2.0, whole(record))),
+        }
+    }
+    dots
+}
+
+fn rate_over_time(report: &Report<'_>, section: &Section, records: &[&Record]) -> String {
+    let sequential = records.iter().filter(|record| select::unit(&record.point) == "MB/s").count() * 2 > records.len();
+    let dots = if sequential {
+        rates(report, records, |record| record.total.mb_per_s, |sample| sample.read_mb_per_s + sample.write_mb_per_s)
+    } else {
+        rates(report, records, |record| record.total.iops, |sample| sample.read_iops + sample.write_iops)
+    };
+    let span = dots.last().map_or(0.0, |dot| dot.x);
+    let (unit, seconds) = unit_of(span);
+    let dots: Vec<Dot> = thin(&dots).into_iter().map(|dot| Dot { x: dot.x / seconds, ..dot }).collect();
+    let most = dots.iter().map(|dot| dot.y).fold(0.0, f64::max);
+    let written: u64 = records.iter().filter_map(|record| record.write.as_ref()).map(|write| write.bytes).sum();
+    let span_bytes =
+        report.run.manifest.targets.iter().find(|target| target.name == section.target).map_or(0, |target| target.span_bytes);
+    let fills =
+        if span_bytes > 0 { format!(", {:.1} times the span", written as f64 / span_bytes as f64) } else { String::new() };
+    let name = if sequential { "MB/s" } else { "IOPS" };
+    let chart = Chart::new(Axis::until(unit, span / seconds), Axis::from_zero(name, most), vec![Series::new("s0", name, dots)]);
+    chart.figure(
+        &format!("{}: {}", section.title, section.target),
+        &format!("{} written{fills}, in {}", select::size(written), duration(span)),
+        true,
+    )
+}
+
+fn latency_over_time(section: &Section, records: &[&Record]) -> String {
+    let span = records.last().map_or(0.0, |record| since(records, record) + record.seconds);
+    let (unit, seconds) = unit_of(span);
+    let curve = |value: fn(&Record) -> f64| {
+        let dot = |record: &&Record| Dot::exact(since(records, record) + record.seconds / 2.0, value(record));
+        let dots: Vec<Dot> = records.iter().map(dot).filter(|dot| dot.y > 0.0).collect();
+        thin(&dots).into_iter().map(|dot| Dot { x: dot.x / seconds, ..dot }).collect::<Vec<Dot>>()
+    };
+    let series = vec![
+        Series::new("s0", "mean", curve(|record| record.total.latency.mean_ns)),
+        Series::new("s1", "p99.999", curve(|record| record.total.latency.p99999_ns)),
+        Series::new("s4", "max", curve(|record| record.total.latency.max_ns)),
+    ];
+    let values: Vec<f64> = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
+    let latency = Axis::log("latency", values.into_iter(), |value| time(value).replace(".00", ""));
+    Chart::new(Axis::until(unit, span / seconds), latency, series).figure(
+        &format!("{}: {}, latency", section.title, section.target),
+        "",
+        true,
+    )
+}
+
+/// An array that loses a member: clients' rates and the rebuild on one time line, and each state beside the whole array.
+pub fn raid(report: &Report<'_>) -> String {
+    let mut out = String::new();
+    for section in report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid) {
+        let mut records: Vec<&Record> =
+            report.run.records.iter().filter(|record| record.section == section.id && !record.preparation).collect();
+        records.sort_by_key(|record| record.begun_ms);
+        if records.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "<h3>{}: {}</h3>", escape(&section.title), escape(&section.target));
+        out += &raid_timeline(report, &records);
+        raid_table(&mut out, &records);
+    }
+    out
+}
+
+fn raid_timeline(report: &Report<'_>, records: &[&Record]) -> String {
+    let reads =
+        rates(report, records, |record| record.read.as_ref().map_or(0.0, |read| read.mb_per_s), |sample| sample.read_mb_per_s);
+    let writes = rates(
+        report,
+        records,
+        |record| record.write.as_ref().map_or(0.0, |write| write.mb_per_s),
+        |sample| sample.write_mb_per_s,
+    );
+    let mut sweep = Vec::new();
+    for record in records {
+        let start = since(records, record);
+        let before = sweep.len();
+        for pair in report.series.get(&record.index).map_or(&[][..], |series| &series.sweep).windows(2) {
+            let seconds = pair[1].at_ms.saturating_sub(pair[0].at_ms) as f64 / 1000.0;
+            let bytes = pair[1].done_bytes.saturating_sub(pair[0].done_bytes) as f64;
+            if seconds > 0.0 && pair[0].kind == pair[1].kind && !pair[1].kind.is_empty() {
+                sweep.push(Dot::exact(start + pair[1].at_ms as f64 / 1000.0, bytes / 1e6 / seconds));
+            }
+        }
+        if sweep.len() == before {
+            sweep.extend([start, start + record.seconds].map(|at| Dot::exact(at, 0.0)));
+        }
+    }
+    let span = reads.last().map_or(0.0, |dot| dot.x);
+    let (unit, seconds) = unit_of(span);
+    let ready = |dots: &[Dot]| thin(dots).into_iter().map(|dot| Dot { x: dot.x / seconds, ..dot }).collect::<Vec<Dot>>();
+    let series = vec![
+        Series::new("s0", "clients' reads", ready(&reads)),
+        Series::new("s1", "clients' writes", ready(&writes)),
+        Series::new("s2", "rebuild or scrub", ready(&sweep)),
+    ];
+    let series: Vec<Series> = series.into_iter().filter(|series| series.dots.iter().any(|dot| dot.y > 0.0)).collect();
+    let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).fold(0.0, f64::max);
+    let mut chart = Chart::new(Axis::until(unit, span / seconds), Axis::from_zero("MB/s", most), series);
+    let mut steps = Vec::new();
+    let mut before: Option<ArrayState> = None;
+    for record in records {
+        if before != Some(record.point.array_state) {
+            before = Some(record.point.array_state);
+            chart.marks.push(since(records, record) / seconds);
+            steps.push(format!("{} {}", steps.len() + 1, state_name(record.point.array_state)));
+        }
+    }
+    chart.figure("Clients and rebuild over time", &steps.join(" · "), true)
+}
+
+fn state_name(state: ArrayState) -> &'static str {
+    match state {
+        ArrayState::Optimal => "whole",
+        other => select::array_state(other),
+    }
+}
+
+fn raid_table(out: &mut String, records: &[&Record]) {
+    let mut keys: Vec<(String, ArrayState)> = Vec::new();
+    let load = |record: &Record| {
+        let mut point = record.point.clone();
+        point.array_state = ArrayState::Optimal;
+        select::load(&point)
+    };
+    for record in records {
+        let key = (load(record), record.point.array_state);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys.sort_by(|a, b| a.0.cmp(&b.0));
+    let of = |key: &(String, ArrayState)| -> Vec<&Record> {
+        records.iter().copied().filter(|record| load(record) == key.0 && record.point.array_state == key.1).collect()
+    };
+    let rate = |records: &[&Record]| Summary::of(&select::values(records, select::rate));
+    let rows = keys.iter().map(|key| {
+        let found = of(key);
+        let whole = rate(&of(&(key.0.clone(), ArrayState::Optimal)));
+        let mine = rate(&found);
+        let share = match (&mine, &whole) {
+            (Some(mine), Some(whole)) if whole.median > 0.0 => format!("{:.0} %", mine.median / whole.median * 100.0),
+            _ => "–".into(),
+        };
+        let p99 = Summary::of(&select::values(&found, |record| record.total.latency.p99_ns));
+        let extras = found.last().map_or(Vec::new(), |record| extras(record));
+        let cells = vec![
+            format!("<td>{}</td>", state_name(key.1)),
+            mine.as_ref().map_or("<td>–</td>".into(), |mine| tables::spread_cell(mine, select::unit(&found[0].point))),
+            format!("<td>{share}</td>"),
+            format!("<td>{}</td>", p99.map_or("–".into(), |p99| time(p99.median))),
+            format!("<td class=\"words\">{}</td>", escape(&extras.join("; "))),
+            format!("<td class=\"words\">{}</td>", escape(&laggards(&found))),
+        ];
+        (escape(&key.0), cells)
+    });
+    let rows: Vec<_> = rows.collect();
+    tables::table(
+        out,
+        "Each state against the whole array",
+        &["load", "array", "rate", "of whole", "p99", "meanwhile", "members"],
+        rows,
+    );
+}
+
+/// What only some measurements have, in words; the depth is in the load's name already.
+pub fn extras(record: &Record) -> Vec<String> {
+    record.extra.iter().filter(|(name, _)| *name != "outstanding").map(extra).collect()
+}
+
+/// "rebuild 41 s".
+fn extra((name, value): (&String, &f64)) -> String {
+    let words = name.replace('_', " ");
+    if let Some(what) = words.strip_suffix(" seconds") {
+        format!("{what} {}", duration(*value))
+    } else if let Some(what) = words.strip_suffix(" ns") {
+        format!("{what} {}", time(*value))
+    } else if let Some(what) = words.strip_suffix(" mb per s") {
+        format!("{what} {} MB/s", short(*value))
+    } else if let Some(what) = words.strip_suffix(" bytes") {
+        format!("{what} {}", select::size(*value as u64))
+    } else {
+        format!("{words} {}", short(*value))
+    }
+}
+
+/// Members whose requests took far longer than the others'.
+fn laggards(records: &[&Record]) -> String {
+    let mut found = Vec::new();
+    for record in records {
+        let seen: Vec<_> = record.members.iter().filter_map(|member| Some((member, member.latency_mean_ns?))).collect();
+        let latencies: Vec<f64> = seen.iter().map(|(_, latency)| *latency).collect();
+        if latencies.len() < 3 {
+            continue;
+        }
+        let middle = Summary::of(&latencies).map_or(0.0, |summary| summary.median);
+        for index in stats::outliers(&latencies).into_iter().filter(|index| latencies[*index] > middle) {
+            let words = format!("{} lags: {} against {}", seen[index].0.path, time(latencies[index]), time(middle));
+            if !found.contains(&words) {
+                found.push(words);
+            }
+        }
+    }
+    found.join("; ")
+}

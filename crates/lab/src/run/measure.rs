@@ -1,0 +1,252 @@
+//! One measurement: fio, what is watched meanwhile, and the record that remains.
+
+use super::{Broken, Company, Runner};
+use crate::fio::{Job, Measured, Place, Work, sum, take_series};
+use crate::plan::{Load, RaidAction};
+use crate::result::{
+    ArrayState, IoMode, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, now_ms,
+};
+use crate::state::{HOT_C, Watch};
+use crate::target::Target;
+use std::time::{Duration, Instant};
+
+/// The load runs so long before something is done to the array under it.
+const ACTION_AFTER: Duration = Duration::from_millis(300);
+/// The last third of a measurement below this share of the first is a sag.
+const SAG_SHARE: f64 = 0.7;
+/// Samples from which that is looked at.
+const SAG_SAMPLES: usize = 6;
+/// A member whose mean latency is so many times the median of all lags behind.
+const OUTLIER: f64 = 2.0;
+
+impl Runner<'_> {
+    pub(super) fn measure(
+        &mut self,
+        load: &Load,
+        work: Work,
+        step: u32,
+        round: u32,
+        target: &Target,
+        during: Option<RaidAction>,
+    ) -> Result<(), Broken> {
+        if let Some(words) = impossible(load, target) {
+            return Ok(self.note(NoteKind::Fallback, None, words)?);
+        }
+        if load.mode == IoMode::Sparse {
+            crate::purge::recreate(&target.drives()[0]).map_err(Broken::Failed)?;
+        }
+        let index = self.writer.next_index();
+        let folder = self.writer.folder().to_path_buf();
+        let raw = folder.join(RunWriter::raw_name(index));
+        let prefix = folder.join(format!("series/{index:05}"));
+        let series_wanted = (load.series || during.is_some()) && self.request.hosts.is_empty() && load.seconds >= 1.0;
+        let places = &target.places;
+        let job =
+            Job { places, span_bytes: target.info.span_bytes, work, seed: index.into(), logs: series_wanted.then_some(&prefix) };
+        let sweeps = matches!(load.array_state, ArrayState::Rebuilding | ArrayState::Scrubbing);
+        let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let begun_ms = now_ms();
+        let mut acted: Option<Result<Instant, String>> = None;
+        let mut moment = self.moment.clone();
+        let done_before = moment.done_seconds;
+        let progress = &mut *self.progress;
+        let mut tick = |at: Duration| {
+            moment.done_seconds = done_before + at.as_secs_f64();
+            progress.at(&moment);
+            if let (Some(action), None, Some(array)) = (during.filter(|_| at >= ACTION_AFTER), &acted, &target.array) {
+                let done = match action {
+                    RaidAction::Fail => array.fail(),
+                    RaidAction::Refill => array.refill(),
+                    RaidAction::Scrub => array.scrub(),
+                };
+                acted = Some(done.map(|()| Instant::now()));
+            }
+            watch.look(at, target.array.as_ref(), sweeps && (during.is_none() || acted.is_some()));
+        };
+        let began = Instant::now();
+        let measured = self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut tick)?;
+        match (during, acted) {
+            (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
+            (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
+            (Some(_), None) => {
+                return Err(Broken::Failed("the load ended before anything could be done under it: let it run longer".into()));
+            }
+            (None, _) => {}
+        }
+        if let (Some(ended), Some((action, begun, _))) = (watch.sweep_ended, self.sweep_begun) {
+            let ended_at = began + ended;
+            self.sweep_begun = None;
+            self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), Company::UnderLoad, target)?;
+        }
+        let members = watch.finish(target.array.as_ref());
+        let series = Series {
+            interval_ms: 1000,
+            samples: if series_wanted { take_series(&prefix) } else { Vec::new() },
+            sweep: std::mem::take(&mut watch.sweep),
+        };
+        let keep_series = !series.samples.is_empty() || !series.sweep.is_empty();
+        let mut extra = std::mem::take(&mut self.extra);
+        extra.insert("outstanding".into(), f64::from(job.outstanding()));
+        let record = |measured: Measured| Record {
+            index,
+            section: self.id(),
+            preparation: load.preparation,
+            point: point(load, target),
+            round,
+            step,
+            host: measured.host,
+            begun_ms,
+            seconds: measured.seconds,
+            read: measured.read,
+            write: measured.write,
+            trim: measured.trim,
+            total: measured.total,
+            cpu_user_percent: measured.cpu_user_percent,
+            cpu_system_percent: measured.cpu_system_percent,
+            errors: measured.errors,
+            raw: RunWriter::raw_name(index),
+            series: keep_series.then(|| RunWriter::series_name(index)),
+            members: members.clone(),
+            extra: extra.clone(),
+        };
+        let mut records = Vec::new();
+        if self.request.hosts.len() > 1 {
+            records.push(record(together(&measured)));
+        }
+        records.extend(measured.into_iter().map(record));
+        self.writer.append(&records, &series)?;
+        self.look_for_trouble(&records[0], &series)?;
+        self.records.extend(records);
+        Ok(())
+    }
+
+    /// What went wrong in a measurement is said beside it.
+    fn look_for_trouble(&mut self, record: &Record, series: &Series) -> Result<(), Broken> {
+        let index = Some(record.index);
+        if record.errors > 0 {
+            self.note(NoteKind::Error, index, format!("{} requests failed: see {}", record.errors, record.raw))?;
+        }
+        for member in &record.members {
+            if member.errors > 0 {
+                self.note(NoteKind::Error, index, format!("{}: {} read errors", member.path, member.errors))?;
+            }
+            if let Some(hot) = member.temperature_c.filter(|hot| *hot >= HOT_C) {
+                let words = format!("{}: {hot:.0} °C: it may have slowed itself down; cool it and measure again", member.path);
+                self.note(NoteKind::Throttle, index, words)?;
+            }
+        }
+        for (path, times) in laggards(&record.members) {
+            self.note(NoteKind::Sag, index, format!("{path}: its requests take {times:.1} times as long as the others'"))?;
+        }
+        let kind = self.manifest.sections[self.section].kind;
+        let may_fall =
+            record.preparation || matches!(kind, SectionKind::Wsat | SectionKind::Xsr | SectionKind::Hir | SectionKind::States);
+        let total = |sample: &crate::result::Sample| sample.read_iops + sample.write_iops;
+        let values: Vec<f64> = series.samples.iter().map(total).collect();
+        if let Some(share) = sag(&values).filter(|_| !may_fall && record.point.array_state == ArrayState::Optimal) {
+            let words = format!("sank to {:.0} % within the measurement: not steady, throttled, or disturbed", share * 100.0);
+            self.note(NoteKind::Sag, index, words)?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a load makes no sense on a target.
+fn impossible(load: &Load, target: &Target) -> Option<String> {
+    let name = &target.info.name;
+    let is_nbd = matches!(target.places.first(), Some(Place::Nbd(_)));
+    match load.mode {
+        IoMode::Cached | IoMode::WriteThrough if is_nbd => {
+            Some(format!("{:?} is left out: {name} is reached past any page cache", load.mode))
+        }
+        IoMode::Sparse if target.info.kind != TargetKind::File => Some(format!("Sparse is left out: {name} is no file")),
+        IoMode::Direct | IoMode::DirectSync | IoMode::WriteThrough | IoMode::Cached | IoMode::Sparse => None,
+    }
+}
+
+fn point(load: &Load, target: &Target) -> Point {
+    let info = &target.info;
+    Point {
+        target: info.name.clone(),
+        level: info.level.clone(),
+        members: info.members,
+        strip_bytes: info.strip_bytes,
+        spans: info.spans,
+        pattern: load.pattern,
+        block_bytes: load.block_bytes,
+        mix: load.mix.as_ref().map_or(String::new(), |mix| mix.name.clone()),
+        read_percent: load.read_percent,
+        queue_depth: load.queue_depth,
+        threads: load.threads,
+        compressible_percent: load.compressible_percent,
+        drive_state: load.drive_state,
+        array_state: load.array_state,
+        mode: load.mode,
+        variant: load.variant.clone(),
+    }
+}
+
+/// All hosts as one.
+fn together(hosts: &[Measured]) -> Measured {
+    let figures = |of: fn(&Measured) -> Option<&crate::result::Figures>| {
+        let parts: Vec<_> = hosts.iter().filter_map(of).collect();
+        (!parts.is_empty()).then(|| sum(parts))
+    };
+    Measured {
+        host: "all".into(),
+        seconds: hosts.iter().map(|host| host.seconds).fold(0.0, f64::max),
+        read: figures(|host| host.read.as_ref()),
+        write: figures(|host| host.write.as_ref()),
+        trim: figures(|host| host.trim.as_ref()),
+        total: sum(hosts.iter().map(|host| &host.total)),
+        cpu_user_percent: hosts.iter().map(|host| host.cpu_user_percent).sum(),
+        cpu_system_percent: hosts.iter().map(|host| host.cpu_system_percent).sum(),
+        errors: hosts.iter().map(|host| host.errors).sum(),
+    }
+}
+
+/// The share that the last third is of the first, if that is a sag.
+fn sag(values: &[f64]) -> Option<f64> {
+    let third = values.len() / 3;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    if values.len() < SAG_SAMPLES {
+        return None;
+    }
+    let share = mean(&values[values.len() - third..]) / mean(&values[..third]);
+    (share < SAG_SHARE).then_some(share)
+}
+
+/// Members that lag behind the median, and how many times.
+fn laggards(members: &[MemberFigures]) -> Vec<(&str, f64)> {
+    let mut all: Vec<f64> = members.iter().filter_map(|member| member.latency_mean_ns).collect();
+    all.sort_by(f64::total_cmp);
+    let Some(median) = all.get(all.len().saturating_sub(1) / 2).copied().filter(|median| *median > 0.0 && all.len() >= 3) else {
+        return Vec::new();
+    };
+    let times = |member: &'_ MemberFigures| member.latency_mean_ns.map(|ns| ns / median);
+    members
+        .iter()
+        .filter_map(|member| Some((member.path.as_str(), times(member)?)))
+        .filter(|(_, times)| *times >= OUTLIER)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_slows_down_in_the_middle_is_noticed_and_noise_is_not() {
+        assert_eq!(sag(&[100.0, 100.0, 100.0, 60.0, 50.0, 50.0]), Some(0.5));
+        assert_eq!(sag(&[100.0, 90.0, 110.0, 80.0, 100.0, 90.0]), None);
+        assert_eq!(sag(&[100.0, 10.0]), None);
+    }
+
+    #[test]
+    fn a_member_slower_than_the_others_is_named() {
+        let member = |path: &str, ns| MemberFigures { path: path.into(), latency_mean_ns: Some(ns), ..MemberFigures::default() };
+        let members = [member("a", 100.0), member("b", 110.0), member("c", 900.0), member("d", 90.0)];
+        assert_eq!(laggards(&members), [("c", 9.0)]);
+        assert!(laggards(&members[..2]).is_empty());
+    }
+}

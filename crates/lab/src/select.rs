@@ -1,0 +1,119 @@
+//! Which records count, and what their points are called: shared by report, comparison and export.
+
+use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Results by what they measure, in the order of rounds: without preparation; where a section asked for steadiness, of the
+/// window that its verdict is about; where hosts worked together, their sum.
+pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
+    let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
+    let windows: BTreeMap<&str, (u32, u32)> = run
+        .manifest
+        .sections
+        .iter()
+        .filter_map(|section| {
+            let steady = section.steady.as_ref()?;
+            Some((section.id.as_str(), (steady.first_round, steady.last_round)))
+        })
+        .collect();
+    let summed: BTreeSet<&str> =
+        run.records.iter().filter(|record| record.host == "all").map(|record| record.section.as_str()).collect();
+    for record in run.records.iter().filter(|record| !record.preparation) {
+        let in_window = windows.get(record.section.as_str()).is_none_or(|(first, last)| (*first..=*last).contains(&record.round));
+        if in_window && (record.host == "all") == summed.contains(record.section.as_str()) {
+            points.entry(&record.point).or_default().push(record);
+        }
+    }
+    points
+}
+
+/// One value of each record.
+pub fn values(records: &[&Record], value: impl Fn(&Record) -> f64) -> Vec<f64> {
+    records.iter().map(|record| value(record)).collect()
+}
+
+pub use crate::units::show_size as size;
+
+/// 100 reads, 0 writes, else the share.
+pub fn direction(read_percent: u8) -> String {
+    match read_percent {
+        100 => "read".into(),
+        0 => "write".into(),
+        share => format!("{share} % reads"),
+    }
+}
+
+/// The load of a point without its target: "4 KiB random read, QD 32 × 2".
+pub fn load(point: &Point) -> String {
+    let order = match point.pattern {
+        Pattern::Sequential => "sequential",
+        Pattern::Random => "random",
+    };
+    let what = if point.mix.is_empty() { format!("{} {order}", size(point.block_bytes)) } else { format!("{} mix", point.mix) };
+    let mut text = format!("{what} {}, {}", direction(point.read_percent), depth(point));
+    if point.compressible_percent > 0 {
+        text += &format!(", {} % compressible", point.compressible_percent);
+    }
+    for more in [state(point.drive_state), array_state(point.array_state), mode(point.mode), &point.variant] {
+        if !more.is_empty() {
+            text += ", ";
+            text += more;
+        }
+    }
+    text
+}
+
+/// "QD 32", "QD 8 × 2".
+pub fn depth(point: &Point) -> String {
+    if point.threads > 1 { format!("QD {} × {}", point.queue_depth, point.threads) } else { format!("QD {}", point.queue_depth) }
+}
+
+/// Empty where nothing is special.
+pub fn state(state: DriveState) -> &'static str {
+    match state {
+        DriveState::AsFound => "",
+        DriveState::Fresh => "fresh",
+        DriveState::Used => "used",
+        DriveState::Idle => "after idling",
+        DriveState::Trimmed => "trimmed",
+    }
+}
+
+/// Empty where nothing is special.
+pub fn array_state(state: ArrayState) -> &'static str {
+    match state {
+        ArrayState::Optimal => "",
+        ArrayState::Degraded => "degraded",
+        ArrayState::Rebuilding => "rebuilding",
+        ArrayState::Rebuilt => "rebuilt",
+        ArrayState::Scrubbing => "scrubbing",
+    }
+}
+
+/// Empty where nothing is special.
+pub fn mode(mode: IoMode) -> &'static str {
+    match mode {
+        IoMode::Direct => "",
+        IoMode::DirectSync => "synchronous",
+        IoMode::WriteThrough => "write-through",
+        IoMode::Cached => "cached",
+        IoMode::Sparse => "sparse file",
+    }
+}
+
+/// What a point's rate is counted in: MB/s for sequential and large requests, else IOPS.
+pub fn unit(point: &Point) -> &'static str {
+    if point.pattern == Pattern::Sequential || point.block_bytes >= 128 << 10 { "MB/s" } else { "IOPS" }
+}
+
+/// The rate of a record in its point's unit.
+pub fn rate(record: &Record) -> f64 {
+    if unit(&record.point) == "MB/s" { record.total.mb_per_s } else { record.total.iops }
+}
+
+pub use stria_bench::report::{escape, short};
+
+/// Nanoseconds with a unit that suits.
+pub fn time(nanos: f64) -> String {
+    stria_bench::report::time(nanos.max(0.0).round() as u64)
+}

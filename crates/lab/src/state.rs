@@ -1,0 +1,280 @@
+//! The machine and its drives as they tell of themselves, before, during and after a run.
+
+use crate::array::Array;
+use crate::endurance::Smart;
+use crate::result::{DriveInfo, Environment, MemberFigures, SweepSample};
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+fn number(path: impl AsRef<Path>) -> Option<f64> {
+    text(path).parse().ok()
+}
+
+/// Bytes of a file or block device.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn size_of(path: &Path) -> Result<u64, String> {
+    let end = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
+    end.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The machine, now. Watches it for a second to tell the load of others.
+pub fn environment() -> Environment {
+    let cpu_times = || {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let times: Vec<f64> =
+            stat.lines().next().unwrap_or("").split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+        let idle = times.get(3).unwrap_or(&0.0) + times.get(4).unwrap_or(&0.0);
+        (times.iter().take(8).sum::<f64>(), idle)
+    };
+    let disk_bytes = || {
+        let stats = fs::read_to_string("/proc/diskstats").unwrap_or_default();
+        let sectors = |line: &str| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is_whole = fields.get(2).is_some_and(|name| !Path::new("/sys/class/block").join(name).join("partition").exists());
+            let of = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+            if is_whole { of(5) + of(9) } else { 0.0 }
+        };
+        stats.lines().map(sectors).sum::<f64>() * 512.0
+    };
+    let (cpu_before, disks_before) = (cpu_times(), disk_bytes());
+    std::thread::sleep(Duration::from_secs(1));
+    let (cpu_after, disks_after) = (cpu_times(), disk_bytes());
+    let (all, idle) = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let after_colon = |line: &str| line.split_once(':').map(|(_, value)| value.trim().to_owned());
+    let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let virtualization =
+        Command::new("systemd-detect-virt").output().ok().map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    Environment {
+        host: text("/proc/sys/kernel/hostname"),
+        kernel: format!("Linux {}", text("/proc/sys/kernel/osrelease")),
+        os: os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).unwrap_or("").trim_matches('"').into(),
+        cpu: cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(after_colon).unwrap_or_default(),
+        cpu_count: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        cpu_governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        memory_bytes: memory.lines().next().and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0)
+            * 1024,
+        load_average: text("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
+        busy_percent: if all > 0.0 { (1.0 - idle / all) * 100.0 } else { 0.0 },
+        background_bytes_per_s: disks_after - disks_before,
+        temperatures: temperatures(),
+        virtualization: virtualization.filter(|name| name != "none").unwrap_or_default(),
+    }
+}
+
+fn temperatures() -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for hwmon in fs::read_dir("/sys/class/hwmon").into_iter().flatten().flatten() {
+        let name = text(hwmon.path().join("name"));
+        for at in 1..=8 {
+            if let Some(milli) = number(hwmon.path().join(format!("temp{at}_input"))) {
+                let label = text(hwmon.path().join(format!("temp{at}_label")));
+                all.push((format!("{name} {label}").trim().to_owned(), milli / 1000.0));
+            }
+        }
+    }
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
+/// The folder in /sys of a block device: of a partition its own, of a link what it points to.
+fn sys_folder(path: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(path)
+        .ok()
+        .filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()))?;
+    let folder = Path::new("/sys/class/block").join(real.file_name()?);
+    fs::canonicalize(folder).ok()
+}
+
+fn temperature(folder: &Path) -> Option<f64> {
+    let device = folder.join("device");
+    let direct = fs::read_dir(device.join("hwmon")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let nvme = fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
+    let nvme = nvme.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon")));
+    direct.chain(nvme).find_map(|hwmon| number(hwmon.join("temp1_input"))).map(|milli| milli / 1000.0)
+}
+
+/// A drive as it tells of itself: from smartctl where that works, else from /sys, else from its file system.
+pub fn drive_info(path: &Path) -> DriveInfo {
+    let shown = path.display().to_string();
+    let size_bytes = size_of(path).unwrap_or(0);
+    let Some(folder) = sys_folder(path) else {
+        return DriveInfo {
+            path: shown,
+            size_bytes,
+            transport: "file".into(),
+            source: "file system".into(),
+            ..DriveInfo::default()
+        };
+    };
+    // A partition tells of the drive that it is on.
+    let whole = if folder.join("partition").exists() { folder.parent().unwrap_or(&folder).to_path_buf() } else { folder.clone() };
+    let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let scheduler = text(whole.join("queue/scheduler"));
+    let current = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler);
+    let mut info = DriveInfo {
+        path: shown,
+        model: text(whole.join("device/model")),
+        serial: text(whole.join("device/serial")),
+        firmware: [text(whole.join("device/firmware_rev")), text(whole.join("device/rev"))]
+            .into_iter()
+            .find(|rev| !rev.is_empty())
+            .unwrap_or_default(),
+        transport: if name.starts_with("nvme") { "nvme" } else { name.trim_end_matches(|c: char| c.is_ascii_digit()) }.into(),
+        size_bytes,
+        rotational: number(whole.join("queue/rotational")).map(|turns| turns != 0.0),
+        write_cache: text(whole.join("queue/write_cache")),
+        scheduler: current.into(),
+        temperature_c: temperature(&whole),
+        source: "sysfs".into(),
+        ..DriveInfo::default()
+    };
+    let output = Command::new("smartctl").args(["--json", "--all"]).arg(format!("/dev/{name}")).output();
+    if let Some(smart) = output.ok().and_then(|output| Smart::parse(&String::from_utf8_lossy(&output.stdout)).ok()) {
+        smart.fill(&mut info);
+        info.source = "smartctl".into();
+    }
+    info
+}
+
+// ------------------------------------------------------------------------------------------------------------------- watching
+
+/// Degrees from which a drive is taken to throttle, where it does not say so itself.
+pub const HOT_C: f64 = 75.0;
+
+/// Counters of a block device: reads, sectors read, ms of reads, writes, sectors written, ms of writes.
+type Counters = [u64; 6];
+
+fn counters(folder: &Path) -> Option<Counters> {
+    let fields: Vec<u64> = text(folder.join("stat")).split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    Some([*fields.first()?, *fields.get(2)?, *fields.get(3)?, *fields.get(4)?, *fields.get(6)?, *fields.get(7)?])
+}
+
+/// Watches drives and the array above them while a load runs.
+#[derive(Debug)]
+pub struct Watch {
+    drives: Vec<WatchedDrive>,
+    array_before: Vec<MemberFigures>,
+    looked_at: Duration,
+    /// Progress of a sweep.
+    pub sweep: Vec<SweepSample>,
+    /// The first moment at which no sweep ran any more.
+    pub sweep_ended: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct WatchedDrive {
+    path: PathBuf,
+    folder: Option<PathBuf>,
+    before: Counters,
+    last: Counters,
+    worst_second_ns: Option<f64>,
+    hottest_c: Option<f64>,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn new(drives: &[PathBuf], array: Option<&Array>) -> Self {
+        let watched = |path: &PathBuf| {
+            let folder = sys_folder(path);
+            let before = folder.as_deref().and_then(counters).unwrap_or_default();
+            WatchedDrive { path: path.clone(), folder, before, last: before, worst_second_ns: None, hottest_c: None }
+        };
+        Self {
+            drives: drives.iter().map(watched).collect(),
+            array_before: array.and_then(|array| array.members().ok()).unwrap_or_default(),
+            looked_at: Duration::ZERO,
+            sweep: Vec::new(),
+            sweep_ended: None,
+        }
+    }
+
+    /// Looks, if a second has gone by (a fifth while a sweep runs).
+    pub fn look(&mut self, at: Duration, array: Option<&Array>, sweeps: bool) {
+        let due = if sweeps { Duration::from_millis(200) } else { Duration::from_secs(1) };
+        if at < self.looked_at + due {
+            return;
+        }
+        self.looked_at = at;
+        for drive in &mut self.drives {
+            let Some(folder) = &drive.folder else { continue };
+            if let Some(now) = counters(folder) {
+                let requests = now[0] + now[3] - drive.last[0] - drive.last[3];
+                let ms = now[2] + now[5] - drive.last[2] - drive.last[5];
+                if requests > 0 {
+                    let mean_ns = ms as f64 * 1e6 / requests as f64;
+                    drive.worst_second_ns = Some(drive.worst_second_ns.unwrap_or(0.0).max(mean_ns));
+                }
+                drive.last = now;
+            }
+            if let Some(now) = temperature(folder) {
+                drive.hottest_c = Some(drive.hottest_c.unwrap_or(now).max(now));
+            }
+        }
+        if let Some(array) = array.filter(|_| sweeps) {
+            match array.sweep() {
+                Ok(Some(sample)) => self.sweep.push(SweepSample { at_ms: at.as_millis() as u64, ..sample }),
+                Ok(None) if !self.sweep.is_empty() && self.sweep_ended.is_none() => self.sweep_ended = Some(at),
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+
+    /// What each member did; those of an array as it counts them, with what the drives below tell.
+    pub fn finish(&self, array: Option<&Array>) -> Vec<MemberFigures> {
+        let from_drive = |drive: &WatchedDrive| {
+            let now = drive.folder.as_deref().and_then(counters).unwrap_or(drive.before);
+            let [reads, read_sectors, read_ms, writes, written_sectors, write_ms] =
+                std::array::from_fn(|at| now[at].saturating_sub(drive.before[at]));
+            let requests = reads + writes;
+            let metadata = fs::metadata(&drive.path).ok().filter(fs::Metadata::is_file);
+            MemberFigures {
+                path: drive.path.display().to_string(),
+                reads,
+                writes,
+                read_bytes: read_sectors * 512,
+                written_bytes: written_sectors * 512,
+                errors: 0,
+                latency_mean_ns: (requests > 0).then(|| (read_ms + write_ms) as f64 * 1e6 / requests as f64),
+                latency_worst_second_ns: drive.worst_second_ns,
+                temperature_c: drive.hottest_c,
+                allocated_bytes: metadata.map(|metadata| metadata.blocks() * 512),
+            }
+        };
+        let mut members: Vec<MemberFigures> = self.drives.iter().map(from_drive).collect();
+        for now in array.and_then(|array| array.members().ok()).unwrap_or_default() {
+            let before = self.array_before.iter().find(|before| before.path == now.path).cloned().unwrap_or_default();
+            let same = |member: &&mut MemberFigures| fs::canonicalize(&member.path).ok() == fs::canonicalize(&now.path).ok();
+            let Some(member) = members.iter_mut().find(same) else { continue };
+            member.reads = now.reads.saturating_sub(before.reads);
+            member.writes = now.writes.saturating_sub(before.writes);
+            member.read_bytes = now.read_bytes.saturating_sub(before.read_bytes);
+            member.written_bytes = now.written_bytes.saturating_sub(before.written_bytes);
+            member.errors = now.errors.saturating_sub(before.errors);
+        }
+        members
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_tells_what_it_is() {
+        let environment = environment();
+        assert!(environment.kernel.starts_with("Linux ") && environment.cpu_count > 0 && environment.memory_bytes > 1 << 20);
+        assert!((0.0..=100.0).contains(&environment.busy_percent), "{environment:?}");
+    }
+}

@@ -1,0 +1,489 @@
+//! What is measured: anything that fio can reach, and arrays that are made for the run.
+
+use crate::array::{Array, ArraySpec};
+use crate::experiment::Arrays;
+use crate::fio::Place;
+use crate::plan::{Scale, Step, destroys};
+use crate::purge;
+use crate::result::{TargetInfo, TargetKind};
+use crate::state;
+use crate::units::{parse_size, show_size};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Size of a file that is made when none is given.
+pub const FILE_BYTES: u64 = 1 << 30;
+/// Size of an image file of a pool when none is given.
+pub const DRIVE_BYTES: u64 = 256 << 20;
+
+/// Why a target cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// It makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// It would be overwritten, and nobody said that it may.
+    #[error("{0}")]
+    Unsafe(String),
+    /// It cannot be opened or made.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Drives for arrays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pool {
+    /// Drives that are there.
+    pub drives: Vec<PathBuf>,
+    /// Or a folder in which image files are made.
+    pub folder: Option<PathBuf>,
+    /// Of this size.
+    pub drive_bytes: Option<u64>,
+}
+
+impl Pool {
+    /// Nothing was given.
+    pub fn is_empty(&self) -> bool {
+        self.drives.is_empty() && self.folder.is_none()
+    }
+
+    fn take(&self, count: u32) -> Result<Vec<PathBuf>, TargetError> {
+        match &self.folder {
+            Some(folder) => Ok((0..count).map(|at| folder.join(format!("drive{at}.img"))).collect()),
+            None if self.drives.is_empty() => Err(TargetError::Usage(
+                "this needs drives: name them with --drive, or a folder for image files with --pool".into(),
+            )),
+            None => self.drives.get(..count as usize).map(<[_]>::to_vec).ok_or_else(|| {
+                TargetError::Usage(format!("{count} drives are needed, {} are named with --drive", self.drives.len()))
+            }),
+        }
+    }
+
+    fn bytes_each(&self) -> u64 {
+        let smallest = self.drives.iter().map(|drive| state::size_of(drive).unwrap_or(0)).min();
+        smallest.or(self.drive_bytes).unwrap_or(DRIVE_BYTES)
+    }
+}
+
+/// A target as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetSpec {
+    /// See [`TargetInfo::name`].
+    pub name: String,
+    /// As it was given.
+    pub spec: String,
+    /// Its kind.
+    pub kind: TargetKind,
+    /// A file, device or URI.
+    pub place: String,
+    /// Drives of an array or of bare members.
+    pub drives: Vec<PathBuf>,
+    /// They are image files that the run makes.
+    pub made: bool,
+    /// The array's level, or what the user said.
+    pub level: Option<String>,
+    /// Strip.
+    pub strip_bytes: Option<u64>,
+    /// Spans.
+    pub spans: Option<u32>,
+    /// What the user says about the platform.
+    pub platform: String,
+    bytes: u64,
+}
+
+impl TargetSpec {
+    /// `file:PATH`, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`, `members:COUNT`, or a path that is there.
+    ///
+    /// # Errors
+    /// When it is none of these.
+    pub fn parse(text: &str, pool: &Pool, size: Option<u64>) -> Result<Self, TargetError> {
+        let usage = |problem: String| TargetError::Usage(format!("target \"{text}\": {problem}"));
+        let (kind, rest) = text.split_once(':').unwrap_or(("", text));
+        match kind {
+            "file" => Self::file(text, rest, size),
+            "block" => Self::block(text, rest),
+            "nbd" | "nbd+unix" | "nbds" | "nbds+unix" => {
+                let found = size.or_else(|| nbd_size(text));
+                let bytes = found.ok_or_else(|| usage("its size cannot be asked for without nbdinfo: give --size".into()))?;
+                Ok(Self::new(text, text, TargetKind::Nbd, bytes))
+            }
+            "array" => {
+                let parts: Vec<&str> = rest.split(':').collect();
+                let number = |at: usize| parts.get(at).map(|part| part.parse::<u32>()).transpose();
+                let (Ok(Some(count)), Ok(spans)) = (number(1), number(3)) else {
+                    return Err(usage("write array:LEVEL:COUNT[:STRIP[:SPANS]], as array:5:4:64K".into()));
+                };
+                let strip = parts.get(2).map(|strip| parse_size(strip)).transpose().map_err(usage)?;
+                Self::array(parts[0], count, strip, spans, pool)
+            }
+            "members" => {
+                let count = rest.parse().map_err(|_| usage("write members:COUNT".into()))?;
+                Self::members(count, pool)
+            }
+            _ => {
+                let metadata = fs::metadata(text).map_err(|error| {
+                    usage(format!("{error}; write file:PATH for a file to make, block:PATH, an NBD URI, or array:LEVEL:COUNT"))
+                })?;
+                if metadata.file_type().is_block_device() { Self::block(text, text) } else { Self::file(text, text, size) }
+            }
+        }
+    }
+
+    fn new(spec: &str, place: &str, kind: TargetKind, bytes: u64) -> Self {
+        Self {
+            name: place.into(),
+            spec: spec.into(),
+            kind,
+            place: place.into(),
+            drives: Vec::new(),
+            made: false,
+            level: None,
+            strip_bytes: None,
+            spans: None,
+            platform: String::new(),
+            bytes,
+        }
+    }
+
+    fn file(spec: &str, path: &str, size: Option<u64>) -> Result<Self, TargetError> {
+        let found = fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|metadata| metadata.len());
+        let bytes = size.or(found.filter(|bytes| *bytes > 0)).unwrap_or(FILE_BYTES);
+        if bytes < 8 << 20 {
+            return Err(TargetError::Usage(format!(
+                "file {path} of {} is too small to measure: use --size 8M or more",
+                show_size(bytes)
+            )));
+        }
+        Ok(Self::new(spec, path, TargetKind::File, bytes))
+    }
+
+    fn block(spec: &str, path: &str) -> Result<Self, TargetError> {
+        let is_block = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+        if !is_block {
+            return Err(TargetError::Usage(format!("{path} is no block device; write file:{path} for a file")));
+        }
+        let bytes = state::size_of(Path::new(path)).map_err(TargetError::Failed)?;
+        Ok(Self::new(spec, path, TargetKind::Block, bytes))
+    }
+
+    /// An array of the pool's first drives.
+    ///
+    /// # Errors
+    /// When the pool has too few.
+    pub fn array(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>, pool: &Pool) -> Result<Self, TargetError> {
+        let name = array_name(level, count, strip, spans);
+        let spec = format!("array:{level}:{count}");
+        if !possible(level, count, spans.unwrap_or(2)) {
+            return Err(TargetError::Usage(format!("a RAID {level} of {count} drives cannot be")));
+        }
+        let n = u64::from(count);
+        let spans_count = u64::from(spans.unwrap_or(2));
+        let data_drives = match level {
+            "1" => 1,
+            "4" | "5" => n - 1,
+            "6" => n - 2,
+            "10" => n / 2,
+            "50" => n - spans_count,
+            "60" => n - 2 * spans_count,
+            _ => n,
+        };
+        Ok(Self {
+            name,
+            spec,
+            kind: TargetKind::Array,
+            place: String::new(),
+            drives: pool.take(count)?,
+            made: pool.folder.is_some(),
+            level: Some(level.into()),
+            strip_bytes: strip,
+            spans: spans.or((level == "50" || level == "60").then_some(2)),
+            platform: String::new(),
+            bytes: data_drives * pool.bytes_each(),
+        })
+    }
+
+    /// The pool's first drives, each by itself.
+    ///
+    /// # Errors
+    /// When the pool has too few.
+    pub fn members(count: u32, pool: &Pool) -> Result<Self, TargetError> {
+        let text = format!("members:{count}");
+        let name = if count == 1 { "1 drive".into() } else { format!("{count} drives, each by itself") };
+        let new = Self::new(&text, &name, TargetKind::Members, u64::from(count) * pool.bytes_each());
+        Ok(Self { place: String::new(), drives: pool.take(count)?, made: pool.folder.is_some(), ..new })
+    }
+
+    /// All targets of an experiment's arrays that can be.
+    ///
+    /// # Errors
+    /// When the pool has too few drives for any.
+    pub fn all(arrays: &Arrays, pool: &Pool) -> Result<Vec<Self>, TargetError> {
+        let available = if pool.folder.is_some() { u32::MAX } else { pool.drives.len() as u32 };
+        let mut targets = Vec::new();
+        for &count in arrays.members.iter().filter(|count| **count <= available) {
+            if arrays.bare {
+                targets.push(Self::members(count, pool)?);
+            }
+            for level in &arrays.levels {
+                for strip in &arrays.strips {
+                    for &spans in &arrays.spans {
+                        let nested = level == "50" || level == "60";
+                        let first =
+                            Some(&spans) == arrays.spans.first() && (Some(strip) == arrays.strips.first() || level != "1");
+                        if possible(level, count, spans) && (nested || first) {
+                            targets.push(Self::array(level, count, Some(strip.0), nested.then_some(spans), pool)?);
+                        }
+                    }
+                }
+            }
+        }
+        if targets.is_empty() {
+            return Err(pool.take(arrays.members.iter().copied().min().unwrap_or(1)).map_or_else(
+                |error| error,
+                |_| TargetError::Usage("no array of this experiment can be made of these drives".into()),
+            ));
+        }
+        Ok(targets)
+    }
+
+    /// Bytes, as far as they are known before it is opened.
+    pub fn size_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Level, for arrays.
+    pub fn level(&self) -> Option<&str> {
+        self.level.as_deref()
+    }
+
+    /// Drives that share the work.
+    pub fn drive_count(&self) -> u32 {
+        self.drives.len().max(1) as u32
+    }
+
+    /// An array of ours that outlives the loss of a drive.
+    pub fn can_degrade(&self) -> bool {
+        self.kind == TargetKind::Array && !matches!(self.level(), Some("0" | "jbod") | None)
+    }
+
+    /// What `--destroy` must name before this is overwritten: what the run did not make itself.
+    pub fn endangered(&self) -> Vec<String> {
+        let existing = |path: &&PathBuf| !self.made && path.exists();
+        match self.kind {
+            TargetKind::File => {
+                fs::metadata(&self.place).is_ok_and(|file| file.len() > 0).then(|| self.place.clone()).into_iter().collect()
+            }
+            TargetKind::Block | TargetKind::Nbd => vec![self.place.clone()],
+            TargetKind::Array | TargetKind::Members => {
+                self.drives.iter().filter(existing).map(|path| path.display().to_string()).collect()
+            }
+        }
+    }
+
+    /// Refuses to overwrite what is not named in `destroy`, or is in use.
+    ///
+    /// # Errors
+    /// With the words to say.
+    pub fn allow<'a>(&self, steps: impl IntoIterator<Item = &'a Step>, destroy: &[String]) -> Result<(), TargetError> {
+        if !steps.into_iter().any(destroys) {
+            return Ok(());
+        }
+        for place in self.endangered() {
+            if !destroy.contains(&place) {
+                return Err(TargetError::Unsafe(format!(
+                    "everything on {place} would be overwritten: say --destroy {place} if that is what you want"
+                )));
+            }
+            if fs::metadata(&place).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
+                purge::refuse_busy(Path::new(&place)).map_err(TargetError::Unsafe)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> String {
+    let strip =
+        strip.filter(|_| level != "1" && level != "jbod").map_or(String::new(), |strip| format!(", strip {}", show_size(strip)));
+    let spans = spans.map_or(String::new(), |spans| format!(", {spans} spans"));
+    let level = if level == "jbod" { "JBOD".into() } else { format!("RAID {level}") };
+    format!("{level} of {count}{strip}{spans}")
+}
+
+/// Whether there is such an array.
+pub fn possible(level: &str, count: u32, spans: u32) -> bool {
+    match level {
+        "0" | "jbod" | "1" => count >= 2,
+        "4" | "5" => count >= 3,
+        "6" => count >= 4,
+        "10" => count >= 4 && count.is_multiple_of(2),
+        "50" => spans >= 2 && count.is_multiple_of(spans) && count / spans >= 3,
+        "60" => spans >= 2 && count.is_multiple_of(spans) && count / spans >= 4,
+        _ => false,
+    }
+}
+
+fn nbd_size(uri: &str) -> Option<u64> {
+    let output = Command::new("nbdinfo").args(["--size", uri]).output().ok().filter(|output| output.status.success())?;
+    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ open
+
+/// A target that can be measured.
+#[derive(Debug)]
+pub struct Target {
+    /// What it is.
+    pub info: TargetInfo,
+    /// Where fio finds it.
+    pub places: Vec<Place>,
+    /// The array behind it, if we made it.
+    pub array: Option<Array>,
+    spec: TargetSpec,
+    program: PathBuf,
+    sockets: PathBuf,
+}
+
+impl Target {
+    /// Opens or makes it. `made_before`: an interrupted run made it, so an array is served as it is. `elsewhere`: it is on other
+    /// hosts, and nothing is made here.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    pub fn open(
+        spec: &TargetSpec,
+        scale: &Scale,
+        pool: &Pool,
+        program: &Path,
+        sockets: &Path,
+        made_before: bool,
+        elsewhere: bool,
+    ) -> Result<Self, TargetError> {
+        let failed = TargetError::Failed;
+        let make = |path: &Path, bytes: u64| {
+            let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
+            let sized = file.and_then(|file| if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) });
+            sized.map_err(|error| failed(format!("cannot make {}: {error}", path.display())))
+        };
+        if spec.kind == TargetKind::File && !elsewhere {
+            let missing = fs::metadata(&spec.place).map_or(true, |file| file.len() < spec.bytes);
+            if missing {
+                make(Path::new(&spec.place), spec.bytes)?;
+            }
+        }
+        if spec.made {
+            let folder = pool.folder.as_deref().expect("made drives lie in a folder");
+            fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
+            for drive in &spec.drives {
+                make(drive, pool.bytes_each())?;
+                if !made_before {
+                    purge::recreate(drive).map_err(failed)?;
+                }
+            }
+        }
+        let drives: Vec<PathBuf> = if !elsewhere && spec.drives.is_empty() && spec.kind != TargetKind::Nbd {
+            vec![spec.place.clone().into()]
+        } else {
+            spec.drives.clone()
+        };
+        let mut target = Self {
+            info: TargetInfo {
+                name: spec.name.clone(),
+                spec: spec.spec.clone(),
+                kind: spec.kind,
+                size_bytes: spec.bytes,
+                span_bytes: 0,
+                level: spec.level.clone(),
+                members: (!spec.drives.is_empty()).then_some(spec.drives.len() as u32),
+                strip_bytes: spec.strip_bytes.filter(|_| !matches!(spec.level(), Some("1" | "jbod"))),
+                spans: spec.spans,
+                platform: spec.platform.clone(),
+                drives: drives.iter().map(|drive| state::drive_info(drive)).collect(),
+            },
+            places: match spec.kind {
+                TargetKind::File | TargetKind::Block => vec![Place::Path(spec.place.clone().into())],
+                TargetKind::Nbd => vec![Place::Nbd(spec.place.clone())],
+                TargetKind::Members => spec.drives.iter().cloned().map(Place::Path).collect(),
+                TargetKind::Array => Vec::new(),
+            },
+            array: None,
+            spec: spec.clone(),
+            program: program.into(),
+            sockets: sockets.into(),
+        };
+        if spec.kind == TargetKind::Array {
+            target.make_array(made_before).map_err(failed)?;
+        }
+        target.info.span_bytes = scale.span(target.info.size_bytes);
+        Ok(target)
+    }
+
+    fn make_array(&mut self, there_already: bool) -> Result<(), String> {
+        let spec = ArraySpec {
+            level: self.spec.level.clone().unwrap_or_default(),
+            strip_bytes: self.spec.strip_bytes,
+            spans: self.spec.spans,
+            drives: self.spec.drives.clone(),
+        };
+        let array = match there_already {
+            true => Array::serve(&self.program, spec, &self.sockets)?,
+            false => Array::create(&self.program, spec, &self.sockets, self.spec.made)?,
+        };
+        let status = array.status()?;
+        self.info.size_bytes = status["size_bytes"].as_u64().ok_or("status of the array tells no size")?;
+        self.info.strip_bytes = status["strip_bytes"].as_u64();
+        self.places = vec![Place::Nbd(array.uri().into())];
+        self.array = Some(array);
+        Ok(())
+    }
+
+    /// Drives that can be watched: the target itself, or what is below it.
+    pub fn drives(&self) -> Vec<PathBuf> {
+        match self.spec.kind {
+            TargetKind::Nbd => Vec::new(),
+            TargetKind::File | TargetKind::Block => vec![self.spec.place.clone().into()],
+            TargetKind::Array | TargetKind::Members => self.spec.drives.clone(),
+        }
+    }
+
+    /// Makes it as new. An array is stopped, its drives are purged, and it is made again. `overwrite` fills a place with zeros.
+    /// Gives the ways, one for each kind that was needed, and what was tried in vain.
+    ///
+    /// # Errors
+    /// When it cannot be done by any way.
+    pub fn purge(&mut self, overwrite: &mut dyn FnMut(&Place) -> Result<(), String>) -> Result<purge::Purged, String> {
+        if let Some(array) = self.array.take() {
+            array.stop()?;
+        }
+        let mut all = purge::Purged::default();
+        if let TargetKind::Nbd = self.spec.kind {
+            overwrite(&self.places[0])?;
+            return Ok(purge::Purged { by: "overwrite with zeros".into(), tried: vec!["no purge goes through NBD".into()] });
+        }
+        for drive in self.drives() {
+            let is_file = fs::metadata(&drive).is_ok_and(|metadata| metadata.is_file());
+            let purged = match is_file {
+                true => purge::recreate(&drive).map(|()| purge::Purged { by: "new empty file".into(), tried: vec![] })?,
+                false => purge::block_device(&drive, &mut || overwrite(&Place::Path(drive.clone())))?,
+            };
+            if !all.by.split(", ").any(|by| by == purged.by) {
+                all.by = [all.by.as_str(), &purged.by].into_iter().filter(|by| !by.is_empty()).collect::<Vec<_>>().join(", ");
+            }
+            all.tried.extend(purged.tried);
+        }
+        if self.spec.kind == TargetKind::Array {
+            self.make_array(false)?;
+        }
+        Ok(all)
+    }
+
+    /// Ends an array; removes what the run made.
+    ///
+    /// # Errors
+    /// When an array does not end in good order.
+    pub fn close(mut self) -> Result<(), String> {
+        self.array.take().map_or(Ok(()), Array::stop)
+    }
+}

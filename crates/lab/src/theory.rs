@@ -1,0 +1,163 @@
+//! Ideal lines for what was measured: the laws of [`stria_bench::theory`] applied to points of a run, with the rates of the
+//! bare drives that the same run measured.
+
+use crate::result::{Pattern, Point, Record, Run, TargetKind};
+use crate::select;
+use crate::stats::Summary;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use stria_array::Geometry;
+use stria_bench::theory::{self, Bounds, Demand, MemberRates, Rates, Work};
+use stria_bench::{Order, Shape};
+use stria_host::ArrayLevel;
+
+/// What theory says of one point.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ideal {
+    /// The law in words; of writes, where the point mixes.
+    pub law: String,
+    /// Member bytes written per byte that clients write, and read for it: the write penalty. Absent for pure reads.
+    pub penalty: Option<Demand>,
+    /// Requests per second that the bare drives of this run would allow; absent where it measured none.
+    pub bounds: Option<Bounds>,
+}
+
+/// The shape of a point's array, with md's default layout; `None` when it is no array or none that can be.
+fn shape(point: &Point) -> Option<Shape> {
+    let level: ArrayLevel = point.level.as_deref()?.parse().ok()?;
+    let (inner, spans) = match level {
+        ArrayLevel::Single(inner) => (inner, 1),
+        ArrayLevel::Striped(inner) => (inner, point.spans.unwrap_or(2).max(2) as usize),
+    };
+    let width = point.members? as usize / spans;
+    let strip = point.strip_bytes.filter(|bytes| *bytes > 0).unwrap_or(64 << 10);
+    let geometry = Geometry::new(inner, inner.default_layout(), strip / 512, &vec![1 << 24; width]).ok()?;
+    Some(Shape::new(&geometry, spans))
+}
+
+fn pattern(point: &Point, read: bool) -> theory::Pattern {
+    let order = match point.pattern {
+        Pattern::Sequential => Order::Sequential,
+        Pattern::Random => Order::Random,
+    };
+    let queue_depth = (point.queue_depth * point.threads).max(1) as usize;
+    theory::Pattern { read, order, block_bytes: point.block_bytes.max(512), queue_depth }
+}
+
+/// How many drives' worth of requests the level allows a point, drives equal and independent: the textbook's line.
+pub fn multiple(point: &Point) -> Option<f64> {
+    let shape = shape(point)?;
+    let one = Rates { read: 1.0, write: 1.0 };
+    let endless = Rates { read: f64::INFINITY, write: f64::INFINITY };
+    let members = MemberRates { alone: endless, saturated: one, together: endless };
+    let bound = |read| {
+        let pattern = pattern(point, read);
+        Work::of(&shape, pattern).bounds(&members, pattern)
+    };
+    let share = f64::from(point.read_percent) / 100.0;
+    Some(mixed(share, bound).busiest_member)
+}
+
+fn mixed(read_share: f64, bound: impl Fn(bool) -> Bounds) -> Bounds {
+    match read_share {
+        share if share >= 1.0 => bound(true),
+        share if share <= 0.0 => bound(false),
+        share => Bounds::mix(bound(true), bound(false), share),
+    }
+}
+
+/// The bare drives of a run.
+pub struct BareDrives<'a> {
+    /// Drives at once, and what was measured on them.
+    points: Vec<(u32, &'a Point, f64)>,
+}
+
+impl<'a> BareDrives<'a> {
+    /// Finds them: targets that are several bare drives at once, or one drive or file that is no array.
+    pub fn of(run: &'a Run) -> Self {
+        let bare: BTreeMap<&str, u32> = run
+            .manifest
+            .targets
+            .iter()
+            .filter_map(|target| match target.kind {
+                TargetKind::Members => Some((target.name.as_str(), target.members.unwrap_or(1))),
+                TargetKind::File | TargetKind::Block if target.level.is_none() => Some((target.name.as_str(), 1)),
+                _ => None,
+            })
+            .collect();
+        let middle = |records: &[&Record]| {
+            let rates: Vec<f64> = records.iter().map(|record| record.total.iops).collect();
+            Summary::of(&rates).map(|summary| summary.median)
+        };
+        let points = select::results(run);
+        let points =
+            points.iter().filter_map(|(point, records)| Some((*bare.get(point.target.as_str())?, *point, middle(records)?)));
+        Self { points: points.collect() }
+    }
+
+    /// The rate of `drives` bare drives for requests like those of `point`, at a depth that `fits`; the highest of several.
+    fn rate(&self, point: &Point, drives: u32, read_percent: u8, fits: impl Fn(&Point) -> bool) -> Option<f64> {
+        let alike = |other: &Point| {
+            other.pattern == point.pattern
+                && other.block_bytes == point.block_bytes
+                && other.read_percent == read_percent
+                && other.drive_state == point.drive_state
+                && other.mode == point.mode
+                && other.compressible_percent == point.compressible_percent
+        };
+        let found = self.points.iter().filter(|(count, other, _)| *count == drives && alike(other) && fits(other));
+        found.map(|(_, _, rate)| *rate).reduce(f64::max)
+    }
+
+    /// The bare sum for a point's own load: as many drives at once, each as it is, without an array.
+    pub fn sum(&self, point: &Point) -> Option<f64> {
+        let drives = point.members?;
+        self.rate(point, drives, point.read_percent, |_| true)
+            .or_else(|| Some(self.rate(point, 1, point.read_percent, |_| true)? * f64::from(drives)))
+    }
+
+    /// What theory says of a point of this run.
+    pub fn ideal(&self, point: &Point) -> Option<Ideal> {
+        let shape = shape(point)?;
+        let drives = point.members?;
+        let share = f64::from(point.read_percent) / 100.0;
+        let work = Work::of(&shape, pattern(point, share >= 1.0));
+        let rates = |find: &dyn Fn(u8) -> Option<f64>| {
+            // A direction that the load does not have and its law does not need may be missing; reads for a small write may not.
+            let (read, write) = (find(100), find(0));
+            let needs = |wanted: bool| if wanted { None } else { Some(f64::INFINITY) };
+            let writes_read = work.all.reads > 0.0;
+            Some(Rates { read: read.or(needs(share > 0.0 || writes_read))?, write: write.or(needs(share < 1.0))? })
+        };
+        let together = rates(&|percent| {
+            let all = self.rate(point, drives, percent, |_| true);
+            all.or_else(|| Some(self.rate(point, 1, percent, |_| true)? * f64::from(drives)))
+        });
+        let saturated = rates(&|percent| {
+            let one = self.rate(point, 1, percent, |_| true);
+            one.or_else(|| Some(self.rate(point, drives, percent, |_| true)? / f64::from(drives)))
+        });
+        let endless = Rates { read: f64::INFINITY, write: f64::INFINITY };
+        let alone = rates(&|percent| self.rate(point, 1, percent, |other| other.queue_depth * other.threads == 1));
+        let bounds = together.zip(saturated).map(|(together, saturated)| {
+            let members = MemberRates { alone: alone.unwrap_or(endless), saturated, together };
+            mixed(share, |read| {
+                let pattern = pattern(point, read);
+                Work::of(&shape, pattern).bounds(&members, pattern)
+            })
+        });
+        let penalty = (share < 1.0).then(|| Work::of(&shape, pattern(point, false)).all);
+        Some(Ideal { law: work.law, penalty, bounds })
+    }
+}
+
+/// Bytes that members wrote per byte that clients wrote, over these records; `None` where it cannot be seen.
+pub fn measured_penalty(records: &[&Record]) -> Option<f64> {
+    let seen = records.iter().filter(|record| !record.members.is_empty());
+    let (mut above, mut below) = (0, 0);
+    for record in seen {
+        above += record.write.as_ref().map_or(0, |write| write.bytes);
+        below += record.members.iter().map(|member| member.written_bytes).sum::<u64>();
+    }
+    (above > 0 && below > 0).then(|| below as f64 / above as f64)
+}

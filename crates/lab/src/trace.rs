@@ -1,0 +1,242 @@
+//! Traces of what applications asked of block devices, in one common form.
+//!
+//! Every reader gives [`Record`]s in order of time, the first at 0. What a format leaves out or counts coarsely is said at its
+//! [`Format`]. Files that end in `.gz` are unpacked on the way.
+
+mod blktrace;
+mod iolog;
+pub mod synthetic;
+mod text;
+
+use serde::Serialize;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// What was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub enum Op {
+    /// Read.
+    Read,
+    /// Write. A write with FUA is a write and a flush, a preflush a flush and a write, as the kernel does it for
+    /// devices that know neither.
+    Write,
+    /// Discard (TRIM).
+    Discard,
+    /// Flush; its offset and length are 0.
+    Flush,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Record {
+    /// Since the first request of the trace.
+    pub time_ns: u64,
+    /// Index into [`Trace::devices`].
+    pub device: u32,
+    /// In bytes.
+    pub offset: u64,
+    /// Length.
+    pub bytes: u64,
+    /// What was asked.
+    pub op: Op,
+}
+
+impl Record {
+    /// The first byte after it.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// A whole trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Trace {
+    /// Names as the trace has them, in the order in which they come up.
+    pub devices: Vec<String>,
+    /// In order of time.
+    pub records: Vec<Record>,
+}
+
+/// How a trace is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; time in 100 ns, bytes.
+    Msr,
+    /// Alibaba 2020: `device_id,opcode,offset,length,timestamp`; time in µs, bytes.
+    Alibaba,
+    /// Tencent CBS 2018: `Timestamp,Offset,Size,IOType,VolumeID`; sectors. Time is in whole seconds: requests of one second
+    /// are spread evenly over it.
+    Tencent,
+    /// What `blkparse` prints by default. Queue events (Q), or issues (D) where there are none.
+    Blkparse,
+    /// The kernel's binary, as `blktrace` writes it for each CPU: given `sda.blktrace.0`, its siblings are read too.
+    Blktrace,
+    /// fio's log, version 2 or 3. Version 2 has no times but `wait`, which counts milliseconds since fio's start (its manual
+    /// says microseconds since the last wait; fio 3.33 does what is said here).
+    Iolog,
+    /// DiskSim ASCII: `arrival device block blocks flags`; time in ms, 512-byte blocks; flag bit 0: read.
+    DiskSim,
+    /// As DiskSim with time in ns, as MQSim reads it.
+    MqSim,
+}
+
+impl Format {
+    /// All, with their names.
+    pub const ALL: [(&'static str, Self); 8] = [
+        ("msr", Self::Msr),
+        ("alibaba", Self::Alibaba),
+        ("tencent", Self::Tencent),
+        ("blkparse", Self::Blkparse),
+        ("blktrace", Self::Blktrace),
+        ("iolog", Self::Iolog),
+        ("disksim", Self::DiskSim),
+        ("mqsim", Self::MqSim),
+    ];
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(name, _)| *name == text);
+        known.map(|(_, format)| *format).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("trace format \"{text}\" is unknown: use one of {}", names.join(", "))
+        })
+    }
+}
+
+/// Why a trace was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file could not be read.
+    #[error("cannot read trace {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A line or an event that the format does not allow.
+    #[error("{path}, {place}: {problem}; is it really of this format?")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// "line 7" or "byte 96".
+        place: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Nothing that moves data is in it.
+    #[error("trace {path} holds no request: check its format, and for blkparse that queue (Q) or issue (D) events were kept")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads a whole trace.
+pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
+    let mut trace = match format {
+        Format::Blktrace => blktrace::read(path)?,
+        Format::Iolog => iolog::read(path)?,
+        _ => text::read(path, format)?,
+    };
+    if trace.records.is_empty() {
+        return Err(TraceError::Empty { path: path.into() });
+    }
+    trace.records.sort_by_key(|record| record.time_ns);
+    let start = trace.records[0].time_ns;
+    trace.records.iter_mut().for_each(|record| record.time_ns -= start);
+    if format == Format::Tencent {
+        spread_within_seconds(&mut trace.records);
+    }
+    Ok(trace)
+}
+
+fn spread_within_seconds(records: &mut [Record]) {
+    for second in records.chunk_by_mut(|a, b| a.time_ns == b.time_ns) {
+        let step = 1_000_000_000 / second.len() as u64;
+        second.iter_mut().enumerate().for_each(|(index, record)| record.time_ns += index as u64 * step);
+    }
+}
+
+/// Opens a file, unpacking it if its name ends in `.gz`.
+fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
+    let file = File::open(path).map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
+    Ok(if path.extension().is_some_and(|extension| extension == "gz") {
+        Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(file)))
+    } else {
+        Box::new(BufReader::with_capacity(1 << 20, file))
+    })
+}
+
+/// All of a file, unpacked.
+fn contents(path: &Path) -> Result<Vec<u8>, TraceError> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes).map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
+    Ok(bytes)
+}
+
+impl Trace {
+    /// The index of a device, which is added when it is new.
+    fn device(&mut self, name: &str) -> u32 {
+        // Traces name few devices, and the same again and again.
+        let index = self.devices.iter().rposition(|known| known == name).unwrap_or_else(|| {
+            self.devices.push(name.to_string());
+            self.devices.len() - 1
+        });
+        index as u32
+    }
+
+    /// From the first request to the last.
+    pub fn span_ns(&self) -> u64 {
+        self.records.last().map_or(0, |record| record.time_ns)
+    }
+
+    /// What it is made of.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals { seconds: self.span_ns() as f64 / 1e9, ..Totals::default() };
+        let mut ends = std::collections::HashMap::new();
+        for record in &self.records {
+            totals.end_max = totals.end_max.max(record.end());
+            // Sequential: goes on where the last request of its kind on its device ended.
+            let sequential = ends.insert((record.device, record.op), record.end()) == Some(record.offset);
+            let (operations, bytes, sequential_count) = match record.op {
+                Op::Read => (&mut totals.reads, &mut totals.read_bytes, &mut totals.sequential_reads),
+                Op::Write => (&mut totals.writes, &mut totals.written_bytes, &mut totals.sequential_writes),
+                Op::Discard => (&mut totals.discards, &mut totals.discarded_bytes, &mut 0),
+                Op::Flush => (&mut totals.flushes, &mut 0, &mut 0),
+            };
+            *operations += 1;
+            *bytes += record.bytes;
+            *sequential_count += u64::from(sequential);
+        }
+        totals
+    }
+}
+
+/// What a trace is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Totals {
+    pub seconds: f64,
+    pub reads: u64,
+    pub read_bytes: u64,
+    /// Those that go on where the read before them on their device ended.
+    pub sequential_reads: u64,
+    pub writes: u64,
+    pub written_bytes: u64,
+    /// As for reads.
+    pub sequential_writes: u64,
+    pub discards: u64,
+    pub discarded_bytes: u64,
+    pub flushes: u64,
+    /// The first byte after all requests: a target must be this large, or offsets must be folded.
+    pub end_max: u64,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! The kernel's binary events. include/uapi/linux/blktrace_api.h: `struct blk_io_trace`.
+//!
+//! ```text
+//! offset  0 magic u32 0x65617407 (version in the low byte)   4 sequence u32   8 time u64 ns   16 sector u64   24 bytes u32
+//!        28 action u32   32 pid u32   36 device u32 (major << 20 | minor)     40 cpu u32      44 error u16    46 pdu_len u16
+//! ```
+//! followed by `pdu_len` bytes. The byte order is the machine's that traced; the magic tells which. The low half of `action` is
+//! what happened (queue 1, issue 7), the high half what kind of request it was.
+
+use super::{Op, Record, Trace, TraceError, contents};
+use std::path::{Path, PathBuf};
+
+const EVENT: usize = 48;
+const MAGIC: u32 = 0x6561_7400;
+const QUEUE: u32 = 1;
+const ISSUE: u32 = 7;
+const WRITE: u32 = 1 << 17;
+const FLUSH: u32 = 1 << 18;
+const NOTIFY: u32 = 1 << 26;
+const DISCARD: u32 = 1 << 29;
+const FUA: u32 = 1 << 31;
+
+/// The files of all CPUs of one device.
+fn siblings(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let Some((stem, cpu)) = name.rsplit_once(".blktrace.") else { return vec![path.into()] };
+    if cpu.parse::<u32>().is_err() {
+        return vec![path.into()];
+    }
+    let found = (0..4096).map(|cpu| path.with_file_name(format!("{stem}.blktrace.{cpu}"))).filter(|path| path.exists());
+    let found: Vec<PathBuf> = found.collect();
+    if found.is_empty() { vec![path.into()] } else { found }
+}
+
+pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let mut trace = Trace::default();
+    let mut issued = Vec::new();
+    for file in siblings(path) {
+        events(&file, &contents(&file)?, &mut trace, &mut issued)?;
+    }
+    if trace.records.is_empty() {
+        trace.records = issued;
+    }
+    Ok(trace)
+}
+
+fn events(path: &Path, bytes: &[u8], trace: &mut Trace, issued: &mut Vec<Record>) -> Result<(), TraceError> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let bad =
+            |problem: &str| TraceError::Malformed { path: path.into(), place: format!("byte {at}"), problem: problem.into() };
+        let event = bytes.get(at..at + EVENT).ok_or_else(|| bad("the last event is cut off"))?;
+        let field = |from: usize, len: usize| &event[from..from + len];
+        let magic = u32::from_le_bytes(field(0, 4).try_into().expect("four bytes"));
+        let little = magic & !0xff == MAGIC;
+        if !little && magic.swap_bytes() & !0xff != MAGIC {
+            return Err(bad("no blktrace event begins here"));
+        }
+        let number = |from: usize, len: usize| {
+            let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
+            if little { field(from, len).iter().rev().fold(0, add) } else { field(from, len).iter().fold(0, add) }
+        };
+        let (time_ns, sector, length) = (number(8, 8), number(16, 8), number(24, 4));
+        let (action, device) = (number(28, 4) as u32, number(36, 4));
+        at += EVENT + number(46, 2) as usize;
+        let what = action & 0xffff;
+        if action & NOTIFY != 0 || !matches!(what, QUEUE | ISSUE) {
+            continue;
+        }
+        let device = trace.device(&format!("{},{}", device >> 20, device & 0xf_ffff));
+        let op = match () {
+            () if action & DISCARD != 0 => Op::Discard,
+            () if action & WRITE != 0 => Op::Write,
+            () => Op::Read,
+        };
+        let record = Record { time_ns, device, offset: sector.saturating_mul(512), bytes: length, op };
+        let flush = Record { offset: 0, bytes: 0, op: Op::Flush, ..record };
+        let into = if what == QUEUE { &mut trace.records } else { &mut *issued };
+        into.extend((action & FLUSH != 0).then_some(flush));
+        into.extend((length > 0).then_some(record));
+        into.extend((action & FUA != 0 && length > 0).then_some(flush));
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! fio's own logs: version 2 with `wait`, version 3 with a time in µs on every line.
+
+use super::{Op, Record, Trace, TraceError, open};
+use std::io::BufRead;
+use std::path::Path;
+
+pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let bad = |line: usize, problem: String| TraceError::Malformed { path: path.into(), place: format!("line {line}"), problem };
+    let mut trace = Trace::default();
+    let (mut version, mut now_ns) = (0, 0);
+    for (index, line) in open(path)?.lines().enumerate() {
+        let line = line.map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
+        if index == 0 {
+            version = match line.trim() {
+                "fio version 2 iolog" => 2,
+                "fio version 3 iolog" => 3,
+                other => return Err(bad(1, format!("\"{other}\" is not \"fio version 2 iolog\" or 3"))),
+            };
+            continue;
+        }
+        let mut fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if fields.is_empty() {
+            continue;
+        }
+        let number = |text: Option<&&str>, what: &str| -> Result<u64, TraceError> {
+            let text = text.ok_or_else(|| bad(index + 1, format!("{what} is missing")))?;
+            text.parse().map_err(|_| bad(index + 1, format!("{what} \"{text}\" is no whole number")))
+        };
+        if version == 3 {
+            now_ns = number(fields.first(), "time")?.saturating_mul(1000);
+            fields.remove(0);
+        }
+        let name = *fields.first().ok_or_else(|| bad(index + 1, "file is missing".into()))?;
+        let op = match *fields.get(1).ok_or_else(|| bad(index + 1, "action is missing".into()))? {
+            "add" | "open" | "close" => {
+                trace.device(name);
+                continue;
+            }
+            "wait" if version == 2 => {
+                now_ns = number(fields.get(2), "wait")?.saturating_mul(1_000_000).max(now_ns);
+                continue;
+            }
+            "read" => Op::Read,
+            "write" => Op::Write,
+            "trim" => Op::Discard,
+            "sync" | "datasync" => Op::Flush,
+            other => return Err(bad(index + 1, format!("action \"{other}\" is unknown"))),
+        };
+        let (offset, bytes) =
+            if op == Op::Flush { (0, 0) } else { (number(fields.get(2), "offset")?, number(fields.get(3), "length")?) };
+        let device = trace.device(name);
+        trace.records.push(Record { time_ns: now_ns, device, offset, bytes, op });
+    }
+    Ok(trace)
+}

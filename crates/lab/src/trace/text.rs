@@ -1,0 +1,178 @@
+//! Formats with one request to a line.
+
+use super::{Format, Op, Record, Trace, TraceError, open};
+use std::io::BufRead;
+use std::path::Path;
+
+const SECTOR: u64 = 512;
+
+/// A field that must be a number.
+fn number(field: Option<&str>, what: &str) -> Result<u64, String> {
+    let text = field.ok_or_else(|| format!("{what} is missing"))?.trim();
+    text.parse().map_err(|_| format!("{what} \"{text}\" is no whole number"))
+}
+
+fn product(value: u64, factor: u64) -> Result<u64, String> {
+    value.checked_mul(factor).ok_or_else(|| format!("{value} is too large"))
+}
+
+/// Decimal seconds or milliseconds, to nanoseconds without rounding through a float.
+fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
+    let bad = || format!("time \"{text}\" is no number");
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    if part.len() > 18 || !part.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(bad());
+    }
+    let whole: u64 = whole.parse().map_err(|_| bad())?;
+    let scale = 10u128.pow(part.len() as u32);
+    let part: u128 = if part.is_empty() { 0 } else { part.parse().map_err(|_| bad())? };
+    Ok(product(whole, unit_ns)? + (part * u128::from(unit_ns) / scale) as u64)
+}
+
+pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
+    let mut trace = Trace::default();
+    // blkparse: issues are kept apart until it is clear that there are no queue events.
+    let mut issued = Vec::new();
+    for (index, line) in open(path)?.lines().enumerate() {
+        let line = line.map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
+        let text = line.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let mut add = |trace: &mut Trace, line: Line<'_>| {
+            let device = trace.device(&line.device);
+            let record = |op| Record { time_ns: line.time_ns, device, offset: line.offset, bytes: line.bytes, op };
+            let flush = Record { offset: 0, bytes: 0, ..record(Op::Flush) };
+            let into = if line.issue { &mut issued } else { &mut trace.records };
+            into.extend(line.flush_before.then_some(flush));
+            into.extend(line.op.map(record));
+            into.extend(line.flush_after.then_some(flush));
+        };
+        let line = match format {
+            Format::Msr => msr(text),
+            Format::Alibaba => alibaba(text),
+            Format::Tencent => tencent(text),
+            Format::Blkparse => blkparse(text),
+            Format::DiskSim => disksim(text, 1_000_000),
+            Format::MqSim => disksim(text, 1),
+            Format::Blktrace | Format::Iolog => unreachable!("read elsewhere"),
+        };
+        match line {
+            Ok(Some(line)) => add(&mut trace, line),
+            Ok(None) => {}
+            // A heading is not data.
+            Err(_) if index == 0 && !text.starts_with(|first: char| first.is_ascii_digit()) => {}
+            Err(problem) => {
+                return Err(TraceError::Malformed { path: path.into(), place: format!("line {}", index + 1), problem });
+            }
+        }
+    }
+    if trace.records.is_empty() {
+        trace.records = issued;
+    }
+    Ok(trace)
+}
+
+#[derive(Default)]
+struct Line<'a> {
+    time_ns: u64,
+    device: std::borrow::Cow<'a, str>,
+    offset: u64,
+    bytes: u64,
+    op: Option<Op>,
+    flush_before: bool,
+    flush_after: bool,
+    issue: bool,
+}
+
+fn msr(text: &str) -> Result<Option<Line<'_>>, String> {
+    let mut fields = text.split(',');
+    let time_ns = product(number(fields.next(), "timestamp")?, 100)?;
+    let host = fields.next().ok_or("host name is missing")?;
+    let disk = fields.next().ok_or("disk number is missing")?;
+    let op = match fields.next() {
+        Some("Read") => Op::Read,
+        Some("Write") => Op::Write,
+        other => return Err(format!("type {other:?} is neither Read nor Write")),
+    };
+    let (offset, bytes) = (number(fields.next(), "offset")?, number(fields.next(), "size")?);
+    Ok(Some(Line { time_ns, device: format!("{host}_{disk}").into(), offset, bytes, op: Some(op), ..Line::default() }))
+}
+
+fn alibaba(text: &str) -> Result<Option<Line<'_>>, String> {
+    let mut fields = text.split(',');
+    let device = fields.next().ok_or("device is missing")?.into();
+    let op = match fields.next() {
+        Some("R") => Op::Read,
+        Some("W") => Op::Write,
+        other => return Err(format!("opcode {other:?} is neither R nor W")),
+    };
+    let (offset, bytes) = (number(fields.next(), "offset")?, number(fields.next(), "length")?);
+    let time_ns = product(number(fields.next(), "timestamp")?, 1000)?;
+    Ok(Some(Line { time_ns, device, offset, bytes, op: Some(op), ..Line::default() }))
+}
+
+fn tencent(text: &str) -> Result<Option<Line<'_>>, String> {
+    let mut fields = text.split(',');
+    let time_ns = product(number(fields.next(), "timestamp")?, 1_000_000_000)?;
+    let offset = product(number(fields.next(), "offset")?, SECTOR)?;
+    let bytes = product(number(fields.next(), "size")?, SECTOR)?;
+    let op = match number(fields.next(), "type")? {
+        0 => Op::Read,
+        1 => Op::Write,
+        other => return Err(format!("type {other} is neither 0 (read) nor 1 (write)")),
+    };
+    let device = fields.next().ok_or("volume is missing")?.into();
+    Ok(Some(Line { time_ns, device, offset, bytes, op: Some(op), ..Line::default() }))
+}
+
+fn disksim(text: &str, unit_ns: u64) -> Result<Option<Line<'_>>, String> {
+    let mut fields = text.split_ascii_whitespace();
+    let time_ns = decimal(fields.next().ok_or("arrival time is missing")?, unit_ns)?;
+    let device = fields.next().ok_or("device is missing")?.into();
+    let offset = product(number(fields.next(), "block")?, SECTOR)?;
+    let bytes = product(number(fields.next(), "block count")?, SECTOR)?;
+    let op = if number(fields.next(), "flags")? & 1 == 1 { Op::Read } else { Op::Write };
+    Ok(Some(Line { time_ns, device, offset, bytes, op: Some(op), ..Line::default() }))
+}
+
+/// `8,0 3 11 0.009507758 697 Q W 223490 + 8 [kjournald]`. Anything else, as blkparse prints it too, is no request.
+fn blkparse(text: &str) -> Result<Option<Line<'_>>, String> {
+    let mut fields = text.split_ascii_whitespace();
+    let device = fields.next().unwrap_or_default();
+    let (Some(_cpu), Some(_sequence), Some(time), Some(_pid), Some(action), Some(kind)) =
+        (fields.next(), fields.next(), fields.next(), fields.next(), fields.next(), fields.next())
+    else {
+        return Ok(None);
+    };
+    let numbers = device.split_once(',').is_some_and(|(major, minor)| {
+        !major.is_empty() && !minor.is_empty() && major.bytes().chain(minor.bytes()).all(|byte| byte.is_ascii_digit())
+    });
+    if !numbers || !matches!(action, "Q" | "D") {
+        return Ok(None);
+    }
+    let time_ns = decimal(time, 1_000_000_000)?;
+    // "FWFSM": F before W is a preflush, after it FUA; a lone F is a flush.
+    let main = kind.find(['R', 'W', 'D']);
+    let op = main.map(|place| match kind.as_bytes()[place] {
+        b'R' => Op::Read,
+        b'W' => Op::Write,
+        _ => Op::Discard,
+    });
+    let flush_before = kind.starts_with('F');
+    let flush_after = main.is_some_and(|place| kind[place..].contains('F'));
+    let mut line = Line { time_ns, device: device.into(), flush_before, flush_after, issue: action == "D", ..Line::default() };
+    let sector = fields.next().filter(|field| field.bytes().all(|byte| byte.is_ascii_digit()));
+    if let (Some(op), Some(sector), Some("+")) = (op, sector, fields.next()) {
+        line.offset = product(number(Some(sector), "sector")?, SECTOR)?;
+        line.bytes = product(number(fields.next(), "sector count")?, SECTOR)?;
+        // A write of nothing carries its flush only.
+        line.op = (line.bytes > 0).then_some(op);
+        line.flush_after &= line.bytes > 0;
+    } else if !flush_before {
+        return Ok(None);
+    } else {
+        line.flush_after = false;
+    }
+    Ok(Some(line))
+}

@@ -1,0 +1,103 @@
+//! The page in a real browser, at a desk and on a phone, in light, dark and on paper.
+
+use crate::browser::Browser;
+use crate::sample;
+use std::path::Path;
+use stria_lab::report;
+
+/// Pictures are kept where people can look at them.
+fn pictures() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+#[test]
+fn nothing_overlaps_overflows_or_fades_at_a_desk_on_a_phone_in_both_themes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (run, page) = (folder.path().join("run"), pictures().join("report.html"));
+    sample::full(&run);
+    report::write(&run, &page).expect("a page");
+    let mut browser = Browser::start();
+    let mut problems = Vec::new();
+    for (width, device, theme) in [
+        (1280, "desk", "light"),
+        (1280, "desk", "dark"),
+        (820, "tablet", "light"),
+        (390, "phone", "light"),
+        (390, "phone", "dark"),
+    ] {
+        browser.load(&page, width, theme, "screen");
+        browser.picture(&pictures().join(format!("report-{device}-{theme}.png")));
+        browser.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)");
+        let found = browser.evaluate(include_str!("look.js"));
+        assert!(found["texts"].as_u64() > Some(500) && found["charts"].as_u64() > Some(20), "it looked at the page: {found}");
+        assert_eq!(found["outside"], 0, "nothing is loaded from elsewhere");
+        problems
+            .extend(found["problems"].as_array().expect("a list").iter().map(|problem| format!("{device}, {theme}: {problem}")));
+    }
+    assert!(problems.is_empty(), "pictures are in {}\n{}", pictures().display(), problems.join("\n"));
+    browser.load(&page, 1280, "light", "print");
+    assert!(browser.print().starts_with(b"%PDF"));
+}
+
+#[test]
+fn an_overlap_is_found_where_there_is_one() {
+    // The check itself is checked: two texts on top of each other, one beyond the edge, one too pale.
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("bad.html");
+    let body = "<meta charset=utf-8><body style='margin:0'><p style='position:absolute;top:9px'>first words</p>\
+        <p style='position:absolute;top:12px'>second words</p><p style='white-space:nowrap;margin-top:99px'>far too long for a phone, far too long for a phone</p>\
+        <p style='color:#aaa'>pale</p>";
+    std::fs::write(&page, body).expect("room for a page");
+    let mut browser = Browser::start();
+    browser.load(&page, 390, "light", "screen");
+    let found = browser.evaluate(include_str!("look.js"))["problems"].to_string();
+    // Without a viewport of its own a phone lays such a page out wide: it is shrunk, not cut.
+    for problem in ["overlap", "hard to read"] {
+        assert!(found.contains(problem), "{problem}: {found}");
+    }
+}
+
+fn text_of(run: impl FnOnce(&Path)) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    run(&folder.path().join("run"));
+    let page = folder.path().join("page.html");
+    report::write(&folder.path().join("run"), &page).expect("a page");
+    std::fs::read_to_string(page).expect("a page")
+}
+
+#[test]
+fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
+    let page = text_of(sample::full);
+    for call in ["http:", "https:", "src=", "url(", "@import", "<script", "NaN", "inf "] {
+        assert!(!page.contains(call), "{call}");
+    }
+    for words in [
+        "Scaled trial",
+        "steady state in 1 of 2 parts",
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "nvme3 reached 78 °C",
+        "allowed by theory",
+        "bare drives, sum",
+        "p99.9",
+        "after idling",
+        "rebuild 3 min 31 s",
+        "/dev/nvme2n1 lags",
+        "years left",
+        "many small files",
+        "16 TB",
+        "read-modify-write",
+        "prefers-color-scheme: dark",
+        "mean deviation",
+        "2026-",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    // Idling changed nothing that could be told: used and idle are 2 % apart with ±3 % of noise, fresh to used is a fall by two thirds.
+    assert!(page.contains("used gives -6"), "the fall is told as one");
+}
+
+#[test]
+fn a_run_without_results_still_makes_a_page() {
+    let page = text_of(|folder| sample::Story::new("empty", vec![]).write(folder));
+    assert!(page.contains("0 kinds of load") && page.ends_with("</html>\n"));
+}

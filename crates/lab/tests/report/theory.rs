@@ -1,0 +1,76 @@
+//! Theory on a run whose bare drives are known.
+
+use crate::sample::{self, READ, Story, WRITE, point, target};
+use stria_lab::result::{MemberFigures, Pattern, Point, Run, SectionKind, TargetKind};
+use stria_lab::theory::{BareDrives, measured_penalty, multiple};
+
+fn close(left: f64, right: f64) {
+    assert!((left / right - 1.0).abs() < 0.002, "{left} is not {right}");
+}
+
+fn run() -> Run {
+    let targets = vec![
+        target("bare x1", TargetKind::Members, None, 1),
+        target("bare x4", TargetKind::Members, None, 4),
+        target("raid5 x4", TargetKind::Array, Some("5"), 4),
+    ];
+    let mut story = Story::new("theory", targets.clone());
+    let section = story.section("1", "sweep", SectionKind::Sweep, "raid5 x4");
+    for bare in &targets[..2] {
+        let count = f64::from(bare.members.expect("both have them"));
+        story.measure(&section, &point(bare), 1, count * READ, 1.0);
+        story.measure(&section, &Point { read_percent: 0, ..point(bare) }, 1, count * WRITE, 1.0);
+    }
+    for read_percent in [0, 70, 100] {
+        let point = Point { read_percent, ..point(&targets[2]) };
+        let record = story.measure(&section, &point, 1, 20_000.0, 1.0);
+        let bytes = record.write.as_ref().map_or(0, |write| write.bytes / 2);
+        record.members = vec![MemberFigures { written_bytes: bytes, ..MemberFigures::default() }; 4];
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    story.write(&folder.path().join("run"));
+    Run::open(&folder.path().join("run")).expect("just written")
+}
+
+#[test]
+fn small_writes_of_raid_5_are_held_against_the_bare_drives_of_the_run() {
+    let run = run();
+    let bare = BareDrives::of(&run);
+    let array = target("raid5 x4", TargetKind::Array, Some("5"), 4);
+    let ideal = |read_percent| bare.ideal(&Point { read_percent, ..point(&array) }).expect("an array");
+    let writes = ideal(0);
+    let penalty = writes.penalty.expect("writes");
+    assert_eq!((penalty.reads, penalty.writes), (2.0, 2.0));
+    // 4 / (2/R + 2/W).
+    let allowed = 4.0 / (2.0 / READ + 2.0 / WRITE);
+    close(writes.bounds.expect("bare drives").allowed, allowed);
+    close(ideal(100).bounds.expect("bare drives").allowed, 4.0 * READ);
+    close(ideal(70).bounds.expect("bare drives").allowed, 1.0 / (0.7 / (4.0 * READ) + 0.3 / allowed));
+    assert_eq!(ideal(100).penalty, None);
+    // Members wrote twice what clients did.
+    let records: Vec<_> = run.records.iter().filter(|record| record.point.read_percent == 0).collect();
+    close(measured_penalty(&records).expect("members are seen"), 2.0);
+    close(bare.sum(&point(&array)).expect("bare drives"), 4.0 * READ);
+    assert_eq!(bare.ideal(&point(&target("bare x4", TargetKind::Members, None, 4))), None);
+}
+
+#[test]
+fn the_textbooks_multiples_of_one_drive_come_out() {
+    // Random reads of every level n; RAID 10 writes n/2; RAID 5 sequential writes n-1; RAID 6 n-2; RAID 60 of two spans n-4.
+    for (level, members, spans, pattern, read_percent, expected) in [
+        ("0", 4, None, Pattern::Random, 0, 4.0),
+        ("10", 8, None, Pattern::Random, 0, 4.0),
+        ("1", 2, None, Pattern::Random, 0, 1.0),
+        ("5", 6, None, Pattern::Random, 100, 6.0),
+        ("5", 6, None, Pattern::Sequential, 0, 5.0),
+        ("6", 6, None, Pattern::Sequential, 0, 4.0),
+        ("60", 12, Some(2), Pattern::Sequential, 0, 8.0),
+        ("5", 4, None, Pattern::Random, 0, 1.0),
+        ("6", 6, None, Pattern::Random, 0, 1.0),
+    ] {
+        let target = target("x", TargetKind::Array, Some(level), members);
+        let block_bytes = if pattern == Pattern::Sequential { 1 << 20 } else { 4096 };
+        let point = Point { pattern, read_percent, block_bytes, spans, ..sample::point(&target) };
+        close(multiple(&point).unwrap_or_else(|| panic!("RAID {level} has a law")), expected);
+    }
+}

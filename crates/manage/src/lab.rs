@@ -1,0 +1,236 @@
+//! `stria lab`: the laboratory behind a command line.
+
+pub mod cli;
+pub mod replay;
+
+use crate::failure::Failure;
+use crate::output::{print, print_json, say, table};
+use crate::serve::absolute;
+use crate::size::show;
+use cli::{Format, Lab, Subject};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use stria_lab::compare::{Outcome, compare};
+use stria_lab::experiment::Experiment;
+use stria_lab::result::{Manifest, Note, NoteKind, RunStatus};
+use stria_lab::run::{Moment, Progress, Request, RunError, resume, run};
+use stria_lab::target::TargetError;
+use stria_lab::units::show_seconds;
+use stria_lab::{export, plan, report, shipped};
+
+/// How often a line tells the progress where there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(30);
+
+/// Carries a command of the laboratory out; gives the exit code.
+pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
+    match command {
+        Lab::List => list(json),
+        Lab::Plan(command) => plan(&command, json),
+        Lab::Run(command) => return self::run_experiment(command, json),
+        Lab::Resume(command) => {
+            let manifest = with_progress(json, |stop, progress| resume(&command.run, stop, progress))?;
+            return finish(&command.run, None, &manifest, json);
+        }
+        Lab::Replay(command) => return replay::replay(command, json),
+        Lab::Report(command) => {
+            let out = command.out.unwrap_or_else(|| command.run.join("report.html"));
+            report::write(&command.run, &out).map_err(Failure::failed)?;
+            say(json, || format!("the page is {}", out.display()), || json!({"report": out}));
+            Ok(())
+        }
+        Lab::Compare(command) => return self::compare_runs(&command, json),
+        Lab::Export(command) => {
+            let (name, write): (_, fn(&Path, &Path) -> _) = match command.format {
+                Format::Csv => ("csv", export::csv),
+                Format::Parquet => ("parquet", export::parquet),
+            };
+            let out = command.out.unwrap_or_else(|| command.run.join(name));
+            let files: Vec<PathBuf> = write(&command.run, &out).map_err(Failure::failed)?;
+            let words = || files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join("\n");
+            say(json, words, || json!({"files": files}));
+            Ok(())
+        }
+    }
+    .map(|()| 0)
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Schema(_) | RunError::Target(TargetError::Usage(_)) => Self::Usage(error.to_string()),
+            RunError::Target(TargetError::Unsafe(sentence)) => Self::Unsafe(sentence),
+            RunError::Target(TargetError::Failed(_)) | RunError::Result(_) | RunError::Fio(_) | RunError::Failed(_) => {
+                Self::failed(error)
+            }
+        }
+    }
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let all = shipped::EXPERIMENTS.iter().map(|(file, text)| Experiment::parse(file, text));
+    let all: Vec<Experiment> = all.collect::<Result<_, _>>().map_err(Failure::failed)?;
+    if json {
+        print_json(&all);
+        return Ok(());
+    }
+    let needs = |experiment: &Experiment| if experiment.arrays.is_some() { "drives" } else { "a target" };
+    let row = |experiment: &Experiment| vec![experiment.name.clone(), needs(experiment).into(), experiment.question.clone()];
+    print(&format!("{}\n", table(&["experiment", "needs", "question"], &[], all.iter().map(row).collect())));
+    Ok(())
+}
+
+fn request(subject: &Subject) -> Request {
+    Request {
+        targets: subject.target.clone(),
+        size: subject.size,
+        drives: subject.drive.iter().map(|drive| absolute(drive)).collect(),
+        pool: subject.pool.as_deref().map(absolute),
+        drive_bytes: subject.drive_size,
+        scaled: subject.scaled,
+        hosts: subject.host.clone(),
+        rated_bytes: subject.tbw,
+        level: subject.level.clone(),
+        members: subject.members,
+        ..Request::default()
+    }
+}
+
+fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
+    let request = request(&command.subject);
+    let (experiment, _) = Experiment::find(&command.subject.experiment).map_err(RunError::from)?;
+    let targets = request.target_specs(&experiment).map_err(RunError::from)?;
+    let plan = plan::plan(&experiment, &targets, &request.scale(&experiment), command.speed, request.rated_bytes);
+    if json {
+        print_json(&plan);
+        return Ok(());
+    }
+    let range = |(least, most): (f64, f64)| {
+        let (least, most) = (show_seconds(least), show_seconds(most));
+        if least == most { least } else { format!("{least} to {most}") }
+    };
+    if let Some(words) = &plan.scaled {
+        print(&format!("{words}\n\n"));
+    }
+    for section in &plan.sections {
+        let span = show(section.span_bytes);
+        print(&format!("{} ({span}): {}, writes up to {}\n", section.id, range(section.seconds), show(section.bytes.1)));
+        for words in &section.words {
+            print(&format!("    {words}\n"));
+        }
+    }
+    let endurance = match plan.endurance_percent {
+        Some(percent) => format!("{percent:.3} % of what the maker allows each drive"),
+        None => "say --tbw for its share of the drives' endurance".into(),
+    };
+    print(&format!(
+        "\nIn all {}; writes up to {}, the most written drive {}: {endurance}.\nLoads that run for a time are taken to write {} MB/s (--speed).\n",
+        range((plan.seconds_min, plan.seconds_max)),
+        show(plan.bytes_max),
+        show(plan.drive_bytes_max),
+        plan.assumed_mb_per_s
+    ));
+    if plan.sections.iter().any(|section| section.destroys) {
+        print("It overwrites the targets: a run asks for --destroy with the name of each drive that it does not make itself.\n");
+    }
+    Ok(())
+}
+
+fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
+    let (experiment, text) = Experiment::find(&command.subject.experiment).map_err(RunError::from)?;
+    let request = Request {
+        destroy: command.destroy,
+        note: command.note,
+        platform: command.platform,
+        keep: command.keep,
+        command: std::env::args().collect(),
+        program: std::env::current_exe().map_err(Failure::failed)?,
+        ..request(&command.subject)
+    };
+    let free = || (1..).map(|at| PathBuf::from(format!("lab-{}-{at}", experiment.name))).find(|path| !path.exists());
+    let folder = command.out.or_else(free).expect("some number is free");
+    let manifest = with_progress(json, |stop, progress| run(&experiment, &text, request, &folder, stop, progress))?;
+    finish(&folder, command.html.as_deref(), &manifest, json)
+}
+
+/// Tells how a run ended, with its page.
+fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -> Result<u8, Failure> {
+    let page = html.map_or_else(|| folder.join("report.html"), Path::to_path_buf);
+    report::write(folder, &page).map_err(Failure::failed)?;
+    let (folder_shown, page_shown) = (folder.display(), page.display());
+    let how = match manifest.status {
+        RunStatus::Done => format!("done: the page is {page_shown}, the results are in {folder_shown}"),
+        RunStatus::Interrupted => format!("interrupted: go on with stria lab resume {folder_shown}; so far: {page_shown}"),
+        RunStatus::Running | RunStatus::Failed => {
+            format!("broken off, see the last note in {folder_shown}/notes.jsonl; go on with stria lab resume {folder_shown}")
+        }
+    };
+    say(json, || how.clone(), || json!({"status": manifest.status, "folder": folder, "report": page}));
+    Ok(u8::from(manifest.status != RunStatus::Done))
+}
+
+fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
+    let comparison = compare(&command.before, &command.after).map_err(Failure::failed)?;
+    match json {
+        true => print_json(&comparison),
+        false => print(&format!("{}\n", comparison.sentences().join("\n"))),
+    }
+    Ok(match comparison.outcome() {
+        Outcome::Same | Outcome::Better => 0,
+        Outcome::Worse => 1,
+        Outcome::Nothing => 2,
+    })
+}
+
+/// With a bar on a terminal and lines elsewhere; the first interrupt ends the run in good order, a second one at once.
+fn with_progress(
+    json: bool,
+    work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> Result<Manifest, RunError>,
+) -> Result<Manifest, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let caught = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
+        caught.map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")))?;
+    }
+    let bar = if io::stderr().is_terminal() && !json { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("[{bar:30}] {percent:>3} %, {msg}").expect("the template is a constant");
+    bar.set_style(style.progress_chars("=> "));
+    let mut teller = Teller { bar, quiet: json, line_due: Instant::now() };
+    let manifest = work(&stop, &mut teller);
+    teller.bar.finish_and_clear();
+    Ok(manifest?)
+}
+
+struct Teller {
+    bar: ProgressBar,
+    quiet: bool,
+    line_due: Instant,
+}
+
+impl Progress for Teller {
+    fn at(&mut self, moment: &Moment) {
+        let left = show_seconds((moment.total_seconds - moment.done_seconds).max(0.0));
+        let share = (moment.done_seconds / moment.total_seconds.max(1e-9)).min(1.0);
+        self.bar.set_position((share * 1000.0) as u64);
+        self.bar.set_message(format!("{left} left or more; {}: {}", moment.section, moment.words));
+        if self.bar.is_hidden() && !self.quiet && Instant::now() >= self.line_due {
+            eprintln!("{:.0} %, {left} left or more; {}: {}", share * 100.0, moment.section, moment.words);
+            self.line_due = Instant::now() + LINE_EVERY;
+        }
+    }
+
+    fn say(&mut self, note: &Note) {
+        let warning = !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict);
+        let line = format!("{}{}", if warning { "note: " } else { "" }, note.text);
+        match () {
+            () if self.quiet => {}
+            () if self.bar.is_hidden() => eprintln!("{line}"),
+            () => self.bar.println(line),
+        }
+    }
+}

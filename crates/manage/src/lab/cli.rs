@@ -1,0 +1,159 @@
+//! `stria lab` on the command line.
+
+use super::replay::Replay;
+use crate::size;
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use std::path::PathBuf;
+
+/// The laboratory's commands.
+#[derive(Debug, Subcommand)]
+pub enum Lab {
+    /// The experiments that come with the program.
+    List,
+    /// Tell what would run, how long it takes, and what it writes; nothing is touched.
+    Plan(Plan),
+    /// Run an experiment and write its page: stria lab run quick --target file:/tmp/x.img
+    Run(Run),
+    /// Go on with a run that was interrupted.
+    Resume(Resume),
+    /// Replay a trace, or the look-alike of an application, on a file or block device, and write the page.
+    Replay(Replay),
+    /// Write the page of a run again.
+    Report(Report),
+    /// Tell what differs significantly between two runs; exit code 1 if the second is worse.
+    Compare(Compare),
+    /// Write the tables of a run.
+    Export(Export),
+}
+
+/// What is measured, and how.
+#[derive(Args, Debug)]
+pub struct Subject {
+    /// A shipped experiment (see `stria lab list`), or a TOML file.
+    #[arg(value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
+    pub experiment: String,
+    /// file:PATH (made if it is not there), a block device, an NBD URI, or array:LEVEL:COUNT[:STRIP[:SPANS]] and members:COUNT
+    /// of the drives below; repeat for more. Without it: the arrays that the experiment names.
+    #[arg(long, short, value_name = "TARGET")]
+    pub target: Vec<String>,
+    /// Size of a file to make, 1GiB if not given, or of an NBD export that does not tell.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// A drive for arrays; repeat for more.
+    #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath, conflicts_with = "pool")]
+    pub drive: Vec<PathBuf>,
+    /// A folder in which image files are made for arrays.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub pool: Option<PathBuf>,
+    /// Size of each such file, 256MiB if not given.
+    #[arg(long, value_name = "SIZE", requires = "pool", value_parser = size::parse)]
+    pub drive_size: Option<u64>,
+    /// A trial: shorter and smaller, and marked as such everywhere.
+    #[arg(long)]
+    pub scaled: bool,
+    /// Measure from another machine, where `fio --server` runs; repeat for several at once.
+    #[arg(long, value_name = "HOST")]
+    pub host: Vec<String>,
+    /// Bytes that the maker allows to be written to a drive (TBW).
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub tbw: Option<u64>,
+    /// Level of a target that is an array of another make, for theory lines.
+    #[arg(long, value_name = "LEVEL")]
+    pub level: Option<String>,
+    /// Its number of members.
+    #[arg(long, value_name = "N", requires = "level")]
+    pub members: Option<u32>,
+}
+
+/// `stria lab plan`
+#[derive(Args, Debug)]
+pub struct Plan {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub subject: Subject,
+    /// Say that nothing is run: a plan never is.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write speed that is assumed for loads that run for a time, MB/s.
+    #[arg(long, value_name = "MB/S", default_value_t = 500.0)]
+    pub speed: f64,
+}
+
+/// `stria lab run`
+#[derive(Args, Debug)]
+pub struct Run {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub subject: Subject,
+    /// Overwrite everything on this drive, file or export: needed for all that the run does not make itself; repeat for more.
+    #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub destroy: Vec<String>,
+    /// The run's folder, which must not be there; lab-EXPERIMENT-1 and so on if not given.
+    #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+    /// The page; report.html in the run's folder if not given.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// A remark for the report.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    pub note: String,
+    /// What the platform is: chipset, controller, cabling.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    pub platform: String,
+    /// Leave the files that were made.
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// `stria lab resume`
+#[derive(Args, Debug)]
+pub struct Resume {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+}
+
+/// `stria lab report`
+#[derive(Args, Debug)]
+pub struct Report {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+    /// The page; report.html in the run's folder if not given.
+    #[arg(long, short, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub out: Option<PathBuf>,
+}
+
+/// `stria lab compare`
+#[derive(Args, Debug)]
+pub struct Compare {
+    /// Folder of the run that came first.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub before: PathBuf,
+    /// Folder of the other.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub after: PathBuf,
+}
+
+/// `stria lab export`
+#[derive(Args, Debug)]
+pub struct Export {
+    /// The run's folder.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub run: PathBuf,
+    /// Format of the tables.
+    #[arg(long, default_value = "csv")]
+    pub format: Format,
+    /// Where the tables go; a folder named after the format in the run's folder if not given.
+    #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
+
+/// Formats of tables.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Format {
+    /// Text.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+}

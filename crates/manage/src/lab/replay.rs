@@ -1,0 +1,140 @@
+//! `stria lab replay`: a trace, or the look-alike of an application, on a file or block device.
+
+use crate::failure::Failure;
+use crate::output::{print, print_json};
+use clap::{Args, ValueEnum, ValueHint};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stria_lab::replay::{Fit, KeepError, Options, Pace, Request, keep};
+use stria_lab::report;
+use stria_lab::trace::synthetic::{APPLICATIONS, Application};
+use stria_lab::trace::{self, Format, Trace};
+
+/// `stria lab replay`
+#[derive(Args, Debug)]
+pub struct Replay {
+    /// A trace file, or without --format an application whose look-alike is replayed: word, excel, photoshop-light …
+    #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    pub trace: String,
+    /// What the trace file is: msr, alibaba, tencent, blkparse, blktrace, iolog, disksim or mqsim; packed if it ends in .gz.
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// An existing file or a block device; requests beyond its end are folded into it.
+    #[arg(long, short, value_name = "TARGET", value_hint = ValueHint::FilePath)]
+    pub target: PathBuf,
+    /// When requests are made; closed for applications, which have no times, else as recorded.
+    #[arg(long)]
+    pub pace: Option<When>,
+    /// By how much recorded times are stretched: 0.5 is twice as fast.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub stretch: f64,
+    /// The longest pause of think time, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub pause_max: f64,
+    /// Requests at a time, as recorded at most; 64 as recorded, else 1.
+    #[arg(long, value_name = "N")]
+    pub depth: Option<usize>,
+    /// Scale offsets to the target's size instead of folding them.
+    #[arg(long)]
+    pub scale_offsets: bool,
+    /// Through the page cache.
+    #[arg(long)]
+    pub cached: bool,
+    /// How often.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub passes: u32,
+    /// Seed of a look-alike.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Overwrite this target: needed for traces that write.
+    #[arg(long, value_name = "TARGET", value_hint = ValueHint::FilePath)]
+    pub destroy: Vec<PathBuf>,
+    /// The run's folder, which must not be there; lab-replay-1 and so on if not given.
+    #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
+}
+
+/// When requests are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// At their times.
+    Recorded,
+    /// When the one before is done.
+    Closed,
+    /// When the one before is done and the pause that the trace had is over.
+    Think,
+}
+
+impl Replay {
+    /// The trace with its name, and whether it has times.
+    fn read(&self) -> Result<(String, Trace, bool), Failure> {
+        let Some(format) = self.format else {
+            let application = Application::named(&self.trace).ok_or_else(|| {
+                let names: Vec<&str> = APPLICATIONS.iter().map(|application| application.name).collect();
+                Failure::Usage(format!(
+                    "\"{}\" is no application: say --format for a trace file, or one of {}",
+                    self.trace,
+                    names.join(", ")
+                ))
+            })?;
+            return Ok((self.trace.clone(), application.trace(self.seed), false));
+        };
+        let path = Path::new(&self.trace);
+        let name = path.file_name().map_or_else(|| self.trace.clone(), |name| name.to_string_lossy().into_owned());
+        Ok((name, trace::read(path, format).map_err(Failure::failed)?, true))
+    }
+}
+
+/// Replays, keeps the run, writes its page and says what came of it.
+pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
+    let (name, trace, timed) = command.read()?;
+    let when = command.pace.unwrap_or(if timed { When::Recorded } else { When::Closed });
+    let pause_max =
+        Duration::try_from_secs_f64(command.pause_max).map_err(|error| Failure::Usage(format!("--pause-max: {error}")))?;
+    let pace = match when {
+        When::Recorded => Pace::Open { stretch: command.stretch },
+        When::Closed => Pace::Closed,
+        When::Think => Pace::ThinkTime { pause_max },
+    };
+    let options = Options {
+        pace,
+        depth: command.depth.unwrap_or(if when == When::Recorded { 64 } else { 1 }),
+        fit: if command.scale_offsets { Fit::Scale } else { Fit::Fold },
+        direct: !command.cached,
+        ..Options::default()
+    };
+    let request = Request {
+        name,
+        destroy: command.destroy.contains(&command.target),
+        target: command.target,
+        options,
+        passes: command.passes,
+        command: std::env::args().collect(),
+    };
+    let free = || (1..).map(|at| PathBuf::from(format!("lab-replay-{at}"))).find(|path| !path.exists());
+    let folder = command.out.or_else(free).expect("some number is free");
+    let (manifest, outcomes) = keep(&trace, &request, &folder, &|_, _| ()).map_err(|error| match error {
+        KeepError::NotAllowed { .. } => Failure::Unsafe(error.to_string()),
+        error => Failure::failed(error),
+    })?;
+    let page = folder.join("report.html");
+    report::write(&folder, &page).map_err(Failure::failed)?;
+    if json {
+        print_json(&json!({"status": manifest.status, "folder": folder, "report": page, "passes": outcomes}));
+        return Ok(0);
+    }
+    for (index, outcome) in outcomes.iter().enumerate() {
+        let drift = if when == When::Closed { String::new() } else { format!(" {}", outcome.drift.sentence()) };
+        print(&format!(
+            "pass {}: {:.1} s, {:.0} requests a second, {:.1} MB/s while busy, {} errors.{drift}\n",
+            index + 1,
+            outcome.seconds,
+            outcome.total.iops,
+            outcome.busy_mb_per_s(),
+            outcome.errors
+        ));
+    }
+    print(&format!("the page is {}\n", page.display()));
+    Ok(0)
+}
