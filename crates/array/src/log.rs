@@ -186,12 +186,22 @@ impl Log {
             epoch: Cell::new(1),
             flushing: Cell::new(false),
             overlay: RefCell::default(),
-            done: Cell::new(LogStatus { append_count: 0, record_count: 0, append_sectors: 0, replaying: false, newest_only: false }),
+            done: Cell::new(LogStatus {
+                append_count: 0,
+                record_count: 0,
+                append_sectors: 0,
+                replaying: false,
+                newest_only: false,
+            }),
         }
     }
 
     pub fn status(&self) -> Option<LogStatus> {
-        self.config.map(|config| LogStatus { newest_only: config.newest_only, replaying: self.stage.get() < Stage::Replayed, ..self.done.get() })
+        self.config.map(|config| LogStatus {
+            newest_only: config.newest_only,
+            replaying: self.stage.get() < Stage::Replayed,
+            ..self.done.get()
+        })
     }
 
     fn next_number(&self) -> u64 {
@@ -462,7 +472,7 @@ impl Core {
 
     /// An append found no room: its records wait for others to be retired.
     pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
-        {
+        let again = {
             let mut queues = self.log.queues.borrow_mut();
             let queue = &mut queues[member.0];
             let waits = std::mem::take(&mut queue.in_flight);
@@ -470,6 +480,11 @@ impl Core {
                 queue.waiting.push_front((record, wait));
             }
             queue.stalled = true;
+            // Some may have been retired since the append was sent off.
+            queue.retiring < self.log.retired_below()
+        };
+        if again {
+            self.log_append(member);
         }
         if !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
             self.log.stage_changed.wake_all(&self.ready);

@@ -561,9 +561,11 @@ impl Sorter<'_> {
             spares,
             resync_sector,
             intent,
-            log: room
-                .filter(|_| level.parity_count() > 0 && !log.off)
-                .map(|append_sectors_max| LogConfig { append_sectors_max, redo_sectors_max, newest_only }),
+            log: room.filter(|_| level.parity_count() > 0 && !log.off).map(|append_sectors_max| LogConfig {
+                append_sectors_max,
+                redo_sectors_max,
+                newest_only,
+            }),
             replay: log.records,
             read_only: options.read_only,
         };

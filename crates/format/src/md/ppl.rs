@@ -216,13 +216,7 @@ fn entries_of(page: &[u8]) -> impl Iterator<Item = PplEntry> {
 
 /// Row by row, the strips from the entry's first sector on, one strip apart, that lie before its end are written; rows
 /// with the same strips make one record.
-fn entry_records(
-    entry: &PplEntry,
-    partial: &Data,
-    geometry: &Geometry,
-    slot: usize,
-    records: &mut Vec<LogRecord>,
-) -> Option<()> {
+fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: usize, records: &mut Vec<LogRecord>) -> Option<()> {
     let strip = geometry.strip_sectors();
     let data_count = geometry.data_count() as u64;
     let width = strip * data_count;

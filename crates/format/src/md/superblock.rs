@@ -382,7 +382,8 @@ impl Superblock {
             );
         }
         if let Some(place) = PplPlace::of(self) {
-            if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS) {
+            if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS)
+            {
                 return unserved(
                     "the superblock tells of a partial parity log where md keeps none: beside a bitmap, of two kinds, or at a \
                      level other than 5",
