@@ -206,7 +206,7 @@ const IMAGE_SECTORS: u64 = 20_480;
 /// What we write before the power is cut: a part of a page, a part of two strips, a whole stripe, parts of two stripes.
 const WRITES: [(u64, u64); 4] = [(5, 3), (96 + 20, 24), (192, 96), (384 + 70, 40)];
 /// How many cuts of them.
-const CUTS: u64 = 4;
+const CUTS: u64 = 3;
 
 const SHELL: &str = r#"
 attach() { # FOLDER MEMBER…
@@ -222,7 +222,7 @@ fill() { seq 100000000 | head -c $(blockdev --getsize64 /dev/md0) | dd of=/dev/m
 look() { # FOLDER DRIVE…: what the kernel makes of it
   at=$SHARE/$1; shift
   mdadm --quiet --assemble --run /dev/md0 "$@" || mdadm --assemble --verbose --run /dev/md0 "$@"
-  cat /sys/block/md0/md/sync_action > $at/action
+  cat /sys/block/md0/md/resync_start > $at/resync
   cat /sys/block/md0/md/consistency_policy > $at/policy
   dd if=/dev/md0 of=$at/whole bs=1M status=none
   if [ $(cat /sys/block/md0/md/degraded) = 0 ]; then
@@ -297,7 +297,8 @@ impl Left {
             assert!(good, "{what}: the kernel finds sector {sector} neither old nor new");
         }
         if !degraded {
-            assert_eq!(told("action") == "idle", self.agrees, "{what}: the kernel and we differ on whether to resync");
+            // Where it goes by its log alone, no resync hides a mismatch.
+            assert!(!self.agrees || told("resync") == "none", "{what}: the kernel resyncs from {}", told("resync"));
             assert_eq!(told("mismatch"), "0", "{what}: mismatch_cnt");
         }
     }
