@@ -324,7 +324,7 @@ fn the_kernel_and_we_take_over_from_each_other_in_the_middle_of_writes() {
         );
     }
     // Pages of the first strip of every stripe, by eight writers, until the power is cut.
-    script += "create -n4 $D0 $D1 $D2 $D3\nfill\ndd if=/dev/md0 of=$SHARE/crash bs=1M status=none\nsync\n\
+    script += "create -n4 $D0 $D1 $D2 $D3\necho 60 > /sys/block/md0/md/safe_mode_delay\nfill\ndd if=/dev/md0 of=$SHARE/crash bs=1M status=none\nsync\n\
         for w in 0 1 2 3 4 5 6 7; do\n\
           (i=$w; while true; do dd if=/dev/urandom of=/dev/md0 bs=4k count=1 seek=$((i * 12 + i % 4)) oflag=direct conv=notrunc \
            status=none; i=$(( (i + 8) % 400 )); done) &\n\
