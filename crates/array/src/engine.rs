@@ -388,7 +388,9 @@ impl Engine {
             return core.done(request.complete(Err(error)));
         }
         let zeroed = if discard && !self.limits.unmap_zeroes { 0..0 } else { whole };
-        let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).max(1);
+        let stripes_max =
+            if core.log.config.is_some_and(|log| log.newest_only) { LogRecord::APPEND_COUNT_MAX as u64 } else { u64::MAX };
+        let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).clamp(1, stripes_max);
         let mut pieces: SmallVec<[(u64, u64); 8]> = SmallVec::new();
         if !discard {
             for edge in edges {

@@ -47,6 +47,9 @@ pub struct LogConfig {
     pub append_sectors_max: u64,
     /// Requests up to this size keep new bytes where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
     pub redo_sectors_max: u64,
+    /// Only the newest append of a member is found again, and nothing else tells of writes in flight, as with md's PPL:
+    /// whole stripes are recorded too, and what one write records for a member goes into one append.
+    pub newest_only: bool,
 }
 
 /// What one parity member keeps of one write to some rows of a stripe.
@@ -100,6 +103,8 @@ struct Queue {
     waiting: VecDeque<(LogRecord, usize)>,
     /// Waits that end with the append under way.
     in_flight: Vec<usize>,
+    /// Its length.
+    in_flight_sectors: u64,
     /// The last append found no room.
     stalled: bool,
     /// Records below this number are known to be retired by what lies on this member, durably.
@@ -181,12 +186,22 @@ impl Log {
             epoch: Cell::new(1),
             flushing: Cell::new(false),
             overlay: RefCell::default(),
-            done: Cell::new(LogStatus { append_count: 0, record_count: 0, append_sectors: 0, replaying: false }),
+            done: Cell::new(LogStatus {
+                append_count: 0,
+                record_count: 0,
+                append_sectors: 0,
+                replaying: false,
+                newest_only: false,
+            }),
         }
     }
 
     pub fn status(&self) -> Option<LogStatus> {
-        self.config.map(|_| LogStatus { replaying: self.stage.get() < Stage::Replayed, ..self.done.get() })
+        self.config.map(|config| LogStatus {
+            newest_only: config.newest_only,
+            replaying: self.stage.get() < Stage::Replayed,
+            ..self.done.get()
+        })
     }
 
     fn next_number(&self) -> u64 {
@@ -315,6 +330,7 @@ impl Core {
             None => Ok(logged),
             Some(error) => {
                 logged.numbers.iter().for_each(|&number| log.retire(number));
+                self.log_retry();
                 Err(error)
             }
         }
@@ -348,9 +364,13 @@ impl Core {
         self.log_retry();
     }
 
-    /// Whether a replay might find a record of this stripe that must not count any more once all strips of `rows` (within
-    /// the strips) are written.
+    /// Whether a write of all strips of `rows` (within the strips) must be recorded: in every case, or because a replay might
+    /// find a record of this stripe that must not count any more.
     pub fn log_covers(&self, stripe: u64, rows: &Range<u64>) -> bool {
+        self.log.config.is_some_and(|config| config.newest_only) || self.log_finds(stripe, rows)
+    }
+
+    fn log_finds(&self, stripe: u64, rows: &Range<u64>) -> bool {
         let mut covered = self.log.covered.borrow_mut();
         let Some(last) = covered.get(&stripe) else { return false };
         if last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end) {
@@ -371,6 +391,9 @@ impl Core {
     /// Stripes of a range for which [`Core::log_covers`], over all of their rows.
     pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
         let rows = 0..self.geometry.strip_sectors();
+        if self.log.config.is_some_and(|config| config.newest_only) {
+            return stripes.clone().collect();
+        }
         let known: Vec<u64> = self.log.covered.borrow().range(stripes.clone()).map(|(&stripe, _)| stripe).collect();
         known.into_iter().filter(|&stripe| self.log_covers(stripe, &rows)).collect()
     }
@@ -404,20 +427,23 @@ impl Core {
         }
         let mut records = Vec::new();
         let mut sectors = 8;
-        while let Some((record, _)) = queue.waiting.front()
-            && records.len() < LogRecord::APPEND_COUNT_MAX
-            && (records.is_empty() || sectors + record.payload_sectors() <= config.append_sectors_max)
-        {
-            sectors += record.payload_sectors();
-            let (record, wait) = queue.waiting.pop_front().expect("just seen");
-            records.push(record);
-            queue.in_flight.push(wait);
+        while let Some((_, first)) = queue.waiting.front() {
+            // A part of a write's records would wait for the rest, and the rest for the part to be retired.
+            let together = queue.waiting.iter().take_while(|(_, wait)| config.newest_only && wait == first).count().max(1);
+            let payload: u64 = queue.waiting.iter().take(together).map(|(record, _)| record.payload_sectors()).sum();
+            let fits = records.len() + together <= LogRecord::APPEND_COUNT_MAX && sectors + payload <= config.append_sectors_max;
+            if !fits && !records.is_empty() {
+                break;
+            }
+            sectors += payload;
+            for (record, wait) in queue.waiting.drain(..together) {
+                records.push(record);
+                queue.in_flight.push(wait);
+            }
         }
         queue.stalled = false;
+        queue.in_flight_sectors = sectors;
         queue.retiring = self.log.retired_below();
-        let mut done = self.log.done.get();
-        done.append_sectors += sectors;
-        self.log.done.set(done);
         let retired_below = queue.retiring;
         drop(queues);
         self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, retired_below });
@@ -426,16 +452,17 @@ impl Core {
     /// An append has ended.
     pub fn log_appended(&self, member: MemberId, error: Option<IoError>) {
         let log = &self.log;
-        let waits = {
+        let (waits, sectors) = {
             let mut queues = log.queues.borrow_mut();
             let queue = &mut queues[member.0];
             if error.is_none() {
                 queue.retired_below = queue.retiring;
             }
-            std::mem::take(&mut queue.in_flight)
+            (std::mem::take(&mut queue.in_flight), queue.in_flight_sectors)
         };
         let mut done = log.done.get();
         done.append_count += 1;
+        done.append_sectors += sectors;
         done.record_count += waits.len() as u64;
         log.done.set(done);
         self.log_release(&waits, error.as_ref());
@@ -445,7 +472,7 @@ impl Core {
 
     /// An append found no room: its records wait for others to be retired.
     pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
-        {
+        let again = {
             let mut queues = self.log.queues.borrow_mut();
             let queue = &mut queues[member.0];
             let waits = std::mem::take(&mut queue.in_flight);
@@ -453,6 +480,11 @@ impl Core {
                 queue.waiting.push_front((record, wait));
             }
             queue.stalled = true;
+            // Some may have been retired since the append was sent off.
+            queue.retiring < self.log.retired_below()
+        };
+        if again {
+            self.log_append(member);
         }
         if !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
             self.log.stage_changed.wake_all(&self.ready);
@@ -504,7 +536,7 @@ impl Core {
             covered.keys().copied().collect()
         };
         for stripe in stripes {
-            self.log_covers(stripe, &(0..self.geometry.strip_sectors()));
+            self.log_finds(stripe, &(0..self.geometry.strip_sectors()));
         }
     }
 

@@ -208,11 +208,15 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
     result
 }
 
-/// What is written at once: everything, unless partial strips are so long that the log takes them in bands only.
+/// What is written at once: everything, unless partial strips are so long that the log takes them in bands only, or part
+/// by part where all parts must go into one append.
 fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Rectangle; 3]>; 1]> {
     let data_count = core.geometry.data_count();
     let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.end - part.rows.start > BAND_SECTORS;
-    if core.log.config.is_none() || !parts.iter().any(too_long) {
+    let partial_sectors: u64 =
+        parts.iter().filter(|part| part.strips.len() < data_count).map(|part| part.rows.end - part.rows.start).sum();
+    let too_many = core.log.config.is_some_and(|log| log.newest_only) && partial_sectors > BAND_SECTORS;
+    if core.log.config.is_none() || !too_many && !parts.iter().any(too_long) {
         return smallvec![parts];
     }
     let mut bands = SmallVec::new();

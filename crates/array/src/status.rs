@@ -133,6 +133,8 @@ pub struct LogStatus {
     pub append_sectors: u64,
     /// Records of the last run are being made sense of, or not yet carried out.
     pub replaying: bool,
+    /// As in [`crate::LogConfig`]: it is md's.
+    pub newest_only: bool,
 }
 
 /// Something a log should have.

@@ -137,7 +137,7 @@ fn unserved_features_are_refused_by_name() {
         (0x4, "reshape"),
         (0x100, "cluster"),
         (0x200, "journal"),
-        (0x400, "partial parity log"),
+        (0x400, "partial parity log"), // beside a bitmap
         (0x1000, "RAID 0 layout"),
         (0x8000, "0x8000"),
     ] {

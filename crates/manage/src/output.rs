@@ -151,7 +151,8 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         Some(log) if log.replaying => say("log", "being replayed after a crash"),
         Some(log) => {
             let size = size::show(log.append_bytes);
-            say("log", &format!("{} records in {} appends, {size}, since the start", log.record_count, log.append_count));
+            let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
+            say("log", &format!("{kind}{} records in {} appends, {size}, since the start", log.record_count, log.append_count));
         }
         None if ["4", "5", "6"].contains(&view.level.as_str()) => {
             say("log", "none: a crash together with a lost drive can damage data that was not being written");

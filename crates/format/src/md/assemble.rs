@@ -11,6 +11,7 @@
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::log::{FoundLog, LogPlace};
 use super::member::{Candidate, Member};
+use super::ppl::{self, FoundPpl, PplPlace};
 use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
@@ -211,7 +212,8 @@ impl<'a> Found<'a> {
 /// What tells an array's shape; it must be the same on all current members.
 fn shape(superblock: &Superblock) -> impl PartialEq {
     let header = &superblock.header;
-    let features = header.feature_map & (feature::RAID0_LAYOUT | feature::BITMAP_OFFSET);
+    let optional = feature::RAID0_LAYOUT | feature::BITMAP_OFFSET | feature::PPL | feature::MULTIPLE_PPLS;
+    let features = header.feature_map & optional;
     (header.ctime, header.level, header.layout, header.chunksize, header.raid_disks, header.size, features)
 }
 
@@ -276,6 +278,9 @@ impl Sorter<'_> {
         if own == Role::Spare && superblock.minor_version() == freshest.minor_version() {
             return match header.data_size {
                 room if room < truth.size => unusable(format!("it has room for {room} sectors, {} are needed", truth.size)),
+                _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
+                    unusable("it and the array do not both have a partial parity log; add it anew".into())
+                }
                 _ => Verdict::Spare,
             };
         }
@@ -474,7 +479,13 @@ impl Sorter<'_> {
         }
         let degraded = self.in_sync_slots().iter().filter(|in_sync| !**in_sync).count();
         let mut resync_sector = if level.is_redundant() { header.resync_offset } else { CLEAN };
-        let log = self.log(found, level, warnings.is_empty());
+        let log = match PplPlace::of(self.freshest) {
+            Some(_) => self.ppl(found, &geometry, warnings.is_empty()),
+            None => self.log(found, level, warnings.is_empty()),
+        };
+        if log.agrees && resync_sector == 0 {
+            resync_sector = CLEAN;
+        }
         if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
             if log.holds {
                 // What was not being written is whole, by the records; there is nothing else to compare it with.
@@ -536,8 +547,13 @@ impl Sorter<'_> {
             slot.member = slot.replacement.take();
         }
         let bitmap_sectors = bitmap.as_ref().map_or(0, Bitmap::size_sectors);
+        let newest_only = self.freshest.ppl().is_some();
         let places = keepers.values().map(|keeper: &Keeper| LogPlace::of(&keeper.superblock, bitmap_sectors));
-        let room = places.map(|place| place.map(|place| place.append_sectors_max())).min().flatten();
+        let room = match newest_only {
+            true => Some(ppl::APPEND_SECTORS_MAX),
+            false => places.map(|place| place.map(|place| place.append_sectors_max())).min().flatten(),
+        };
+        let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
         let config = ArrayConfig {
             name: self.freshest.name(),
             geometry,
@@ -545,9 +561,11 @@ impl Sorter<'_> {
             spares,
             resync_sector,
             intent,
-            log: room
-                .filter(|_| level.parity_count() > 0 && !log.off)
-                .map(|append_sectors_max| LogConfig { append_sectors_max, redo_sectors_max: REDO_SECTORS_MAX }),
+            log: room.filter(|_| level.parity_count() > 0 && !log.off).map(|append_sectors_max| LogConfig {
+                append_sectors_max,
+                redo_sectors_max,
+                newest_only,
+            }),
             replay: log.records,
             read_only: options.read_only,
         };
@@ -755,14 +773,33 @@ impl Sorter<'_> {
         let tag = self.freshest.utime_micros();
         let sound = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.damaged && !log.off);
         if level.parity_count() == 0 || !trusted || !logs.iter().all(sound) || logs.is_empty() {
-            return LastLog { off, holds: false, records: Vec::new() };
+            return LastLog { off, ..LastLog::default() };
         }
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
         let of_session = || logs.iter().flatten().filter(|log| log.session.number == session);
         let retired_below = of_session().map(|log| log.retired_below).max().unwrap_or(0);
         let records = of_session().flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
-        LastLog { off, holds: true, records: records.cloned().collect() }
+        LastLog { off, holds: true, agrees: false, records: records.cloned().collect() }
+    }
+
+    /// What the partial parity logs of the members in sync say together, if the array was not stopped cleanly.
+    fn ppl(&self, found: &[Found], geometry: &Geometry, trusted: bool) -> LastLog {
+        if self.freshest.clean() || !trusted {
+            return LastLog::default();
+        }
+        let in_sync = self.in_sync_slots();
+        let log_of = |slot: usize| {
+            let holder = found.iter().find(|found| self.verdicts[&found.drive] == Verdict::InSync { slot });
+            (slot, holder.and_then(|found| found.member.ppl.as_ref()))
+        };
+        let logs: Vec<(usize, Option<&FoundPpl>)> = (0..in_sync.len()).filter(|&slot| in_sync[slot]).map(log_of).collect();
+        let records = |&(slot, log): &(usize, Option<&FoundPpl>)| log.filter(|log| log.is_sound())?.records(geometry, slot);
+        let all: Vec<Option<Vec<LogRecord>>> = logs.iter().map(records).collect();
+        let holds = all.iter().all(Option::is_some);
+        let whole = logs.iter().all(|(_, log)| log.is_some_and(FoundPpl::is_whole));
+        let records: Vec<LogRecord> = all.into_iter().flatten().flatten().collect();
+        LastLog { off: false, holds, agrees: holds && whole && !records.is_empty(), records }
     }
 
     fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
@@ -786,11 +823,14 @@ impl Sorter<'_> {
 }
 
 /// What the write log of the last run says.
+#[derive(Default)]
 struct LastLog {
     /// The array is to have none.
     off: bool,
     /// The records tell of every row where parity may disagree and matters.
     holds: bool,
+    /// Redundancy agrees everywhere, once they are replayed.
+    agrees: bool,
     records: Vec<LogRecord>,
 }
 

@@ -62,8 +62,7 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     say("Device UUID", uuid_text(&header.device_uuid));
     if superblock.has(feature::BITMAP_OFFSET) {
         say("Internal Bitmap", format!("{} sectors from superblock", header.bitmap_offset));
-    } else if superblock.has(feature::PPL | feature::MULTIPLE_PPLS) {
-        let (offset, size) = (header.bitmap_offset as i16, (header.bitmap_offset >> 16) as u16);
+    } else if let Some((offset, size)) = superblock.ppl() {
         say("PPL", format!("{size} sectors at offset {offset} sectors from superblock"));
     }
     if superblock.has(feature::RESHAPE_ACTIVE) {

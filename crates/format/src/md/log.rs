@@ -140,8 +140,11 @@ pub(crate) struct LogPlace {
 }
 
 impl LogPlace {
-    /// The room that md leaves on a member; `None`: too little, or data come first.
+    /// The room that md leaves on a member; `None`: too little, or data come first, or md keeps a log of its own.
     pub fn of(superblock: &Superblock, bitmap_sectors: u64) -> Option<Self> {
+        if superblock.ppl().is_some() {
+            return None;
+        }
         let header = &superblock.header;
         let after = |offset: i32, sectors: u64| header.super_offset.saturating_add_signed(i64::from(offset)) + sectors;
         let mut start = header.super_offset + PAGE_SECTORS;
@@ -452,7 +455,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    fn take(&mut self, len: usize) -> Buffer {
+    pub fn take(&mut self, len: usize) -> Buffer {
         for _ in 0..self.lent.len() {
             let claim = self.lent.pop_front().expect("counted");
             match claim.redeem() {
@@ -463,7 +466,7 @@ impl Memory {
         self.pool.take(len)
     }
 
-    fn give(&mut self, buffer: Buffer) -> Data {
+    pub fn give(&mut self, buffer: Buffer) -> Data {
         self.lent.push_back(buffer.claim());
         buffer.freeze()
     }

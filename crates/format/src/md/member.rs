@@ -3,6 +3,7 @@
 use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
 use super::log::{FoundLog, LogPlace};
+use super::ppl::{FoundPpl, PplPlace};
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
 use std::ops::Range;
@@ -38,6 +39,8 @@ pub struct Member {
     pub bad_blocks: Result<Vec<Range<u64>>, String>,
     /// Its write log; `None`: there is none.
     pub log: Option<FoundLog>,
+    /// Its partial parity log; `None` when the superblock tells of none.
+    pub ppl: Option<FoundPpl>,
 }
 
 impl Candidate {
@@ -79,7 +82,8 @@ impl Member {
         let parity = matches!(superblock.header.level, 4..=6);
         let place = LogPlace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
         let log = place.and_then(|place| FoundLog::read(&superblock, &place, read));
-        Self { superblock, bitmap, bad_blocks, log }
+        let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&superblock, &place, read));
+        Self { superblock, bitmap, bad_blocks, log, ppl }
     }
 
     fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<u64>>, String> {

@@ -1,7 +1,7 @@
 //! Linux md: superblocks, write-intent bitmaps and bad-block logs, and what follows from them.
 //!
 //! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
-//! drive, [`log`] Stria's own beside them; [`create`] makes them for a new array, [`assemble`] makes an array of them, [`recorder`] keeps
+//! drive, [`log`] Stria's own beside them, or [`ppl`] md's in its place; [`create`] makes them for a new array, [`assemble`] makes an array of them, [`recorder`] keeps
 //! them true while it runs; [`raw`] shows them byte by byte.
 
 pub mod assemble;
@@ -11,6 +11,7 @@ pub mod create;
 pub mod examine;
 pub mod log;
 pub mod member;
+pub mod ppl;
 pub mod raw;
 pub mod recorder;
 mod shape;

@@ -14,6 +14,7 @@ use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::create::{CreateWrite, member_writes};
 use super::log::{LogPlace, Memory, Ring, Session, encode_head};
 use super::member::BitmapPlace;
+use super::ppl::{Ppl, PplPlace};
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,6 +123,8 @@ pub(crate) struct LogKeeping {
     /// till then no tag must tell that the log suffices.
     firm: bool,
     rings: BTreeMap<MemberId, Ring>,
+    /// Where md's own log is kept instead.
+    ppls: BTreeMap<MemberId, Ppl>,
     memory: Memory,
 }
 
@@ -238,6 +241,9 @@ impl MdRecorder {
             bitmap_current: false,
             log_current: false,
         };
+        if let Some(place) = PplPlace::of(&keeper.superblock) {
+            writes.extend(Ppl::begin(member, &keeper.superblock, &place));
+        }
         self.keepers.insert(member, keeper);
         writes.extend(self.log_head(member));
         Ok((config, writes))
@@ -525,7 +531,7 @@ impl Recorder for MdRecorder {
             header.events = self.common.header.events;
             header.utime = utime;
             header.resync_offset = resync_offset;
-            header.feature_map &= feature::RAID0_LAYOUT;
+            header.feature_map &= feature::RAID0_LAYOUT | feature::PPL | feature::MULTIPLE_PPLS;
             header.recovery_offset = 0;
             if self.bitmap.is_some() {
                 header.feature_map |= feature::BITMAP_OFFSET;
@@ -591,6 +597,13 @@ impl Recorder for MdRecorder {
     }
 
     fn reset_log(&mut self) -> Vec<MetadataWrite> {
+        if self.common.ppl().is_some() {
+            self.log.ppls.clear();
+            let begin = |(&member, keeper): (&MemberId, &Keeper)| {
+                Some(Ppl::begin(member, &keeper.superblock, &PplPlace::of(&keeper.superblock)?))
+            };
+            return self.keepers.iter().filter_map(begin).flatten().collect();
+        }
         self.log.session = Some(Session::after(self.common.header.events, self.log.tag_before));
         self.log.rings.clear();
         self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);
@@ -599,6 +612,11 @@ impl Recorder for MdRecorder {
     }
 
     fn append_log(&mut self, member: MemberId, records: &[LogRecord], retired_below: u64) -> Option<MetadataWrite> {
+        let superblock = &self.keepers[&member].superblock;
+        if let Some(place) = PplPlace::of(superblock) {
+            let ppl = self.log.ppls.entry(member).or_default();
+            return ppl.append((member, superblock, &place), records, retired_below, &mut self.log.memory);
+        }
         let place = self.log_place(member).expect("an array with a log has room for it on every member");
         let session = self.log.session.expect("the log was begun").number;
         let device_uuid = self.keepers[&member].superblock.header.device_uuid;

@@ -8,6 +8,7 @@
 //! Source: `md_p.h` of Linux and mdadm (`struct mdp_superblock_1`), mdadm's `super1.c`, and the
 //! kernel's `super_1_load`. Invariant: `encode` of what `parse` returned gives the same bytes.
 
+use super::ppl::PplPlace;
 use super::shape;
 use crate::fields::on_disk;
 use std::fmt;
@@ -336,6 +337,11 @@ impl Superblock {
         if self.has(feature::BITMAP_OFFSET) && !free(header.bitmap_offset, 1) {
             return Some(format!("its bitmap, {} sectors from it, lies outside the free room", header.bitmap_offset));
         }
+        if let Some((offset, size)) = self.ppl()
+            && !free(offset.into(), size.into())
+        {
+            return Some(format!("its partial parity log, {offset} sectors from it, lies outside the free room"));
+        }
         if header.bblog_offset != 0 && !free(header.bblog_offset, u64::from(header.bblog_size)) {
             return Some(format!("its bad-block log, {} sectors from it, lies outside the free room", header.bblog_offset));
         }
@@ -375,11 +381,20 @@ impl Superblock {
                  remove it under Linux first (assemble, then fail and remove the journal)",
             );
         }
-        if self.has(feature::PPL | feature::MULTIPLE_PPLS) {
-            return unserved(
-                "the array keeps a partial parity log, which this version of Stria does not replay; \
-                 under Linux, mdadm --grow --consistency-policy=resync removes it",
-            );
+        if let Some(place) = PplPlace::of(self) {
+            if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS)
+            {
+                return unserved(
+                    "the superblock tells of a partial parity log where md keeps none: beside a bitmap, of two kinds, or at a \
+                     level other than 5",
+                );
+            }
+            if !place.suffices() {
+                return unserved(
+                    "the array's partial parity log has less than 132 KiB of room; \
+                     under Linux, mdadm --grow --consistency-policy=resync removes it, and =ppl makes it anew",
+                );
+            }
         }
         let lbs = header.logical_block_size;
         if lbs != 0 && !(lbs.is_power_of_two() && (512..=4096).contains(&lbs)) {
@@ -394,6 +409,12 @@ impl Superblock {
     /// Whether any of these feature bits is set.
     pub fn has(&self, features: u32) -> bool {
         self.header.feature_map & features != 0
+    }
+
+    /// Where the partial parity log lies: sectors from the superblock, and its length.
+    pub fn ppl(&self) -> Option<(i16, u16)> {
+        let both = self.header.bitmap_offset;
+        self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
     }
 
     /// This member's role, as far as it knows.

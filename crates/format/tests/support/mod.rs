@@ -1,6 +1,8 @@
 //! Drives in memory, sparse, for metadata only.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod running;
+
 use std::collections::BTreeMap;
 use stria_array::{ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, Place, SlotState};
 use stria_block::{ErrorKind, IoError};

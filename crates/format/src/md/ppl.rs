@@ -1,0 +1,332 @@
+//! md's partial parity log on a member of a RAID 5: one of two ways to keep the engine's records, the one that Linux knows.
+//!
+//! ```text
+//! … superblock │ bad blocks │ header (4 KiB) │ partial parity of its entries │ header │ … │ data …
+//! ```
+//! The superblock names the area where it has a bitmap's place otherwise. A header and what it speaks of are one write to
+//! the member that holds the parity. It is found again by walking from the start, from header to header, as long as
+//! generations grow; only the last one counts. So the next is not written before all records in the one before are
+//! retired. Older kernels knew areas for one; with [`feature::MULTIPLE_PPLS`] they follow one another around the area.
+//!
+//! An entry is a run of array sectors, or several of equal length one strip apart, and so much as it makes of each row's
+//! record: the strips that are written. Without partial parity all strips are. Records of single sectors are within the
+//! format; Linux writes pages. A run of the array begins with an area of zeros and an empty header.
+//!
+//! Linux replays when the superblock says dirty, and if it found records, and all of them whole, it takes redundancy to
+//! agree everywhere: every write in flight had one. So do we.
+//!
+//! Source: `raid5-ppl.c` and `md_p.h` (`struct ppl_header`) of Linux.
+
+use super::log::Memory;
+use super::superblock::{Role, Superblock, feature};
+use crate::fields::on_disk;
+use stria_array::{Geometry, LogRecord, MemberId, MetadataWrite};
+use stria_block::{Buffer, Data, bytes};
+use stria_parity::crc32c;
+
+/// 4 KiB: a header.
+const HEADER_SECTORS: u64 = 8;
+const HEADER_BYTES: usize = 4096;
+
+/// 128 KiB: partial parity behind one header.
+const ENTRY_SECTORS_MAX: u64 = 256;
+
+/// What one append takes.
+pub(crate) const APPEND_SECTORS_MAX: u64 = HEADER_SECTORS + ENTRY_SECTORS_MAX;
+
+/// Entries in a header.
+const ENTRY_COUNT_MAX: usize = 148;
+const _: () = assert!(LogRecord::APPEND_COUNT_MAX <= ENTRY_COUNT_MAX);
+const _: () = assert!(PplHeader::SIZE_BYTES + ENTRY_COUNT_MAX * PplEntry::SIZE_BYTES <= HEADER_BYTES);
+
+/// 1 MiB: how much of an area is cleared by one write.
+const CLEAR_SECTORS: u64 = 2048;
+
+on_disk! {
+    /// Stands before the entries.
+    pub struct PplHeader [536] {
+        /// Ones.
+        0x000 reserved: [u8; 512],
+        /// Sum of the array's identity.
+        0x200 signature: u32,
+        /// Zero.
+        0x204 padding: u32,
+        /// Counts headers.
+        0x208 generation: u64,
+        /// How many entries follow.
+        0x210 entries_count: u32,
+        /// Sum of the page, this field taken as zero.
+        0x214 checksum: u32,
+    }
+}
+
+on_disk! {
+    /// Some rows of a stripe.
+    pub struct PplEntry [24] {
+        /// First array sector that is written.
+        0x00 data_sector: u64,
+        /// Bytes of partial parity; 0: whole stripes.
+        0x08 pp_size: u32,
+        /// Bytes written, on all strips together.
+        0x0c data_size: u32,
+        /// The slot that holds the parity.
+        0x10 parity_disk: u32,
+        /// Sum of the partial parity.
+        0x14 checksum: u32,
+    }
+}
+
+/// Where a member's partial parity log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PplPlace {
+    start_sector: u64,
+    sectors: u64,
+    ring: bool,
+}
+
+impl PplPlace {
+    /// `None`: the array keeps none.
+    pub fn of(superblock: &Superblock) -> Option<Self> {
+        let (offset, size) = superblock.ppl()?;
+        Some(Self {
+            start_sector: superblock.header.super_offset.saturating_add_signed(offset.into()),
+            sectors: u64::from(size) / HEADER_SECTORS * HEADER_SECTORS,
+            ring: superblock.has(feature::MULTIPLE_PPLS),
+        })
+    }
+
+    /// Whether every append of the engine's fits.
+    pub fn suffices(&self) -> bool {
+        self.sectors >= APPEND_SECTORS_MAX
+    }
+}
+
+fn signature(superblock: &Superblock) -> u32 {
+    crc32c(&superblock.header.set_uuid)
+}
+
+/// A header's page, with its checksum.
+fn encode(superblock: &Superblock, generation: u64, entries: &[PplEntry]) -> Vec<u8> {
+    let mut header = PplHeader {
+        reserved: [0xff; 512],
+        signature: signature(superblock),
+        padding: 0,
+        generation,
+        entries_count: entries.len() as u32,
+        checksum: 0,
+    };
+    let page = |header: &PplHeader| {
+        let mut page = header.write().to_vec();
+        page.extend(entries.iter().flat_map(PplEntry::write));
+        page.resize(HEADER_BYTES, 0);
+        page
+    };
+    header.checksum = crc32c(&page(&header));
+    page(&header)
+}
+
+/// What lies in a member's partial parity log.
+#[derive(Clone, Debug, Default)]
+pub struct FoundPpl {
+    /// Whole entries of the newest header, with their partial parity.
+    entries: Vec<(PplEntry, Data)>,
+    /// Something is not whole: the power was cut while it was written, and what it speaks of had not begun.
+    torn: bool,
+    /// It cannot be read, or is not this array's.
+    damaged: bool,
+}
+
+impl FoundPpl {
+    pub(crate) fn read(superblock: &Superblock, place: &PplPlace, read: &mut super::member::Read) -> Self {
+        match read(place.start_sector, place.sectors) {
+            Ok(area) => Self::parse(&area, signature(superblock)),
+            Err(_) => Self { damaged: true, ..Self::default() },
+        }
+    }
+
+    fn parse(area: &[u8], signature: u32) -> Self {
+        let mut newest: Option<(PplHeader, usize)> = None;
+        let mut at = 0;
+        while let Some(page) = area.get(at..at + HEADER_BYTES) {
+            let header = PplHeader::read(page[..PplHeader::SIZE_BYTES].try_into().expect("cut to size"));
+            let mut bare = page.to_vec();
+            bare[0x214..0x218].fill(0);
+            let whole = header.checksum == crc32c(&bare) && header.signature == signature;
+            if at == 0 && !whole {
+                return Self { torn: true, damaged: header.signature != signature, ..Self::default() };
+            }
+            let older = newest.as_ref().is_some_and(|(newest, _)| newest.generation > header.generation);
+            if !whole || older || header.entries_count as usize > ENTRY_COUNT_MAX {
+                break;
+            }
+            newest = Some((header, at));
+            at += HEADER_BYTES + entries_of(page).map(|entry| entry.pp_size as usize / 512 * 512).sum::<usize>();
+        }
+        let mut found = Self::default();
+        let Some((_, start)) = newest else { return Self { torn: true, damaged: true, ..found } };
+        let mut rest = &area[start + HEADER_BYTES..];
+        for entry in entries_of(&area[start..]) {
+            match rest.split_at_checked(entry.pp_size as usize) {
+                Some((partial, behind)) => {
+                    rest = behind;
+                    if crc32c(partial) == entry.checksum {
+                        found.entries.push((entry, Buffer::copy_of(partial).freeze()));
+                    } else {
+                        found.torn = true;
+                    }
+                }
+                None => {
+                    found.damaged = true;
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    /// Nothing of it is in doubt but what had not begun.
+    pub(crate) fn is_sound(&self) -> bool {
+        !self.damaged
+    }
+
+    /// Nothing is in doubt.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.torn && !self.damaged
+    }
+
+    /// The records that it stands for, on the member of a slot; `None`: an entry contradicts the array.
+    pub(crate) fn records(&self, geometry: &Geometry, slot: usize) -> Option<Vec<LogRecord>> {
+        let mut records = Vec::new();
+        for (entry, partial) in &self.entries {
+            entry_records(entry, partial, geometry, slot, &mut records)?;
+        }
+        for (number, record) in (1..).zip(&mut records) {
+            record.number = number;
+        }
+        Some(records)
+    }
+}
+
+/// The entries of a header's page.
+fn entries_of(page: &[u8]) -> impl Iterator<Item = PplEntry> {
+    let count = PplHeader::read(page[..PplHeader::SIZE_BYTES].try_into().expect("cut to size")).entries_count as usize;
+    let entries = page[PplHeader::SIZE_BYTES..HEADER_BYTES].chunks_exact(PplEntry::SIZE_BYTES).take(count);
+    entries.map(|entry| PplEntry::read(entry.try_into().expect("cut to size")))
+}
+
+/// Row by row, the strips from the entry's first sector on, one strip apart, that lie before its end are written; rows
+/// with the same strips make one record.
+fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: usize, records: &mut Vec<LogRecord>) -> Option<()> {
+    let strip = geometry.strip_sectors();
+    let data_count = geometry.data_count() as u64;
+    let width = strip * data_count;
+    let (first, partial_sectors, data_sectors) =
+        (entry.data_sector, u64::from(entry.pp_size) / 512, u64::from(entry.data_size) / 512);
+    let (rows, end) = match partial_sectors {
+        // The entry's rows are those of the partial parity; of whole stripes those of each strip.
+        0 => (data_sectors / data_count, data_sectors / data_count + (data_count - 1) * strip),
+        rows if rows < strip => (rows, rows + (data_sectors / rows).checked_sub(1)?.checked_mul(strip)?),
+        _ => (strip, data_sectors),
+    };
+    let stripe = first / width;
+    let fits = rows <= strip
+        && partial_sectors <= strip
+        && stripe < geometry.stripe_count()
+        && first % width + end <= width
+        && entry.parity_disk as usize == slot
+        && geometry.stripe_map(stripe).parity[..] == [slot as u16];
+    if !fits {
+        return None;
+    }
+    // Rows change their strips where the next strip begins, and where the last one ends.
+    let mut cuts = [0, (strip - first % strip).min(rows), (end % strip).min(rows), rows];
+    cuts.sort_unstable();
+    for pair in cuts.windows(2).filter(|pair| pair[0] < pair[1]) {
+        let start = first % width + pair[0];
+        let index = (start / strip) as usize;
+        let count = end.saturating_sub(pair[0]).div_ceil(strip) as usize;
+        if count > 0 {
+            records.push(LogRecord {
+                number: 0,
+                stripe,
+                rows: start % strip..start % strip + pair[1] - pair[0],
+                written: index..index + count,
+                parity: 0,
+                partial: (partial_sectors > 0).then(|| partial.slice(bytes(pair[0]), bytes(pair[1] - pair[0]))),
+                redo: Default::default(),
+            });
+        }
+    }
+    Some(())
+}
+
+/// A member's partial parity log while the array runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ppl {
+    generation: u64,
+    next: u64,
+    /// The newest append counts until all records with numbers up to here are retired.
+    last_number: u64,
+}
+
+impl Ppl {
+    /// The writes that make a member's log an empty one.
+    pub fn begin(member: MemberId, superblock: &Superblock, place: &PplPlace) -> Vec<MetadataWrite> {
+        let empty = encode(superblock, 0, &[]);
+        let piece = |start: u64| {
+            let mut buffer = Buffer::zeroed(bytes((place.sectors - start).min(CLEAR_SECTORS)));
+            if start == 0 {
+                buffer[..HEADER_BYTES].copy_from_slice(&empty);
+            }
+            MetadataWrite { member, start_sector: place.start_sector + start, data: buffer.freeze() }
+        };
+        (0..place.sectors).step_by(CLEAR_SECTORS as usize).map(piece).collect()
+    }
+
+    /// The write that keeps `records`; `None`: those before are not retired.
+    ///
+    /// # Panics
+    /// When the member holds no slot, or the records do not fit into one append.
+    pub fn append(
+        &mut self,
+        at: (MemberId, &Superblock, &PplPlace),
+        records: &[LogRecord],
+        retired_below: u64,
+        memory: &mut Memory,
+    ) -> Option<MetadataWrite> {
+        if self.last_number >= retired_below {
+            return None;
+        }
+        let (member, superblock, place) = at;
+        let sectors = HEADER_SECTORS + records.iter().map(LogRecord::payload_sectors).sum::<u64>();
+        assert!(sectors <= APPEND_SECTORS_MAX, "an append of {sectors} sectors");
+        let Role::Slot(slot) = superblock.role() else { panic!("{member:?} keeps parity without a slot") };
+        let header = &superblock.header;
+        let strip = u64::from(header.chunksize);
+        let width = strip * u64::from(header.raid_disks - 1);
+        let entry = |record: &LogRecord| {
+            let partial = record.partial.as_deref().unwrap_or_default();
+            PplEntry {
+                data_sector: record.stripe * width + record.written.start as u64 * strip + record.rows.start,
+                pp_size: partial.len() as u32,
+                data_size: bytes((record.rows.end - record.rows.start) * record.written.len() as u64) as u32,
+                parity_disk: slot.into(),
+                checksum: crc32c(partial),
+            }
+        };
+        let entries: Vec<PplEntry> = records.iter().map(entry).collect();
+        self.generation += 1;
+        self.last_number = records.iter().map(|record| record.number).max().unwrap_or(0);
+        let start = if place.ring && self.next + sectors <= place.sectors { self.next } else { 0 };
+        self.next = start + sectors;
+        let mut buffer = memory.take(bytes(sectors));
+        let (page, mut rest) = buffer.split_at_mut(HEADER_BYTES);
+        page.copy_from_slice(&encode(superblock, self.generation, &entries));
+        for data in records.iter().filter_map(|record| record.partial.as_ref()) {
+            let (front, back) = rest.split_at_mut(data.len());
+            front.copy_from_slice(data);
+            rest = back;
+        }
+        Some(MetadataWrite { member, start_sector: place.start_sector + start, data: memory.give(buffer) })
+    }
+}
