@@ -299,7 +299,7 @@ impl Core {
     ///
     /// # Errors
     /// When a member could not keep its record and cannot be dropped either. Nothing was changed.
-    pub async fn log_begin(&self, groups: SmallVec<[SmallVec<[(MemberId, LogRecord); 2]>; 3]>) -> Result<Logged, IoError> {
+    pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
         let mut logged = Logged { numbers: SmallVec::new() };
         if groups.is_empty() {
             return Ok(logged);

@@ -266,7 +266,7 @@ async fn try_write(
     let mut wanted = wanted.into_iter();
 
     let mut claims: SmallVec<[_; 4]> = SmallVec::new();
-    let mut records: SmallVec<[SmallVec<[(crate::MemberId, LogRecord); 2]>; 3]> = SmallVec::new();
+    let mut records: Vec<SmallVec<[(crate::MemberId, LogRecord); 2]>> = Vec::new();
     let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
@@ -635,7 +635,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     core.log_open().await;
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     core.write_begin(&rows).await;
-    let mut bare: SmallVec<[_; 3]> = SmallVec::new();
+    let mut bare = Vec::new();
     for stripe in core.log_covered(&stripes) {
         bare.push(core.log_bare(stripe, &(0..strip)));
     }

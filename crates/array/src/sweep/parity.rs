@@ -109,7 +109,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
         }
     }
     // Records from before would bring the parity back that is being repaired.
-    let mut bare: SmallVec<[_; 3]> = SmallVec::new();
+    let mut bare = Vec::new();
     for (slot, row, buffer) in &repairs {
         let (stripe, start) = (row / strip, row % strip);
         let rows = start..start + (buffer.len() / 512) as u64;
