@@ -286,7 +286,7 @@ fn scrub_finds_and_repairs_what_changed_behind_its_back() {
     place.ok(&["scrub", "tank", "--repair", "--wait"]);
     assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
     place.ok(&["stop"]);
-    assert!(serve.ended_well().contains("slot 2 is wrong"), "RAID 6 tells which member it is");
+    assert!(serve.ended_well().contains("(slot 2) is wrong"), "RAID 6 tells which member it is");
 }
 
 /// A slow scrub can be watched, is refused twice, and can be cancelled; speed bounds hold.
