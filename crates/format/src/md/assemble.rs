@@ -509,10 +509,7 @@ impl Sorter<'_> {
         }
         let intent = bitmap.as_mut().map(|bitmap| {
             // Bits are kept for who is away; in a whole array they count from where the resync stands.
-            let start = match degraded > 0 && bitmap.header.events_cleared != header.events {
-                true => 0,
-                false => resync_sector,
-            };
+            let start = if degraded > 0 { 0 } else { resync_sector };
             let chunk_sectors = bitmap.chunk_sectors();
             let stale: Vec<u64> =
                 bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
