@@ -379,8 +379,9 @@ impl Core {
         let queues = self.log.queues.borrow();
         let members = self.members.borrow();
         let retired = self.map(stripe).parity.iter().all(|&slot| {
-            let member = members.slots()[usize::from(slot)].member;
-            member.is_none_or(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
+            // A copy in the making as well: it brings its records along when it takes its role.
+            let mut keepers = members.targets(usize::from(slot)).into_iter();
+            keepers.all(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
         });
         if retired {
             covered.remove(&stripe);
@@ -540,7 +541,8 @@ impl Core {
         }
     }
 
-    /// Makes durable what members with a volatile cache have ended; retires their records.
+    /// Makes durable what members with a volatile cache have ended; retires their records, once members that were dropped
+    /// meanwhile are known as such: a crash would else bring them back without what they lost.
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped.
@@ -548,6 +550,7 @@ impl Core {
         let log = &self.log;
         let epoch = log.epoch.replace(log.epoch.get() + 1);
         self.flush_members().await?;
+        self.record_barrier().await;
         log.unflushed.borrow_mut().retain(|_, list| {
             list.retain(|old| old.epoch > epoch);
             !list.is_empty()

@@ -288,6 +288,8 @@ async fn try_write(
         Ok(logged) => logged,
         Err(error) => return Some(Err(error)),
     };
+    // Who was dropped keeps no record of this: after a crash it must not be asked for one.
+    core.record_barrier().await;
     let mut batch = Batch::new();
     for (part, parities) in parts.iter().zip(parities) {
         let members = core.members.borrow();
@@ -317,6 +319,8 @@ async fn try_write(
     }
     drop(outcomes);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    // Nor may records be retired of which a dropped member may still be in need.
+    core.record_barrier().await;
     core.log_end(write.stripe, parts, logged);
     Some(result)
 }
@@ -643,7 +647,9 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
         Ok(logged) => {
             // Durable where caches may forget: what is written next to it then stands on firm ground.
             let fua = fua || core.has_volatile_members() && core.log.config.is_some();
+            core.record_barrier().await;
             let result = zero_members(&core, &rows, fua, unmap, |members| members.active().collect()).await;
+            core.record_barrier().await;
             core.log_end(stripes.start, &[], logged);
             result
         }

@@ -395,6 +395,8 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
         core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
         copied |= replaced.is_some();
         if let Some(member) = replaced {
+            // Until that is recorded a crash brings the old member back.
+            core.raise_barrier();
             core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
         }
     }

@@ -500,6 +500,10 @@ impl<'a> World<'a> {
         let good: Vec<bool> =
             holders.iter().map(|holder| holder.is_some_and(|holder| holder != drive && !self.is_harmed(holder))).collect();
         let filled = status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing));
+        // Who was filled is not recorded as whole yet: a crash would find a member less than may be missing.
+        if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
+            return false;
+        }
         // While a member is filled its source must last.
         if one_place && filled && setup.losses_survived() < 2 {
             return false;
@@ -740,7 +744,9 @@ impl<'a> World<'a> {
                 && self.node().leaves().iter().all(|leaf| leaf.handle_of(drive).is_none())
         });
         let Some(new) = there else { return Ok(()) };
-        if !is_whole(&self.node().leaves()[leaf].device.status()) {
+        // A rebuild that has just ended is recorded first.
+        let status = self.node().leaves()[leaf].device.status();
+        if !is_whole(&status) || status.sweep.is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return Ok(());
         }
         let node = self.node.as_mut().expect("an array runs").leaf_mut(leaf);

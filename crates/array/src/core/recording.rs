@@ -67,7 +67,7 @@ impl Core {
             // were before the flush. Who holds which role is said as it is after it.
             let state = || self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
             let before = state();
-            let flushed = self.flush_volatile().await.is_ok();
+            let flushed = self.flush_members().await.is_ok();
             let mut state = state();
             state.claim_no_more_than(&before);
             state.clean &= flushed;

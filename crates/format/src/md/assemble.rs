@@ -509,10 +509,7 @@ impl Sorter<'_> {
         }
         let intent = bitmap.as_mut().map(|bitmap| {
             // Bits are kept for who is away; in a whole array they count from where the resync stands.
-            let start = match degraded > 0 && bitmap.header.events_cleared != header.events {
-                true => 0,
-                false => resync_sector,
-            };
+            let start = if degraded > 0 { 0 } else { resync_sector };
             let chunk_sectors = bitmap.chunk_sectors();
             let stale: Vec<u64> =
                 bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
@@ -534,6 +531,9 @@ impl Sorter<'_> {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
                 Verdict::Rebuilding { slot, recovered_sector, by_intent } => {
                     let by_intent = by_intent && bitmap.is_some();
+                    // What it holds may have been torn, if it cannot tell of it: it is filled from the start.
+                    let tells = |session| found.member.log.as_ref().is_some_and(|log| log.is_of(session));
+                    let recovered_sector = if log.session.is_none_or(tells) { recovered_sector } else { 0 };
                     slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_intent, ..config });
                 }
                 Verdict::Replacement { slot, .. } => slots[slot].replacement = Some(config),
@@ -777,10 +777,17 @@ impl Sorter<'_> {
         }
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
-        let of_session = || logs.iter().flatten().filter(|log| log.session.number == session);
+        let of_session = || logs.iter().flatten().copied().filter(|log| log.session.number == session);
         let retired_below = of_session().map(|log| log.retired_below).max().unwrap_or(0);
-        let records = of_session().flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
-        LastLog { off, holds: true, agrees: false, records: records.cloned().collect() }
+        // Members in the making keep records as well, and count as far as they are filled.
+        let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
+            Verdict::Rebuilding { .. } => true,
+            Verdict::Replacement { recovered_sector, .. } => recovered_sector != u64::MAX,
+            _ => false,
+        });
+        let theirs = in_the_making.filter_map(|found| found.member.log.as_ref().filter(|log| log.is_of(session)));
+        let records = of_session().chain(theirs).flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
+        LastLog { off, holds: true, agrees: false, session: Some(session), records: records.cloned().collect() }
     }
 
     /// What the partial parity logs of the members in sync say together, if the array was not stopped cleanly.
@@ -799,7 +806,7 @@ impl Sorter<'_> {
         let holds = all.iter().all(Option::is_some);
         let whole = logs.iter().all(|(_, log)| log.is_some_and(FoundPpl::is_whole));
         let records: Vec<LogRecord> = all.into_iter().flatten().flatten().collect();
-        LastLog { off: false, holds, agrees: holds && whole && !records.is_empty(), records }
+        LastLog { off: false, holds, agrees: holds && whole && !records.is_empty(), session: None, records }
     }
 
     fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
@@ -831,6 +838,8 @@ struct LastLog {
     holds: bool,
     /// Redundancy agrees everywhere, once they are replayed.
     agrees: bool,
+    /// Of Stria's own log.
+    session: Option<u64>,
     records: Vec<LogRecord>,
 }
 

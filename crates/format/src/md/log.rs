@@ -267,6 +267,11 @@ impl FoundLog {
         tag != 0 && (tag == self.session.tag || tag == self.session.tag_before)
     }
 
+    /// Whether it was kept, without gaps, in this session.
+    pub(crate) fn is_of(&self, session: u64) -> bool {
+        self.session.number == session && !self.damaged && !self.off
+    }
+
     /// Collects the appends that count.
     fn scan(&mut self, ring: &[u8], device_uuid: &[u8; 16], sequence_from: u64) {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();

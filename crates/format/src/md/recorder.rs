@@ -438,8 +438,10 @@ impl Recorder for MdRecorder {
         let mut writes = Vec::new();
         for (&member, keeper) in &mut self.keepers {
             let header = &mut keeper.superblock.header;
-            // A spare may sleep through records.
-            if header.events + 1 != truth.header.events || !matches!(keeper.superblock.role(), Role::Slot(_)) {
+            let told = truth.roles.get(header.dev_number as usize);
+            // A spare may sleep through records; and who lost its role meanwhile is told with it that it lacks something.
+            let behind = header.events + 1 == truth.header.events;
+            if !behind || !matches!(told, Some(Role::Slot(_))) || !matches!(keeper.superblock.role(), Role::Slot(_)) {
                 continue;
             }
             let header = &mut keeper.superblock.header;
