@@ -195,14 +195,7 @@ impl MdRecorder {
                 drive.logical_block_bytes
             ));
         }
-        // Numbers that somebody had are not given again while others are left: who returns is known by its number.
-        let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
-        let numbers = header.raid_disks..ROLES_MAX as u32;
-        let Some(number) = numbers
-            .clone()
-            .find(|number| taken.last() < Some(number))
-            .or_else(|| numbers.clone().find(|number| !taken.contains(number)))
-        else {
+        let Some(number) = self.free_number() else {
             return refuse("every device number is taken".into());
         };
         header.dev_number = number;
@@ -243,6 +236,14 @@ impl MdRecorder {
         Ok((config, writes))
     }
 
+    /// A device number for a newcomer: one that nobody of this run had, while there are any.
+    fn free_number(&self) -> Option<u32> {
+        let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
+        let mut numbers = self.common.header.raid_disks..ROLES_MAX as u32;
+        let mut beyond = numbers.clone();
+        beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
+    }
+
     /// Whether a member that was away may come back by the bitmap, and to which slot; with the reason if not.
     ///
     /// # Errors
@@ -267,8 +268,16 @@ impl MdRecorder {
             self.log.rings.insert(member, Ring::after(&ring));
         }
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
+        let mut superblock = found.superblock.clone();
+        // While it was away, its number may have been given to another.
+        let number = superblock.header.dev_number;
+        if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
+            let free = self.free_number();
+            superblock.header.dev_number =
+                free.ok_or_else(|| AdoptError(format!("{} cannot return: every device number is taken", candidate.name)))?;
+        }
         let keeper = Keeper {
-            superblock: found.superblock.clone(),
+            superblock,
             name: candidate.name.clone(),
             logical_block_bytes: candidate.logical_block_bytes,
             bad_blocks,
