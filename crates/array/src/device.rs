@@ -174,6 +174,8 @@ impl<R: Recorder> Binder<R> {
                     self.metadata_written(completion);
                 }
             }
+            // What was answered meanwhile, for members that are gone, comes in the next round.
+            from_members.append(&mut self.from_members);
             self.from_members = from_members;
             self.engine.run();
             while let Some(action) = self.engine.next_action() {

@@ -171,6 +171,11 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
             parts.extend(halves(part, least));
             continue;
         }
+        // Who could not read it may have been written meanwhile.
+        let read = match read {
+            None if known.is_some() => read_any(core, &copies, count, &mut SmallVec::new()).await,
+            read => read,
+        };
         let Some(buffer) = read else {
             core.give_buffer(whole);
             return None;

@@ -99,6 +99,8 @@ pub struct MdRecorder {
     keepers: BTreeMap<MemberId, Keeper>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
+    /// Members that missed the last record of the run before.
+    stragglers: Vec<MemberId>,
     bitmap: Option<Bitmap>,
     redundant: bool,
     /// Who carries the bitmap: the members of the last state that have a slot.
@@ -129,7 +131,15 @@ impl MdRecorder {
     /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
     pub(crate) fn new(keepers: BTreeMap<MemberId, Keeper>, common: Superblock, bitmap: Option<Bitmap>, log: LogKeeping) -> Self {
         let redundant = common.header.level > 0;
-        Self { keepers, common, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new(), log }
+        // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
+        let is_behind = |keeper: &Keeper| {
+            let header = &keeper.superblock.header;
+            let role = common.roles.get(header.dev_number as usize);
+            header.events + 1 == common.header.events
+                && matches!((keeper.superblock.role(), role), (Role::Slot(_), Some(Role::Slot(_))))
+        };
+        let stragglers = keepers.iter().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        Self { keepers, common, stragglers, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new(), log }
     }
 
     /// The array's own record, as of the last update.
@@ -439,12 +449,8 @@ impl Recorder for MdRecorder {
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         let truth = &self.common;
         let mut writes = Vec::new();
-        for (&member, keeper) in &mut self.keepers {
-            let header = &mut keeper.superblock.header;
-            // A spare may sleep through records.
-            if header.events + 1 != truth.header.events || !matches!(keeper.superblock.role(), Role::Slot(_)) {
-                continue;
-            }
+        for member in std::mem::take(&mut self.stragglers) {
+            let Some(keeper) = self.keepers.get_mut(&member) else { continue };
             let header = &mut keeper.superblock.header;
             header.events = truth.header.events;
             header.utime = truth.header.utime;
