@@ -496,9 +496,10 @@ impl Sorter<'_> {
                 resync_sector = CLEAN;
             }
         }
+        let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_intent: true, .. }));
         let intent = bitmap.as_mut().map(|bitmap| {
-            // Bits are kept for who is away; in a whole array they count from where the resync stands.
-            let start = match degraded > 0 && bitmap.header.events_cleared != header.events {
+            // Bits are kept for who is away, or filled by them; in a whole array they count from where the resync stands.
+            let start = match fills || degraded > 0 && bitmap.header.events_cleared != header.events {
                 true => 0,
                 false => resync_sector,
             };
