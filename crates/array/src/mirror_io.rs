@@ -34,8 +34,14 @@ pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[
     copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
 }
 
+/// Whether a copy that was read is still one that counts: where copies may differ, clients see the next one's bytes as soon
+/// as a member is dropped, and these must stay.
+pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
+    core.members.borrow().slots()[copy.slot].member == Some(member)
+}
+
 /// Whether a resync is still to make the copies of a range alike.
-fn may_differ(core: &Core, range: &Range<u64>) -> bool {
+pub(crate) fn may_differ(core: &Core, range: &Range<u64>) -> bool {
     range.end > core.resync_sector.get() && core.intent.borrow().as_ref().is_none_or(|intent| intent.needs_resync(range))
 }
 
@@ -136,11 +142,75 @@ pub(crate) async fn read_any(
         let (result, operation) = outcomes.into_iter().next().expect("one request, one end");
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let buffer = into.into_iter().next().expect("one buffer was given");
-        if result.is_ok() {
+        let there = is_there(core, &copy, member);
+        if result.is_ok() && there {
             return Some(buffer);
         }
         core.give_buffer(buffer);
-        unreadable.push(copy.slot);
+        if there {
+            unreadable.push(copy.slot);
+        }
+    }
+}
+
+/// Reads a range that the copy in slot `failed` could not, from the first copies that can, and writes it back to the others.
+/// Where copies may differ, only the blocks that cannot be read are taken from another copy: of the rest, what was seen stays.
+pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
+    let sectors = range.end - range.start;
+    let (least, known) = if may_differ(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
+    let mut whole = core.take_buffer(sectors);
+    let mut parts = vec![0..sectors];
+    while let Some(part) = parts.pop() {
+        let count = part.end - part.start;
+        let at = |copy: &Copy| Copy { start_sector: copy.start_sector + part.start, ..*copy };
+        let copies: SmallVec<[Copy; 4]> = copies.iter().map(at).collect();
+        let mut unreadable: SmallVec<[usize; 4]> = known.into_iter().collect();
+        let read = read_any(core, &copies, count, &mut unreadable).await;
+        if count > least && !unreadable.is_empty() {
+            read.into_iter().for_each(|buffer| core.give_buffer(buffer));
+            parts.extend(halves(part, least));
+            continue;
+        }
+        // Who could not read it may have been written meanwhile.
+        let read = match read {
+            None if known.is_some() => read_any(core, &copies, count, &mut SmallVec::new()).await,
+            read => read,
+        };
+        let Some(buffer) = read else {
+            core.give_buffer(whole);
+            return None;
+        };
+        mend(core, &copies, &unreadable, &buffer).await;
+        whole[bytes(part.start)..bytes(part.end)].copy_from_slice(&buffer);
+        core.give_buffer(buffer);
+    }
+    Some(whole)
+}
+
+/// The least that every member can read.
+pub(crate) fn block_sectors(core: &Core) -> u64 {
+    let members = core.members.borrow();
+    members.iter().map(|member| u64::from(member.limits.logical_block_bytes) / 512).max().unwrap_or(1)
+}
+
+/// Two parts of a range of more than one block.
+pub(crate) fn halves(range: Range<u64>, block_sectors: u64) -> [Range<u64>; 2] {
+    let middle = range.start + ((range.end - range.start) / 2).next_multiple_of(block_sectors);
+    [range.start..middle, middle..range.end]
+}
+
+/// Writes good bytes back to the copies that could not be read.
+pub(crate) async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer) {
+    if unreadable.is_empty() {
+        return;
+    }
+    let data = Buffer::copy_of(good).freeze();
+    for slot in unreadable {
+        let copy = copies.iter().find(|copy| copy.slot == *slot).expect("it was read from");
+        let member = core.members.borrow().slots()[*slot].member;
+        if let Some(member) = member {
+            rewrite(core, member, copy.start_sector, data.clone()).await;
+        }
     }
 }
 
@@ -149,19 +219,7 @@ pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let range = part.array_sector..part.array_sector + part.sectors;
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     let copies = core.geometry.copies_of(range.start, part.sectors).0;
-    let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
-    unreadable.push(slot);
-    let read = read_any(&core, &copies, part.sectors, &mut unreadable).await;
-    if let Some(buffer) = &read {
-        let data = Buffer::copy_of(buffer).freeze();
-        for slot in unreadable {
-            let copy = copies.iter().find(|copy| copy.slot == slot).expect("it was read from");
-            let member = core.members.borrow().slots()[slot].member;
-            if let Some(member) = member {
-                rewrite(&core, member, copy.start_sector, data.clone()).await;
-            }
-        }
-    }
+    let read = read_mended(&core, range, &copies, slot).await;
     drop(guard);
     core.record_barrier().await;
     part.deliver(&core, read);

@@ -366,21 +366,17 @@ fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
     sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberRole::Failed)
 }
 
-/// Says of copies that they are whole, before the next record gives them their slots: a crash may tear that one, and must
-/// find either the old member or the new.
+/// Says of members that they are whole, before they count as such: who is in sync by word alone is lost with the power. And
+/// before a copy gets its slot: a crash may tear the record of that, and must find either the old member or the new.
 async fn hand_over(core: &Core, sweep: &Sweep) {
-    let mut copies = false;
     for fill in &sweep.fills {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(fill.member);
-        if member.role == MemberRole::Replacing {
-            member.config.recovered_sector = u64::MAX;
-            copies = true;
+        if member.role != MemberRole::Failed {
+            (member.config.recovered_sector, member.config.by_intent) = (u64::MAX, false);
         }
     }
-    if copies {
-        core.recorded(core.want_record()).await;
-    }
+    core.recorded(core.want_record()).await;
 }
 
 fn finish_fills(core: &Core, sweep: &Sweep) {
@@ -398,6 +394,8 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
             // Until that is recorded a crash brings the old member back.
             core.raise_barrier();
             core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
+            // It gets no more writes.
+            core.raise_barrier();
         }
     }
     // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making; a copy

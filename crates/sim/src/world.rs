@@ -400,6 +400,10 @@ impl<'a> World<'a> {
             match &event {
                 Event::MemberFailed { reason, .. } => {
                     self.meet("member failed");
+                    // Where copies differ after a crash, its copy may have been the one that was read.
+                    if !self.settled {
+                        self.model.forget_reads();
+                    }
                     let asked = reason.contains("on command") || reason == "replaced";
                     if !asked && drive.is_some_and(|drive| !self.suspect[drive]) {
                         return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
@@ -925,6 +929,10 @@ impl<'a> World<'a> {
         for leaf in self.node().leaves() {
             let holders: Option<Vec<usize>> = leaf.whole_drives().into_iter().collect();
             let Some(holders) = holders else { continue };
+            // Nobody may have asked a drive that was pulled for anything since.
+            if holders.iter().any(|&drive| self.drives[drive].borrow().presence() == Presence::Pulled) {
+                continue;
+            }
             if self.drives.iter().any(|drive| drive.borrow().is_spoiled()) {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! Records: the members' metadata are kept ahead of the data they speak of.
 //!
-//! One record of each kind is made at a time, and each carries all that was wanted by then, so that many writes share one.
+//! One record is made at a time, and each carries all that was wanted by then, so that many writes share one.
 
 use super::{Action, Core};
 use crate::task::Waiters;
@@ -32,6 +32,19 @@ pub(crate) struct Recording {
     /// The format had no room for the last ones.
     pub bad_refused: Cell<bool>,
     pub bad_waiters: Waiters,
+    /// Who waits to make a record.
+    turn_waiters: Waiters,
+    turn_taken: Cell<bool>,
+}
+
+/// A record is being made, until this is dropped.
+struct Turn<'a>(&'a Core);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.record.turn_taken.set(false);
+        self.0.record.turn_waiters.wake_all(&self.0.ready);
+    }
 }
 
 impl Core {
@@ -64,16 +77,24 @@ impl Core {
             self.ready.until(&self.record.changed, || self.record.wanted.get() > self.record.durable.get()).await;
             let number = self.record.wanted.get();
             // "Clean", and how far a sweep has come, must not outlive what a volatile cache forgets: they are claimed as they
-            // were before the flush. Who holds which role is said as it is after it.
+            // were before the flush. Who holds which role is said as it is after it: did that change, all that is claimed
+            // may count on who came, so it is flushed again.
             let state = || self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
-            let before = state();
-            let flushed = self.flush_members().await.is_ok();
-            let mut state = state();
-            state.claim_no_more_than(&before);
-            state.clean &= flushed;
+            let (turn, state) = loop {
+                let before = state();
+                let flushed = self.flush_members().await.is_ok();
+                let turn = self.turn().await;
+                let mut now = state();
+                if now.failed.len() == before.failed.len() {
+                    now.claim_no_more_than(&before);
+                    now.clean &= flushed;
+                    break (turn, now);
+                }
+            };
             self.record.state_busy.set(true);
             self.outbox.borrow_mut().push_back(Action::RecordState(state));
             self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
+            drop(turn);
             self.record.durable.set(number);
             self.record.state_waiters.wake_all(&self.ready);
         }
@@ -94,12 +115,14 @@ impl Core {
                 })
                 .await;
             let (set, clear) = orders;
+            self.record.intent_busy.set(true);
             // A bit is not cleared before what it stands for is durable.
             let clear = if clear.is_empty() || self.flush_volatile().await.is_ok() { clear } else { Vec::new() };
-            self.record.intent_busy.set(true);
+            let turn = self.turn().await;
             self.outbox.borrow_mut().push_back(Action::RecordIntent { set: set.clone(), clear });
             self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;
             self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
+            drop(turn);
             self.record.intent_waiters.wake_all(&self.ready);
         }
     }
@@ -108,13 +131,23 @@ impl Core {
     pub async fn record_bad_blocks(&self) {
         loop {
             self.ready.until(&self.record.bad_waiters, || !self.record.bad_changed.borrow().is_empty()).await;
+            let turn = self.turn().await;
             let Some(member) = self.record.bad_changed.borrow_mut().pop_first() else { continue };
             let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
             self.record.bad_busy.set(true);
             self.outbox.borrow_mut().push_back(Action::RecordBadBlocks { member, blocks });
             self.ready.until(&self.record.bad_waiters, || !self.record.bad_busy.get()).await;
+            drop(turn);
             self.record.bad_waiters.wake_all(&self.ready);
         }
+    }
+
+    /// Waits until no record is being made. Two at once may write one superblock or one page of the bitmap, and the older
+    /// come last.
+    async fn turn(&self) -> Turn<'_> {
+        self.ready.until(&self.record.turn_waiters, || !self.record.turn_taken.get()).await;
+        self.record.turn_taken.set(true);
+        Turn(self)
     }
 
     /// Notes that `rows` of a member hold nothing of worth. `false`: there is no place to keep that.

@@ -3,8 +3,8 @@
 use super::{Found, Sweep};
 use crate::core::{Batch, Core, write_io};
 use crate::lock::Mode;
-use crate::mirror_io::{read_any, readable, runs};
-use crate::parity_io::{PAGE_SECTORS, rewrite, settle_writes};
+use crate::mirror_io::{block_sectors, halves, is_there, may_differ, mend, read_mended, readable, runs};
+use crate::parity_io::{PAGE_SECTORS, settle_writes};
 use crate::status::{Event, SweepKind};
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
@@ -63,7 +63,17 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
                 None => Ok(Found::default()),
             }
         }
-        SweepKind::Resync | SweepKind::Scrub { .. } => compare_window(core, sweep, window).await,
+        SweepKind::Resync | SweepKind::Scrub { .. } => {
+            let mut all = Found::default();
+            let mut parts = vec![window];
+            while let Some(part) = parts.pop() {
+                match compare(core, sweep, part.clone()).await? {
+                    Some(found) => all.mismatch_sectors += found.mismatch_sectors,
+                    None => parts.extend(halves(part, block_sectors(core))),
+                }
+            }
+            Ok(all)
+        }
     }
 }
 
@@ -72,7 +82,7 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
     let Some(range) = sync_range(core, slot, rows) else { return Ok(()) };
     let _guard = core.lock(range, Mode::Exclusive).await;
     let mut batch = Batch::new();
-    let mut places: SmallVec<[(u64, u64, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
+    let mut places: SmallVec<[(u64, Range<u64>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
     for (row, range) in member_runs(core, slot, rows) {
         let mut next = range.start;
         while next < range.end {
@@ -86,20 +96,19 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
             batch.push(core.read_io(source, copy.start_sector, sectors));
             let mut copies = copies;
             copies.sort_by_key(|other| other.slot != copy.slot);
-            places.push((row, sectors, copies));
+            places.push((row, next..next + sectors, source, copies));
             next += sectors;
         }
     }
     let mut writes = Batch::new();
     let mut claims = Vec::new();
-    for ((row, sectors, copies), (result, operation)) in places.into_iter().zip(core.io(batch).await) {
+    for ((row, range, source, copies), (result, operation)) in places.into_iter().zip(core.io(batch).await) {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut buffer = into.into_iter().next().expect("one buffer was given");
-        if result.is_err() {
-            let mut unreadable: SmallVec<[usize; 4]> = std::iter::once(copies[0].slot).collect();
-            let other = read_any(core, &copies, sectors, &mut unreadable).await;
+        if result.is_err() || !is_there(core, &copies[0], source) {
+            core.give_buffer(buffer);
+            let other = read_mended(core, range, &copies, copies[0].slot).await;
             buffer = other.ok_or_else(|| format!("row {row} of slot {slot} has no readable copy"))?;
-            mend(core, &copies, &unreadable, &buffer).await;
         }
         claims.push(buffer.claim());
         writes.push(write_io(member, row, buffer.freeze(), false));
@@ -112,27 +121,14 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
     settled.map_err(|error| error.to_string())
 }
 
-/// Writes good bytes back to the copies that could not be read.
-async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer) {
-    if unreadable.is_empty() {
-        return;
-    }
-    let data = Buffer::copy_of(good).freeze();
-    for slot in unreadable {
-        let copy = copies.iter().find(|copy| copy.slot == *slot).expect("it was read from");
-        let member = core.members.borrow().slots()[*slot].member;
-        if let Some(member) = member {
-            rewrite(core, member, copy.start_sector, data.clone()).await;
-        }
-    }
-}
-
 /// Reads all copies of a range, and makes those that are wrong like the others, where that is asked for: page by page,
-/// what most of three or more copies hold is right; where they do not say, the first is.
-async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Found, String> {
+/// what most of three or more copies hold is right; where they do not say, the first is. `None`: copies may differ, and not
+/// all of one can be read, so that smaller parts must be looked at: what was seen of it stays.
+async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option<Found>, String> {
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
+    let divisible = may_differ(core, &range) && range.end - range.start > block_sectors(core);
     for (start, sectors, copies) in runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
@@ -140,18 +136,24 @@ async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result
         }
         places.push((start, sectors, there));
     }
-    let mut outcomes = core.io(batch).await.into_iter();
+    let outcomes = core.io(batch).await;
+    if divisible && outcomes.iter().any(|(result, _)| result.is_err()) {
+        core.recycle(outcomes);
+        return Ok(None);
+    }
+    let mut outcomes = outcomes.into_iter();
     let mut found = Found::default();
     let mut writes = Batch::new();
     let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
     for (start, sectors, there) in places {
         let mut read: SmallVec<[(Copy, Buffer); 4]> = SmallVec::new();
         let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
-        for ((copy, _), (result, operation)) in there.iter().zip(outcomes.by_ref()) {
+        for ((copy, member), (result, operation)) in there.iter().zip(outcomes.by_ref()) {
             let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
             let buffer = into.into_iter().next().expect("one buffer was given");
             match result {
-                Ok(()) => read.push((*copy, buffer)),
+                Ok(()) if is_there(core, copy, *member) => read.push((*copy, buffer)),
+                Ok(()) => core.give_buffer(buffer),
                 Err(_) => {
                     core.give_buffer(buffer);
                     unreadable.push(copy.slot);
@@ -159,7 +161,7 @@ async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result
             }
         }
         if read.is_empty() {
-            if there.is_empty() {
+            if unreadable.is_empty() {
                 continue;
             }
             // Nobody can read it here any more; a smaller request of a client may, so this is told and passed.
@@ -188,7 +190,7 @@ async fn compare_window(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result
     settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
     found.tell(core, sweep.kind);
     core.record_barrier().await;
-    Ok(found)
+    Ok(Some(found))
 }
 
 /// Compares copies of array sectors from `start` on: right is what more than half of three or more hold. Where they do not

@@ -507,9 +507,10 @@ impl Sorter<'_> {
                 resync_sector = CLEAN;
             }
         }
+        let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_intent: true, .. }));
         let intent = bitmap.as_mut().map(|bitmap| {
-            // Bits are kept for who is away; in a whole array they count from where the resync stands.
-            let start = if degraded > 0 { 0 } else { resync_sector };
+            // Bits are kept for who is away, or filled by them; in a whole array they count from where the resync stands.
+            let start = if fills || degraded > 0 { 0 } else { resync_sector };
             let chunk_sectors = bitmap.chunk_sectors();
             let stale: Vec<u64> =
                 bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();

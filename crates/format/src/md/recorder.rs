@@ -100,6 +100,8 @@ pub struct MdRecorder {
     keepers: BTreeMap<MemberId, Keeper>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
+    /// Members that missed the last record of the run before.
+    stragglers: Vec<MemberId>,
     bitmap: Option<Bitmap>,
     redundant: bool,
     /// Who carries the bitmap: the members of the last state that have a slot.
@@ -132,7 +134,15 @@ impl MdRecorder {
     /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
     pub(crate) fn new(keepers: BTreeMap<MemberId, Keeper>, common: Superblock, bitmap: Option<Bitmap>, log: LogKeeping) -> Self {
         let redundant = common.header.level > 0;
-        Self { keepers, common, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new(), log }
+        // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
+        let is_behind = |keeper: &Keeper| {
+            let header = &keeper.superblock.header;
+            let role = common.roles.get(header.dev_number as usize);
+            header.events + 1 == common.header.events
+                && matches!((keeper.superblock.role(), role), (Role::Slot(_), Some(Role::Slot(_))))
+        };
+        let stragglers = keepers.iter().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        Self { keepers, common, stragglers, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new(), log }
     }
 
     /// The array's own record, as of the last update.
@@ -198,14 +208,7 @@ impl MdRecorder {
                 drive.logical_block_bytes
             ));
         }
-        // Numbers that somebody had are not given again while others are left: who returns is known by its number.
-        let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
-        let numbers = header.raid_disks..ROLES_MAX as u32;
-        let Some(number) = numbers
-            .clone()
-            .find(|number| taken.last() < Some(number))
-            .or_else(|| numbers.clone().find(|number| !taken.contains(number)))
-        else {
+        let Some(number) = self.free_number() else {
             return refuse("every device number is taken".into());
         };
         header.dev_number = number;
@@ -249,6 +252,14 @@ impl MdRecorder {
         Ok((config, writes))
     }
 
+    /// A device number for a newcomer: one that nobody of this run had, while there are any.
+    fn free_number(&self) -> Option<u32> {
+        let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
+        let mut numbers = self.common.header.raid_disks..ROLES_MAX as u32;
+        let mut beyond = numbers.clone();
+        beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
+    }
+
     /// Whether a member that was away may come back by the bitmap, and to which slot; with the reason if not.
     ///
     /// # Errors
@@ -273,8 +284,16 @@ impl MdRecorder {
             self.log.rings.insert(member, Ring::after(&ring));
         }
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
+        let mut superblock = found.superblock.clone();
+        // While it was away, its number may have been given to another.
+        let number = superblock.header.dev_number;
+        if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
+            let free = self.free_number();
+            superblock.header.dev_number =
+                free.ok_or_else(|| AdoptError(format!("{} cannot return: every device number is taken", candidate.name)))?;
+        }
         let keeper = Keeper {
-            superblock: found.superblock.clone(),
+            superblock,
             name: candidate.name.clone(),
             logical_block_bytes: candidate.logical_block_bytes,
             bad_blocks,
@@ -436,14 +455,8 @@ impl Recorder for MdRecorder {
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         let truth = &self.common;
         let mut writes = Vec::new();
-        for (&member, keeper) in &mut self.keepers {
-            let header = &mut keeper.superblock.header;
-            let told = truth.roles.get(header.dev_number as usize);
-            // A spare may sleep through records; and who lost its role meanwhile is told with it that it lacks something.
-            let behind = header.events + 1 == truth.header.events;
-            if !behind || !matches!(told, Some(Role::Slot(_))) || !matches!(keeper.superblock.role(), Role::Slot(_)) {
-                continue;
-            }
+        for member in std::mem::take(&mut self.stragglers) {
+            let Some(keeper) = self.keepers.get_mut(&member) else { continue };
             let header = &mut keeper.superblock.header;
             header.events = truth.header.events;
             header.utime = truth.header.utime;
