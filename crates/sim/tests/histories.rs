@@ -50,7 +50,7 @@ fn what_once_failed_stays_mended() {
 }
 
 /// Seeds that once failed, by family, on mirrors: what is written beside them was wrong.
-const MIRRORS: [(u64, Option<&str>); 15] = [
+const MIRRORS: [(u64, Option<&str>); 16] = [
     (203, Some("1")),   // a state and write-intent bits recorded at once, the older page last
     (244, None),        // acknowledged after a replacement, before a record told of it
     (507, Some("1")),   // a read that a drop of its member overtook
@@ -66,6 +66,7 @@ const MIRRORS: [(u64, Option<&str>); 15] = [
     (2866, Some("10")), // another member told it was in sync
     (6410, Some("1")),  // filled by bits that a torn record's stale bitmap had lost
     (5843, Some("10")), // the same
+    (16923, Some("1")), // a source dropped while what it held was written to the newcomer
 ];
 
 #[test]

@@ -26,7 +26,7 @@ fn a_forgotten_fua_is_found() {
 
 #[test]
 fn a_record_acknowledged_before_it_is_durable_is_found() {
-    is_found(Mutant::RecordFuaForgotten, "5", 30);
+    is_found(Mutant::RecordFuaForgotten, "5", 300);
 }
 
 #[test]

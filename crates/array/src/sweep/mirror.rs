@@ -77,10 +77,18 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
     }
 }
 
-/// Copies rows of one member from wherever their copies can be read.
+/// Copies rows of one member from wherever their copies can be read: again when a source is dropped under it, where others
+/// may differ from that.
 async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>) -> Result<(), String> {
     let Some(range) = sync_range(core, slot, rows) else { return Ok(()) };
-    let _guard = core.lock(range, Mode::Exclusive).await;
+    while !try_fill(core, slot, member, rows, &range).await? {}
+    Ok(())
+}
+
+/// `false`: where copies may differ, a source is there no more.
+async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>, around: &Range<u64>) -> Result<bool, String> {
+    let _guard = core.lock(around.clone(), Mode::Exclusive).await;
+    let mut sources: SmallVec<[(Copy, MemberId); 8]> = SmallVec::new();
     let mut batch = Batch::new();
     let mut places: SmallVec<[(u64, Range<u64>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
     for (row, range) in member_runs(core, slot, rows) {
@@ -96,6 +104,7 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
             batch.push(core.read_io(source, copy.start_sector, sectors));
             let mut copies = copies;
             copies.sort_by_key(|other| other.slot != copy.slot);
+            sources.push((copy, source));
             places.push((row, next..next + sectors, source, copies));
             next += sectors;
         }
@@ -118,7 +127,8 @@ async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u6
     let settled = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
-    settled.map_err(|error| error.to_string())
+    settled.map_err(|error| error.to_string())?;
+    Ok(!may_differ(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
 }
 
 /// Reads all copies of a range, and makes those that are wrong like the others, where that is asked for: page by page,
