@@ -159,7 +159,8 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
     let sectors = range.end - range.start;
     let (least, known) = if may_differ(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
     let mut whole = core.take_buffer(sectors);
-    let mut parts = vec![0..sectors];
+    let run = 0..sectors;
+    let mut parts = vec![run];
     while let Some(part) = parts.pop() {
         let count = part.end - part.start;
         let at = |copy: &Copy| Copy { start_sector: copy.start_sector + part.start, ..*copy };
