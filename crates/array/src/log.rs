@@ -373,9 +373,7 @@ impl Core {
     fn log_finds(&self, stripe: u64, rows: &Range<u64>) -> bool {
         let mut covered = self.log.covered.borrow_mut();
         let Some(last) = covered.get(&stripe) else { return false };
-        if last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end) {
-            return false;
-        }
+        let overtaken = last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end);
         let queues = self.log.queues.borrow();
         let members = self.members.borrow();
         let retired = self.map(stripe).parity.iter().all(|&slot| {
@@ -386,7 +384,7 @@ impl Core {
         if retired {
             covered.remove(&stripe);
         }
-        !retired
+        !retired && !overtaken
     }
 
     /// Stripes of a range for which [`Core::log_covers`], over all of their rows.
