@@ -220,7 +220,7 @@ impl<R: Recorder> Binder<R> {
                 }
             }
             Action::RecordBadBlocks { member, blocks } => {
-                let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
+                let unix_seconds = self.unix_seconds();
                 match self.recorder.record_bad_blocks(member, &blocks, unix_seconds) {
                     Some(writes) => self.record(BAD_BLOCKS, writes),
                     None => {
@@ -245,6 +245,10 @@ impl<R: Recorder> Binder<R> {
                 self.actions = true;
             }
         }
+    }
+
+    fn unix_seconds(&self) -> u64 {
+        self.unix_seconds_at_zero + self.now / 1_000_000_000
     }
 
     fn record(&mut self, kind: usize, writes: Vec<MetadataWrite>) {
@@ -293,7 +297,7 @@ impl<R: Recorder> Binder<R> {
             LOG_RESET => self.engine.log_reset(failures),
             CATCH_UP => {
                 let state = self.next_state.take().expect("it waits");
-                let unix_seconds = self.unix_seconds_at_zero + self.now / 1_000_000_000;
+                let unix_seconds = self.unix_seconds();
                 let writes = self.recorder.record_state(&state, unix_seconds);
                 // Who could not be told the last record cannot be told this one.
                 self.pending[STATE].failures = failures;

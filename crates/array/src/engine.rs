@@ -267,7 +267,7 @@ impl Engine {
             let parent = core.begin(&mut request, (stripes.end - stripes.start) as usize);
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             let data = one_piece(from);
-            let small = core.log.config.is_some_and(|log| request.sectors <= log.redo_sectors_max);
+            let small = core.log.keeps_bytes_of(request.sectors);
             for stripe in stripes {
                 let start = range.start.max(stripe * width);
                 let end = range.end.min((stripe + 1) * width);
@@ -374,7 +374,7 @@ impl Engine {
         let strip = core.geometry.strip_sectors();
         let width = strip * core.geometry.data_count() as u64;
         // Small ones keep to the log's promise of old or new bytes, as small writes do, by being written.
-        let small = !discard && core.log.config.is_some_and(|log| request.sectors <= log.redo_sectors_max);
+        let small = !discard && core.log.keeps_bytes_of(request.sectors);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
         let whole = if small { whole.start..whole.start } else { whole };
         let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {

@@ -196,6 +196,11 @@ impl Log {
         }
     }
 
+    /// Whether new bytes of a request of so many sectors are kept where that is needed.
+    pub fn keeps_bytes_of(&self, sectors: u64) -> bool {
+        self.config.is_some_and(|config| sectors <= config.redo_sectors_max)
+    }
+
     pub fn status(&self) -> Option<LogStatus> {
         self.config.map(|config| LogStatus {
             newest_only: config.newest_only,
