@@ -133,6 +133,8 @@ pub struct LogStatus {
     pub append_sectors: u64,
     /// Records of the last run are being made sense of, or not yet carried out.
     pub replaying: bool,
+    /// How many there were.
+    pub replayed_count: u64,
     /// As in [`crate::LogConfig`]: it is md's.
     pub newest_only: bool,
 }

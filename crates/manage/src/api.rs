@@ -169,6 +169,8 @@ pub struct LogView {
     pub append_bytes: u64,
     /// What a crash left is not made good yet.
     pub replaying: bool,
+    /// Records that the last run left in a crash.
+    pub replayed_count: u64,
     /// It is md's partial parity log, not Stria's own.
     pub partial_parity: bool,
 }

@@ -206,6 +206,8 @@ struct ExaminedView {
     superblock: Vec<(&'static str, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bitmap_dirty_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_log: Option<String>,
     raw: Vec<RawView>,
 }
 
@@ -252,6 +254,7 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
         carries: candidate.carries.iter().map(ToString::to_string).collect(),
         superblock: examine::lines(&candidate),
         bitmap_dirty_count: bitmap.map(|bitmap| bitmap.set_chunks().count() as u64),
+        write_log: examine::write_log(&candidate),
         raw: raw
             .into_iter()
             .map(|field| RawView {
@@ -295,6 +298,9 @@ fn examined_words(view: &ExaminedView) -> String {
     }
     if let Some(count) = view.bitmap_dirty_count {
         let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
+    }
+    if let Some(log) = &view.write_log {
+        let _ = writeln!(text, "{:>16} : {log}", "Write Log");
     }
     let short = |bytes: &str| if bytes.len() > 32 { format!("{}…", &bytes[..32]) } else { bytes.to_owned() };
     let row = |field: &RawView| {

@@ -152,7 +152,12 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         Some(log) => {
             let size = size::show(log.append_bytes);
             let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
-            say("log", &format!("{kind}{} records in {} appends, {size}, since the start", log.record_count, log.append_count));
+            let replayed = match log.replayed_count {
+                0 => String::new(),
+                count => format!("; {count} of a crash replayed"),
+            };
+            let (records, appends) = (log.record_count, log.append_count);
+            say("log", &format!("{kind}{records} records in {appends} appends, {size}, since the start{replayed}"));
         }
         None if ["4", "5", "6"].contains(&view.level.as_str()) => {
             say("log", "none: a crash together with a lost drive can damage data that was not being written");

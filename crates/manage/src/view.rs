@@ -62,6 +62,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
             record_count: log.record_count,
             append_bytes: log.append_sectors * SECTOR,
             replaying: log.replaying,
+            replayed_count: log.replayed_count,
             partial_parity: log.newest_only,
         }),
         in_flight: status.in_flight,

@@ -182,6 +182,36 @@ fn flushed_writes_survive_hundreds_of_kills() {
     }
 }
 
+/// What a crash left in the write log is told before the next start, counted after it, and gone after a stop.
+#[test]
+fn records_of_a_crash_are_told() {
+    let place = Place::new();
+    let images = place.images(3, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", drives[0], drives[1], drives[2]]);
+    let serve = place.serve(&drives);
+    place.settled("tank");
+    let mut client = serve.client("tank");
+    let log = |field: &str| {
+        let status: serde_json::Value = serde_json::from_str(&place.ok(&["status", "--json"])).expect("JSON");
+        status[0]["log"][field].as_u64().expect("a count")
+    };
+    // The first record that says clean follows the first resync; the log is kept from then on.
+    while log("record_count") == 0 {
+        client.send_writes(&[(0, vec![1; 4096])]).expect("it listens");
+        assert_eq!(client.reply().expect("an answer"), (0, 0));
+    }
+    serve.kill();
+    let told = |drive: &&&str| place.ok(&["examine", drive]).contains(" 1 records that count");
+    assert_eq!(drives.iter().filter(told).count(), 1, "the last write was recorded on its parity's member");
+    let serve = place.serve(&drives);
+    assert_eq!(log("replayed_count"), 1);
+    assert!(place.ok(&["status"]).contains("; 1 of a crash replayed"));
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    assert!(place.ok(&["examine", drives[0]]).contains("Write Log : empty"));
+}
+
 /// A degraded array that was killed is not started unasked without a log: what was written last may reconstruct to garbage.
 #[test]
 fn killed_array_without_a_log_is_not_started_degraded_unasked() {

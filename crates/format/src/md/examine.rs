@@ -109,6 +109,21 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// What Stria's write log on a member says, of which mdadm knows nothing; `None`: there is none.
+pub fn write_log(candidate: &Candidate) -> Option<String> {
+    let Ok(member) = &candidate.found else { return None };
+    let log = member.log.as_ref()?;
+    Some(if log.off {
+        "switched off".into()
+    } else if !log.speaks_for(member.superblock.utime_micros()) {
+        "empty: the array was stopped, or run by somebody else since".into()
+    } else if log.damaged {
+        format!("session {}, damaged: the drive lost appends that it had acknowledged", log.session.number)
+    } else {
+        format!("session {}, {} records that count", log.session.number, log.records.len())
+    })
+}
+
 fn level_name(level: i32) -> String {
     match level {
         -1 => "linear".into(),
