@@ -463,7 +463,11 @@ pub struct Demo {
 
 /// `stria sim`
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Sim {
+    /// Something else than histories.
+    #[command(subcommand)]
+    pub what: Option<SimWhat>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub from: u64,
@@ -482,4 +486,11 @@ pub struct Sim {
     /// Tell what was met, by level.
     #[arg(long)]
     pub coverage: bool,
+}
+
+/// What else is simulated.
+#[derive(Debug, Subcommand)]
+pub enum SimWhat {
+    /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
+    Price(crate::price::Price),
 }

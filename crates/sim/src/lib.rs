@@ -7,7 +7,7 @@
 //! places only faults that the redundancy must survive, so whatever the checkers object to is a bug. Checkers know nothing
 //! of the workload: [`model`] judges every read, sector by sector; [`reference`] computes redundancy again from the bytes.
 //! [`campaign`] runs many seeds, [`shrink`] makes a failing history short, [`exhaustive`] cuts the power everywhere,
-//! [`mutant`] says which deliberate bugs must be found. See docs/SIM.md.
+//! [`mutant`] says which deliberate bugs must be found. Apart from all that, [`price`] measures the write log on an [`ssd`]. See docs/SIM.md.
 #![forbid(unsafe_code)]
 
 pub mod campaign;
@@ -18,9 +18,11 @@ pub mod image;
 pub mod model;
 pub mod mutant;
 pub mod power;
+pub mod price;
 pub mod reference;
 pub mod setup;
 pub mod shrink;
+pub mod ssd;
 pub mod tree;
 pub mod workload;
 pub mod world;
