@@ -486,6 +486,12 @@ pub struct Sim {
     /// Tell what was met, by level.
     #[arg(long)]
     pub coverage: bool,
+    /// Run the history of --from alone, and tell line by line what happens in it.
+    #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
+    pub trace: bool,
+    /// Of clients' data, tell of these sectors of the array only.
+    #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
+    pub sectors: Option<std::ops::Range<u64>>,
 }
 
 /// What else is simulated.
