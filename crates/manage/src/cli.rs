@@ -463,7 +463,11 @@ pub struct Demo {
 
 /// `stria sim`
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Sim {
+    /// Something else than histories.
+    #[command(subcommand)]
+    pub what: Option<SimWhat>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub from: u64,
@@ -488,4 +492,11 @@ pub struct Sim {
     /// Of clients' data, tell of these sectors of the array only.
     #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
     pub sectors: Option<std::ops::Range<u64>>,
+}
+
+/// What else is simulated.
+#[derive(Debug, Subcommand)]
+pub enum SimWhat {
+    /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
+    Price(crate::price::Price),
 }
