@@ -165,11 +165,12 @@ impl Connection {
         let transmission = Transmission { link, session, drained_by: None, idle_since: 0, entry };
         // Known before the first turn, so that a stop is seen by that turn or finds whom to stir.
         self.landlord.get_or_init(|| Arc::downgrade(&device));
-        device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, &*device))
+        device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, device))
     }
 
-    /// The guest's life where its device takes none: on this thread, with the device at the other end of a mailbox.
-    fn live_apart(&self, mut guest: Box<dyn Guest>, device: &dyn RemoteDevice) -> Result<(), End> {
+    /// The guest's life where its device takes none: on this thread, with the device at the other end of a mailbox. The
+    /// device is let go before the guest, whose end is what others wait for.
+    fn live_apart(&self, mut guest: Box<dyn Guest>, device: Arc<dyn RemoteDevice>) -> Result<(), End> {
         let wake = Arc::clone(&self.wake);
         let mailbox = Arc::new(Mailbox::new(move || wake.ring()));
         let (mut requests, mut completions) = (Vec::new(), Vec::new());

@@ -154,7 +154,7 @@ impl ServerHandle {
     }
 
     /// Withdraws an export: its clients' requests are carried out, then they are disconnected. On return
-    /// the server does not hold the device any more.
+    /// the server does not use the device any more.
     ///
     /// # Errors
     /// When there is no such export.

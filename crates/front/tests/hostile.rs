@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use stria_front::{FrontError, Listener, Options, Server};
+use support::device::LaneDevice;
 use support::raw::{SIZE_BYTES, Service, assert_closed, export, ram, reply, request};
 
 #[test]
@@ -189,7 +190,7 @@ fn stopping_answers_what_is_in_flight_first() {
     assert_closed(haggling);
     stopper.join().expect("stopped");
     assert!(!path.exists(), "the socket is left behind");
-    assert_eq!(Arc::strong_count(&device), 1, "the device is held still");
+    assert_let_go(&device);
 }
 
 #[test]
@@ -203,6 +204,15 @@ fn a_device_that_hangs_does_not_keep_the_server_from_stopping() {
     service.server.stop();
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     assert_closed(client);
+}
+
+/// Nobody else holds the device, but for a thread that may just be ending.
+fn assert_let_go(device: &Arc<LaneDevice>) {
+    let patience = Instant::now();
+    while Arc::strong_count(device) > 1 {
+        assert!(patience.elapsed() < Duration::from_secs(5), "the device is held still");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
@@ -219,7 +229,7 @@ fn exports_come_and_go_while_others_are_served() {
     }
     assert!(Arc::strong_count(&extra) > 1, "the server holds the device");
     service.server.remove_export("extra").expect("removed");
-    assert_eq!(Arc::strong_count(&extra), 1, "the device is held still");
+    assert_let_go(&extra);
     assert_closed(of_extra);
     of_tank.write_all(&request(0, 3, 0, 512)).expect("a read");
     assert_eq!(reply(&mut of_tank), (3, 0));
