@@ -59,6 +59,7 @@ fn array(level: Level, count: usize, log: LogChoice) -> (ArrayDevice<MdRecorder>
         member_sectors_max: None,
         bitmap: BitmapChoice::Internal { chunk_bytes: None },
         log,
+        checksums: false,
         assume_clean: true,
         unix_seconds: 1_700_000_000,
     };

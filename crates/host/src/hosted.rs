@@ -1,14 +1,16 @@
 //! An array that runs, with the drives below it and what people may do to it.
 
+use crate::checked::{Checked, bind_drive};
 use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, FileDrive, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
 use stria_format::md::{Candidate, MdRecorder};
+use stria_integrity::{Counts, IntegrityDevice};
 use uuid::Uuid;
 
 /// What a member is made of.
@@ -41,6 +43,8 @@ pub struct HostedArray {
     geometry: Geometry,
     device: ArrayDevice<MdRecorder>,
     members: Vec<MemberSource>,
+    /// By handle, as `members`: those whose data are verified.
+    checked: Vec<Option<Checked>>,
     ring: Ring,
     notices: Option<Sender<Notice>>,
 }
@@ -75,9 +79,10 @@ impl HostedArray {
         geometry: Geometry,
         device: ArrayDevice<MdRecorder>,
         members: Vec<MemberSource>,
+        checked: Vec<Option<Checked>>,
         ring: Ring,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, ring, notices: None }
+        Self { name, uuid, geometry, device, members, checked, ring, notices: None }
     }
 
     /// `name` or `host:name`.
@@ -113,6 +118,11 @@ impl HostedArray {
         self.device.status()
     }
 
+    /// What the checksums of a member have met; `None`: it has none.
+    pub fn checksum_counts(&self, member: MemberId) -> Option<Counts> {
+        self.checked.get(member.0)?.as_ref().map(IntegrityDevice::counts)
+    }
+
     /// What its metadata say.
     pub fn description(&self) -> Description {
         self.device.recorder().description()
@@ -126,6 +136,14 @@ impl HostedArray {
     /// Tells what happened in the whole tree. Spans are polled by the array above through clones that nobody told
     /// where to, so whoever is on top speaks for them.
     fn forward(&self, notices: &Sender<Notice>) {
+        for (index, checked) in self.checked.iter().enumerate() {
+            for range in checked.iter().flat_map(IntegrityDevice::take_findings) {
+                let (start_sector, sectors) = (range.start, range.end - range.start);
+                let event = Event::WrongBytes { member: MemberId(index), start_sector, sectors };
+                let text = self.words(&event);
+                let _ = notices.send(Notice { array: self.name.clone(), event, text });
+            }
+        }
         for event in self.device.take_events() {
             let text = self.words(&event);
             // Nobody listens any more: then nobody misses it.
@@ -151,7 +169,16 @@ impl HostedArray {
             return false;
         }
         self.spans().for_each(HostedArray::begin_stop);
-        self.spans().all(HostedArray::is_stopped)
+        self.close_checksums() && self.spans().all(HostedArray::is_stopped)
+    }
+
+    /// Has all sums written back; whether that is done. What cannot be is not lost, but unknown at the next start.
+    fn close_checksums(&self) -> bool {
+        let status = self.status();
+        let in_use = self.checked.iter().zip(&status.members).filter(|(_, member)| member.role != MemberRole::Failed);
+        let checked: Vec<&Checked> = in_use.filter_map(|(checked, _)| checked.as_ref()).collect();
+        checked.iter().for_each(|checked| checked.close());
+        checked.iter().all(|checked| checked.closed().is_some())
     }
 
     /// This array and its spans, depth first.
@@ -214,7 +241,8 @@ impl HostedArray {
         holder.device.remove(member)?;
         let uuid = holder.uuid;
         let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
-        self.nth(&mut { index }).expect("counted the same way").members[member.0] = MemberSource::Removed;
+        let holder = self.nth(&mut { index }).expect("counted the same way");
+        (holder.members[member.0], holder.checked[member.0]) = (MemberSource::Removed, None);
         Ok(())
     }
 
@@ -270,7 +298,7 @@ impl HostedArray {
                 array.or_as_before(|array| {
                     let id = array.device.command(|engine| engine.next_member());
                     let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                    array.join(id, new.drive, config, Some(slot))
+                    array.join(id, new, config, Some(slot))
                 })?;
                 return Ok(format!(
                     "{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap",
@@ -367,22 +395,24 @@ impl HostedArray {
             new.drive.write_at(write.start_sector, &write.data)?;
         }
         new.drive.sync()?;
-        self.join(id, new.drive, config, None)?;
+        let candidate = candidate_of(&new.drive);
+        self.join(id, NewDrive { candidate, ..new }, config, None)?;
         Ok(id)
     }
 
     fn join(
         &mut self,
         id: MemberId,
-        drive: SyncDrive,
+        new: NewDrive,
         config: stria_array::MemberConfig,
         slot: Option<usize>,
     ) -> Result<(), HostError> {
-        let info = drive.info().clone();
+        let info = new.drive.info().clone();
         assert_eq!(self.members.len(), id.0, "handles are given in order");
-        let device = FileDrive::new(drive, &self.ring);
-        self.device.add(config, Box::new(device), slot)?;
+        let (device, checked, _) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
+        self.device.add(config, device, slot)?;
         self.members.push(MemberSource::Drive(Box::new(info)));
+        self.checked.push(checked);
         Ok(())
     }
 
@@ -430,6 +460,10 @@ impl HostedArray {
             Event::ReadCorrected { member, start_sector, sectors } => {
                 format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
             }
+            Event::WrongBytes { member, start_sector, sectors } => format!(
+                "{}: {sectors} sectors at {start_sector} hold other bytes than were written there, by their checksums",
+                name(member)
+            ),
             Event::BadBlocks { member, start_sector, sectors } => format!(
                 "{}: {sectors} sectors at {start_sector} hold nothing that can be trusted, as what would tell it is lost; they read as errors until they are written",
                 name(member)
