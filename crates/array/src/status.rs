@@ -174,6 +174,16 @@ pub enum Event {
         /// How many.
         sectors: u64,
     },
+    /// Sectors of a member with checksums hold other bytes than were written there. Told by the layer that keeps them, through
+    /// whoever hosts the array; the engine only meets sectors that cannot be read.
+    WrongBytes {
+        /// Whose.
+        member: MemberId,
+        /// Where on its data area.
+        start_sector: u64,
+        /// How many.
+        sectors: u64,
+    },
     /// Sectors could not be filled, because their source is lost, or were half-written beyond redundancy; they read as errors
     /// until they are written.
     BadBlocks {

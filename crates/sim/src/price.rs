@@ -91,6 +91,7 @@ fn create(plan: &Plan, log: LogChoice) -> Result<Creation, String> {
         member_sectors_max: None,
         bitmap: BitmapChoice::Internal { chunk_bytes: None },
         log,
+        checksums: false,
         assume_clean: true,
         unix_seconds: crate::tree::UNIX_SECONDS,
     };

@@ -124,6 +124,20 @@ pub fn write_log(candidate: &Candidate) -> Option<String> {
     })
 }
 
+/// What the checksums behind a member's data say; `None`: there are none.
+pub fn checksums(candidate: &Candidate) -> Option<String> {
+    let checksums = candidate.found.as_ref().ok()?.checksums.as_ref()?;
+    let header = match &checksums.header {
+        Ok(header) => header,
+        Err(error) => return Some(error.to_string()),
+    };
+    let (place, session) = (header.data.end, header.session);
+    Some(match checksums.witnessed {
+        true => format!("CRC-32C of each 4 KiB, at sector {place}, session {session}"),
+        false => format!("void, at sector {place}: the array was run by somebody else since"),
+    })
+}
+
 fn level_name(level: i32) -> String {
     match level {
         -1 => "linear".into(),
