@@ -38,7 +38,7 @@ pub(crate) struct Recording {
 }
 
 /// A record is being made, until this is dropped.
-struct Turn<'a>(&'a Core);
+pub(crate) struct Turn<'a>(&'a Core);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -144,7 +144,7 @@ impl Core {
 
     /// Waits until no record is being made. Two at once may write one superblock or one page of the bitmap, and the older
     /// come last.
-    async fn turn(&self) -> Turn<'_> {
+    pub async fn turn(&self) -> Turn<'_> {
         self.ready.until(&self.record.turn_waiters, || !self.record.turn_taken.get()).await;
         self.record.turn_taken.set(true);
         Turn(self)
