@@ -1,7 +1,7 @@
 //! `sim`: many histories in virtual time; a failure is shrunk and told with the command that replays it.
 
 use crate::bench::steps_bar;
-use crate::cli::Sim;
+use crate::cli::{Sim, SimWhat};
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use serde_json::json;
@@ -19,6 +19,9 @@ const SHRINK_MAX: Duration = Duration::from_secs(60);
 /// # Errors
 /// When something was lost.
 pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
+    if let Some(SimWhat::Price(command)) = &command.what {
+        return crate::price::run(command, json);
+    }
     if command.trace {
         return trace(command);
     }

@@ -449,7 +449,18 @@ impl<'a> World<'a> {
         self.node().leaves().iter().map(|leaf| leaf.device.status()).collect()
     }
 
+    /// Nothing rots in a world: whatever checksums object to was written so.
+    fn checksums(&self) -> Outcome {
+        for checked in self.node.iter().flat_map(Node::leaves).flat_map(|leaf| leaf.checked.iter().flatten()) {
+            if let Some(range) = checked.take_findings().first() {
+                return Err(Stop::Wrong(format!("checksums of {range:?} call bytes wrong that are right")));
+            }
+        }
+        Ok(())
+    }
+
     fn events(&mut self) -> Outcome {
+        self.checksums()?;
         let mut all: Vec<(Event, Option<usize>)> = Vec::new();
         for leaf in self.node().leaves() {
             for event in leaf.device.take_events() {
@@ -891,6 +902,7 @@ impl<'a> World<'a> {
     }
 
     fn recover(&mut self) -> Outcome {
+        self.checksums()?;
         let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
             // What a rebuild has just filled is not recorded yet.
             Some(node) => node
