@@ -363,9 +363,9 @@ struct Live {
 /// The ring of one member while the array runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
-    /// Of the first append that counts: what an earlier life of the member left does not.
-    pub sequence_from: u64,
     sequence: u64,
+    /// The first append of this life of the member: what its head is to say whenever that is written.
+    pub sequence_from: u64,
     next: u64,
     live: VecDeque<Live>,
 }
@@ -373,7 +373,7 @@ pub(crate) struct Ring {
 impl Ring {
     /// A ring whose first append follows the last one of `before`, which was the same member's.
     pub fn after(before: &Self) -> Self {
-        Self { sequence_from: before.sequence + 1, sequence: before.sequence, ..Self::default() }
+        Self { sequence: before.sequence, sequence_from: before.sequence + 1, ..Self::default() }
     }
 
     /// A place for an append of so many sectors, given that records below `retired_below` are retired.
