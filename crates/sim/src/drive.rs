@@ -306,6 +306,9 @@ impl Drive {
             } else if arrives && is_write(&queued.request.operation) {
                 let id = self.take(&queued.request);
                 self.end_of(id);
+                if is_fua(&queued.request.operation) {
+                    self.persist_where(|write| write.id == id);
+                }
             }
         }
         self.next_due = Nanos::MAX;
@@ -464,7 +467,7 @@ impl Drive {
         let outlier = if luck & 0xff == 0 { 64 } else { 1 };
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let due = (now + latency).max(self.stalled_until);
-        let fua = matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
+        let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
         let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
         self.next_due = self.next_due.min(due);
@@ -527,13 +530,17 @@ impl Drive {
                 self.heal(&range);
                 let id = taken.unwrap_or_else(|| self.take(&request));
                 self.end_of(id);
-                if matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. }) {
+                if is_fua(&request.operation) {
                     self.persist_where(|write| write.id == id);
                 }
             }
         }
         request.complete(Ok(()))
     }
+}
+
+fn is_fua(operation: &Operation) -> bool {
+    matches!(operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. })
 }
 
 fn is_write(operation: &Operation) -> bool {
