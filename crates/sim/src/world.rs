@@ -104,7 +104,7 @@ pub struct World<'a> {
     write_hole_closed: bool,
     /// By leaf: the count of records when it started.
     started_at: Vec<u64>,
-    /// The log tells of all that may disagree: not so before the first resync is through.
+    /// The log tells of all that may disagree, and the members say so: not so before the first resync is through.
     firm: bool,
     /// Something may still change by itself: members, sweeps.
     watched: bool,
@@ -273,11 +273,6 @@ impl<'a> World<'a> {
         let sectors = sectors.next_multiple_of(block).min(size / block * block);
         let start = at % (size - sectors + 1) / block * block;
         start..start + sectors
-    }
-
-    /// RULE of zeroes: the log does not know those of whole stripes, so where it must hold none are asked for.
-    fn zeroable(&self, sectors: u64) -> u64 {
-        if self.write_hole_closed { sectors.min(self.history.setup.strip_sectors) } else { sectors }
     }
 
     fn submit(&mut self, range: Range<u64>, kind: Kind, operation: Operation, write: u32) -> Outcome {
@@ -513,18 +508,18 @@ impl<'a> World<'a> {
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
-        self.firm = self.firm || self.settled && at_rest && self.is_recorded_clean();
+        self.firm = self.firm || self.settled && self.is_recorded_firm();
         self.power.allow(self.may_crash(&statuses));
         self.watched = redundant && !(at_rest && self.settled && !spoiled);
         Ok(())
     }
 
-    /// Whether all members say on themselves that redundancy agrees.
-    fn is_recorded_clean(&self) -> bool {
+    /// Whether all members say on themselves that redundancy agrees, or that the log tells where it may not.
+    fn is_recorded_firm(&self) -> bool {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
         holders.into_iter().all(|drive| {
             let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
-            found.is_ok_and(|member| member.superblock.header.resync_offset == u64::MAX)
+            found.is_ok_and(|member| member.superblock.clean() || member.superblock.utime_micros() != 0)
         })
     }
 
@@ -629,12 +624,10 @@ impl<'a> World<'a> {
                 self.read(range)
             }
             Step::Zero { at, sectors, fua, unmap } => {
-                let sectors = self.zeroable(sectors);
                 let range = self.place(at, sectors);
                 self.submit_write(range, fua, Operation::WriteZeroes { fua, unmap, fast: false }, 0)
             }
             Step::Discard { at, sectors } => {
-                let sectors = self.zeroable(sectors);
                 let range = self.place(at, sectors);
                 self.submit(range, Kind::Discard, Operation::Discard, 0)
             }

@@ -532,20 +532,26 @@ impl Sorter<'_> {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
                 Verdict::Rebuilding { slot, recovered_sector, by_intent } => {
                     let by_intent = by_intent && bitmap.is_some();
-                    // What it holds may have been torn, if it cannot tell of it: it is filled from the start.
-                    let tells = |session| found.member.log.as_ref().is_some_and(|log| log.is_of(session));
-                    let recovered_sector = if log.session.is_none_or(tells) { recovered_sector } else { 0 };
+                    let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
                     slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_intent, ..config });
                 }
-                Verdict::Replacement { slot, .. } => slots[slot].replacement = Some(config),
+                Verdict::Replacement { slot, recovered_sector } => {
+                    let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
+                    slots[slot].replacement = Some(stria_array::MemberConfig { recovered_sector, ..config });
+                }
                 Verdict::Spare => spares.push(stria_array::MemberConfig { recovered_sector: 0, by_intent: false, ..config }),
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
             keepers.insert(id, keeper);
             drives.push(found.drive);
         }
-        for slot in slots.iter_mut().filter(|slot| slot.member.is_none()) {
-            slot.member = slot.replacement.take();
+        for slot in &mut slots {
+            match (&slot.member, &mut slot.replacement) {
+                (None, _) => slot.member = slot.replacement.take(),
+                // A request that a crash cut short may have reached the old member and not its copy.
+                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered_sector = 0,
+                _ => {}
+            }
         }
         let bitmap_sectors = bitmap.as_ref().map_or(0, Bitmap::size_sectors);
         let newest_only = self.freshest.ppl().is_some();
@@ -787,28 +793,41 @@ impl Sorter<'_> {
             Verdict::Replacement { recovered_sector, .. } => recovered_sector != u64::MAX,
             _ => false,
         });
-        let theirs = in_the_making.filter_map(|found| found.member.log.as_ref().filter(|log| log.is_of(session)));
+        let (mut theirs, mut silent) = (Vec::new(), Vec::new());
+        for found in in_the_making {
+            match found.member.log.as_ref().filter(|log| log.is_of(session)) {
+                Some(log) => theirs.push(log),
+                None => silent.push(found.drive),
+            }
+        }
         let records = of_session().chain(theirs).flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
-        LastLog { off, holds: true, agrees: false, session: Some(session), records: records.cloned().collect() }
+        LastLog { off, holds: true, agrees: false, silent, records: records.cloned().collect() }
     }
 
-    /// What the partial parity logs of the members in sync say together, if the array was not stopped cleanly.
+    /// What the partial parity logs of the members say together, if the array was not stopped cleanly.
     fn ppl(&self, found: &[Found], geometry: &Geometry, trusted: bool) -> LastLog {
         if self.freshest.clean() || !trusted {
             return LastLog::default();
         }
-        let in_sync = self.in_sync_slots();
-        let log_of = |slot: usize| {
-            let holder = found.iter().find(|found| self.verdicts[&found.drive] == Verdict::InSync { slot });
-            (slot, holder.and_then(|found| found.member.ppl.as_ref()))
-        };
-        let logs: Vec<(usize, Option<&FoundPpl>)> = (0..in_sync.len()).filter(|&slot| in_sync[slot]).map(log_of).collect();
-        let records = |&(slot, log): &(usize, Option<&FoundPpl>)| log.filter(|log| log.is_sound())?.records(geometry, slot);
-        let all: Vec<Option<Vec<LogRecord>>> = logs.iter().map(records).collect();
-        let holds = all.iter().all(Option::is_some);
-        let whole = logs.iter().all(|(_, log)| log.is_some_and(FoundPpl::is_whole));
-        let records: Vec<LogRecord> = all.into_iter().flatten().flatten().collect();
-        LastLog { off: false, holds, agrees: holds && whole && !records.is_empty(), session: None, records }
+        let mut all = LastLog { holds: true, agrees: true, ..LastLog::default() };
+        let in_sync = |slot: usize| self.verdicts.values().any(|verdict| *verdict == Verdict::InSync { slot });
+        for found in found {
+            let (slot, filled) = match self.verdicts[&found.drive] {
+                Verdict::InSync { slot } => (slot, true),
+                Verdict::Rebuilding { slot, .. } => (slot, false),
+                Verdict::Replacement { slot, recovered_sector } if !in_sync(slot) => (slot, recovered_sector == u64::MAX),
+                _ => continue,
+            };
+            let log = found.member.ppl.as_ref().filter(|log| log.is_sound());
+            match log.and_then(|log| log.records(geometry, slot)) {
+                Some(records) => all.records.extend(records),
+                None if filled => all.holds = false,
+                None => all.silent.push(found.drive),
+            }
+            all.agrees &= !filled || log.is_some_and(FoundPpl::is_whole);
+        }
+        all.agrees &= all.holds && !all.records.is_empty();
+        all
     }
 
     fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
@@ -840,8 +859,8 @@ struct LastLog {
     holds: bool,
     /// Redundancy agrees everywhere, once they are replayed.
     agrees: bool,
-    /// Of Stria's own log.
-    session: Option<u64>,
+    /// Drives in the making that kept no records of their own: what they hold may have been torn.
+    silent: Vec<usize>,
     records: Vec<LogRecord>,
 }
 

@@ -364,6 +364,8 @@ struct Live {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
     sequence: u64,
+    /// The first append of this life of the member: what its head is to say whenever that is written.
+    pub sequence_from: u64,
     next: u64,
     live: VecDeque<Live>,
 }
@@ -371,12 +373,7 @@ pub(crate) struct Ring {
 impl Ring {
     /// A ring whose first append follows the last one of `before`, which was the same member's.
     pub fn after(before: &Self) -> Self {
-        Self { sequence: before.sequence, ..Self::default() }
-    }
-
-    /// The sequence number of the next append.
-    pub fn next_sequence(&self) -> u64 {
-        self.sequence + 1
+        Self { sequence: before.sequence, sequence_from: before.sequence + 1, ..Self::default() }
     }
 
     /// A place for an append of so many sectors, given that records below `retired_below` are retired.

@@ -390,7 +390,7 @@ impl MdRecorder {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let sequence_from = self.log.rings.get(&member).map_or(0, Ring::next_sequence);
+        let sequence_from = self.log.rings.get(&member).map_or(0, |ring| ring.sequence_from);
         let page = encode_head(&keeper.superblock, &place, &session, self.log.off, sequence_from);
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
