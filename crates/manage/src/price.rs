@@ -75,12 +75,13 @@ pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
         }
     }
     if json {
-        print_json(&json!({"block_bytes": 4096, "request_ns": COST.request_ns, "log_page_ns": COST.log_page_ns, "client_ns": CLIENT_NS, "lines": values}));
+        print_json(
+            &json!({"block_bytes": 4096, "request_ns": COST.request_ns, "log_page_ns": COST.log_page_ns, "client_ns": CLIENT_NS, "lines": values}),
+        );
         return Ok(());
     }
-    let header = [
-        "drive", "array", "QD", "writes/s", "ratio", "mean us", "p99 us", "member writes", "member KiB", "records/append",
-    ];
+    let header =
+        ["drive", "array", "QD", "writes/s", "ratio", "mean us", "p99 us", "member writes", "member KiB", "records/append"];
     print("4 KiB random writes, without -> with the write log, in virtual time; member writes and KiB for each write\n");
     print(&format!("{}\n", table(&header, &[2, 3, 4, 5, 6, 7, 8, 9], rows)));
     for drive in DRIVES.iter().filter(|drive| wanted(drive)) {

@@ -164,7 +164,9 @@ fn side(plan: &Plan, log: LogChoice) -> Result<Outcome, String> {
                 from = count(&array);
             }
         }
-        meter.wait_until(array.next_wake().ok_or("nothing happens any more")?);
+        if begun.len() as u64 == ended + plan.depth {
+            meter.wait_until(array.next_wake().ok_or("nothing happens any more")?);
+        }
     }
     let to = count(&array);
     let writes = (ended - WARM_UP) as f64;

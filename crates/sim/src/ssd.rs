@@ -79,7 +79,7 @@ pub const DRIVES: [Figures; 3] = [
         name: "Solidigm D7-P5810 1.6 TB",
         source: "data sheet: 865,000 and 495,000 random IOPS, writes in 15 us, 6,400 and 4,000 MB/s; a read alone is taken as 60 us",
         sectors: 1_600_321_314_816 / 512,
-        units: 96,
+        units: 70,
         read_ns: 60_000,
         write_ns: 15_000,
         read_iops: 865_000,
