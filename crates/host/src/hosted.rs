@@ -2,11 +2,13 @@
 
 use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, FileDrive, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
 use stria_format::md::{Candidate, MdRecorder};
 use uuid::Uuid;
@@ -15,11 +17,46 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub enum MemberSource {
     /// A drive.
-    Drive(Box<DriveInfo>),
+    Drive(Box<HostedDrive>),
     /// An array of its own: a span.
     Array(Box<HostedArray>),
     /// A drive that was taken out; its handle is never used again.
     Removed,
+}
+
+impl MemberSource {
+    /// The drive, if it is one.
+    pub fn drive(&self) -> Option<&HostedDrive> {
+        match self {
+            MemberSource::Drive(drive) => Some(drive),
+            MemberSource::Array(_) | MemberSource::Removed => None,
+        }
+    }
+}
+
+/// A drive that is a member: what it is, and how it answers.
+#[derive(Clone)]
+pub struct HostedDrive {
+    /// What it is.
+    pub info: DriveInfo,
+    /// How it answers.
+    pub watch: DriveWatch,
+}
+
+impl HostedDrive {
+    /// Puts an open drive on `ring`: the device, and what is known of it.
+    pub(crate) fn on(drive: SyncDrive, ring: &Ring) -> (FileDrive, MemberSource) {
+        let device = FileDrive::new(drive, ring);
+        let hosted = Self { info: device.info().clone(), watch: device.watch() };
+        (device, MemberSource::Drive(Box::new(hosted)))
+    }
+}
+
+impl Deref for HostedDrive {
+    type Target = DriveInfo;
+    fn deref(&self) -> &DriveInfo {
+        &self.info
+    }
 }
 
 /// Something that happened to an array or one of its spans.
@@ -28,9 +65,34 @@ pub struct Notice {
     /// The array's name.
     pub array: String,
     /// What.
-    pub event: Event,
+    pub happening: Happening,
     /// In words, with names instead of handles.
     pub text: String,
+}
+
+/// What there is to tell.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// Something that the engine decided or met.
+    Engine(Event),
+    /// A drive has left a request unanswered for long; told again when it is twice as long.
+    Silent,
+    /// It has answered.
+    Answers,
+}
+
+/// Five seconds: a drive that leaves a request unanswered for so long is told of. Solid-state drives take milliseconds,
+/// and a hard disk that wakes up may be worth a line.
+const SILENT_AFTER: Nanos = 5_000_000_000;
+/// How often drives are looked at that have something to answer.
+const LOOK_EVERY: Nanos = 1_000_000_000;
+
+/// Who of an array's drives does not answer.
+#[derive(Clone, Default)]
+struct Silence {
+    look_at: Nanos,
+    /// Who was told of, and how long he had been silent then.
+    told: BTreeMap<PathBuf, Nanos>,
 }
 
 /// An array as a block device with its spans and drives. Clones are the same array.
@@ -43,6 +105,7 @@ pub struct HostedArray {
     members: Vec<MemberSource>,
     ring: Ring,
     notices: Option<Sender<Notice>>,
+    silence: Silence,
 }
 
 /// A drive that was opened and looked at, ready to join: made away from the lane, as it blocks.
@@ -77,7 +140,7 @@ impl HostedArray {
         members: Vec<MemberSource>,
         ring: Ring,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, ring, notices: None }
+        Self { name, uuid, geometry, device, members, ring, notices: None, silence: Silence::default() }
     }
 
     /// `name` or `host:name`.
@@ -129,9 +192,45 @@ impl HostedArray {
         for event in self.device.take_events() {
             let text = self.words(&event);
             // Nobody listens any more: then nobody misses it.
-            let _ = notices.send(Notice { array: self.name.clone(), event, text });
+            let _ = notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
         }
         self.spans().for_each(|span| span.forward(notices));
+    }
+
+    /// Tells which drives of the whole tree leave requests unanswered, and which have answered after that.
+    fn look_for_silence(&mut self, now: Nanos) {
+        let Some(notices) = self.notices.clone().filter(|_| self.silence.look_at <= now) else { return };
+        self.silence.look_at = now + LOOK_EVERY;
+        let mut told = std::mem::take(&mut self.silence.told);
+        for array in self.tree() {
+            for drive in array.members.iter().filter_map(MemberSource::drive) {
+                let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
+                let tell = |happening, text| {
+                    let _ = notices.send(Notice { array: array.name.clone(), happening, text });
+                };
+                let path = drive.path.display();
+                match told.get(&drive.path) {
+                    None if silent < SILENT_AFTER => {}
+                    Some(before) if silent >= SILENT_AFTER && silent < 2 * before => {}
+                    Some(_) if silent < SILENT_AFTER => {
+                        told.remove(&drive.path);
+                        tell(Happening::Answers, format!("{path} answers again"));
+                    }
+                    _ => {
+                        told.insert(drive.path.clone(), silent);
+                        let seconds = silent / 1_000_000_000;
+                        let remedy = "what needs it waits; look at the drive and its cable, or `fail` it, and later requests go to the others";
+                        tell(Happening::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"));
+                    }
+                }
+            }
+        }
+        self.silence.told = told;
+    }
+
+    /// The ring that its drives share.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// Allows writes and sweeps, here and in the spans.
@@ -378,11 +477,10 @@ impl HostedArray {
         config: stria_array::MemberConfig,
         slot: Option<usize>,
     ) -> Result<(), HostError> {
-        let info = drive.info().clone();
         assert_eq!(self.members.len(), id.0, "handles are given in order");
-        let device = FileDrive::new(drive, &self.ring);
+        let (device, source) = HostedDrive::on(drive, &self.ring);
         self.device.add(config, Box::new(device), slot)?;
-        self.members.push(MemberSource::Drive(Box::new(info)));
+        self.members.push(source);
         Ok(())
     }
 
@@ -482,10 +580,12 @@ impl BlockDevice for HostedArray {
         self.device.poll(now, completions);
         if let Some(notices) = &self.notices {
             self.forward(notices);
+            self.look_for_silence(now);
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        self.device.next_wake()
+        let looks = self.notices.is_some() && (self.ring.is_busy() || !self.silence.told.is_empty());
+        self.device.next_wake().into_iter().chain(looks.then_some(self.silence.look_at)).min()
     }
 }

@@ -5,11 +5,12 @@
 
 use crate::clock::unix_seconds_at_zero;
 use crate::examine::{candidate_of, refuse_twins};
+use crate::hosted::HostedDrive;
 use crate::{HostError, HostedArray, MemberSource};
 use std::path::{Path, PathBuf};
 use stria_array::ArrayDevice;
 use stria_block::BlockDevice;
-use stria_drive::{Access, FileDrive, Ring, SyncDrive, monotonic_now};
+use stria_drive::{Access, Ring, SyncDrive, monotonic_now};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Options, Stranger};
 use stria_format::md::{Candidate, assemble};
 
@@ -147,8 +148,9 @@ fn bind(assembly: &Assembly, members: Vec<Source>, ring: &Ring) -> HostedArray {
     for member in members {
         match member {
             Source::Drive(drive) => {
-                sources.push(MemberSource::Drive(Box::new(drive.info().clone())));
-                devices.push(Box::new(FileDrive::new(drive, ring)));
+                let (device, source) = HostedDrive::on(drive, ring);
+                sources.push(source);
+                devices.push(Box::new(device));
             }
             Source::Array(array) => {
                 sources.push(MemberSource::Array(Box::new(array.clone())));

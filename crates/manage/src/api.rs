@@ -102,6 +102,9 @@ pub struct ArrayView {
     pub exports: Vec<String>,
     /// Who is connected.
     pub clients: Vec<ClientView>,
+    /// The thread that it runs on; `None` for a span, which runs on the array's.
+    #[serde(default)]
+    pub lane: Option<LaneView>,
 }
 
 /// One member.
@@ -139,6 +142,45 @@ pub struct MemberView {
     pub written_bytes: u64,
     /// Why it was dropped.
     pub failure: Option<String>,
+    /// How long its reads take, lately; `None`: it is a span, or has read nothing yet.
+    #[serde(default)]
+    pub read_latency: Option<LatencyView>,
+    /// How long its writes take, lately.
+    #[serde(default)]
+    pub write_latency: Option<LatencyView>,
+    /// How long its oldest unanswered request has waited, if there is one.
+    #[serde(default)]
+    pub waiting_ms: Option<u64>,
+}
+
+/// How long requests of one kind take, exact to 12 %.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LatencyView {
+    /// Half of the last ones took no longer.
+    pub median_us: u64,
+    /// 99 of 100 took no longer.
+    pub p99_us: u64,
+    /// The longest since the start.
+    pub max_us: u64,
+    /// Those since the start that took over ten times the median of their day, and over a millisecond.
+    pub slow_count: u64,
+}
+
+/// The thread that an array runs on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaneView {
+    /// How it is set up and why, in words.
+    pub setup: String,
+    /// The processor that it is kept on.
+    pub cpu: Option<usize>,
+    /// Whether it polls instead of sleeping.
+    pub polls: bool,
+    /// Whether NBD clients live on it, rather than on threads of their own.
+    pub clients_on_lane: bool,
+    /// Calls into the kernel for the drives, and to sleep.
+    pub ring_calls: u64,
+    /// What they handed over.
+    pub ring_entries: u64,
 }
 
 /// A pass in the background.
@@ -214,7 +256,7 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `spare_taken`, `member_in_sync`, `read_corrected`, `bad_blocks`, `unreadable`, `sweep_started`,
+    /// `member_failed`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`, `read_corrected`, `bad_blocks`, `unreadable`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,
     /// In words.

@@ -6,10 +6,10 @@
 //! Nothing is written to any member before everything before `open` has succeeded. SIGINT, SIGTERM and `stria stop`
 //! end it in good order; a later signal ends it at once, as a power cut would.
 
-use crate::cli::ServeOptions;
+use crate::cli::{Clients, ServeOptions};
 use crate::failure::Failure;
 use crate::output::{self, line};
-use crate::service::Service;
+use crate::service::{LaneSpec, Service};
 use crate::{control, sockets, view};
 use serde_json::json;
 use std::collections::HashSet;
@@ -237,8 +237,13 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
     let service = Service::new(Server::start(listeners, Vec::new(), Options::default()).map_err(Failure::failed)?);
     let how = OpenOptions { force: options.force, read_only: options.read_only };
     let mut uris = Vec::new();
-    for (array, name) in planned.iter().zip(names) {
-        match service.start(array, name, how) {
+    for (index, (array, name)) in planned.iter().zip(names).enumerate() {
+        let lane = LaneSpec {
+            polls: options.poll,
+            cpu: options.cpus.as_ref().map(|cpus| cpus[index % cpus.len()]),
+            clients: options.clients.map(|clients| clients == Clients::Lane),
+        };
+        match service.start(array, name, how, lane) {
             Ok(found) => uris.extend(found.into_iter().map(|uri| (name, uri))),
             Err(error) => {
                 let _ = service.stop_all(true);

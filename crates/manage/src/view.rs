@@ -1,11 +1,12 @@
 //! From a running array to what `status` shows: read on the array's lane, between two turns.
 
-use crate::api::{ArrayView, BitmapView, EventView, HealthView, LogView, MemberView, SweepView};
+use crate::api::{ArrayView, BitmapView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::SECTOR_BYTES;
+use stria_drive::{Latency, monotonic_now};
 use stria_format::md::uuid_text;
-use stria_host::{HostedArray, MemberSource, Notice, default_strip_sectors};
+use stria_host::{Happening, HostedArray, MemberSource, Notice, default_strip_sectors};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
@@ -70,6 +71,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
         created_s: description.created_s,
         exports: Vec::new(),
         clients: Vec::new(),
+        lane: None,
     };
     view.state = state_words(&view);
     view
@@ -128,11 +130,14 @@ fn strip_reason(array: &HostedArray) -> String {
 
 /// `None`: it was removed, and is only remembered.
 fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView> {
-    let (info, path) = match array.members().get(member.id.0)? {
-        MemberSource::Drive(info) => (Some(info), info.path.display().to_string()),
+    let (drive, path) = match array.members().get(member.id.0)? {
+        MemberSource::Drive(drive) => (Some(drive), drive.path.display().to_string()),
         MemberSource::Array(span) => (None, short_name(span.name()).to_owned()),
         MemberSource::Removed => return None,
     };
+    let info = drive.map(|drive| &drive.info);
+    let timings = drive.map(|drive| drive.watch.timings());
+    let waiting_since = drive.and_then(|drive| drive.watch.oldest());
     Some(MemberView {
         slot: member.slot,
         path,
@@ -150,7 +155,19 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         failure: member.failure.clone(),
+        read_latency: timings.as_ref().and_then(|timings| timings.read.latency()).map(latency_view),
+        write_latency: timings.as_ref().and_then(|timings| timings.write.latency()).map(latency_view),
+        waiting_ms: waiting_since.map(|since| monotonic_now().saturating_sub(since) / 1_000_000),
     })
+}
+
+fn latency_view(latency: Latency) -> LatencyView {
+    LatencyView {
+        median_us: latency.median.div_ceil(1000),
+        p99_us: latency.p99.div_ceil(1000),
+        max_us: latency.max.div_ceil(1000),
+        slow_count: latency.slow_count,
+    }
 }
 
 fn role_words(role: MemberRole) -> &'static str {
@@ -185,7 +202,12 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
 
 /// A notice as it is kept and sent; the sequence is the log's to give.
 pub fn event(notice: &Notice) -> EventView {
-    let (kind, sweep, slot, mismatch_sectors) = match &notice.event {
+    let event = match &notice.happening {
+        Happening::Engine(event) => event,
+        Happening::Silent => return plain_event(short_name(&notice.array), "member_silent", notice.text.clone()),
+        Happening::Answers => return plain_event(short_name(&notice.array), "member_answers", notice.text.clone()),
+    };
+    let (kind, sweep, slot, mismatch_sectors) = match event {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),

@@ -623,6 +623,10 @@ impl Drive {
         let Queued { mut request, mark, taken, .. } = queued;
         if let Some(error) = self.fault(&request) {
             self.tell_of(&request, || format!("fails ({error})"));
+            // What reads see of it is as durable by a flush as if it had not failed.
+            if let Some(id) = taken {
+                self.end_of(id);
+            }
             return request.complete(Err(error));
         }
         self.tell_of(&request, || ">".into());
