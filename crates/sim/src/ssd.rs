@@ -138,10 +138,12 @@ impl Meter {
     }
 }
 
-/// What a processor spends on a member's request.
+/// What a processor spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For each.
+    /// For each request of a client, beside those to members.
+    pub client_ns: Nanos,
+    /// For each request to a member.
     pub request_ns: Nanos,
     /// More, for each 4 KiB of an append to the log.
     pub log_page_ns: Nanos,

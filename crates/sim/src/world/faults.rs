@@ -89,10 +89,12 @@ impl World<'_> {
         } else if wrong && !repair && !scrubbed.named.is_empty() {
             return Err(Stop::Wrong(format!("a scrub that cannot know names {:?}", scrubbed.named)));
         }
-        let data = |leaf: usize| 2048..2048 + self.node().leaves()[leaf].geometry.member_sectors(0);
+        let data_end = 2048 + self.node().leaves()[leaf].geometry.member_sectors(0);
         for (index, before) in before.iter().enumerate() {
             let after = self.drives[index].borrow();
-            let touched = (index != drive || !repair).then(|| first_difference(before, after.image(), data(leaf))).flatten();
+            let touched = (index != drive || !repair)
+                .then(|| first_difference(before, after.image(), 2048..data_end.min(after.model().sectors)))
+                .flatten();
             if let Some(sector) = touched {
                 return Err(Stop::Wrong(format!("a scrub for drive {drive} rewrote sector {sector} of drive {index}")));
             }
