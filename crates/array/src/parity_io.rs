@@ -601,12 +601,14 @@ async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
             }
         }
         Unit::Parity(index) => {
-            let wanted: SmallVec<[_; 8]> = (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
-            if let Some(read) = read_units(&core, map, &wanted, &mut unreadable).await {
-                let data: SmallVec<[&[u8]; 24]> = read.iter().map(|buffer| &buffer[..]).collect();
-                let mut parity = generate(&core, map, &data, &std::iter::once(index).collect());
-                rewrite(&core, member, rows.start, parity.pop().expect("one parity").1.freeze()).await;
+            let mut read: SmallVec<[Buffer; 24]> = SmallVec::new();
+            for data in 0..map.data.len() {
+                let Ok(buffer) = reconstruct(&core, stripe, data, &rows, &mut unreadable).await else { return };
+                read.push(buffer);
             }
+            let data: SmallVec<[&[u8]; 24]> = read.iter().map(|buffer| &buffer[..]).collect();
+            let mut parity = generate(&core, map, &data, &std::iter::once(index).collect());
+            rewrite(&core, member, rows.start, parity.pop().expect("one parity").1.freeze()).await;
         }
     }
 }

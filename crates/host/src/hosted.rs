@@ -1,5 +1,6 @@
 //! An array that runs, with the drives below it and what people may do to it.
 
+use crate::checked::{Checked, bind_drive};
 use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
 use std::collections::BTreeMap;
@@ -8,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, DriveWatch, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
 use stria_format::md::{Candidate, MdRecorder};
+use stria_integrity::{Counts, IntegrityDevice};
 use uuid::Uuid;
 
 /// What a member is made of.
@@ -41,15 +43,8 @@ pub struct HostedDrive {
     pub info: DriveInfo,
     /// How it answers.
     pub watch: DriveWatch,
-}
-
-impl HostedDrive {
-    /// Puts an open drive on `ring`: the device, and what is known of it.
-    pub(crate) fn on(drive: SyncDrive, ring: &Ring) -> (FileDrive, MemberSource) {
-        let device = FileDrive::new(drive, ring);
-        let hosted = Self { info: device.info().clone(), watch: device.watch() };
-        (device, MemberSource::Drive(Box::new(hosted)))
-    }
+    /// What verifies its data, if anything does.
+    pub(crate) checked: Option<Checked>,
 }
 
 impl Deref for HostedDrive {
@@ -176,6 +171,11 @@ impl HostedArray {
         self.device.status()
     }
 
+    /// What the checksums of a member have met; `None`: it has none.
+    pub fn checksum_counts(&self, member: MemberId) -> Option<Counts> {
+        self.members.get(member.0)?.drive()?.checked.as_ref().map(IntegrityDevice::counts)
+    }
+
     /// What its metadata say.
     pub fn description(&self) -> Description {
         self.device.recorder().description()
@@ -189,6 +189,14 @@ impl HostedArray {
     /// Tells what happened in the whole tree. Spans are polled by the array above through clones that nobody told
     /// where to, so whoever is on top speaks for them.
     fn forward(&self, notices: &Sender<Notice>) {
+        for (index, drive) in self.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?))) {
+            for range in drive.checked.iter().flat_map(IntegrityDevice::take_findings) {
+                let (start_sector, sectors) = (range.start, range.end - range.start);
+                let event = Event::WrongBytes { member: MemberId(index), start_sector, sectors };
+                let text = self.words(&event);
+                let _ = notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
+            }
+        }
         for event in self.device.take_events() {
             let text = self.words(&event);
             // Nobody listens any more: then nobody misses it.
@@ -250,7 +258,16 @@ impl HostedArray {
             return false;
         }
         self.spans().for_each(HostedArray::begin_stop);
-        self.spans().all(HostedArray::is_stopped)
+        self.close_checksums() && self.spans().all(HostedArray::is_stopped)
+    }
+
+    /// Has all sums written back; whether that is done. What cannot be is not lost, but unknown at the next start.
+    fn close_checksums(&self) -> bool {
+        let status = self.status();
+        let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberRole::Failed);
+        let checked: Vec<&Checked> = in_use.filter_map(|(source, _)| source.drive()?.checked.as_ref()).collect();
+        checked.iter().for_each(|checked| checked.close());
+        checked.iter().all(|checked| checked.closed().is_some())
     }
 
     /// This array and its spans, depth first.
@@ -313,7 +330,8 @@ impl HostedArray {
         holder.device.remove(member)?;
         let uuid = holder.uuid;
         let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
-        self.nth(&mut { index }).expect("counted the same way").members[member.0] = MemberSource::Removed;
+        let holder = self.nth(&mut { index }).expect("counted the same way");
+        holder.members[member.0] = MemberSource::Removed;
         Ok(())
     }
 
@@ -369,7 +387,7 @@ impl HostedArray {
                 array.or_as_before(|array| {
                     let id = array.device.command(|engine| engine.next_member());
                     let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                    array.join(id, new.drive, config, Some(slot))
+                    array.join(id, new, config, Some(slot))
                 })?;
                 return Ok(format!(
                     "{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap",
@@ -466,21 +484,22 @@ impl HostedArray {
             new.drive.write_at(write.start_sector, &write.data)?;
         }
         new.drive.sync()?;
-        self.join(id, new.drive, config, None)?;
+        let candidate = candidate_of(&new.drive);
+        self.join(id, NewDrive { candidate, ..new }, config, None)?;
         Ok(id)
     }
 
     fn join(
         &mut self,
         id: MemberId,
-        drive: SyncDrive,
+        new: NewDrive,
         config: stria_array::MemberConfig,
         slot: Option<usize>,
     ) -> Result<(), HostError> {
         assert_eq!(self.members.len(), id.0, "handles are given in order");
-        let (device, source) = HostedDrive::on(drive, &self.ring);
-        self.device.add(config, Box::new(device), slot)?;
-        self.members.push(source);
+        let (device, drive, _) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
+        self.device.add(config, device, slot)?;
+        self.members.push(MemberSource::Drive(Box::new(drive)));
         Ok(())
     }
 
@@ -528,6 +547,10 @@ impl HostedArray {
             Event::ReadCorrected { member, start_sector, sectors } => {
                 format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
             }
+            Event::WrongBytes { member, start_sector, sectors } => format!(
+                "{}: {sectors} sectors at {start_sector} hold other bytes than were written there, by their checksums",
+                name(member)
+            ),
             Event::BadBlocks { member, start_sector, sectors } => format!(
                 "{}: {sectors} sectors at {start_sector} hold nothing that can be trusted, as what would tell it is lost; they read as errors until they are written",
                 name(member)

@@ -4,6 +4,7 @@
 //! lives on a lane. Owns no policy: when to rebuild is the engine's business, what to serve the caller's.
 #![forbid(unsafe_code)]
 
+mod checked;
 mod clock;
 mod create;
 mod error;

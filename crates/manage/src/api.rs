@@ -132,6 +132,8 @@ pub struct MemberView {
     pub wrong_sectors: u64,
     /// Wrong sectors that were rewritten with what redundancy says, since the array started.
     pub repaired_sectors: u64,
+    /// What its checksums have met since the array started; null: it has none.
+    pub checksums: Option<ChecksumView>,
     /// Reads ended.
     pub read_count: u64,
     /// Writes ended.
@@ -183,6 +185,19 @@ pub struct LaneView {
     pub ring_entries: u64,
 }
 
+/// What the checksums of a member have met, in blocks of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksumView {
+    /// Read, and as they were written.
+    pub verified: u64,
+    /// Their sum was not known, and is now.
+    pub learned: u64,
+    /// Held other bytes than were written.
+    pub wrong: u64,
+    /// Of those, written anew since.
+    pub mended: u64,
+}
+
 /// A pass in the background.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SweepView {
@@ -211,6 +226,8 @@ pub struct LogView {
     pub append_bytes: u64,
     /// What a crash left is not made good yet.
     pub replaying: bool,
+    /// Records that the last run left in a crash.
+    pub replayed_count: u64,
     /// It is md's partial parity log, not Stria's own.
     pub partial_parity: bool,
 }
@@ -254,7 +271,8 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`, `read_corrected`, `bad_blocks`, `unreadable`, `sweep_started`,
+    /// `member_failed`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`, `read_corrected`, `wrong_bytes`,
+    /// `bad_blocks`, `unreadable`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,
     /// In words.

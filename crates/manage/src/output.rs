@@ -1,6 +1,6 @@
 //! Words for people and JSON for programs, on standard output; the log on standard error.
 
-use crate::api::{ArrayView, LatencyView, SweepView};
+use crate::api::{ArrayView, ChecksumView, LatencyView, SweepView};
 use crate::failure::Failure;
 use crate::size;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -159,7 +159,12 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         Some(log) => {
             let size = size::show(log.append_bytes);
             let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
-            say("log", &format!("{kind}{} records in {} appends, {size}, since the start", log.record_count, log.append_count));
+            let replayed = match log.replayed_count {
+                0 => String::new(),
+                count => format!("; {count} of a crash replayed"),
+            };
+            let (records, appends) = (log.record_count, log.append_count);
+            say("log", &format!("{kind}{records} records in {appends} appends, {size}, since the start{replayed}"));
         }
         None if ["4", "5", "6"].contains(&view.level.as_str()) => {
             say("log", "none: a crash together with a lost drive can damage data that was not being written");
@@ -168,6 +173,14 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
     }
     if let Some(lane) = &view.lane {
         say("lane", &lane.setup);
+    }
+    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
+    if !checked.is_empty() {
+        let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
+        let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
+        let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
+        let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
+        say("integrity", &format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them mended{all}"));
     }
     for uri in &view.exports {
         say("nbd", uri);
@@ -196,6 +209,13 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         let wrong = match (member.wrong_sectors, member.repaired_sectors) {
             (wrong, 0) => wrong.to_string(),
             (wrong, repaired) => format!("{wrong}, {repaired} repaired"),
+        };
+        // By checksum, in sectors as by redundancy.
+        let wrong = match member.checksums {
+            Some(ChecksumView { wrong: found, mended, .. }) if found > 0 => {
+                format!("{wrong}, {} by checksum, {} mended", found * 8, mended * 8)
+            }
+            _ => wrong,
         };
         let counts = [
             member.read_count.to_string(),

@@ -190,7 +190,7 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
 /// When something cannot be opened or listened on, or does not stop in good order.
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     output::log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
-    let how = OpenOptions { force: options.force, read_only: options.read_only };
+    let how = options.how();
     let planned = choose(drives, names, how)?;
     let names = export_names(&planned, options.name.as_deref())?;
     let _held = check_free(&planned, options.read_only)?;
@@ -235,7 +235,7 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
         }
     }
     let service = Service::new(Server::start(listeners, Vec::new(), Options::default()).map_err(Failure::failed)?);
-    let how = OpenOptions { force: options.force, read_only: options.read_only };
+    let how = options.how();
     let mut uris = Vec::new();
     for (index, (array, name)) in planned.iter().zip(names).enumerate() {
         let lane = LaneSpec {

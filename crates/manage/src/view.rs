@@ -1,6 +1,6 @@
 //! From a running array to what `status` shows: read on the array's lane, between two turns.
 
-use crate::api::{ArrayView, BitmapView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
+use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::SECTOR_BYTES;
@@ -63,6 +63,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
             record_count: log.record_count,
             append_bytes: log.append_sectors * SECTOR,
             replaying: log.replaying,
+            replayed_count: log.replayed_count,
             partial_parity: log.newest_only,
         }),
         in_flight: status.in_flight,
@@ -149,6 +150,12 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         read_errors: member.read_errors,
         wrong_sectors: member.wrong_sectors,
         repaired_sectors: member.repaired_sectors,
+        checksums: array.checksum_counts(member.id).map(|counts| ChecksumView {
+            verified: counts.verified,
+            learned: counts.learned,
+            wrong: counts.wrong,
+            mended: counts.mended,
+        }),
         read_count: member.read_count,
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
@@ -211,6 +218,7 @@ pub fn event(notice: &Notice) -> EventView {
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
         Event::ReadCorrected { .. } => ("read_corrected", None, None, None),
+        Event::WrongBytes { .. } => ("wrong_bytes", None, None, None),
         Event::BadBlocks { .. } => ("bad_blocks", None, None, None),
         Event::Unreadable { .. } => ("unreadable", None, None, None),
         Event::SweepStarted(kind) => ("sweep_started", Some(*kind), None, None),

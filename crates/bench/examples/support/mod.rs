@@ -32,6 +32,7 @@ pub fn md_array(
         member_sectors_max: None,
         bitmap: if level.is_redundant() { BitmapChoice::Internal { chunk_bytes: None } } else { BitmapChoice::None },
         log: if level.parity_count() > 0 { log } else { LogChoice::None },
+        checksums: false,
         assume_clean: true,
         unix_seconds: 1_700_000_000,
     };
