@@ -38,7 +38,7 @@ fn sweeps_go_at_the_speed_of_the_slowest_member() {
     }
 }
 
-/// With four windows under way this was rebuilt at 0.77 of a member's speed.
+/// With four windows under way it was 0.76 of their speed.
 #[test]
 fn sweeps_do_not_mind_members_that_are_far_away() {
     goes_at_the_speed_of_the_slowest(Level::Raid5, 4, 64, 200_000_000, 4_000_000);
