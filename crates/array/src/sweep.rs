@@ -305,6 +305,10 @@ async fn run(
         finished: Waiters::default(),
     });
     *sweeper.current.borrow_mut() = Some(Rc::clone(&sweep));
+    if kind == SweepKind::Rebuild {
+        // Who is filled takes part in this run's log, and had none in the last one's.
+        core.log_open().await;
+    }
     core.event(Event::SweepStarted(kind));
     for _ in 0..WINDOW_COUNT {
         core.ready.spawn(work(Rc::clone(core), Rc::clone(sweeper), Rc::clone(&sweep)));

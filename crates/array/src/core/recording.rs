@@ -79,7 +79,9 @@ impl Core {
             // "Clean", and how far a sweep has come, must not outlive what a volatile cache forgets: they are claimed as they
             // were before the flush. Who holds which role is said as it is after it: did that change, all that is claimed
             // may count on who came, so it is flushed again.
-            let state = || self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
+            // Until a replay is through, it is the last run's log that tells where redundancy may disagree.
+            let clean = || self.record.clean.get() && self.log.stage.get() >= crate::log::Stage::Replayed;
+            let state = || self.members.borrow().state(clean(), self.resync_sector.get());
             let (turn, state) = loop {
                 let before = state();
                 let flushed = self.flush_members().await.is_ok();
