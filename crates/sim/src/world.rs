@@ -509,8 +509,9 @@ impl<'a> World<'a> {
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
         self.firm = self.firm || self.settled && self.is_recorded_firm();
-        self.power.allow(self.may_crash(&statuses));
-        self.watched = redundant && !(at_rest && self.settled && !spoiled);
+        let allowed = self.may_crash(&statuses);
+        self.power.allow(allowed);
+        self.watched = redundant && !(at_rest && self.settled && !spoiled && allowed);
         Ok(())
     }
 
