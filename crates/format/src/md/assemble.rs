@@ -2,7 +2,8 @@
 //!
 //! Drives come in any order, with strangers, stragglers and copies among them. They are sorted into
 //! arrays by identity. Within an array the member with the most events tells the truth; one event less
-//! is as good, because a crash may have hit between the writes of one record. Who is further behind has
+//! is as good, because a crash may have hit between the writes of one record. So is one of as many that only a member has
+//! which the others ran without since. Who is further behind has
 //! missed something: it stays out, and may come back by the bitmap if that reaches back far enough.
 //! Nothing is written here; the first recorded state of the array makes the decisions durable.
 //!
@@ -15,7 +16,7 @@ use super::ppl::{self, FoundPpl, PplPlace};
 use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stria_array::{
     ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig,
 };
@@ -220,7 +221,10 @@ fn shape(superblock: &Superblock) -> impl PartialEq {
 fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     // Spares may sleep through records, and a spare's count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
-    let freshest = found.iter().filter(holds).max_by_key(|found| found.events()).unwrap_or(&found[0]).superblock();
+    let rank = |one: &&Found| (one.events(), found.iter().filter(|other| yields(other, one, &found)).count());
+    let freshest = found.iter().filter(holds).max_by_key(rank).unwrap_or(&found[0]);
+    let outdated = found.iter().filter(|other| yields(other, freshest, &found)).map(|found| found.drive).collect();
+    let freshest = freshest.superblock();
     let mut assembly = Assembly {
         uuid: freshest.header.set_uuid,
         name: freshest.name(),
@@ -229,7 +233,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
         missing_slots: Vec::new(),
         outcome: Err(AssembleError { array: freshest.name(), kind: AssembleErrorKind::Damaged, reason: String::new() }),
     };
-    let mut sorter = Sorter { freshest, verdicts: BTreeMap::new(), conflict: None };
+    let mut sorter = Sorter { freshest, outdated, verdicts: BTreeMap::new(), conflict: None };
     for found in &found {
         sorter.judge(found);
     }
@@ -251,8 +255,32 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     assembly
 }
 
+/// The roles that a superblock tells of, as far as they are told of by every length of list.
+fn roles_of(superblock: &Superblock) -> &[Role] {
+    let roles = &superblock.roles;
+    &roles[..roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1)]
+}
+
+/// Whether `one` counts as many records as `other`, and its last one is not theirs, but was torn by a crash: it still counts
+/// the members on the side of `other` as such, so never ran without them. They may have run without it since.
+fn yields(one: &Found, other: &Found, found: &[Found]) -> bool {
+    let counts = |superblock: &Superblock, of: &Found| {
+        let number = of.superblock().header.dev_number as usize;
+        matches!(superblock.roles.get(number), Some(Role::Slot(_)))
+    };
+    let rivals =
+        |one: &Found, other: &Found| one.events() == other.events() && roles_of(one.superblock()) != roles_of(other.superblock());
+    // Who is being filled there may have come since.
+    let whole = |found: &Found| !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
+    let beside =
+        |side: &&Found| side.events() == other.events() && !rivals(side, other) && whole(side) && counts(side.superblock(), side);
+    rivals(one, other) && found.iter().filter(beside).all(|side| counts(one.superblock(), side))
+}
+
 struct Sorter<'a> {
     freshest: &'a Superblock,
+    /// Drives that count as many records, of which the last was torn.
+    outdated: BTreeSet<usize>,
     verdicts: BTreeMap<usize, Verdict>,
     conflict: Option<String>,
 }
@@ -299,7 +327,7 @@ impl Sorter<'_> {
         }
         // Who is one behind may have been failed in the record that it missed.
         let role = match events_behind {
-            0 => own,
+            0 if !self.outdated.contains(&found.drive) => own,
             _ => freshest.roles.get(header.dev_number as usize).copied().unwrap_or(Role::Spare),
         };
         match role {
@@ -347,12 +375,7 @@ impl Sorter<'_> {
     /// One record writes the same roles everywhere. Members that count as many records and yet differ
     /// were run apart, each without the other: neither knows what the other wrote.
     fn refuse_histories(&mut self, found: &[Found]) {
-        let roles = |superblock: &Superblock| {
-            let mut roles = superblock.roles.clone();
-            roles.truncate(roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1));
-            roles
-        };
-        let truth = roles(self.freshest);
+        let truth = roles_of(self.freshest);
         let same_count = |found: &&Found| {
             let holds = matches!(
                 self.verdicts[&found.drive],
@@ -361,7 +384,7 @@ impl Sorter<'_> {
             holds && found.events() == self.freshest.header.events
         };
         let (one, other): (Vec<&Found>, Vec<_>) =
-            found.iter().filter(same_count).partition(|found| roles(found.superblock()) == truth);
+            found.iter().filter(same_count).partition(|found| roles_of(found.superblock()) == truth);
         let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
         if !other.is_empty() {
             self.conflict.get_or_insert(format!(

@@ -1,10 +1,12 @@
 //! Scripted histories, one file each, named for what they tell.
 
+mod bytes_rot_at_rest;
 mod cache_joins_a_span;
 mod clean_recorded_before_flush;
 mod crash_during_rebuild;
 mod crash_during_replace;
 mod member_returns_stale;
+mod metadata_unreadable_or_torn;
 mod parity_mended_beside_a_rebuild;
 mod power_cut_between_data_and_parity;
 mod spare_removed_at_once;
