@@ -548,6 +548,19 @@ impl Drive {
         true
     }
 
+    /// What is written after a lost write is what should lie there.
+    fn correct_witnesses(&mut self, request: &Request) {
+        let Operation::Write { from, .. } = &request.operation else { return };
+        for (start, right) in &mut self.witnesses {
+            let end = *start + right.len() as u64 / 512;
+            for (sector, part) in (request.start_sector..).zip(from.iter().flat_map(|data| data.chunks(512))) {
+                if (*start..end).contains(&sector) {
+                    right[bytes(sector - *start)..][..512].copy_from_slice(part);
+                }
+            }
+        }
+    }
+
     /// What a mutant makes of a request that the drive is to carry out. Gives who is told of its end.
     fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
         match self.mutant {
@@ -653,6 +666,7 @@ impl Drive {
                 if self.is_lost(&request) {
                     return request.complete(Ok(()));
                 }
+                self.correct_witnesses(&request);
                 let id = taken.unwrap_or_else(|| self.take(&request));
                 self.end_of(id);
                 if is_fua(&request.operation) && !self.lies {

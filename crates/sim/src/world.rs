@@ -563,9 +563,10 @@ impl<'a> World<'a> {
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
         self.firm = self.firm || self.settled && self.is_recorded_firm();
-        self.power.allow(self.may_crash(&statuses));
+        let allowed = self.may_crash(&statuses);
+        self.power.allow(allowed);
         self.power.degraded.set(!statuses.iter().all(is_whole));
-        self.watched = redundant && !(at_rest && self.settled && !spoiled);
+        self.watched = redundant && !(at_rest && self.settled && !spoiled && allowed);
         Ok(())
     }
 

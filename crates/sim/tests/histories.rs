@@ -26,7 +26,7 @@ fn histories_of_every_family_lose_nothing() {
 }
 
 /// Histories that once failed, by family, and by what.
-const ONCE_FAILED: [(&str, u64); 18] = [
+const ONCE_FAILED: &[(&str, u64)] = &[
     // Data written before a dropped member was known as such.
     ("6", 83),
     ("50", 30),
@@ -62,7 +62,7 @@ const ONCE_FAILED: [(&str, u64); 18] = [
 
 #[test]
 fn what_once_failed_stays_mended() {
-    for (family, seed) in ONCE_FAILED {
+    for &(family, seed) in ONCE_FAILED {
         let history = stria_sim::History::draw(seed, Some(family));
         let replay = format!("stria sim --from {seed} --count 1 --level {family}");
         stria_sim::run(&history, Rules::default()).unwrap_or_else(|failure| panic!("{replay}: {failure:?}"));
@@ -70,7 +70,7 @@ fn what_once_failed_stays_mended() {
 }
 
 /// Seeds that once failed, by family, on mirrors: what is written beside them was wrong.
-const MIRRORS: [(u64, Option<&str>); 20] = [
+const MIRRORS: &[(u64, Option<&str>)] = &[
     (203, Some("1")),     // a state and write-intent bits recorded at once, the older page last
     (244, None),          // acknowledged after a replacement, before a record told of it
     (507, Some("1")),     // a read that a drop of its member overtook (the checker's fault)
@@ -95,7 +95,7 @@ const MIRRORS: [(u64, Option<&str>); 20] = [
 
 #[test]
 fn histories_that_once_failed_on_mirrors_lose_nothing() {
-    for (seed, family) in MIRRORS {
+    for &(seed, family) in MIRRORS {
         let run = stria_sim::run(&stria_sim::History::draw(seed, family), Rules::default());
         assert_eq!(run.err(), None, "stria sim --from {seed} --count 1, family {family:?}");
     }
