@@ -17,8 +17,11 @@ fn a_flush_reaches_a_cache_that_joined_a_span_later() {
             setup
         },
         &|seed| {
-            vec![Step::Replace(seed), Step::Settle, write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1)]
+            // Both spans make records first, as the atlas keeps the power until they have.
+            let before = [write(0, 64), Step::Drain, Step::Pause(1_500_000_000), Step::Replace(seed), Step::Settle];
+            let flushed = [write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1)];
+            before.into_iter().chain(flushed).collect()
         },
     );
-    assert!(tally.met["replace"] >= 50 && tally.crashes >= 50, "{tally:?}");
+    assert!(tally.met["replace"] >= 50 && tally.crashes >= 25, "{tally:?}");
 }
