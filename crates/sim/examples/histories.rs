@@ -22,6 +22,9 @@ struct Arguments {
     /// Arrays of one level only.
     #[arg(long, value_parser = FAMILIES)]
     level: Option<String>,
+    /// With faults that seeds did not have at first.
+    #[arg(long)]
+    more_faults: bool,
     /// Make failing histories shorter first.
     #[arg(long)]
     shrink: bool,
@@ -41,7 +44,7 @@ fn main() {
     }
     let mut failures = 0;
     for seed in arguments.from..arguments.from + arguments.count {
-        let mut history = History::draw(seed, level);
+        let mut history = if arguments.more_faults { History::draw_more(seed, level) } else { History::draw(seed, level) };
         let mut run = if arguments.trace && !arguments.shrink {
             told(&history, rules, arguments.sectors.clone())
         } else {

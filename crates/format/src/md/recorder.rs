@@ -104,6 +104,9 @@ pub struct MdRecorder {
     common: Superblock,
     /// Members that missed the last record of the run before.
     stragglers: Vec<MemberId>,
+    /// Members that are to be told it again, as one more: who is missing may have a record that nobody else has, torn by the
+    /// crash that took it. It must not pass for the first one of this run.
+    retold: Vec<MemberId>,
     bitmap: Option<Bitmap>,
     redundant: bool,
     /// Who carries the bitmap: the members of the last state that have a slot.
@@ -144,16 +147,17 @@ impl MdRecorder {
         checksums: bool,
     ) -> Self {
         let redundant = common.header.level > 0;
+        let role = |keeper: &Keeper| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
+        let is_held = |slot: u32| keepers.values().any(|keeper| role(keeper) == Some(Role::Slot(slot as u16)));
+        let missing = redundant && !(0..common.header.raid_disks).all(is_held);
         // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
-        let is_behind = |keeper: &Keeper| {
-            let header = &keeper.superblock.header;
-            let role = common.roles.get(header.dev_number as usize);
-            header.events + 1 == common.header.events
-                && matches!((keeper.superblock.role(), role), (Role::Slot(_), Some(Role::Slot(_))))
-        };
-        let stragglers = keepers.iter().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        let holds = |keeper: &Keeper| matches!((keeper.superblock.role(), role(keeper)), (Role::Slot(_), Some(Role::Slot(_))));
+        let holders = || keepers.iter().filter(|(_, keeper)| holds(keeper));
+        let is_behind = |keeper: &Keeper| keeper.superblock.header.events + 1 == common.header.events;
+        let stragglers = holders().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        let retold = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
         let (active, whole_holders) = (Vec::new(), Vec::new());
-        Self { keepers, common, stragglers, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
+        Self { keepers, common, stragglers, retold, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
     }
 
     /// The array's own record, as of the last update.
@@ -390,7 +394,7 @@ impl MdRecorder {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let sequence_from = self.log.rings.get(&member).map_or(0, Ring::next_sequence);
+        let sequence_from = self.log.rings.get(&member).map_or(0, |ring| ring.sequence_from);
         let page = encode_head(&keeper.superblock, &place, &session, self.log.off, sequence_from);
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
@@ -479,10 +483,22 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 
 impl Recorder for MdRecorder {
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
-        let truth = &self.common;
+        let mut told = std::mem::take(&mut self.stragglers);
         let mut writes = Vec::new();
-        for member in std::mem::take(&mut self.stragglers) {
+        if told.is_empty() && !self.retold.is_empty() {
+            told = std::mem::take(&mut self.retold);
+            self.common.header.events += 1;
+            if let Some(bitmap) = &mut self.bitmap {
+                bitmap.header.events = self.common.header.events;
+                let bitmap = self.bitmap.as_ref().expect("it is there");
+                let places: Vec<_> = told.iter().filter_map(|&member| self.place_of(member)).collect();
+                writes = Self::bitmap_writes(bitmap, 0..bitmap.page_count(), places.into_iter());
+            }
+        }
+        let (truth, paged) = (&self.common, !writes.is_empty());
+        for member in told {
             let Some(keeper) = self.keepers.get_mut(&member) else { continue };
+            keeper.bitmap_current |= paged;
             let header = &mut keeper.superblock.header;
             header.events = truth.header.events;
             header.utime = truth.header.utime;
