@@ -273,6 +273,12 @@ impl Core {
         members.active().any(|id| members.get(id).limits.volatile_cache)
     }
 
+    /// The least that every member can read: its logical block.
+    pub fn block_sectors(&self) -> u64 {
+        let members = self.members.borrow();
+        members.active().map(|id| u64::from(members.get(id).limits.logical_block_bytes) / 512).max().unwrap_or(1)
+    }
+
     /// Waits until the log takes records; the first write of a run begins the members' logs anew.
     pub async fn log_open(&self) {
         let log = &self.log;

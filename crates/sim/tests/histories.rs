@@ -58,6 +58,8 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 211170),
     // A degraded read that had begun before the replay's parity was written, and ended after.
     ("4", 221946),
+    // A replay took all of a strip for what parity said of it where some sectors could not be read.
+    ("6", 231059),
 ];
 
 #[test]

@@ -105,7 +105,17 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
             let sources = parities.iter().filter(|&&parity| there[1][parity] == Presence::Whole).take(lost.len());
             wanted.extend(sources.map(|&parity| (Unit::Parity(parity), on_member.clone())));
         }
-        let Some(read) = read_units(core, map, &wanted, &mut unreadable).await else { continue };
+        let Some(read) = read_units(core, map, &wanted, &mut unreadable).await else {
+            let block = core.block_sectors();
+            if sectors <= block {
+                continue;
+            }
+            // What can be read of a strip beside what cannot must not be taken for what parity says of it.
+            for start in rows.clone().step_by(block as usize) {
+                Box::pin(settle_rows(core, stripe, start..rows.end.min(start + block), records)).await;
+            }
+            return;
+        };
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read).collect());
         let mut data: SmallVec<[(usize, Buffer); 4]> = lost.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
         if by_parity {
