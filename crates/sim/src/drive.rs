@@ -550,12 +550,10 @@ impl Drive {
         let Operation::Write { from, .. } = &request.operation else { return };
         for (start, right) in &mut self.witnesses {
             let end = *start + right.len() as u64 / 512;
-            let mut sector = request.start_sector;
-            for part in from.iter().flat_map(|data| data.chunks(512)) {
+            for (sector, part) in (request.start_sector..).zip(from.iter().flat_map(|data| data.chunks(512))) {
                 if (*start..end).contains(&sector) {
                     right[bytes(sector - *start)..][..512].copy_from_slice(part);
                 }
-                sector += 1;
             }
         }
     }
