@@ -17,7 +17,17 @@ fn a_flush_reaches_a_cache_that_joined_a_span_later() {
             setup
         },
         &|seed| {
-            vec![Step::Replace(seed), Step::Settle, write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1)]
+            vec![
+                Step::Replace(seed),
+                Step::Settle,
+                write(seed, 30),
+                Step::Drain,
+                Step::Flush,
+                Step::Drain,
+                cut(0),
+                write(9, 1),
+                Step::Drain,
+            ]
         },
     );
     assert!(tally.met["replace"] >= 50 && tally.crashes >= 50, "{tally:?}");
