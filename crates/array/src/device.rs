@@ -199,8 +199,7 @@ impl<R: Recorder> Binder<R> {
             }
             Action::RecordState(state) => {
                 self.next_state = Some(state);
-                let writes = self.recorder.catch_up();
-                self.record(CATCH_UP, writes);
+                self.recorded(CATCH_UP);
             }
             Action::RecordIntent { set, clear } => {
                 let writes = self.recorder.record_intent(&set, &clear);
@@ -296,6 +295,11 @@ impl<R: Recorder> Binder<R> {
             INTENT => self.engine.intent_recorded(failures),
             LOG_RESET => self.engine.log_reset(failures),
             CATCH_UP => {
+                let writes = self.recorder.catch_up();
+                if !writes.is_empty() {
+                    self.pending[CATCH_UP].failures = failures;
+                    return self.record(CATCH_UP, writes);
+                }
                 let state = self.next_state.take().expect("it waits");
                 let unix_seconds = self.unix_seconds();
                 let writes = self.recorder.record_state(&state, unix_seconds);

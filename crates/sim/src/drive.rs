@@ -352,6 +352,9 @@ impl Drive {
             } else if arrives && is_write(&queued.request.operation) {
                 let id = self.take(&queued.request);
                 self.end_of(id);
+                if is_fua(&queued.request.operation) {
+                    self.persist_where(|write| write.id == id);
+                }
             }
         }
         self.next_due = Nanos::MAX;
@@ -516,7 +519,7 @@ impl Drive {
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let late = if owner == NOBODY { mutant::LATE } else { 0 };
         let due = (now + latency + late).max(self.stalled_until);
-        let fua = matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
+        let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
         let early = early && self.loses_write.is_none();
         let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
@@ -666,9 +669,7 @@ impl Drive {
                 self.correct_witnesses(&request);
                 let id = taken.unwrap_or_else(|| self.take(&request));
                 self.end_of(id);
-                let fua =
-                    matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
-                if fua && !self.lies {
+                if is_fua(&request.operation) && !self.lies {
                     self.persist_where(|write| write.id == id);
                 }
                 self.mutate_after(&request);
@@ -676,6 +677,10 @@ impl Drive {
         }
         request.complete(Ok(()))
     }
+}
+
+fn is_fua(operation: &Operation) -> bool {
+    matches!(operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. })
 }
 
 fn is_write(operation: &Operation) -> bool {
