@@ -117,3 +117,24 @@ fn a_seed_runs_the_same_every_time() {
     assert_eq!(tallies[0].requests, tallies[1].requests);
     assert_eq!(tallies[0].met, tallies[1].met);
 }
+
+/// Runs histories of RAID 5.
+fn raid5(count: u64, rules: Rules) -> stria_sim::campaign::Report {
+    let plan = Plan { from: 1, count, time_max: None, family: Some("5".into()), jobs: 2, more_faults: false, rules };
+    campaign(&plan, &|_| true)
+}
+
+#[test]
+fn what_lies_about_flushes_cost_is_told_and_is_no_failure() {
+    let report = raid5(100, Rules { lying_flush: true, ..Rules::default() });
+    assert_eq!((report.histories, report.failure), (100, None));
+    assert!(report.met.keys().any(|(_, what)| what.starts_with("lost: ")), "{:?}", report.met);
+}
+
+#[test]
+fn requests_are_counted_by_the_states_and_faults_that_they_meet() {
+    let report = raid5(60, Rules { cross: true, ..Rules::default() });
+    let met = |key| report.crossed["5"].get(&key).copied().unwrap_or(0);
+    assert!(met(("reconstruct-write", "whole", "power cut to come")) > 0, "{:?}", report.crossed);
+    assert!(met(("read", "one missing", "none")) > 0, "{:?}", report.crossed);
+}

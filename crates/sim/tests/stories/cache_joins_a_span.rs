@@ -19,7 +19,7 @@ fn a_flush_reaches_a_cache_that_joined_a_span_later() {
         &|seed| {
             // Both spans make records first, as the atlas keeps the power until they have.
             let before = [write(0, 64), Step::Drain, Step::Pause(1_500_000_000), Step::Replace(seed), Step::Settle];
-            let flushed = [write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1)];
+            let flushed = [write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1), Step::Drain];
             before.into_iter().chain(flushed).collect()
         },
     );
