@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build demo test setup oracle bench-parity bench-nbd bench-instructions lint
+.PHONY: build demo test setup oracle bench bench-parity bench-nbd bench-instructions lint
 
 build:
 	scripts/setup
@@ -27,6 +27,10 @@ setup:
 # Every combination against the real Linux md: some ten minutes more.
 oracle: setup
 	$(CARGO) test --locked -p stria-format -p stria-host -- --ignored --nocapture
+
+# How fast, beside bare members and peers: tables under bench/results. What is named: make bench TABLES="levels nbd".
+bench: build
+	bench/run $(TABLES)
 
 bench-parity: build
 	bench/parity/run

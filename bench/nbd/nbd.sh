@@ -4,7 +4,8 @@
 # and all of that ROUNDS times, so that a slow minute of the machine hits all alike.
 #
 #   usage: bench/nbd/nbd.sh [OUT.csv]        on standard output: medians, and ours as a multiple of the better peer
-#   ROUNDS=5 SECONDS_EACH=2 SIZE_MIB=512 SERVER_CORES=0 CLIENT_CORES=1 CASES="randread:4096:32:1 …" may be set
+#   ROUNDS=5 SECONDS_EACH=2 SIZE_MIB=512 SERVER_CORES=0 CLIENT_CORES=1 CASES="randread:4096:32:1 …" may be set, and
+#   CLIENTS=guests|apart, where ours shall have its clients: on the device's lane, or on threads of their own
 set -eu
 cd "$(dirname "$0")/../.."
 out=${1:-nbd.csv}
@@ -13,10 +14,15 @@ server_cores=${SERVER_CORES:-0} client_cores=${CLIENT_CORES:-1}
 # kind:block:depth:connections
 cases=${CASES:-randread:4096:1:1 randread:4096:32:1 randread:4096:128:1 randread:4096:8:4 randread:4096:32:4
   randwrite:4096:1:1 randwrite:4096:32:1 randwrite:4096:128:1 randwrite:4096:8:4 randwrite:4096:32:4
-  read:131072:16:1 write:131072:16:1 read:1048576:16:1 write:1048576:16:1}
+  read:131072:16:1 write:131072:16:1 read:131072:4:4 write:131072:4:4
+  read:1048576:16:1 write:1048576:16:1 read:1048576:4:4 write:1048576:4:4}
 
-for tool in nbdkit qemu-nbd taskset python3; do
-  command -v $tool > /dev/null || { echo "$tool is missing; run: apt-get install nbdkit qemu-utils util-linux python3" >&2; exit 1; }
+for tool in taskset python3; do
+  command -v $tool > /dev/null || { echo "$tool is missing; run: apt-get install util-linux python3" >&2; exit 1; }
+done
+servers=stria
+for peer in nbdkit qemu-nbd; do
+  if command -v $peer > /dev/null; then servers+=" ${peer%-nbd}"; else echo "left out: $peer (apt-get install nbdkit qemu-utils)" >&2; fi
 done
 target=${CARGO_TARGET_DIR:-target}
 cargo build --quiet --release -p stria-front --examples
@@ -34,13 +40,13 @@ start() { # name command…
   "$target/release/examples/nbd_load" "$work/$name" write 1048576 4 1 2 > /dev/null
 }
 mkfifo "$work/open"; exec 9<> "$work/open"   # our server ends with its standard input
-start stria "$target/release/examples/ram_server" "unix:$work/stria" "$size_mib"
-start nbdkit nbdkit -f -U "$work/nbdkit" memory "${size_mib}M"
-start qemu qemu-nbd -k "$work/qemu" -f raw -t -e 16 --cache=none --aio=threads --discard=unmap "$image"
+start stria "$target/release/examples/ram_server" "unix:$work/stria" "$size_mib" ${CLIENTS:-}
+[[ $servers != *nbdkit* ]] || start nbdkit nbdkit -f -U "$work/nbdkit" memory "${size_mib}M"
+[[ $servers != *qemu* ]] || start qemu qemu-nbd -k "$work/qemu" -f raw -t -e 16 --cache=none --aio=threads --discard=unmap "$image"
 
 ticks() { awk '{print $14 + $15}' "/proc/$1/stat"; }
 echo round,server,kind,block_bytes,depth,connections,iops,mb_per_s,mean_us,p50_us,p99_us,client_cpu_percent,server_ns_per_io > "$out"
-for round in $(seq "$rounds"); do for case in $cases; do for server in stria nbdkit qemu; do
+for round in $(seq "$rounds"); do for case in $cases; do for server in $servers; do
   IFS=: read -r kind block depth connections <<< "$case"
   pid=pid_$server; before=$(ticks "${!pid}")
   line=$(taskset -c "$client_cores" "$target/release/examples/nbd_load" "$work/$server" "$kind" "$block" "$depth" "$connections" "$seconds")

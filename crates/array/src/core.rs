@@ -142,7 +142,7 @@ impl Core {
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             record,
-            log: Log::new(config.log, !config.replay.is_empty()),
+            log: Log::new(config.log, config.replay.len()),
             gathers: Gathers::default(),
             mirror_crew: Crew::default(),
             timers: RefCell::default(),

@@ -743,7 +743,8 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         logical_block_bytes: largest(|limits| limits.logical_block_bytes),
         physical_block_bytes: largest(|limits| limits.physical_block_bytes),
         optimal_io_bytes: u32::try_from(bytes(width)).unwrap_or(0),
-        volatile_cache: !all(|limits| !limits.volatile_cache),
+        // Clients ask once, and a member that comes later may have a cache.
+        volatile_cache: geometry.level().is_redundant() || !all(|limits| !limits.volatile_cache),
         discard_granularity_bytes: match (discard, geometry.level().parity_count() > 0) {
             (false, _) => 0,
             (true, true) => u32::try_from(bytes(width)).unwrap_or(0),

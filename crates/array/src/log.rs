@@ -172,10 +172,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub fn new(config: Option<LogConfig>, replay: bool) -> Self {
+    /// `replayed_count`: how many records the last run left.
+    pub fn new(config: Option<LogConfig>, replayed_count: usize) -> Self {
         Self {
             config,
-            stage: Cell::new(if replay { Stage::Replaying } else { Stage::Replayed }),
+            stage: Cell::new(if replayed_count > 0 { Stage::Replaying } else { Stage::Replayed }),
             stage_changed: Waiters::default(),
             queues: RefCell::default(),
             waits: RefCell::default(),
@@ -191,6 +192,7 @@ impl Log {
                 record_count: 0,
                 append_sectors: 0,
                 replaying: false,
+                replayed_count: replayed_count as u64,
                 newest_only: false,
             }),
         }

@@ -207,6 +207,12 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
             read => read,
         };
         let Some(buffer) = read else {
+            let block = block_sectors(core);
+            if count > block {
+                // Copies may have failed at different places: what no whole run gives, parts of it may.
+                parts.extend(halves(part, block));
+                continue;
+            }
             core.give_buffer(whole);
             return None;
         };

@@ -662,12 +662,14 @@ async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
             }
         }
         Unit::Parity(index) => {
-            let wanted: SmallVec<[_; 8]> = (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
-            if let Some(read) = read_units(&core, map, &wanted, &mut unreadable).await {
-                let data = |index: usize, range: Range<usize>| &read[index][range];
-                let mut parity = generate(&core, map, &[0, read[0].len()], &std::iter::once(index).collect(), data);
-                rewrite(&core, member, rows.start, parity.pop().expect("one parity").1.freeze()).await;
+            let mut read: SmallVec<[Buffer; 24]> = SmallVec::new();
+            for data in 0..map.data.len() {
+                let Ok(buffer) = reconstruct(&core, stripe, data, &rows, &mut unreadable).await else { return };
+                read.push(buffer);
             }
+            let data = |index: usize, range: Range<usize>| &read[index][range];
+            let mut parity = generate(&core, map, &[0, read[0].len()], &std::iter::once(index).collect(), data);
+            rewrite(&core, member, rows.start, parity.pop().expect("one parity").1.freeze()).await;
         }
     }
 }

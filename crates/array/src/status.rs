@@ -133,6 +133,8 @@ pub struct LogStatus {
     pub append_sectors: u64,
     /// Records of the last run are being made sense of, or not yet carried out.
     pub replaying: bool,
+    /// How many there were.
+    pub replayed_count: u64,
     /// As in [`crate::LogConfig`]: it is md's.
     pub newest_only: bool,
 }
@@ -165,6 +167,16 @@ pub enum Event {
     },
     /// Sectors that could not be read were reconstructed and rewritten.
     ReadCorrected {
+        /// Whose.
+        member: MemberId,
+        /// Where on its data area.
+        start_sector: u64,
+        /// How many.
+        sectors: u64,
+    },
+    /// Sectors of a member with checksums hold other bytes than were written there. Told by the layer that keeps them, through
+    /// whoever hosts the array; the engine only meets sectors that cannot be read.
+    WrongBytes {
         /// Whose.
         member: MemberId,
         /// Where on its data area.

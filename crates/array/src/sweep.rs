@@ -20,8 +20,9 @@ use stria_block::Nanos;
 
 /// 512 KiB of each member: large enough to run at a drive's sequential speed, small enough not to be felt.
 const WINDOW_SECTORS: u64 = 1024;
-/// Windows at once: enough to keep members busy while parity is computed.
-const WINDOW_COUNT: usize = 4;
+/// Windows at once: enough to keep members busy while parity is computed, and while others' answers are on their way: with
+/// 4, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
+const WINDOW_COUNT: usize = 8;
 /// How long after a client's last request its work counts as going on.
 const CLIENT_PAUSE: Nanos = 20_000_000;
 /// How often progress is recorded on the members: what a crash costs at most.

@@ -3,13 +3,15 @@
 //! `cargo run --release -p stria-bench --example log [RUN_MS [ROUNDS]]`; rounds alternate between the two, medians are
 //! shown. Beside the price: writes to members and bytes of them, for each write of a client.
 
+mod support;
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use stria_array::{ArrayDevice, Level};
 use stria_bench::{Limit, Load, Order, Target};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, RamDevice, Request};
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, LogChoice, MdRecorder, Options, assemble};
+use stria_format::md::{LogChoice, MdRecorder};
 
 const MEMBER_SECTORS: u64 = 64 << 11;
 
@@ -41,44 +43,10 @@ impl BlockDevice for Counted {
 }
 
 fn array(level: Level, count: usize, log: LogChoice) -> (ArrayDevice<MdRecorder>, Count) {
-    let member = |index: usize| CreateMember {
-        name: format!("member {index}"),
-        size_sectors: MEMBER_SECTORS,
-        logical_block_bytes: 512,
-        device_uuid: [index as u8 + 1; 16],
-    };
-    let create = Create {
-        name: "price".into(),
-        homehost: None,
-        uuid: [7; 16],
-        level,
-        layout: level.default_layout(),
-        strip_sectors: 128,
-        members: (0..count).map(|index| Some(member(index))).collect(),
-        spares: Vec::new(),
-        member_sectors_max: None,
-        bitmap: BitmapChoice::Internal { chunk_bytes: None },
-        log,
-        assume_clean: true,
-        unix_seconds: 1_700_000_000,
-    };
-    let creation = create.plan().expect("the geometry fits");
-    let mut rams: Vec<RamDevice> = (0..count).map(|_| RamDevice::new(MEMBER_SECTORS)).collect();
-    for write in &creation.writes {
-        rams[write.drive].memory_mut()[(write.start_sector * 512) as usize..][..write.bytes.len()].copy_from_slice(&write.bytes);
-    }
-    let candidate = |(index, ram): (usize, &RamDevice)| {
-        let mut read = |start: u64, sectors: u64| Ok(ram.memory()[(start * 512) as usize..][..(sectors * 512) as usize].to_vec());
-        Candidate::read(format!("member {index}"), MEMBER_SECTORS, 512, &mut read)
-    };
-    let candidates: Vec<Candidate> = rams.iter().enumerate().map(candidate).collect();
-    let (mut found, _) = assemble(&candidates, &Options::default());
-    let start = found.remove(0).outcome.expect("a new array starts");
-    assert_eq!(start.config.log.is_some(), log == LogChoice::Auto);
     let counter = Count::default();
     let counted = |ram| Box::new(Counted { ram, count: Rc::clone(&counter) }) as Box<dyn BlockDevice>;
-    let devices = rams.into_iter().map(counted).collect();
-    (ArrayDevice::new(&start.config, devices, start.recorder, 1_700_000_000), counter)
+    let array = support::md_array(level, count, MEMBER_SECTORS, log, counted);
+    (array, counter)
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {

@@ -342,6 +342,7 @@ impl Bench<'_> {
             bitmap: BitmapChoice::Internal { chunk_bytes: None },
             member_sectors_max: None,
             log: LogChoice::Auto,
+            checksums: false,
             assume_clean: true,
             force: true,
         };

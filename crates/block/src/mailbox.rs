@@ -1,6 +1,6 @@
 //! Messages between threads: front ends to a lane, and a lane's answers back.
 
-use crate::{Completion, Limits, Request};
+use crate::{Completion, Guest, Limits, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -78,4 +78,15 @@ pub trait RemoteDevice: Send + Sync {
 
     /// Sends requests; each ends with one completion in `reply`, also when the device's thread has ended.
     fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>);
+
+    /// Takes a guest in, to live on the device's thread as long as it wishes.
+    ///
+    /// # Errors
+    /// The guest itself, where the device takes none: it then talks to the device by message, from a thread of its own.
+    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        Err(guest)
+    }
+
+    /// Gives every guest a turn: one of them is to look at something new.
+    fn stir(&self) {}
 }

@@ -5,9 +5,11 @@
 
 use crate::helper::Helper;
 use crate::job::{Job, Pieces, Step};
-use crate::ring::{EndedJobs, Ring};
-use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
+use crate::parts::{PartOf, Wholes};
+use crate::ring::{EndedJobs, Registered, Ring};
+use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive, Timings};
 use rustix::io::Errno;
+use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request};
@@ -28,6 +30,37 @@ pub struct FileDrive {
     /// `ZERO_RANGE` works, as far as known.
     zero_range: bool,
     spare_pieces: Vec<Pieces>,
+    wholes: Wholes,
+    registered: Option<Rc<Registered>>,
+    watched: Rc<Watched>,
+}
+
+/// What a drive's [`DriveWatch`] shares with it.
+#[derive(Default)]
+struct Watched {
+    timings: RefCell<Timings>,
+    /// When the helper's oldest request came.
+    helper_oldest: Cell<Option<Nanos>>,
+}
+
+/// Tells how a drive answers, also while somebody else has the drive.
+#[derive(Clone)]
+pub struct DriveWatch {
+    ring: Ring,
+    jobs: Rc<EndedJobs>,
+    watched: Rc<Watched>,
+}
+
+impl DriveWatch {
+    /// How long its requests take.
+    pub fn timings(&self) -> Timings {
+        self.watched.timings.borrow().clone()
+    }
+
+    /// When the oldest request came that it has not answered, by the clock of its lane.
+    pub fn oldest(&self) -> Option<Nanos> {
+        self.ring.oldest(&self.jobs).into_iter().chain(self.watched.helper_oldest.get()).min()
+    }
 }
 
 /// Opens the drive at `path` and puts it on `ring`.
@@ -42,6 +75,8 @@ impl FileDrive {
     /// Puts an open drive on `ring`. Several lanes may each have one of the same drive.
     pub fn new(drive: SyncDrive, ring: &Ring) -> Self {
         Self {
+            wholes: Wholes::default(),
+            registered: ring.register(drive.file()),
             drive,
             ring: ring.clone(),
             ended_jobs: Rc::default(),
@@ -50,7 +85,13 @@ impl FileDrive {
             helper: None,
             zero_range: true,
             spare_pieces: Vec::new(),
+            watched: Rc::default(),
         }
+    }
+
+    /// What tells how it answers.
+    pub fn watch(&self) -> DriveWatch {
+        DriveWatch { ring: self.ring.clone(), jobs: Rc::clone(&self.ended_jobs), watched: Rc::clone(&self.watched) }
     }
 
     /// What it is.
@@ -84,8 +125,23 @@ impl FileDrive {
     }
 
     fn start(&mut self, request: Request, step: Step) {
+        self.start_part(request, step, None);
+    }
+
+    fn start_part(&mut self, request: Request, step: Step, part_of: Option<PartOf>) {
         let pieces = self.spare_pieces.pop().unwrap_or_default();
-        self.enter(Job::new(request, step, self.drive.clone(), pieces));
+        let job = Job::new(request, step, self.ring.now(), self.drive.clone(), pieces);
+        self.enter(job.registered(self.registered.clone()).part_of(part_of));
+    }
+
+    fn transfer(&mut self, request: Request) {
+        let len_max = self.info().transfer_bytes_max;
+        if stria_block::bytes(request.sectors) <= len_max {
+            return self.start(request, Step::Transfer);
+        }
+        for (part, of) in self.wholes.cut(request, len_max) {
+            self.start_part(part, Step::Transfer, Some(of));
+        }
     }
 
     fn enter(&mut self, mut job: Job) {
@@ -104,7 +160,9 @@ impl FileDrive {
                 }
             }
         }
-        self.helper.as_mut().expect("just started").submit(self.drive.clone(), request);
+        let helper = self.helper.as_mut().expect("just started");
+        helper.submit(self.drive.clone(), request, self.ring.now());
+        self.watched.helper_oldest.set(helper.oldest());
     }
 
     /// The quickest way to zeros that keeps to what was asked, skipping ways up to and including `after`.
@@ -158,11 +216,21 @@ impl FileDrive {
             },
             Err(error) => Err(error),
         };
+        let time = self.ring.now().saturating_sub(job.since);
+        match job.request.operation {
+            Operation::Read { .. } => self.watched.timings.borrow_mut().read.record(time),
+            Operation::Write { .. } => self.watched.timings.borrow_mut().write.record(time),
+            Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => {}
+        }
+        let part_of = job.part_of;
         let (request, pieces) = job.into_parts();
         if pieces.spilled() {
             self.spare_pieces.push(pieces);
         }
-        self.end(request, result);
+        match part_of {
+            None => self.end(request, result),
+            Some(part) => self.completions.extend(self.wholes.end(part, request.operation, result)),
+        }
     }
 }
 
@@ -177,7 +245,7 @@ impl BlockDevice for FileDrive {
         }
         let sectors = request.sectors;
         match (&mut request.operation, self.info().kind) {
-            (Operation::Read { .. } | Operation::Write { .. }, _) => self.start(request, Step::Transfer),
+            (Operation::Read { .. } | Operation::Write { .. }, _) => self.transfer(request),
             (Operation::Flush, _) => self.start(request, Step::Sync),
             (Operation::Discard, DriveKind::File) => self.start(request, Step::Punch),
             (Operation::Discard, DriveKind::BlockDevice) => self.ask_helper(request),
@@ -190,10 +258,12 @@ impl BlockDevice for FileDrive {
         }
     }
 
-    fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.ring.set_now(now);
         self.ring.poll_for_drive();
         if let Some(helper) = &mut self.helper {
             helper.poll(completions);
+            self.watched.helper_oldest.set(helper.oldest());
         }
         std::mem::swap(&mut self.at_hand, &mut *self.ended_jobs.borrow_mut());
         let mut at_hand = std::mem::take(&mut self.at_hand);

@@ -7,9 +7,10 @@ use crate::extents::extents_of;
 use crate::ring::Waker;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Setter, ioctl};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use stria_block::{Completion, Operation, Request, SECTOR_BYTES};
+use stria_block::{Completion, Nanos, Operation, Request, SECTOR_BYTES};
 
 /// linux/fs.h: `BLKDISCARD`, `_IO(0x12, 119)`, argument: start and length in bytes.
 const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
@@ -18,7 +19,8 @@ const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
 pub(crate) struct Helper {
     work: Sender<(SyncDrive, Request)>,
     done: Receiver<Completion>,
-    pending: usize,
+    /// When they came. One is done after the other.
+    pending: VecDeque<Nanos>,
 }
 
 impl Helper {
@@ -36,20 +38,25 @@ impl Helper {
                 waker.wake();
             }
         })?;
-        Ok(Self { work, done, pending: 0 })
+        Ok(Self { work, done, pending: VecDeque::new() })
     }
 
     /// Hands a request over.
-    pub(crate) fn submit(&mut self, drive: SyncDrive, request: Request) {
+    pub(crate) fn submit(&mut self, drive: SyncDrive, request: Request, now: Nanos) {
         self.work.send((drive, request)).expect("the helper runs as long as its sender lives");
-        self.pending += 1;
+        self.pending.push_back(now);
+    }
+
+    /// When the oldest request came that has not ended.
+    pub(crate) fn oldest(&self) -> Option<Nanos> {
+        self.pending.front().copied()
     }
 
     /// Appends what ended.
     pub(crate) fn poll(&mut self, completions: &mut Vec<Completion>) {
-        while self.pending > 0 {
+        while !self.pending.is_empty() {
             let Ok(completion) = self.done.try_recv() else { return };
-            self.pending -= 1;
+            self.pending.pop_front();
             completions.push(completion);
         }
     }

@@ -51,6 +51,9 @@ pub struct DriveInfo {
     pub direct_note: Option<String>,
     /// Alignment of memory for direct I/O, in bytes; 1 otherwise.
     pub memory_align_bytes: u32,
+    /// The most that one transfer moves without being split by the kernel, which would cost a worker thread; larger ones
+    /// are cut by us. For block devices by their queue's limits (`max_sectors_kb`, `max_segments`).
+    pub transfer_bytes_max: usize,
     /// The model that the device names.
     pub model: Option<String>,
     /// The serial number that the device names.

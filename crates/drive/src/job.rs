@@ -6,6 +6,8 @@
 
 use crate::SyncDrive;
 use crate::error::{Action, io_error};
+use crate::parts::PartOf;
+use crate::ring::Registered;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
 use rustix::fd::AsRawFd;
@@ -13,7 +15,8 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, SECTOR_BYTES};
+use std::rc::Rc;
+use stria_block::{Buffer, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES};
 
 /// linux/fs.h: `RWF_DSYNC`, durable as if by fdatasync.
 const RWF_DSYNC: i32 = 2;
@@ -60,7 +63,13 @@ pub(crate) enum Step {
 pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) step: Step,
+    /// When the request came.
+    pub(crate) since: Nanos,
+    /// The transfer that this is a part of.
+    pub(crate) part_of: Option<PartOf>,
     drive: SyncDrive,
+    /// The drive's place among the ring's registered files.
+    registered: Option<Rc<Registered>>,
     done_bytes: usize,
     pieces: Pieces,
     bounce: Option<Buffer>,
@@ -69,8 +78,18 @@ pub(crate) struct Job {
 
 impl Job {
     /// A job that begins with `step`. `pieces`: an emptied list of an earlier job, to save an allocation.
-    pub(crate) fn new(request: Request, step: Step, drive: SyncDrive, pieces: Pieces) -> Self {
-        Self { request, step, drive, done_bytes: 0, pieces, bounce: None, retries: 0 }
+    pub(crate) fn new(request: Request, step: Step, since: Nanos, drive: SyncDrive, pieces: Pieces) -> Self {
+        Self { request, step, since, part_of: None, registered: None, drive, done_bytes: 0, pieces, bounce: None, retries: 0 }
+    }
+
+    /// The same, by the ring's name for the drive's file.
+    pub(crate) fn registered(self, registered: Option<Rc<Registered>>) -> Self {
+        Self { registered, ..self }
+    }
+
+    /// The same, as a part.
+    pub(crate) fn part_of(self, part_of: Option<PartOf>) -> Self {
+        Self { part_of, ..self }
     }
 
     /// Takes the job apart: the request, and the emptied list.
@@ -82,18 +101,21 @@ impl Job {
     /// The entry for the present step. Every address in it lies in memory that the job owns on the heap (a
     /// segment, the list, the bounce buffer) or is static, and the job's `drive` keeps the descriptor open.
     pub(crate) fn entry(&mut self) -> squeue::Entry {
-        let fd = Fd(self.drive.file().as_raw_fd());
+        // The ring's number for the file says which it is only together with the flag, which is set at the end.
+        let number = self.registered.as_ref().map(|registered| registered.index() as i32);
+        let fd = Fd(number.unwrap_or_else(|| self.drive.file().as_raw_fd()));
         let start = self.request.start_sector * SECTOR_BYTES as u64;
         let fallocate = |flags: FallocateFlags| {
             let mode = (flags | FallocateFlags::KEEP_SIZE).bits() as i32;
             opcode::Fallocate::new(fd, self.request.sectors * SECTOR_BYTES as u64).offset(start).mode(mode).build()
         };
-        match self.step {
+        let entry = match self.step {
             Step::Transfer => self.transfer_entry(fd),
             Step::Punch => fallocate(FallocateFlags::PUNCH_HOLE),
             Step::ZeroRange => fallocate(FallocateFlags::ZERO_RANGE),
             Step::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-        }
+        };
+        if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
     }
 
     fn transfer_entry(&mut self, fd: Fd) -> squeue::Entry {

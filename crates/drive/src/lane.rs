@@ -4,32 +4,39 @@
 //! client with one batch, and hands everything queued for the drives to the kernel at once, in the very
 //! call that sleeps when nothing else is due. The lane knows nothing of what its device is.
 //!
+//! Clients are other threads, who send messages, or [`Guest`]s, who live on the lane and take part in its turns: the
+//! ring watches their sockets. A guest costs no hand-over between threads, and shares the lane's processor.
+//!
 //! Invariant: every request taken from the mailbox is answered exactly once, whatever happens. Its tag is
 //! replaced on the way in by the number of a slot in the [`Desk`], which remembers the client and its tag.
 //! When the thread ends, in peace or by a panic, the desk answers what is open, and `stopped` is set; from
 //! then on whoever sends a message empties the mailbox himself.
 
 mod desk;
+mod guests;
 mod patience;
 
 use crate::{DriveError, Ring};
 use desk::Desk;
+use guests::Guests;
 use patience::Patience;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stria_block::{BlockDevice, Completion, Limits, Mailbox, Nanos, RemoteDevice, Request};
+use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Request};
 
 /// How a lane shall be; [`Lane::spawn`] starts it.
 pub struct Lane {
     name: String,
     cpu: Option<usize>,
     spin_max: Duration,
+    takes_guests: bool,
 }
 
 /// The other threads' end of a lane. Dropping it stops the lane.
@@ -53,6 +60,8 @@ enum Message<D> {
     Client(Arc<Mailbox<Completion>>),
     Request(Request),
     Call(Box<dyn FnOnce(&mut D) + Send>),
+    Guest(Box<dyn Guest>),
+    Stir,
     Stop,
 }
 
@@ -60,6 +69,7 @@ struct Shared<D> {
     name: String,
     mailbox: Mailbox<Message<D>>,
     limits: Limits,
+    takes_guests: bool,
     /// Set before the thread empties the mailbox for the last time.
     stopped: AtomicBool,
     panicked: AtomicBool,
@@ -72,11 +82,12 @@ pub fn monotonic_now() -> Nanos {
 }
 
 impl Lane {
-    /// A lane of this name, on any processor, that spins for 50 microseconds at most.
+    /// A lane of this name, on any processor, that spins for 50 microseconds at most. It takes guests where there are at
+    /// most two processors: with more, clients on threads of their own keep work off the lane's.
     pub fn new(name: impl Into<String>) -> Self {
-        let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        let spin_max = if alone { Duration::ZERO } else { patience::SPIN_MAX };
-        Self { name: name.into(), cpu: None, spin_max }
+        let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
+        Self { name: name.into(), cpu: None, spin_max, takes_guests: processor_count <= 2 }
     }
 
     /// Keeps the thread on one processor, counted from 0.
@@ -85,9 +96,14 @@ impl Lane {
     }
 
     /// How long the lane may look out for the next event before it sleeps, if events have lately come as
-    /// quickly as that. Zero: it sleeps at once.
+    /// quickly as that. Zero: it sleeps at once. [`Duration::MAX`]: it never sleeps.
     pub fn spin_max(self, spin_max: Duration) -> Self {
         Self { spin_max, ..self }
+    }
+
+    /// Whether [`Guest`]s may live on the lane.
+    pub fn takes_guests(self, takes_guests: bool) -> Self {
+        Self { takes_guests, ..self }
     }
 
     /// Starts the thread, builds the device there, and returns when that is done.
@@ -121,6 +137,7 @@ impl Lane {
                     name: self.name,
                     mailbox: Mailbox::new(move || waker.wake()),
                     limits: device.limits().clone(),
+                    takes_guests: self.takes_guests,
                     stopped: AtomicBool::new(false),
                     panicked: AtomicBool::new(false),
                 });
@@ -186,6 +203,11 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         }
     }
 
+    /// Whether guests may live on it.
+    pub fn takes_guests(&self) -> bool {
+        self.shared.takes_guests
+    }
+
     /// Whether the lane serves.
     pub fn is_running(&self) -> bool {
         !self.shared.stopped.load(Ordering::SeqCst)
@@ -221,7 +243,8 @@ impl<D> Shared<D> {
                     let reply = client.as_ref().expect("requests follow their client");
                     reply.push(request.complete(Err(desk::stopped(&self.name))));
                 }
-                Message::Call(_) | Message::Stop => {}
+                // A guest that is dropped hangs up.
+                Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop => {}
             }
         }
     }
@@ -242,16 +265,33 @@ impl<D: 'static> RemoteDevice for Shared<D> {
             self.send(client.chain(requests.drain(..).map(Message::Request)));
         }
     }
+
+    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        if !self.takes_guests {
+            return Err(guest);
+        }
+        self.send([Message::Guest(guest)]);
+        Ok(())
+    }
+
+    fn stir(&self) {
+        self.send([Message::Stir]);
+    }
 }
 
 /// The life of a lane's thread.
 fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration) {
     let mut desk = Desk::new(&shared.name);
+    let mut guests = Guests::default();
     let mut inbox = Vec::new();
-    let served = catch_unwind(AssertUnwindSafe(|| serve(shared, ring, &mut device, &mut desk, &mut inbox, spin_max)));
+    let served =
+        catch_unwind(AssertUnwindSafe(|| serve(shared, ring, &mut device, &mut desk, &mut guests, &mut inbox, spin_max)));
     shared.panicked.store(served.is_err(), Ordering::SeqCst);
     shared.stopped.store(true, Ordering::SeqCst);
     desk.close();
+    desk.send(|room| guests.call(room));
+    // Their last answers go out; what they ask for now is refused, and not told any more.
+    guests.turn(monotonic_now(), ring, &mut desk, Desk::refuse);
     shared.refuse(&mut inbox);
 }
 
@@ -260,6 +300,7 @@ fn serve<D: BlockDevice>(
     ring: &Ring,
     device: &mut D,
     desk: &mut Desk,
+    guests: &mut Guests,
     inbox: &mut Vec<Message<D>>,
     spin_max: Duration,
 ) {
@@ -270,25 +311,39 @@ fn serve<D: BlockDevice>(
     loop {
         shared.mailbox.take(inbox);
         let mut active = !inbox.is_empty();
+        let now = monotonic_now();
+        ring.set_now(now);
         for message in inbox.drain(..) {
             match message {
                 Message::Client(reply) => desk.turn_to(reply),
                 Message::Request(request) if stopping => desk.refuse(request),
                 Message::Request(request) => device.submit(desk.accept(request)),
                 Message::Call(work) => work(device),
+                Message::Guest(guest) => guests.admit(guest, desk),
+                Message::Stir => guests.call_all(),
                 Message::Stop => stopping = true,
             }
         }
-        let now = monotonic_now();
+        let submit = |device: &mut D, desk: &mut Desk, request| match stopping {
+            true => desk.refuse(request),
+            false => device.submit(desk.accept(request)),
+        };
+        // What clients sent goes in, what the device ended goes out, in one turn.
+        if guests.look(ring, now) {
+            active = true;
+            guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
+        }
         device.poll(now, &mut ended);
         active |= !ended.is_empty();
         ended.drain(..).for_each(|completion| desk.answer(completion));
-        desk.send();
+        desk.send(|room| guests.call(room));
+        let asked = guests.is_due() && guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
         if stopping && desk.is_clear() {
             return;
         }
-        let wake = device.next_wake();
-        if wake.is_some_and(|wake| wake <= now) || patience.lasts(active, now) {
+        let wake = [device.next_wake(), guests.next_wake()].into_iter().flatten().min();
+        let at_once = asked || guests.is_due() || ring.has_ready() || wake.is_some_and(|wake| wake <= now);
+        if patience.lasts(active, now) || at_once {
             ring.poll();
             std::hint::spin_loop();
         } else if shared.mailbox.prepare_sleep() {

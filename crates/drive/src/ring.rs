@@ -16,16 +16,17 @@ use crate::DriveError;
 use crate::job::Job;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stria_block::Buffer;
+use stria_block::{Buffer, Nanos};
 
 /// Entries handed over by one system call at most; more take another one.
 const SUBMISSION_ENTRIES: u32 = 512;
@@ -33,6 +34,31 @@ const SUBMISSION_ENTRIES: u32 = 512;
 const COMPLETION_ENTRIES: u32 = 4096;
 /// The completion that is the eventfd's, not a slot's.
 const WAKE: u64 = u64::MAX;
+/// Set in the completions of watched sockets, whose key the rest is. Slots are numbered below.
+const WATCH: u64 = 1 << 32;
+
+/// Files that a ring can have registered; further drives go by their descriptors.
+const FILES_MAX: u32 = 256;
+
+/// A file's place among those registered with a ring, which spares the kernel looking it up for each entry. Held by the
+/// drive and each of its jobs; given back, and the file let go, once none is left.
+pub(crate) struct Registered {
+    index: u32,
+    released: Rc<RefCell<Vec<u32>>>,
+}
+
+impl Registered {
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        // Not at once: it may be the ring itself that drops a job.
+        self.released.borrow_mut().push(self.index);
+    }
+}
 
 /// What ended for one drive: the job, and the kernel's result.
 pub(crate) type EndedJobs = RefCell<Vec<(Job, i32)>>;
@@ -55,11 +81,30 @@ struct Inner {
     /// Entries in the submission queue or with the kernel, the wake-up's included.
     in_kernel: usize,
     in_kernel_max: usize,
+    /// Places for registered files that are free; empty where the kernel has none.
+    free_files: Vec<u32>,
+    /// Those whose last user is gone, while their file is still registered.
+    released: Rc<RefCell<Vec<u32>>>,
     driven: bool,
+    now: Nanos,
     wake_fd: Arc<OwnedFd>,
     wake_armed: bool,
     wake_count: Buffer,
+    /// Keys of watched sockets that became ready.
+    ready: Vec<u32>,
+    counters: RingCounters,
     setup: &'static str,
+}
+
+/// What a ring has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCounters {
+    /// Calls into the kernel: handing over, sleeping, or both at once.
+    pub call_count: u64,
+    /// Entries handed over.
+    pub entry_count: u64,
+    /// Those of them that were drives' reads, writes and other work.
+    pub job_count: u64,
 }
 
 impl Waker {
@@ -88,6 +133,24 @@ impl Ring {
         self.0.borrow().setup
     }
 
+    /// Registers a file; `None`: there is no room, or the kernel has no such thing.
+    pub(crate) fn register(&self, file: &File) -> Option<Rc<Registered>> {
+        let inner = &mut *self.0.borrow_mut();
+        inner.let_go();
+        let index = inner.free_files.pop()?;
+        let registered = inner.uring.submitter().register_files_update(index, &[file.as_raw_fd()]);
+        if registered.is_err() {
+            inner.free_files.push(index);
+            return None;
+        }
+        Some(Rc::new(Registered { index, released: Rc::clone(&inner.released) }))
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> RingCounters {
+        self.0.borrow().counters
+    }
+
     /// Hands everything queued to the kernel, and what ended to the drives. Makes no system call when there is neither.
     pub fn poll(&self) {
         self.0.borrow_mut().turn();
@@ -110,6 +173,7 @@ impl Ring {
         while inner.slots.len() > inner.free.len() {
             inner.wait(None);
         }
+        inner.let_go();
     }
 
     /// Keeps `job`, queues `entry`, and moves the job to `ended` once the entry has completed.
@@ -118,6 +182,7 @@ impl Ring {
     /// Every address and descriptor in `entry` must be valid as long as `job` lives, wherever it is moved.
     pub(crate) unsafe fn push(&self, entry: squeue::Entry, job: Job, ended: &Rc<EndedJobs>) {
         let inner = &mut *self.0.borrow_mut();
+        inner.counters.job_count += 1;
         let occupant = Some((job, Rc::clone(ended)));
         let slot = match inner.free.pop() {
             Some(slot) => {
@@ -130,6 +195,47 @@ impl Ring {
             }
         };
         inner.queue(entry.user_data(u64::from(slot)));
+    }
+
+    /// Watches a socket once: `key` is among [`Ring::take_ready`] when it is readable (or its peer has ended), or else,
+    /// if `room` is asked for, writable. To be shut down before it is closed, as the kernel holds it until then.
+    pub(crate) fn watch(&self, socket: BorrowedFd<'_>, room: bool, key: u32) {
+        let events = if room { PollFlags::OUT } else { PollFlags::IN | PollFlags::RDHUP };
+        let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), u32::from(events.bits()));
+        self.0.borrow_mut().queue(entry.build().user_data(WATCH | u64::from(key)));
+    }
+
+    /// Whether a watched socket has become ready.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.0.borrow().ready.is_empty()
+    }
+
+    /// Moves the keys of watched sockets that became ready to the end of `into`.
+    pub(crate) fn take_ready(&self, into: &mut Vec<u32>) {
+        into.append(&mut self.0.borrow_mut().ready);
+    }
+
+    /// The time of this turn, for whoever starts or ends something in it.
+    pub(crate) fn set_now(&self, now: Nanos) {
+        self.0.borrow_mut().now = now;
+    }
+
+    /// The time of this turn.
+    pub(crate) fn now(&self) -> Nanos {
+        self.0.borrow().now
+    }
+
+    /// Whether any drive's job is under way.
+    pub fn is_busy(&self) -> bool {
+        let inner = self.0.borrow();
+        inner.slots.len() > inner.free.len()
+    }
+
+    /// When the oldest of the jobs was started that end there.
+    pub(crate) fn oldest(&self, ended: &Rc<EndedJobs>) -> Option<Nanos> {
+        let inner = self.0.borrow();
+        let theirs = inner.slots.iter().flatten().filter(|(_, to)| Rc::ptr_eq(to, ended));
+        theirs.map(|(job, _)| job.since).min()
     }
 
     /// From now on the caller promises a [`Ring::poll`] or [`Ring::wait`] after each turn of its loop, so that drives
@@ -156,6 +262,8 @@ impl Inner {
         if !(params.is_feature_nodrop() && params.is_feature_submit_stable() && params.is_feature_ext_arg()) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"));
         }
+        // Linux 5.19. Without it every entry goes by its descriptor.
+        let has_files = uring.submitter().register_files_sparse(FILES_MAX).is_ok();
         let in_kernel_max = params.cq_entries() as usize;
         // Not O_NONBLOCK: a read of it through the ring shall wait rather than fail.
         let wake_fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
@@ -166,10 +274,15 @@ impl Inner {
             backlog: VecDeque::new(),
             in_kernel: 0,
             in_kernel_max,
+            free_files: (0..if has_files { FILES_MAX } else { 0 }).rev().collect(),
+            released: Rc::default(),
             driven: false,
+            now: 0,
             wake_fd,
             wake_armed: false,
             wake_count: Buffer::zeroed(8),
+            ready: Vec::new(),
+            counters: RingCounters::default(),
             setup,
         })
     }
@@ -188,9 +301,11 @@ impl Inner {
         if self.in_kernel == self.in_kernel_max {
             return false;
         }
-        // SAFETY: the module head's argument; `push` holds its callers to it, and the wake-up's memory is the ring's own.
+        // SAFETY: the module head's argument; `push` holds its callers to it, the wake-up's memory is the ring's own, and a
+        // watch names none.
         let queued = unsafe { self.uring.submission().push(entry) }.is_ok();
         self.in_kernel += usize::from(queued);
+        self.counters.entry_count += u64::from(queued);
         queued
     }
 
@@ -204,6 +319,15 @@ impl Inner {
         }
     }
 
+    /// Lets go of files that nobody uses any more.
+    fn let_go(&mut self) {
+        while let Some(index) = self.released.borrow_mut().pop() {
+            let gone = self.uring.submitter().register_files_update(index, &[-1]);
+            gone.expect("a place that was taken can be cleared");
+            self.free_files.push(index);
+        }
+    }
+
     /// Whether the kernel has entries to take or completions to hand out.
     fn needs_kernel(&mut self) -> bool {
         let submission = self.uring.submission();
@@ -212,6 +336,7 @@ impl Inner {
 
     /// Hands over what is queued and dispatches what has ended; whether anything had.
     fn turn(&mut self) -> bool {
+        self.let_go();
         let mut any_ended = false;
         loop {
             self.refill();
@@ -226,6 +351,7 @@ impl Inner {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) {
+        self.let_go();
         if !self.wake_armed {
             self.wake_armed = true;
             let entry = opcode::Read::new(Fd(self.wake_fd.as_raw_fd()), self.wake_count.as_mut_ptr(), 8);
@@ -233,7 +359,7 @@ impl Inner {
         }
         // One call can both hand over and sleep, unless there is more than it takes, or nothing to sleep for.
         let at_once = !self.backlog.is_empty() || !self.uring.completion().is_empty() || timeout == Some(Duration::ZERO);
-        if !(at_once && self.turn()) && timeout != Some(Duration::ZERO) {
+        if !(at_once && self.turn()) && self.ready.is_empty() && timeout != Some(Duration::ZERO) {
             self.enter(1, timeout);
             self.dispatch();
         }
@@ -245,6 +371,7 @@ impl Inner {
     }
 
     fn try_enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
+        self.counters.call_count += 1;
         let submitter = self.uring.submitter();
         let result = match timeout {
             None => submitter.submit_and_wait(want),
@@ -272,6 +399,7 @@ impl Inner {
             self.in_kernel -= 1;
             match completion.user_data() {
                 WAKE => self.wake_armed = false,
+                key if key & WATCH != 0 => self.ready.push(key as u32),
                 slot => {
                     let (job, ended) = self.slots[slot as usize].take().expect("the kernel completes an entry once");
                     self.free.push(slot as u32);

@@ -351,10 +351,20 @@ fn inspect(
         direct,
         direct_note: refusal.map(|refusal| format!("{refusal}: I/O goes through the page cache")),
         memory_align_bytes,
+        transfer_bytes_max: transfer_bytes_max(of_device),
         model: of_device.and_then(Sysfs::model),
         serial: of_device.and_then(Sysfs::serial),
         zeroes_command: page("queue/write_zeroes_max_bytes") > 0,
     })
+}
+
+/// What a queue takes as one: `max_sectors_kb`, and as many scattered pages as `max_segments` says. 1 GiB without a queue.
+fn transfer_bytes_max(sysfs: Option<&Sysfs>) -> usize {
+    let page = |name, unit| sysfs.and_then(|sysfs| sysfs.number(name)).filter(|&count| count > 0).map(|count| count * unit);
+    let bytes = page("queue/max_sectors_kb", 1024).into_iter().chain(page("queue/max_segments", BLOCK_ALIGN as u64)).min();
+    let bytes = bytes.map_or(1 << 30, |bytes| usize::try_from(bytes).unwrap_or(1 << 30).min(1 << 30));
+    // Whole blocks of any drive.
+    (bytes / BLOCK_ALIGN * BLOCK_ALIGN).max(BLOCK_ALIGN)
 }
 
 /// The block of direct I/O where the kernel does not tell: the smallest that a read succeeds with.

@@ -2,20 +2,23 @@
 //!
 //!     cargo run --release -p stria-front --example ram_server -- unix:/tmp/ram.sock 1024
 //!
-//! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), and the size in MiB.
-
-#[path = "../tests/support/device.rs"]
-mod device;
+//! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), the size in MiB, and where clients live if it is not
+//! for the lane to say: `guests` on the device's lane, `apart` on threads of their own.
 
 use std::error::Error;
 use std::io::Read;
-use std::sync::Arc;
 use stria_block::{Limits, RamDevice};
+use stria_drive::{DriveError, Lane};
 use stria_front::{Export, Listener, Options, Server};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, size_mib] = arguments.as_slice() else { return Err("usage: ram_server unix:PATH|tcp:ADDRESS:PORT MIB".into()) };
+    let (address, size_mib, lane) = match arguments.as_slice() {
+        [address, size] => (address, size, Lane::new("ram")),
+        [address, size, clients] if clients == "guests" => (address, size, Lane::new("ram").takes_guests(true)),
+        [address, size, clients] if clients == "apart" => (address, size, Lane::new("ram").takes_guests(false)),
+        _ => return Err("usage: ram_server unix:PATH|tcp:ADDRESS:PORT MIB [guests|apart]".into()),
+    };
     let listener = match address.split_once(':') {
         Some(("unix", path)) => Listener::Unix(path.into()),
         Some(("tcp", address)) => Listener::Tcp(address.parse()?),
@@ -23,8 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let size_sectors = size_mib.parse::<u64>()? * 2048;
     let limits = Limits { discard_granularity_bytes: 512, unmap_zeroes: true, ..Limits::plain(size_sectors) };
-    let device = device::DeviceThread::spawn(limits, move || RamDevice::new(size_sectors));
-    let export = Export { name: String::new(), description: "RAM".into(), device: Arc::new(device), read_only: false };
+    let lane = lane.spawn(move |_| Ok::<_, DriveError>(RamDevice::with_limits(limits)))?;
+    let export = Export { name: String::new(), description: "RAM".into(), device: lane.remote(), read_only: false };
     let server = Server::start(vec![listener], vec![export], Options::default())?;
     println!("{}", server.uris("").join("\n"));
     std::io::stdin().read_to_end(&mut Vec::new())?;

@@ -1,30 +1,31 @@
-//! One client: a thread with its socket and its mailbox in one edge-triggered epoll.
+//! One client: its handshake on a thread of its own, then as a [`Guest`] on the device's thread, or, where that takes
+//! none, further on its own thread, which sleeps on socket and mailbox.
 //!
-//! A turn takes the device's answers, sends what can be sent, receives once, submits what came in, and
-//! sleeps when none of it made progress: no time-outs run while a client is idle. The protocol itself is in
-//! `handshake` and `session`; this file only moves their bytes.
+//! A turn takes the device's answers, sends what can be sent, receives once, and asks for what came in. Who has no
+//! turn to do sleeps: no time-outs run while a client is idle. The protocol itself is in `handshake` and `session`;
+//! this file only moves their bytes.
 
 use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Step};
-use crate::server::{Options, Shared};
+use crate::server::{Entry, Shared};
 use crate::session::{Broken, Caps, Session};
 use crate::wire::OPTION_HEADER_BYTES;
-use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 use smallvec::SmallVec;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
-use stria_block::{Mailbox, RemoteDevice};
+use stria_block::{Completion, Guest, Mailbox, Nanos, RemoteDevice, Request, Stay};
 
 /// 128 slices: 64 reads of one buffer each in one send.
 const SLICE_COUNT_MAX: usize = 128;
 /// One second: an idle client's buffers go back to the system after it.
-const COOL_AFTER: Duration = Duration::from_secs(1);
+const COOL_AFTER: Nanos = 1_000_000_000;
 
-/// Wakes a thread that sleeps in epoll or poll.
+/// Wakes a thread that sleeps in poll.
 pub(crate) struct Wake(OwnedFd);
 
 impl Wake {
@@ -35,6 +36,12 @@ impl Wake {
     pub fn ring(&self) {
         // Fails only when 2^64 - 2 rings are unread; the sleeper is awake then.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+    }
+
+    /// The sleeper has heard it.
+    fn hush(&self) {
+        // Fails only when somebody has heard it already.
+        let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
@@ -71,6 +78,8 @@ pub(crate) struct Connection {
     peer: String,
     pub export: OnceLock<String>,
     wake: Arc<Wake>,
+    /// Whose thread the client lives on.
+    landlord: OnceLock<Weak<dyn RemoteDevice>>,
     stop: AtomicBool,
     requests: AtomicU64,
     errors: AtomicU64,
@@ -87,6 +96,7 @@ impl Connection {
             peer,
             export: OnceLock::new(),
             wake: Arc::new(Wake::new()?),
+            landlord: OnceLock::new(),
             stop: AtomicBool::new(false),
             requests: zero(),
             errors: zero(),
@@ -100,6 +110,9 @@ impl Connection {
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.wake.ring();
+        if let Some(device) = self.landlord.get().and_then(Weak::upgrade) {
+            device.stir();
+        }
     }
 
     pub fn status(&self) -> ConnectionStatus {
@@ -131,16 +144,76 @@ impl Connection {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Serves one client until it ends, is told to, or misbehaves.
-    pub fn serve(&self, socket: OwnedFd, shared: &Shared) {
-        let ended = Link::new(socket, &self.wake).map_err(End::Io).and_then(|mut link| {
-            let (agreement, received) = self.handshake(&mut link, shared)?;
-            let Some(device) = shared.attach(self, &agreement.facts) else {
-                return Err(End::Refused("its export was removed"));
-            };
-            log::info!("NBD client {} ({}) uses export \"{}\"", self.id, self.peer, agreement.facts.name);
-            self.transmit(&mut link, agreement, &received, &*device, &shared.options)
-        });
+    /// Serves one client until it ends, is told to, or misbehaves, or moves in with its device.
+    pub fn serve(entry: Entry, socket: OwnedFd) {
+        let (connection, shared) = (Arc::clone(&entry.connection), Arc::clone(&entry.shared));
+        if let Err(end) = connection.agree_and_transmit(entry, &shared, socket) {
+            connection.log_end(Err(end));
+        }
+    }
+
+    fn agree_and_transmit(&self, entry: Entry, shared: &Shared, socket: OwnedFd) -> Result<(), End> {
+        let mut link = Link { socket, readable: true, writable: true };
+        let (agreement, received) = self.handshake(&mut link, shared)?;
+        let Some(device) = shared.attach(self, &agreement.facts) else {
+            return Err(End::Refused("its export was removed"));
+        };
+        log::info!("NBD client {} ({}) uses export \"{}\"", self.id, self.peer, agreement.facts.name);
+        let options = &shared.options;
+        let caps = Caps { requests_max: options.requests_in_flight_max, bytes_max: options.bytes_in_flight_max };
+        let session = Session::new(agreement, caps, &received);
+        let transmission = Transmission { link, session, drained_by: None, idle_since: 0, entry };
+        // Known before the first turn, so that a stop is seen by that turn or finds whom to stir.
+        self.landlord.get_or_init(|| Arc::downgrade(&device));
+        device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, device))
+    }
+
+    /// The guest's life where its device takes none: on this thread, with the device at the other end of a mailbox. The
+    /// device is let go before the guest, whose end is what others wait for.
+    fn live_apart(&self, mut guest: Box<dyn Guest>, device: Arc<dyn RemoteDevice>) -> Result<(), End> {
+        let wake = Arc::clone(&self.wake);
+        let mailbox = Arc::new(Mailbox::new(move || wake.ring()));
+        let (mut requests, mut completions) = (Vec::new(), Vec::new());
+        let started = Instant::now();
+        let mut signalled = false;
+        loop {
+            let now = started.elapsed().as_nanos() as Nanos;
+            mailbox.take(&mut completions);
+            let stay = guest.turn(now, std::mem::take(&mut signalled), &mut completions, &mut requests);
+            device.submit(&mut requests, &mailbox);
+            match stay {
+                Stay::Again => {}
+                Stay::Leave => return Ok(()),
+                Stay::Wait { readable, writable, until } => {
+                    if mailbox.prepare_sleep() {
+                        let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
+                        signalled = self.sleep(guest.socket(), readable, writable, timeout)?;
+                        mailbox.awake();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps until the socket is ready, the wake-up rings, or the time is over; whether the socket is.
+    fn sleep(&self, socket: BorrowedFd, readable: bool, writable: bool, timeout: Option<Duration>) -> io::Result<bool> {
+        let wanted = |wanted, flags| if wanted { flags } else { PollFlags::empty() };
+        let flags = wanted(readable, PollFlags::IN | PollFlags::RDHUP) | wanted(writable, PollFlags::OUT);
+        // Without a wish, no hang-up is heard of either, which would be told again and again.
+        let socket = (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(socket, flags));
+        let mut fds: SmallVec<[PollFd; 2]> = [PollFd::new(&*self.wake, PollFlags::IN)].into_iter().chain(socket).collect();
+        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !fds[0].revents().is_empty() {
+            self.wake.hush();
+        }
+        Ok(fds.get(1).is_some_and(|socket| !socket.revents().is_empty()))
+    }
+
+    fn log_end(&self, ended: Result<(), End>) {
         let Self { id, peer, .. } = self;
         match ended {
             Ok(()) => log::info!("NBD client {id} ({peer}) ended"),
@@ -157,100 +230,158 @@ impl Connection {
         let mut input = vec![0; OPTION_HEADER_BYTES + OPTION_BYTES_MAX];
         let mut input_len = 0;
         loop {
-            link.send_all(&mut output, deadline, self)?;
+            self.send_all(link, &mut output, deadline)?;
             let (used, step) = handshake.step(&input[..input_len], &shared.facts(), &mut output);
             input.copy_within(used..input_len, 0);
             input_len -= used;
             match step {
                 Step::Again => {}
                 Step::Starved => {
-                    link.wait_while(deadline, self, |link| !link.readable)?;
+                    self.wait_for(link, Direction::In, deadline)?;
                     let (_, space) = input.split_at_mut(input_len);
                     input_len += link.receive([&mut [], space])?.ok_or(End::Refused("it hung up in the handshake"))?;
                 }
                 Step::Agreed(agreement) => {
-                    link.send_all(&mut output, deadline, self)?;
+                    self.send_all(link, &mut output, deadline)?;
                     input.truncate(input_len);
                     return Ok((agreement, input));
                 }
                 Step::Close(reason) => {
-                    link.send_all(&mut output, deadline, self)?;
+                    self.send_all(link, &mut output, deadline)?;
                     return Err(End::Refused(reason));
                 }
             }
         }
     }
 
-    fn transmit(
-        &self,
-        link: &mut Link,
-        agreement: Agreement,
-        received: &[u8],
-        device: &dyn RemoteDevice,
-        options: &Options,
-    ) -> Result<(), End> {
-        let wake = Arc::clone(&self.wake);
-        let mailbox = Arc::new(Mailbox::new(move || wake.ring()));
-        let caps = Caps { requests_max: options.requests_in_flight_max, bytes_max: options.bytes_in_flight_max };
-        let mut session = Session::new(agreement, caps, received);
-        let (mut requests, mut completions) = (Vec::new(), Vec::new());
-        let mut drained_by = None;
+    /// Sends and clears `output`, sleeping where it must.
+    fn send_all(&self, link: &mut Link, output: &mut Vec<u8>, deadline: Instant) -> Result<(), End> {
+        while !output.is_empty() {
+            let len = link.send(&[IoSlice::new(output)])?;
+            output.drain(..len);
+            self.wait_for(link, Direction::Out, deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until there is something to receive, or room to send, up to the handshake's deadline.
+    fn wait_for(&self, link: &mut Link, direction: Direction, deadline: Instant) -> Result<(), End> {
         loop {
-            if self.stopping() && !session.ended() {
-                session.end_input();
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(End::Refused("its handshake took too long"));
             }
-            mailbox.take(&mut completions);
-            let mut progress = !completions.is_empty();
-            for completion in completions.drain(..) {
-                session.complete(completion, &mut requests);
+            if self.stopping() {
+                return Err(End::Refused("the server stops"));
             }
-            // Before the replies go, so that a client which has them finds them counted.
-            self.publish(&session);
-            if link.writable && session.has_output() {
-                let len = {
-                    let mut slices = SmallVec::<[IoSlice; SLICE_COUNT_MAX]>::new();
-                    session.slices(&mut slices);
-                    link.send(&slices)?
-                };
-                session.sent(len);
-                progress = true;
-            }
-            if link.readable && session.wants_input() {
-                match link.receive(session.space())? {
-                    Some(len) => session.received(len),
-                    None => session.end_input(),
-                }
-                progress = true;
-            }
-            session.parse(&mut requests)?;
-            if !requests.is_empty() {
-                device.submit(&mut requests, &mailbox);
-                progress = true;
-            }
-            if session.finished() {
+            let (ready, receives) = match direction {
+                Direction::In => (&mut link.readable, true),
+                Direction::Out => (&mut link.writable, false),
+            };
+            if *ready {
                 return Ok(());
             }
-            if progress {
-                continue;
-            }
-            let timeout = if session.ended() {
-                let by = *drained_by.get_or_insert_with(|| Instant::now() + options.drain_timeout);
-                let left = by.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(End::Refused("it ended, but its last requests and replies took too long"));
-                }
-                Some(left)
-            } else {
-                session.keeps_warm().then_some(COOL_AFTER)
-            };
-            if mailbox.prepare_sleep() {
-                let events = link.wait(timeout)?;
-                mailbox.awake();
-                if events == 0 {
-                    session.cool();
-                }
-            }
+            *ready = self.sleep(link.socket.as_fd(), receives, !receives, Some(left))?;
         }
+    }
+}
+
+/// Which way bytes go, seen from here.
+enum Direction {
+    In,
+    Out,
+}
+
+/// A client behind its handshake: what is said between its socket and its device.
+struct Transmission {
+    link: Link,
+    session: Session,
+    /// When it is cut off although replies are due, once it has ended.
+    drained_by: Option<Nanos>,
+    /// When it last got or gave anything.
+    idle_since: Nanos,
+    /// Last, so that the socket is closed before the client is off the list.
+    entry: Entry,
+}
+
+impl Transmission {
+    fn advance(
+        &mut self,
+        now: Nanos,
+        signalled: bool,
+        ended: &mut Vec<Completion>,
+        requests: &mut Vec<Request>,
+    ) -> Result<Stay, End> {
+        let Self { link, session, entry: Entry { connection, shared }, .. } = self;
+        link.readable |= signalled;
+        link.writable |= signalled;
+        if connection.stopping() && !session.ended() {
+            session.end_input();
+        }
+        let mut progress = !ended.is_empty();
+        for completion in ended.drain(..) {
+            session.complete(completion, requests);
+        }
+        // Before the replies go, so that a client which has them finds them counted.
+        connection.publish(session);
+        if link.writable && session.has_output() {
+            let len = {
+                let mut slices = SmallVec::<[IoSlice; SLICE_COUNT_MAX]>::new();
+                session.slices(&mut slices);
+                link.send(&slices)?
+            };
+            session.sent(len);
+            progress = true;
+        }
+        if link.readable && session.wants_input() {
+            match link.receive(session.space())? {
+                Some(len) => session.received(len),
+                None => session.end_input(),
+            }
+            progress = true;
+        }
+        session.parse(requests)?;
+        connection.publish(session);
+        if session.finished() {
+            connection.log_end(Ok(()));
+            return Ok(Stay::Leave);
+        }
+        if progress {
+            self.idle_since = now;
+        }
+        let (receives, sends) = (session.wants_input(), session.has_output());
+        if (sends && link.writable) || (receives && link.readable) {
+            return Ok(Stay::Again);
+        }
+        let until = if session.ended() {
+            let by = *self.drained_by.get_or_insert(now + shared.options.drain_timeout.as_nanos() as Nanos);
+            if by <= now {
+                return Err(End::Refused("it ended, but its last requests and replies took too long"));
+            }
+            Some(by)
+        } else if session.keeps_warm() {
+            if self.idle_since + COOL_AFTER <= now {
+                session.cool();
+            }
+            session.keeps_warm().then_some(self.idle_since + COOL_AFTER)
+        } else {
+            None
+        };
+        Ok(Stay::Wait { readable: receives, writable: sends, until })
+    }
+}
+
+impl Guest for Transmission {
+    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+        let outcome = self.advance(now, signalled, ended, requests);
+        outcome.unwrap_or_else(|end| {
+            self.entry.connection.log_end(Err(end));
+            Stay::Leave
+        })
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.link.socket.as_fd()
     }
 }
 
@@ -273,79 +404,21 @@ impl From<Broken> for End {
     }
 }
 
-/// A socket and a wake-up in one epoll, edge-triggered: the flags say what is worth trying.
+/// A socket that does not block; the flags say what is worth trying.
 struct Link {
     socket: OwnedFd,
-    epoll: OwnedFd,
     readable: bool,
     writable: bool,
-    /// Whether epoll tells of room to send. Only asked for while a send is stuck: every reply that the client
-    /// takes makes room, and would wake the thread for nothing.
-    watches_room: bool,
-    /// The peer has closed its side: no further edge will tell of bytes or of their end.
-    hangup: bool,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // Whoever watches the socket lets go of it; it fails when the peer has closed, and then he has.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
 }
 
 impl Link {
-    const SOCKET: u64 = 0;
-    const WAKE: u64 = 1;
-    const INPUT: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
-
-    fn new(socket: OwnedFd, wake: &Wake) -> io::Result<Self> {
-        use epoll::{EventData, EventFlags};
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &socket, EventData::new_u64(Self::SOCKET), Self::INPUT)?;
-        // Edge-triggered, so that the counter need not be read: each ring is an edge.
-        epoll::add(&epoll, wake, EventData::new_u64(Self::WAKE), EventFlags::IN | EventFlags::ET)?;
-        Ok(Self { socket, epoll, readable: true, writable: true, watches_room: false, hangup: false })
-    }
-
-    /// Sleeps until something happens; returns how many things did.
-    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        use epoll::EventFlags;
-        if self.writable == self.watches_room {
-            // Changing the interest reports what is true already, so that no edge falls in between.
-            self.watches_room = !self.writable;
-            let room = if self.watches_room { EventFlags::OUT } else { EventFlags::empty() };
-            epoll::modify(&self.epoll, &self.socket, epoll::EventData::new_u64(Self::SOCKET), Self::INPUT | room)?;
-        }
-        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
-        let nothing = epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        let mut events = [nothing; 2];
-        let count = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
-            Ok(count) => count,
-            Err(Errno::INTR) => return Ok(1),
-            Err(error) => return Err(error.into()),
-        };
-        for event in &events[..count] {
-            let (flags, data) = (event.flags, event.data);
-            if data.u64() == Self::SOCKET {
-                let broken = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-                self.hangup |= broken;
-                self.readable |= broken || flags.contains(EventFlags::IN);
-                self.writable |= broken || flags.contains(EventFlags::OUT);
-            }
-        }
-        Ok(count)
-    }
-
-    /// Sleeps while `condition` holds, up to the handshake's deadline.
-    fn wait_while(&mut self, deadline: Instant, connection: &Connection, condition: fn(&Self) -> bool) -> Result<(), End> {
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(End::Refused("its handshake took too long"));
-            }
-            if connection.stopping() {
-                return Err(End::Refused("the server stops"));
-            }
-            if !condition(self) {
-                return Ok(());
-            }
-            self.wait(Some(left))?;
-        }
-    }
-
     /// Sends what it can; 0: nothing now.
     fn send(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -364,27 +437,17 @@ impl Link {
         }
     }
 
-    /// Sends and clears `output`, sleeping where it must.
-    fn send_all(&mut self, output: &mut Vec<u8>, deadline: Instant, connection: &Connection) -> Result<(), End> {
-        while !output.is_empty() {
-            self.wait_while(deadline, connection, |link| !link.writable)?;
-            let len = self.send(&[IoSlice::new(output)])?;
-            output.drain(..len);
-        }
-        Ok(())
-    }
-
     /// Receives what there is; `Some(0)`: nothing now, `None`: the peer has ended.
     fn receive(&mut self, space: [&mut [u8]; 2]) -> io::Result<Option<usize>> {
         let wanted = space[0].len() + space[1].len();
         match rustix::io::readv(&self.socket, &mut space.map(IoSliceMut::new)) {
             Ok(0) => Ok(None),
             Ok(len) => {
-                self.readable = len == wanted || self.hangup;
+                self.readable = len == wanted;
                 Ok(Some(len))
             }
             Err(Errno::AGAIN) => {
-                self.readable = self.hangup;
+                self.readable = false;
                 Ok(Some(0))
             }
             Err(Errno::INTR) => Ok(Some(0)),

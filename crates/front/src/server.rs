@@ -1,7 +1,8 @@
 //! The server: listeners, exports, and the list of clients.
 //!
-//! One thread accepts; each client has a thread of its own, so that no client can hold up another. The lists
-//! are behind one lock that is taken when a client comes, agrees on an export, or goes, never for a request.
+//! One thread accepts; each client agrees on its export on a thread of its own, so that no client can hold up another,
+//! and then moves in with the device, or stays apart where that takes no guests. The lists are behind one lock that is
+//! taken when a client comes, agrees on an export, or goes, never for a request.
 
 use crate::connection::{Connection, ConnectionStatus, Wake};
 use crate::export::{Export, Facts};
@@ -153,7 +154,7 @@ impl ServerHandle {
     }
 
     /// Withdraws an export: its clients' requests are carried out, then they are disconnected. On return
-    /// the server does not hold the device any more.
+    /// the server does not use the device any more.
     ///
     /// # Errors
     /// When there is no such export.
@@ -296,16 +297,16 @@ impl Shared {
         // Takes the connection off the list when dropped: at the thread's end, on its panic, or if it cannot start.
         let entry = Entry { shared: Arc::clone(self), connection };
         let thread = thread::Builder::new().name(format!("nbd-{id}")).stack_size(256 << 10);
-        if let Err(error) = thread.spawn(move || entry.connection.serve(socket, &entry.shared)) {
+        if let Err(error) = thread.spawn(move || Connection::serve(entry, socket)) {
             log::warn!("NBD client {id} was turned away: no thread for it: {error}");
         }
     }
 }
 
-/// A connection's place in the list.
-struct Entry {
-    shared: Arc<Shared>,
-    connection: Arc<Connection>,
+/// A connection's place in the list, held by whoever serves it.
+pub(crate) struct Entry {
+    pub shared: Arc<Shared>,
+    pub connection: Arc<Connection>,
 }
 
 impl Drop for Entry {

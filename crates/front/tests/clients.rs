@@ -6,9 +6,9 @@ mod support;
 
 use std::process::{Command, Output};
 use std::sync::Arc;
-use stria_block::{Limits, RamDevice};
+use stria_block::Limits;
 use stria_front::{Export, Listener, Options, Server, ServerHandle};
-use support::device::DeviceThread;
+use support::device::LaneDevice;
 
 const SIZE_BYTES: u64 = 64 << 20;
 
@@ -26,10 +26,7 @@ impl Service {
         let export = |name: &str, limits: &Limits, read_only| Export {
             name: name.into(),
             description: format!("RAM as {name}"),
-            device: Arc::new(DeviceThread::spawn(limits.clone(), {
-                let limits = limits.clone();
-                move || RamDevice::with_limits(limits)
-            })),
+            device: Arc::new(LaneDevice::spawn(limits.clone(), true)),
             read_only,
         };
         let exports = vec![export("tank", &plain, false), export("safe", &plain, true), export("large blocks", &large, false)];

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use stria_front::{FrontError, Listener, Options, Server};
+use support::device::LaneDevice;
 use support::raw::{SIZE_BYTES, Service, assert_closed, export, ram, reply, request};
 
 #[test]
@@ -189,7 +190,7 @@ fn stopping_answers_what_is_in_flight_first() {
     assert_closed(haggling);
     stopper.join().expect("stopped");
     assert!(!path.exists(), "the socket is left behind");
-    assert_eq!(Arc::strong_count(&device), 1, "the device is held still");
+    assert_let_go(&device);
 }
 
 #[test]
@@ -205,6 +206,15 @@ fn a_device_that_hangs_does_not_keep_the_server_from_stopping() {
     assert_closed(client);
 }
 
+/// Nobody else holds the device, but for a thread that may just be ending.
+fn assert_let_go(device: &Arc<LaneDevice>) {
+    let patience = Instant::now();
+    while Arc::strong_count(device) > 1 {
+        assert!(patience.elapsed() < Duration::from_secs(5), "the device is held still");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn exports_come_and_go_while_others_are_served() {
     let service = Service::start(Options::default());
@@ -217,9 +227,9 @@ fn exports_come_and_go_while_others_are_served() {
     while service.server.connections().iter().any(|connection| connection.export.is_none()) {
         thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(Arc::strong_count(&extra), 3);
+    assert!(Arc::strong_count(&extra) > 1, "the server holds the device");
     service.server.remove_export("extra").expect("removed");
-    assert_eq!(Arc::strong_count(&extra), 1, "the device is held still");
+    assert_let_go(&extra);
     assert_closed(of_extra);
     of_tank.write_all(&request(0, 3, 0, 512)).expect("a read");
     assert_eq!(reply(&mut of_tank), (3, 0));
@@ -238,20 +248,21 @@ fn an_idle_client_costs_no_time() {
     let switches = |name: &str| {
         let tasks = fs::read_dir("/proc/self/task").expect("threads");
         let task = tasks.map(|task| task.expect("a thread").path()).find(|task| {
-            // Tests run beside each other, so only this connection's own thread will do.
+            // Tests run beside each other, so only the very thread that serves this client will do.
             fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
         });
         let status = fs::read_to_string(task.expect("the client's thread").join("status")).expect("its status");
         let line = status.lines().find(|line| line.starts_with("voluntary")).expect("its switches").to_string();
         line.split_whitespace().nth(1).expect("a count").parse::<u64>().expect("a number")
     };
-    // One thread of this name in the process: connections of this server start at 1, those of other tests too,
-    // so this server's are numbered up first.
+    // Where clients live apart, connections of this server start at 1, those of other tests too, so this server's are
+    // numbered up first.
+    let thread = service.device.thread_of_clients().unwrap_or("nbd-100");
     let clients: Vec<UnixStream> = (0..99).map(|_| service.client()).collect();
     thread::sleep(Duration::from_millis(1500));
-    let before = switches("nbd-100");
+    let before = switches(thread);
     thread::sleep(Duration::from_millis(1500));
-    assert_eq!(switches("nbd-100"), before);
+    assert_eq!(switches(thread), before);
     drop(clients);
 }
 

@@ -64,6 +64,8 @@ pub struct CreateSpec {
     pub member_sectors_max: Option<u64>,
     /// Keep a write log on parity levels.
     pub log: LogChoice,
+    /// Keep checksums of what the drives hold; clients are then served blocks of 4 KiB.
+    pub checksums: bool,
     /// The members agree already: no first resync.
     pub assume_clean: bool,
     /// Overwrite what the drives carry.
@@ -146,6 +148,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
     let capacities: Vec<u64> = plans.iter().map(|(_, plan)| plan.geometry.capacity_sectors()).collect();
     let logical_block_bytes = spans.iter().flat_map(|span| span.members.iter().flatten());
     let logical_block_bytes = logical_block_bytes.map(|drive| drive.info().limits.logical_block_bytes).max().unwrap_or(512);
+    let logical_block_bytes = if spec.checksums { 4096 } else { logical_block_bytes };
     let uuid = *Uuid::new_v4().as_bytes();
     let upper = Create {
         name: spec.name.clone(),
@@ -163,6 +166,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
         member_sectors_max: None,
         bitmap: BitmapChoice::None,
         log: LogChoice::None,
+        checksums: false,
         assume_clean: true,
         unix_seconds: unix_seconds_at_zero(0),
     };
@@ -176,7 +180,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
             span.members.iter().flatten().chain(&span.spares).map(|drive| drive.info().path.clone()).collect();
         drop(span);
         let ring = Ring::new()?;
-        let (mut array, _) = open(&paths, &ring, OpenOptions { force: true, read_only: false })?;
+        let (mut array, _) = open(&paths, &ring, OpenOptions { force: true, ..OpenOptions::default() })?;
         array.command(|engine| engine.pause(true));
         array.sync_io(|io| {
             for write in upper.writes.iter().filter(|write| write.drive == index) {
@@ -217,6 +221,7 @@ fn plan(
         member_sectors_max: spec.member_sectors_max,
         bitmap: if level.is_redundant() { spec.bitmap } else { BitmapChoice::None },
         log: spec.log,
+        checksums: spec.checksums,
         assume_clean: spec.assume_clean,
         unix_seconds: unix_seconds_at_zero(0),
     };

@@ -1,25 +1,57 @@
 //! An array that runs, with the drives below it and what people may do to it.
 
+use crate::checked::{Checked, bind_drive};
 use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
+use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, FileDrive, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, DriveWatch, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
 use stria_format::md::{Candidate, MdRecorder};
+use stria_integrity::{Counts, IntegrityDevice};
 use uuid::Uuid;
 
 /// What a member is made of.
 #[derive(Clone)]
 pub enum MemberSource {
     /// A drive.
-    Drive(Box<DriveInfo>),
+    Drive(Box<HostedDrive>),
     /// An array of its own: a span.
     Array(Box<HostedArray>),
     /// A drive that was taken out; its handle is never used again.
     Removed,
+}
+
+impl MemberSource {
+    /// The drive, if it is one.
+    pub fn drive(&self) -> Option<&HostedDrive> {
+        match self {
+            MemberSource::Drive(drive) => Some(drive),
+            MemberSource::Array(_) | MemberSource::Removed => None,
+        }
+    }
+}
+
+/// A drive that is a member: what it is, and how it answers.
+#[derive(Clone)]
+pub struct HostedDrive {
+    /// What it is.
+    pub info: DriveInfo,
+    /// How it answers.
+    pub watch: DriveWatch,
+    /// What verifies its data, if anything does.
+    pub(crate) checked: Option<Checked>,
+}
+
+impl Deref for HostedDrive {
+    type Target = DriveInfo;
+    fn deref(&self) -> &DriveInfo {
+        &self.info
+    }
 }
 
 /// Something that happened to an array or one of its spans.
@@ -28,9 +60,34 @@ pub struct Notice {
     /// The array's name.
     pub array: String,
     /// What.
-    pub event: Event,
+    pub happening: Happening,
     /// In words, with names instead of handles.
     pub text: String,
+}
+
+/// What there is to tell.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    /// Something that the engine decided or met.
+    Engine(Event),
+    /// A drive has left a request unanswered for long; told again when it is twice as long.
+    Silent,
+    /// It has answered.
+    Answers,
+}
+
+/// Five seconds: a drive that leaves a request unanswered for so long is told of. Solid-state drives take milliseconds,
+/// and a hard disk that wakes up may be worth a line.
+const SILENT_AFTER: Nanos = 5_000_000_000;
+/// How often drives are looked at that have something to answer.
+const LOOK_EVERY: Nanos = 1_000_000_000;
+
+/// Who of an array's drives does not answer.
+#[derive(Clone, Default)]
+struct Silence {
+    look_at: Nanos,
+    /// Who was told of, and how long he had been silent then.
+    told: BTreeMap<PathBuf, Nanos>,
 }
 
 /// An array as a block device with its spans and drives. Clones are the same array.
@@ -43,6 +100,7 @@ pub struct HostedArray {
     members: Vec<MemberSource>,
     ring: Ring,
     notices: Option<Sender<Notice>>,
+    silence: Silence,
 }
 
 /// A drive that was opened and looked at, ready to join: made away from the lane, as it blocks.
@@ -77,7 +135,7 @@ impl HostedArray {
         members: Vec<MemberSource>,
         ring: Ring,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, ring, notices: None }
+        Self { name, uuid, geometry, device, members, ring, notices: None, silence: Silence::default() }
     }
 
     /// `name` or `host:name`.
@@ -113,6 +171,11 @@ impl HostedArray {
         self.device.status()
     }
 
+    /// What the checksums of a member have met; `None`: it has none.
+    pub fn checksum_counts(&self, member: MemberId) -> Option<Counts> {
+        self.members.get(member.0)?.drive()?.checked.as_ref().map(IntegrityDevice::counts)
+    }
+
     /// What its metadata say.
     pub fn description(&self) -> Description {
         self.device.recorder().description()
@@ -126,12 +189,56 @@ impl HostedArray {
     /// Tells what happened in the whole tree. Spans are polled by the array above through clones that nobody told
     /// where to, so whoever is on top speaks for them.
     fn forward(&self, notices: &Sender<Notice>) {
+        for (index, drive) in self.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?))) {
+            for range in drive.checked.iter().flat_map(IntegrityDevice::take_findings) {
+                let (start_sector, sectors) = (range.start, range.end - range.start);
+                let event = Event::WrongBytes { member: MemberId(index), start_sector, sectors };
+                let text = self.words(&event);
+                let _ = notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
+            }
+        }
         for event in self.device.take_events() {
             let text = self.words(&event);
             // Nobody listens any more: then nobody misses it.
-            let _ = notices.send(Notice { array: self.name.clone(), event, text });
+            let _ = notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
         }
         self.spans().for_each(|span| span.forward(notices));
+    }
+
+    /// Tells which drives of the whole tree leave requests unanswered, and which have answered after that.
+    fn look_for_silence(&mut self, now: Nanos) {
+        let Some(notices) = self.notices.clone().filter(|_| self.silence.look_at <= now) else { return };
+        self.silence.look_at = now + LOOK_EVERY;
+        let mut told = std::mem::take(&mut self.silence.told);
+        for array in self.tree() {
+            for drive in array.members.iter().filter_map(MemberSource::drive) {
+                let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
+                let tell = |happening, text| {
+                    let _ = notices.send(Notice { array: array.name.clone(), happening, text });
+                };
+                let path = drive.path.display();
+                match told.get(&drive.path) {
+                    None if silent < SILENT_AFTER => {}
+                    Some(before) if silent >= SILENT_AFTER && silent < 2 * before => {}
+                    Some(_) if silent < SILENT_AFTER => {
+                        told.remove(&drive.path);
+                        tell(Happening::Answers, format!("{path} answers again"));
+                    }
+                    _ => {
+                        told.insert(drive.path.clone(), silent);
+                        let seconds = silent / 1_000_000_000;
+                        let remedy = "what needs it waits; look at the drive and its cable, or `fail` it, and later requests go to the others";
+                        tell(Happening::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"));
+                    }
+                }
+            }
+        }
+        self.silence.told = told;
+    }
+
+    /// The ring that its drives share.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// Allows writes and sweeps, here and in the spans.
@@ -151,7 +258,16 @@ impl HostedArray {
             return false;
         }
         self.spans().for_each(HostedArray::begin_stop);
-        self.spans().all(HostedArray::is_stopped)
+        self.close_checksums() && self.spans().all(HostedArray::is_stopped)
+    }
+
+    /// Has all sums written back; whether that is done. What cannot be is not lost, but unknown at the next start.
+    fn close_checksums(&self) -> bool {
+        let status = self.status();
+        let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberRole::Failed);
+        let checked: Vec<&Checked> = in_use.filter_map(|(source, _)| source.drive()?.checked.as_ref()).collect();
+        checked.iter().for_each(|checked| checked.close());
+        checked.iter().all(|checked| checked.closed().is_some())
     }
 
     /// This array and its spans, depth first.
@@ -214,7 +330,8 @@ impl HostedArray {
         holder.device.remove(member)?;
         let uuid = holder.uuid;
         let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
-        self.nth(&mut { index }).expect("counted the same way").members[member.0] = MemberSource::Removed;
+        let holder = self.nth(&mut { index }).expect("counted the same way");
+        holder.members[member.0] = MemberSource::Removed;
         Ok(())
     }
 
@@ -270,7 +387,7 @@ impl HostedArray {
                 array.or_as_before(|array| {
                     let id = array.device.command(|engine| engine.next_member());
                     let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                    array.join(id, new.drive, config, Some(slot))
+                    array.join(id, new, config, Some(slot))
                 })?;
                 return Ok(format!(
                     "{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap",
@@ -367,22 +484,22 @@ impl HostedArray {
             new.drive.write_at(write.start_sector, &write.data)?;
         }
         new.drive.sync()?;
-        self.join(id, new.drive, config, None)?;
+        let candidate = candidate_of(&new.drive);
+        self.join(id, NewDrive { candidate, ..new }, config, None)?;
         Ok(id)
     }
 
     fn join(
         &mut self,
         id: MemberId,
-        drive: SyncDrive,
+        new: NewDrive,
         config: stria_array::MemberConfig,
         slot: Option<usize>,
     ) -> Result<(), HostError> {
-        let info = drive.info().clone();
         assert_eq!(self.members.len(), id.0, "handles are given in order");
-        let device = FileDrive::new(drive, &self.ring);
-        self.device.add(config, Box::new(device), slot)?;
-        self.members.push(MemberSource::Drive(Box::new(info)));
+        let (device, drive, _) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
+        self.device.add(config, device, slot)?;
+        self.members.push(MemberSource::Drive(Box::new(drive)));
         Ok(())
     }
 
@@ -430,6 +547,10 @@ impl HostedArray {
             Event::ReadCorrected { member, start_sector, sectors } => {
                 format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
             }
+            Event::WrongBytes { member, start_sector, sectors } => format!(
+                "{}: {sectors} sectors at {start_sector} hold other bytes than were written there, by their checksums",
+                name(member)
+            ),
             Event::BadBlocks { member, start_sector, sectors } => format!(
                 "{}: {sectors} sectors at {start_sector} hold nothing that can be trusted, as what would tell it is lost; they read as errors until they are written",
                 name(member)
@@ -482,10 +603,12 @@ impl BlockDevice for HostedArray {
         self.device.poll(now, completions);
         if let Some(notices) = &self.notices {
             self.forward(notices);
+            self.look_for_silence(now);
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        self.device.next_wake()
+        let looks = self.notices.is_some() && (self.ring.is_busy() || !self.silence.told.is_empty());
+        self.device.next_wake().into_iter().chain(looks.then_some(self.silence.look_at)).min()
     }
 }

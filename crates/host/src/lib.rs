@@ -4,6 +4,7 @@
 //! lives on a lane. Owns no policy: when to rebuild is the engine's business, what to serve the caller's.
 #![forbid(unsafe_code)]
 
+mod checked;
 mod clock;
 mod create;
 mod error;
@@ -15,6 +16,6 @@ mod sync_io;
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};
-pub use hosted::{HostedArray, MemberSource, NewDrive, Notice};
+pub use hosted::{Happening, HostedArray, HostedDrive, MemberSource, NewDrive, Notice};
 pub use open::{Found, OpenOptions, PlannedArray, find, open};
 pub use sync_io::SyncIo;

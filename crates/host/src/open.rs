@@ -3,13 +3,14 @@
 //! Everything is read before anything is written: arrays are opened read-only, level by level, until no array
 //! carries another; only then are they let loose.
 
+use crate::checked::bind_drive;
 use crate::clock::unix_seconds_at_zero;
 use crate::examine::{candidate_of, refuse_twins};
 use crate::{HostError, HostedArray, MemberSource};
 use std::path::{Path, PathBuf};
 use stria_array::ArrayDevice;
 use stria_block::BlockDevice;
-use stria_drive::{Access, FileDrive, Ring, SyncDrive, monotonic_now};
+use stria_drive::{Access, Ring, SyncDrive, monotonic_now};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Options, Stranger};
 use stria_format::md::{Candidate, assemble};
 
@@ -20,6 +21,8 @@ pub struct OpenOptions {
     pub force: bool,
     /// Serve reads only; nothing is written to any member.
     pub read_only: bool,
+    /// Take what the drives hold for right, whatever its checksums say, and learn them anew.
+    pub forget_checksums: bool,
 }
 
 /// An array that could be opened, and the drives it needs.
@@ -54,7 +57,7 @@ enum Source {
 /// When a drive cannot be opened or is named twice. That an array cannot start is told in its assembly.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
     let ring = Ring::new()?;
-    let (arrays, assemblies, strangers) = build(paths, &ring, Access::ReadOnly, OpenOptions { read_only: true, ..options })?;
+    let (arrays, assemblies, strangers, _) = build(paths, &ring, Access::ReadOnly, OpenOptions { read_only: true, ..options })?;
     let planned = |array: &HostedArray| PlannedArray {
         name: array.name().to_owned(),
         uuid: array.uuid(),
@@ -69,7 +72,7 @@ pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError>
 /// When there is none or more than one, or it cannot start, with the reason.
 pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<String>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
-    let (mut arrays, assemblies, strangers) = build(paths, ring, access, options)?;
+    let (mut arrays, assemblies, strangers, told) = build(paths, ring, access, options)?;
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
             return Err(match error.kind {
@@ -90,7 +93,7 @@ pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(Hos
         )));
     }
     let warnings = assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().ok());
-    let warnings = warnings.flat_map(|start| start.warnings.clone()).collect();
+    let warnings = warnings.flat_map(|start| start.warnings.clone()).chain(told).collect();
     let array = arrays.remove(0);
     if !options.read_only {
         array.activate();
@@ -103,7 +106,7 @@ fn build(
     ring: &Ring,
     access: Access,
     options: OpenOptions,
-) -> Result<(Vec<HostedArray>, Vec<Assembly>, Vec<Stranger>), HostError> {
+) -> Result<(Vec<HostedArray>, Vec<Assembly>, Vec<Stranger>, Vec<String>), HostError> {
     let drives: Vec<SyncDrive> =
         paths.iter().map(|path: &PathBuf| SyncDrive::open(Path::new(path), access)).collect::<Result<_, _>>()?;
     refuse_twins(drives.iter().map(SyncDrive::info))?;
@@ -112,6 +115,7 @@ fn build(
     let mut all = Vec::new();
     let mut strangers = Vec::new();
     let mut arrays = Vec::new();
+    let mut told = Vec::new();
     loop {
         let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
         // Members that were away come back on their own account only when somebody says `add`.
@@ -127,28 +131,45 @@ fn build(
         let mut next = Vec::new();
         for assembly in &assemblies {
             if let Ok(start) = &assembly.outcome {
-                let members = start.drives.iter().map(|&drive| sources[drive].1.take().expect("each drive is one member"));
-                let mut array = bind(assembly, members.collect(), ring);
+                let members = start
+                    .drives
+                    .iter()
+                    .map(|&drive| (&candidates[drive], sources[drive].1.take().expect("each drive is one member")));
+                let mut array = bind(assembly, members.collect(), ring, options.forget_checksums, &mut told)?;
                 next.push((array.candidate(), Some(Source::Array(array))));
             }
         }
         all.extend(assemblies);
         if next.is_empty() {
-            return Ok((arrays, all, strangers));
+            return Ok((arrays, all, strangers, told));
         }
         sources = next;
     }
 }
 
-fn bind(assembly: &Assembly, members: Vec<Source>, ring: &Ring) -> HostedArray {
+fn bind(
+    assembly: &Assembly,
+    members: Vec<(&Candidate, Source)>,
+    ring: &Ring,
+    forget_checksums: bool,
+    told: &mut Vec<String>,
+) -> Result<HostedArray, HostError> {
     let start = assembly.outcome.as_ref().expect("it can start");
+    let redundant = start.config.geometry.level().is_redundant();
     let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
     let mut sources = Vec::new();
-    for member in members {
+    let (mut checked, mut unchecked) = (false, Vec::new());
+    for (candidate, member) in members {
         match member {
             Source::Drive(drive) => {
-                sources.push(MemberSource::Drive(Box::new(drive.info().clone())));
-                devices.push(Box::new(FileDrive::new(drive, ring)));
+                let (device, drive, warning) = bind_drive(drive, candidate, ring, redundant, forget_checksums)?;
+                match drive.checked {
+                    Some(_) => checked = true,
+                    None => unchecked.push(candidate.name.as_str()),
+                }
+                sources.push(MemberSource::Drive(Box::new(drive)));
+                devices.push(device);
+                told.extend(warning);
             }
             Source::Array(array) => {
                 sources.push(MemberSource::Array(Box::new(array.clone())));
@@ -156,7 +177,12 @@ fn bind(assembly: &Assembly, members: Vec<Source>, ring: &Ring) -> HostedArray {
             }
         }
     }
+    if checked && !unchecked.is_empty() {
+        let names = unchecked.join(", ");
+        told.push(format!("{names}: no checksums, as another program added it; `fail`, `remove` and `add` it to have them"));
+    }
     let at_zero = unix_seconds_at_zero(monotonic_now());
     let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), at_zero);
-    HostedArray::new(start.config.name.clone(), assembly.uuid, start.config.geometry.clone(), device, sources, ring.clone())
+    let (name, geometry) = (start.config.name.clone(), start.config.geometry.clone());
+    Ok(HostedArray::new(name, assembly.uuid, geometry, device, sources, ring.clone()))
 }

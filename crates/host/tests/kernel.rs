@@ -172,6 +172,7 @@ impl Case {
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
             member_sectors_max: None,
             log: LogChoice::Auto,
+            checksums: false,
             assume_clean: false,
             force: false,
         })

@@ -102,6 +102,9 @@ pub struct ArrayView {
     pub exports: Vec<String>,
     /// Who is connected.
     pub clients: Vec<ClientView>,
+    /// The thread that it runs on; `None` for a span, which runs on the array's.
+    #[serde(default)]
+    pub lane: Option<LaneView>,
 }
 
 /// One member.
@@ -129,6 +132,8 @@ pub struct MemberView {
     pub wrong_sectors: u64,
     /// Wrong sectors that were rewritten with what redundancy says, since the array started.
     pub repaired_sectors: u64,
+    /// What its checksums have met since the array started; null: it has none.
+    pub checksums: Option<ChecksumView>,
     /// Reads ended.
     pub read_count: u64,
     /// Writes ended.
@@ -139,6 +144,58 @@ pub struct MemberView {
     pub written_bytes: u64,
     /// Why it was dropped.
     pub failure: Option<String>,
+    /// How long its reads take, lately; `None`: it is a span, or has read nothing yet.
+    #[serde(default)]
+    pub read_latency: Option<LatencyView>,
+    /// How long its writes take, lately.
+    #[serde(default)]
+    pub write_latency: Option<LatencyView>,
+    /// How long its oldest unanswered request has waited, if there is one.
+    #[serde(default)]
+    pub waiting_ms: Option<u64>,
+}
+
+/// How long requests of one kind take, exact to 12 %.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LatencyView {
+    /// Half of the last ones took no longer.
+    pub median_us: u64,
+    /// 99 of 100 took no longer.
+    pub p99_us: u64,
+    /// The longest since the start.
+    pub max_us: u64,
+    /// Those since the start that took over ten times the median of their day, and over a millisecond.
+    pub slow_count: u64,
+}
+
+/// The thread that an array runs on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LaneView {
+    /// How it is set up and why, in words.
+    pub setup: String,
+    /// The processor that it is kept on.
+    pub cpu: Option<usize>,
+    /// Whether it polls instead of sleeping.
+    pub polls: bool,
+    /// Whether NBD clients live on it, rather than on threads of their own.
+    pub clients_on_lane: bool,
+    /// Calls into the kernel for the drives, and to sleep.
+    pub ring_calls: u64,
+    /// What they handed over.
+    pub ring_entries: u64,
+}
+
+/// What the checksums of a member have met, in blocks of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksumView {
+    /// Read, and as they were written.
+    pub verified: u64,
+    /// Their sum was not known, and is now.
+    pub learned: u64,
+    /// Held other bytes than were written.
+    pub wrong: u64,
+    /// Of those, written anew since.
+    pub mended: u64,
 }
 
 /// A pass in the background.
@@ -169,6 +226,8 @@ pub struct LogView {
     pub append_bytes: u64,
     /// What a crash left is not made good yet.
     pub replaying: bool,
+    /// Records that the last run left in a crash.
+    pub replayed_count: u64,
     /// It is md's partial parity log, not Stria's own.
     pub partial_parity: bool,
 }
@@ -212,7 +271,8 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `spare_taken`, `member_in_sync`, `read_corrected`, `bad_blocks`, `unreadable`, `sweep_started`,
+    /// `member_failed`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`, `read_corrected`, `wrong_bytes`,
+    /// `bad_blocks`, `unreadable`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,
     /// In words.

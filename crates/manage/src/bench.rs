@@ -144,6 +144,7 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
         bitmap: if inner == Level::Raid0 { BitmapChoice::None } else { BitmapChoice::Internal { chunk_bytes: None } },
         member_sectors_max: None,
         log: LogChoice::Auto,
+        checksums: false,
         assume_clean: true,
         force: false,
     };
@@ -155,7 +156,7 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
 }
 
 fn on_drives(what: &[PathBuf], writes: bool) -> Result<Bound, Failure> {
-    let options = OpenOptions { force: false, read_only: !writes };
+    let options = OpenOptions { read_only: !writes, ..OpenOptions::default() };
     let (drives, names) = sort_arguments(what);
     let mut planned = choose(&drives, &names, options)?;
     if planned.len() > 1 {

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_format::md::{BitmapChoice, LogChoice};
-use stria_host::ArrayLevel;
+use stria_host::{ArrayLevel, OpenOptions};
 
 /// RAID for SSDs, in user space, in the on-disk format of Linux md.
 #[derive(Debug, Parser)]
@@ -118,6 +118,10 @@ pub struct Create {
     /// being written (the write hole), and a degraded array does not start after a crash unless forced.
     #[arg(long, default_value = "auto", value_parser = log)]
     pub log: LogChoice,
+    /// Keep a checksum of every 4 KiB on the drives: what a drive changes by itself is found by the next read, and healed from
+    /// redundancy. Costs 0.1 % of the room, and some speed; clients are served blocks of 4 KiB.
+    #[arg(long)]
+    pub integrity: bool,
     /// The drives agree already, or it does not matter: no first resync. Wrong on drives with old contents.
     #[arg(long)]
     pub assume_clean: bool,
@@ -201,18 +205,65 @@ pub struct ServeOptions {
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
+    /// Take what the drives hold for right, whatever its checksums say: after Linux wrote to a RAID 0 or JBOD.
+    #[arg(long)]
+    pub forget_checksums: bool,
     /// Start although something may be lost: degraded and not stopped cleanly, or with stale members.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
     /// Serve the array under another name (one array only).
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
+    /// Poll instead of sleeping: each array takes a whole processor, also when idle, and clients wait a few microseconds
+    /// less. Without it an array sleeps when nothing comes, after at most 50 microseconds of looking out for more.
+    #[arg(long)]
+    pub poll: bool,
+    /// Keep each array on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub cpus: Option<Cpus>,
+    /// Where NBD clients are served: on the array's own thread (lane), which saves the way between threads, or on threads
+    /// of their own (apart), which leaves the array's more time. By the count of processors if not given.
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub clients: Option<Clients>,
     /// Log only warnings and errors.
     #[arg(long, short)]
     pub quiet: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
+}
+
+impl ServeOptions {
+    /// How to open what is served.
+    pub fn how(&self) -> OpenOptions {
+        OpenOptions { force: self.force, read_only: self.read_only, forget_checksums: self.forget_checksums }
+    }
+}
+
+/// Processors, in the order given.
+pub type Cpus = Vec<usize>;
+
+/// Where NBD clients are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Clients {
+    /// On the array's own thread.
+    Lane,
+    /// On threads of their own.
+    Apart,
+}
+
+fn cpus(text: &str) -> Result<Cpus, String> {
+    let number = |text: &str| text.trim().parse::<usize>().map_err(|_| format!("{text:?} is no processor; write 2 or 0-3,6"));
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last >= 1024 {
+            return Err(format!("{part} is no range of processors below 1024"));
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(cpus)
 }
 
 /// `stria status`
@@ -463,7 +514,11 @@ pub struct Demo {
 
 /// `stria sim`
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Sim {
+    /// Something else than histories.
+    #[command(subcommand)]
+    pub what: Option<SimWhat>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub from: u64,
@@ -482,4 +537,17 @@ pub struct Sim {
     /// Tell what was met, by level.
     #[arg(long)]
     pub coverage: bool,
+    /// Run the history of --from alone, and tell line by line what happens in it.
+    #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
+    pub trace: bool,
+    /// Of clients' data, tell of these sectors of the array only.
+    #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
+    pub sectors: Option<std::ops::Range<u64>>,
+}
+
+/// What else is simulated.
+#[derive(Debug, Subcommand)]
+pub enum SimWhat {
+    /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
+    Price(crate::price::Price),
 }

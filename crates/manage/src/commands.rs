@@ -149,6 +149,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         bitmap: create.bitmap,
         member_sectors_max: create.size,
         log: create.log,
+        checksums: create.integrity,
         assume_clean: create.assume_clean,
         force: create.force,
     };
@@ -161,7 +162,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     }
-    let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true })?;
+    let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true, ..OpenOptions::default() })?;
     let start = found.assemblies.iter().rev().find_map(|assembly| assembly.outcome.as_ref().ok().map(|start| (assembly, start)));
     let Some((assembly, start)) = start else {
         return Err(Failure::Failed(format!(
@@ -176,7 +177,13 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     let words = || {
         let chosen = if spec.strip_sectors.is_some() { "as asked for" } else { "chosen by drive count and kind" };
         let strip = if has_strips { format!(", strip {} ({chosen})", size::show(strip)) } else { String::new() };
-        format!("array \"{}\" is made: RAID {level}, {} of {} drives{strip}, {uuid}", spec.name, size::show(bytes), paths.len())
+        let checksums = if spec.checksums { ", with checksums" } else { "" };
+        format!(
+            "array \"{}\" is made: RAID {level}, {} of {} drives{strip}{checksums}, {uuid}",
+            spec.name,
+            size::show(bytes),
+            paths.len()
+        )
     };
     say(json, words, || {
         let strip_bytes = has_strips.then_some(strip);
@@ -206,6 +213,10 @@ struct ExaminedView {
     superblock: Vec<(&'static str, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bitmap_dirty_count: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_log: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checksums: Option<String>,
     raw: Vec<RawView>,
 }
 
@@ -252,6 +263,8 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
         carries: candidate.carries.iter().map(ToString::to_string).collect(),
         superblock: examine::lines(&candidate),
         bitmap_dirty_count: bitmap.map(|bitmap| bitmap.set_chunks().count() as u64),
+        write_log: examine::write_log(&candidate),
+        checksums: examine::checksums(&candidate),
         raw: raw
             .into_iter()
             .map(|field| RawView {
@@ -295,6 +308,12 @@ fn examined_words(view: &ExaminedView) -> String {
     }
     if let Some(count) = view.bitmap_dirty_count {
         let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
+    }
+    if let Some(log) = &view.write_log {
+        let _ = writeln!(text, "{:>16} : {log}", "Write Log");
+    }
+    if let Some(checksums) = &view.checksums {
+        let _ = writeln!(text, "{:>16} : {checksums}", "Checksums");
     }
     let short = |bytes: &str| if bytes.len() > 32 { format!("{}…", &bytes[..32]) } else { bytes.to_owned() };
     let row = |field: &RawView| {
@@ -341,7 +360,7 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     if command.scan {
         (drives, refused) = block_devices();
     }
-    let options = OpenOptions { force: command.options.force, read_only: true };
+    let options = OpenOptions { read_only: true, ..command.options.how() };
     let found = stria_host::find(&drives, options)?;
     let short = crate::view::short_name;
     let views: Vec<AssemblyView> = named(&found.assemblies, &names)

@@ -19,6 +19,7 @@ mod event_log;
 mod failure;
 mod lab;
 mod output;
+mod price;
 mod progress;
 mod serve;
 mod service;

@@ -1,6 +1,6 @@
 //! Words for people and JSON for programs, on standard output; the log on standard error.
 
-use crate::api::{ArrayView, SweepView};
+use crate::api::{ArrayView, ChecksumView, LatencyView, SweepView};
 use crate::failure::Failure;
 use crate::size;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -116,6 +116,13 @@ pub fn sweep_line(sweep: &SweepView) -> String {
     line
 }
 
+/// `85 µs (p99 210 µs, 3 slow)`
+fn show_latency(latency: &LatencyView) -> String {
+    let time = |us: u64| if us < 10_000 { format!("{us} µs") } else { format!("{} ms", us / 1000) };
+    let slow = if latency.slow_count > 0 { format!(", {} slow", latency.slow_count) } else { String::new() };
+    format!("{} (p99 {}{slow})", time(latency.median_us), time(latency.p99_us))
+}
+
 /// Everything about an array, for people.
 pub fn array(view: &ArrayView) -> String {
     let mut text = String::new();
@@ -152,12 +159,28 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         Some(log) => {
             let size = size::show(log.append_bytes);
             let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
-            say("log", &format!("{kind}{} records in {} appends, {size}, since the start", log.record_count, log.append_count));
+            let replayed = match log.replayed_count {
+                0 => String::new(),
+                count => format!("; {count} of a crash replayed"),
+            };
+            let (records, appends) = (log.record_count, log.append_count);
+            say("log", &format!("{kind}{records} records in {appends} appends, {size}, since the start{replayed}"));
         }
         None if ["4", "5", "6"].contains(&view.level.as_str()) => {
             say("log", "none: a crash together with a lost drive can damage data that was not being written");
         }
         None => {}
+    }
+    if let Some(lane) = &view.lane {
+        say("lane", &lane.setup);
+    }
+    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
+    if !checked.is_empty() {
+        let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
+        let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
+        let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
+        let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
+        say("integrity", &format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them mended{all}"));
     }
     for uri in &view.exports {
         say("nbd", uri);
@@ -179,9 +202,20 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
             Some(failure) => format!("{}: {failure}", member.role),
             None => member.role.clone(),
         };
+        let role = match member.waiting_ms {
+            Some(waiting @ 1000..) => format!("{role}, no answer for {}", size::show_duration(waiting / 1000)),
+            _ => role,
+        };
         let wrong = match (member.wrong_sectors, member.repaired_sectors) {
             (wrong, 0) => wrong.to_string(),
             (wrong, repaired) => format!("{wrong}, {repaired} repaired"),
+        };
+        // By checksum, in sectors as by redundancy.
+        let wrong = match member.checksums {
+            Some(ChecksumView { wrong: found, mended, .. }) if found > 0 => {
+                format!("{wrong}, {} by checksum, {} mended", found * 8, mended * 8)
+            }
+            _ => wrong,
         };
         let counts = [
             member.read_count.to_string(),
@@ -191,14 +225,17 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
             member.read_errors.to_string(),
             wrong,
         ];
+        let latency = |latency: &Option<LatencyView>| latency.as_ref().map_or("-".into(), show_latency);
+        let times = vec![latency(&member.read_latency), latency(&member.write_latency)];
         let order = if member.role == "failed" || member.slot.is_none() { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
-        rows.push((order, [vec![slot, member.path.clone(), role], counts.to_vec(), vec![io]].concat()));
+        rows.push((order, [vec![slot, member.path.clone(), role], counts.to_vec(), times, vec![io]].concat()));
     }
     for slot in &view.missing_slots {
         rows.push((*slot, vec![slot.to_string(), "-".into(), "missing".into()]));
     }
     rows.sort_by_key(|(order, _)| *order);
-    let header = ["slot", "member", "role", "reads", "writes", "read", "written", "errors", "wrong", "I/O"];
+    let header =
+        ["slot", "member", "role", "reads", "writes", "read", "written", "errors", "wrong", "read time", "write time", "I/O"];
     let rows = rows.into_iter().map(|(_, row)| row).collect();
     for line in table(&header, &[3, 4, 5, 6, 7, 8], rows).lines() {
         let _ = writeln!(text, "{indent}  {line}");

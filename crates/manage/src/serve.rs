@@ -6,10 +6,10 @@
 //! Nothing is written to any member before everything before `open` has succeeded. SIGINT, SIGTERM and `stria stop`
 //! end it in good order; a later signal ends it at once, as a power cut would.
 
-use crate::cli::ServeOptions;
+use crate::cli::{Clients, ServeOptions};
 use crate::failure::Failure;
 use crate::output::{self, line};
-use crate::service::Service;
+use crate::service::{LaneSpec, Service};
 use crate::{control, sockets, view};
 use serde_json::json;
 use std::collections::HashSet;
@@ -190,7 +190,7 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
 /// When something cannot be opened or listened on, or does not stop in good order.
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     output::log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
-    let how = OpenOptions { force: options.force, read_only: options.read_only };
+    let how = options.how();
     let planned = choose(drives, names, how)?;
     let names = export_names(&planned, options.name.as_deref())?;
     let _held = check_free(&planned, options.read_only)?;
@@ -235,10 +235,15 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
         }
     }
     let service = Service::new(Server::start(listeners, Vec::new(), Options::default()).map_err(Failure::failed)?);
-    let how = OpenOptions { force: options.force, read_only: options.read_only };
+    let how = options.how();
     let mut uris = Vec::new();
-    for (array, name) in planned.iter().zip(names) {
-        match service.start(array, name, how) {
+    for (index, (array, name)) in planned.iter().zip(names).enumerate() {
+        let lane = LaneSpec {
+            polls: options.poll,
+            cpu: options.cpus.as_ref().map(|cpus| cpus[index % cpus.len()]),
+            clients: options.clients.map(|clients| clients == Clients::Lane),
+        };
+        match service.start(array, name, how, lane) {
             Ok(found) => uris.extend(found.into_iter().map(|uri| (name, uri))),
             Err(error) => {
                 let _ = service.stop_all(true);

@@ -4,11 +4,12 @@
 //! Every call here may block; the control socket calls from threads kept for that.
 
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, ReplaceRequest, ScrubRequest, ServiceView, SpeedRequest,
-    TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LaneView, ReplaceRequest, ScrubRequest, ServiceView,
+    SpeedRequest, TrimRequest,
 };
 use crate::event_log::EventLog;
 use crate::view;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stria_array::{Engine, Refusal};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
-use stria_drive::{Lane, LaneHandle};
+use stria_drive::{Lane, LaneHandle, Ring};
 use stria_front::{Export, ServerHandle};
 use stria_host::{HostError, HostedArray, NewDrive, Notice, OpenOptions, PlannedArray, open};
 use tokio::sync::watch;
@@ -31,9 +32,56 @@ pub struct Served {
     /// Its name here, and its export's.
     pub name: String,
     lane: LaneHandle<HostedArray>,
+    how: LaneSpec,
     /// Sweeps are held on command.
     paused: AtomicBool,
     stopping: AtomicBool,
+}
+
+/// How the thread of an array shall be; what is `None` or empty is for the lane to choose.
+#[derive(Clone, Debug, Default)]
+pub struct LaneSpec {
+    /// Poll instead of sleeping.
+    pub polls: bool,
+    /// The processor to keep to.
+    pub cpu: Option<usize>,
+    /// Whether NBD clients live on it.
+    pub clients: Option<bool>,
+}
+
+impl LaneSpec {
+    fn lane(&self, name: &str) -> Lane {
+        let mut lane = Lane::new(name);
+        if self.polls {
+            lane = lane.spin_max(Duration::MAX);
+        }
+        if let Some(cpu) = self.cpu {
+            lane = lane.on_cpu(cpu);
+        }
+        match self.clients {
+            Some(clients) => lane.takes_guests(clients),
+            None => lane,
+        }
+    }
+
+    fn view(&self, takes_guests: bool, ring: &Ring) -> LaneView {
+        let place = self.cpu.map_or("on any processor".into(), |cpu| format!("on processor {cpu} (--cpus)"));
+        let rest = if self.polls { "polls (--poll)" } else { "sleeps when idle (the default)" };
+        let clients = if takes_guests { "on it" } else { "on threads of their own" };
+        let why = match self.clients {
+            Some(_) => "--clients".into(),
+            None => format!("the default for {} processors", std::thread::available_parallelism().map_or(1, NonZero::get)),
+        };
+        let counters = ring.counters();
+        LaneView {
+            setup: format!("{place}, {rest}; clients {clients} ({why}); io_uring with {}", ring.setup()),
+            cpu: self.cpu,
+            polls: self.polls,
+            clients_on_lane: takes_guests,
+            ring_calls: counters.call_count,
+            ring_entries: counters.entry_count,
+        }
+    }
 }
 
 /// The arrays of this process.
@@ -106,10 +154,16 @@ impl Service {
     ///
     /// # Errors
     /// When it cannot be opened, in the host's words, or the export is refused.
-    pub fn start(&self, planned: &PlannedArray, name: &str, options: OpenOptions) -> Result<Vec<String>, HostError> {
+    pub fn start(
+        &self,
+        planned: &PlannedArray,
+        name: &str,
+        options: OpenOptions,
+        how: LaneSpec,
+    ) -> Result<Vec<String>, HostError> {
         let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (drives, log, title) = (planned.drives.clone(), Arc::clone(&self.events), name.to_owned());
-        let lane = Lane::new(name).spawn(move |ring| {
+        let lane = how.lane(name).spawn(move |ring| {
             let (mut array, warnings) = open(&drives, ring, options)?;
             for warning in warnings {
                 log.push(view::plain_event(&title, "warning", warning));
@@ -123,7 +177,8 @@ impl Service {
             device: lane.remote(),
             read_only: options.read_only,
         };
-        let served = Served { name: name.to_owned(), lane, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
+        let served =
+            Served { name: name.to_owned(), lane, how, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
         if let Err(error) = self.nbd.add_export(export) {
             let _ = end(&served);
             return Err(HostError::Refused(error.to_string()));
@@ -171,7 +226,9 @@ impl Service {
     }
 
     fn view(&self, served: &Served) -> Result<ArrayView, ApiError> {
-        let mut view = served.call(|array| view::array(array))?;
+        let (how, takes_guests) = (served.how.clone(), served.lane.takes_guests());
+        let mut view =
+            served.call(move |array| ArrayView { lane: Some(how.view(takes_guests, array.ring())), ..view::array(array) })?;
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
         view.state = view::state_words(&view);

@@ -1,15 +1,15 @@
 //! `sim`: many histories in virtual time; a failure is shrunk and told with the command that replays it.
 
 use crate::bench::steps_bar;
-use crate::cli::Sim;
+use crate::cli::{Sim, SimWhat};
 use crate::failure::Failure;
 use crate::output::{print, print_json};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::Duration;
-use stria_sim::campaign::{Plan, Report, campaign};
+use stria_sim::campaign::{Plan, Report, campaign, caught};
 use stria_sim::shrink::shrink;
-use stria_sim::{History, Rules};
+use stria_sim::{History, Rules, run_told};
 
 /// How long a failing history is made shorter.
 const SHRINK_MAX: Duration = Duration::from_secs(60);
@@ -19,6 +19,12 @@ const SHRINK_MAX: Duration = Duration::from_secs(60);
 /// # Errors
 /// When something was lost.
 pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
+    if let Some(SimWhat::Price(command)) = &command.what {
+        return crate::price::run(command, json);
+    }
+    if command.trace {
+        return trace(command);
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let plan = Plan {
         from: command.from,
@@ -75,6 +81,15 @@ pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     }
     write!(words, "replay: {}", replay(seed, command)).expect("a string takes everything");
     Err(Failure::Failed(words))
+}
+
+/// Tells one history.
+fn trace(command: &Sim) -> Result<(), Failure> {
+    let history = History::draw(command.from, command.level.as_deref());
+    print(&format!("{}\n", history.setup));
+    let hear = Box::new(|line: &str| print(&format!("{line}\n")));
+    let told = caught(&history, || run_told(&history, Rules::default(), command.sectors.clone(), hear));
+    told.map(drop).map_err(|failure| Failure::Failed(failure.what))
 }
 
 fn replay(seed: u64, command: &Sim) -> String {

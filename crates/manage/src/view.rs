@@ -1,11 +1,12 @@
 //! From a running array to what `status` shows: read on the array's lane, between two turns.
 
-use crate::api::{ArrayView, BitmapView, EventView, HealthView, LogView, MemberView, SweepView};
+use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::SECTOR_BYTES;
+use stria_drive::{Latency, monotonic_now};
 use stria_format::md::uuid_text;
-use stria_host::{HostedArray, MemberSource, Notice, default_strip_sectors};
+use stria_host::{Happening, HostedArray, MemberSource, Notice, default_strip_sectors};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
@@ -62,6 +63,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
             record_count: log.record_count,
             append_bytes: log.append_sectors * SECTOR,
             replaying: log.replaying,
+            replayed_count: log.replayed_count,
             partial_parity: log.newest_only,
         }),
         in_flight: status.in_flight,
@@ -69,6 +71,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
         created_s: description.created_s,
         exports: Vec::new(),
         clients: Vec::new(),
+        lane: None,
     };
     view.state = state_words(&view);
     view
@@ -127,11 +130,14 @@ fn strip_reason(array: &HostedArray) -> String {
 
 /// `None`: it was removed, and is only remembered.
 fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView> {
-    let (info, path) = match array.members().get(member.id.0)? {
-        MemberSource::Drive(info) => (Some(info), info.path.display().to_string()),
+    let (drive, path) = match array.members().get(member.id.0)? {
+        MemberSource::Drive(drive) => (Some(drive), drive.path.display().to_string()),
         MemberSource::Array(span) => (None, short_name(span.name()).to_owned()),
         MemberSource::Removed => return None,
     };
+    let info = drive.map(|drive| &drive.info);
+    let timings = drive.map(|drive| drive.watch.timings());
+    let waiting_since = drive.and_then(|drive| drive.watch.oldest());
     Some(MemberView {
         slot: member.slot,
         path,
@@ -144,12 +150,30 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         read_errors: member.read_errors,
         wrong_sectors: member.wrong_sectors,
         repaired_sectors: member.repaired_sectors,
+        checksums: array.checksum_counts(member.id).map(|counts| ChecksumView {
+            verified: counts.verified,
+            learned: counts.learned,
+            wrong: counts.wrong,
+            mended: counts.mended,
+        }),
         read_count: member.read_count,
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         failure: member.failure.clone(),
+        read_latency: timings.as_ref().and_then(|timings| timings.read.latency()).map(latency_view),
+        write_latency: timings.as_ref().and_then(|timings| timings.write.latency()).map(latency_view),
+        waiting_ms: waiting_since.map(|since| monotonic_now().saturating_sub(since) / 1_000_000),
     })
+}
+
+fn latency_view(latency: Latency) -> LatencyView {
+    LatencyView {
+        median_us: latency.median.div_ceil(1000),
+        p99_us: latency.p99.div_ceil(1000),
+        max_us: latency.max.div_ceil(1000),
+        slow_count: latency.slow_count,
+    }
 }
 
 fn role_words(role: MemberRole) -> &'static str {
@@ -184,11 +208,17 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
 
 /// A notice as it is kept and sent; the sequence is the log's to give.
 pub fn event(notice: &Notice) -> EventView {
-    let (kind, sweep, slot, mismatch_sectors) = match &notice.event {
+    let event = match &notice.happening {
+        Happening::Engine(event) => event,
+        Happening::Silent => return plain_event(short_name(&notice.array), "member_silent", notice.text.clone()),
+        Happening::Answers => return plain_event(short_name(&notice.array), "member_answers", notice.text.clone()),
+    };
+    let (kind, sweep, slot, mismatch_sectors) = match event {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
         Event::ReadCorrected { .. } => ("read_corrected", None, None, None),
+        Event::WrongBytes { .. } => ("wrong_bytes", None, None, None),
         Event::BadBlocks { .. } => ("bad_blocks", None, None, None),
         Event::Unreadable { .. } => ("unreadable", None, None, None),
         Event::SweepStarted(kind) => ("sweep_started", Some(*kind), None, None),

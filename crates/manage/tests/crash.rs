@@ -101,10 +101,15 @@ impl Model {
 
 /// Kills an array of `count` members in a loop, `lost` of which it lacks from the start.
 fn kill_in_a_loop(level: &str, count: usize, lost: usize, rounds: usize, seed: u64) {
+    kill_in_a_loop_with(&[], level, count, lost, rounds, seed);
+}
+
+fn kill_in_a_loop_with(options: &[&str], level: &str, count: usize, lost: usize, rounds: usize, seed: u64) {
     let place = Place::new();
     let images = place.images(count, 32 << 20);
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
-    place.ok(&[&["create", "tank", "--level", level, "--strip", "16K", "--bitmap", "internal:1M"], &drives[..]].concat());
+    place
+        .ok(&[&["create", "tank", "--level", level, "--strip", "16K", "--bitmap", "internal:1M"], options, &drives[..]].concat());
     if lost > 0 {
         let serve = place.serve(&drives);
         place.settled("tank");
@@ -118,6 +123,7 @@ fn kill_in_a_loop(level: &str, count: usize, lost: usize, rounds: usize, seed: u
     for round in 0..rounds {
         let serve = place.serve(drives);
         model.verify(&serve, &format!("RAID {level}, seed {seed}, round {round}"));
+        place.calls_nothing_wrong();
         let alive = Duration::from_millis(20 + chance.next(400) as u64);
         let child = &serve;
         flushes += std::thread::scope(|scope| {
@@ -141,6 +147,7 @@ fn kill_in_a_loop(level: &str, count: usize, lost: usize, rounds: usize, seed: u
         place.ok(&["fail", "tank", drives[0], "-y"]);
         model.verify(&serve, "without a member");
     }
+    place.calls_nothing_wrong();
     place.ok(&["stop", "tank"]);
     serve.ended_well();
 }
@@ -148,6 +155,13 @@ fn kill_in_a_loop(level: &str, count: usize, lost: usize, rounds: usize, seed: u
 #[test]
 fn flushed_writes_survive_kills_of_raid_5() {
     kill_in_a_loop("5", 4, 0, 6, 0x5eed);
+}
+
+/// And no checksum calls a byte wrong that is right.
+#[test]
+fn flushed_writes_survive_kills_with_checksums() {
+    kill_in_a_loop_with(&["--integrity"], "5", 4, 0, 5, 0xc4c);
+    kill_in_a_loop_with(&["--integrity"], "1", 2, 0, 4, 0xc5c);
 }
 
 #[test]
@@ -180,6 +194,36 @@ fn flushed_writes_survive_hundreds_of_kills() {
         let lost = [0, usize::from("456".contains(level))][round / 6 % 2];
         kill_in_a_loop(level, 6, lost, 20, 1 + round as u64 * 7919);
     }
+}
+
+/// What a crash left in the write log is told before the next start, counted after it, and gone after a stop.
+#[test]
+fn records_of_a_crash_are_told() {
+    let place = Place::new();
+    let images = place.images(3, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", drives[0], drives[1], drives[2]]);
+    let serve = place.serve(&drives);
+    place.settled("tank");
+    let mut client = serve.client("tank");
+    let log = |field: &str| {
+        let status: serde_json::Value = serde_json::from_str(&place.ok(&["status", "--json"])).expect("JSON");
+        status[0]["log"][field].as_u64().expect("a count")
+    };
+    // The first record that says clean follows the first resync; the log is kept from then on.
+    while log("record_count") == 0 {
+        client.send_writes(&[(0, vec![1; 4096])]).expect("it listens");
+        assert_eq!(client.reply().expect("an answer"), (0, 0));
+    }
+    serve.kill();
+    let told = |drive: &&&str| place.ok(&["examine", drive]).contains(" 1 records that count");
+    assert_eq!(drives.iter().filter(told).count(), 1, "the last write was recorded on its parity's member");
+    let serve = place.serve(&drives);
+    assert_eq!(log("replayed_count"), 1);
+    assert!(place.ok(&["status"]).contains("; 1 of a crash replayed"));
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    assert!(place.ok(&["examine", drives[0]]).contains("Write Log : empty"));
 }
 
 /// A degraded array that was killed is not started unasked without a log: what was written last may reconstruct to garbage.

@@ -9,7 +9,6 @@
 
 mod addresses;
 mod code;
-mod crc32c;
 mod field;
 mod kernel;
 mod locate;
@@ -21,10 +20,15 @@ mod tests;
 mod xor;
 
 pub use code::{Code, DATA_COUNT_MAX, GRANULARITY_BYTES};
-pub use crc32c::crc32c;
 pub use recover::{Strip, Unrecoverable};
 pub use store::CHECKSUM_BLOCK_BYTES;
 pub use xor::xor_into;
+
+/// The CRC-32C (Castagnoli, RFC 3720) of `bytes`.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
 
 /// The kernel in use: "avx512-gfni", "avx512", "avx2", "ssse3", "neon" or "portable".
 pub fn kernel_name() -> &'static str {

@@ -3,7 +3,7 @@
 
 use crate::addresses::{Room, written};
 use crate::code::{Code, are_aligned, level_of};
-use crate::crc32c::crc32c;
+use crate::crc32c;
 use crate::kernel::{Job, Kernel, Purpose, chosen};
 
 /// A checksum covers this many bytes of a strip.

@@ -391,3 +391,12 @@ fn xor_into_adds_any_length() {
         assert!((0..bytes).all(|i| target[i] == before[i] ^ source[i]));
     }
 }
+
+#[test]
+fn published_checksums_come_out() {
+    // RFC 3720, B.4, and the usual check value of the catalogue.
+    assert_eq!(crate::crc32c(b"123456789"), 0xe306_9283);
+    assert_eq!(crate::crc32c(&[0; 32]), 0x8a91_36aa);
+    assert_eq!(crate::crc32c(&[0xff; 32]), 0x62a8_ab43);
+    assert_eq!(crate::crc32c(&std::array::from_fn::<u8, 32, _>(|i| i as u8)), 0x46dd_794e);
+}

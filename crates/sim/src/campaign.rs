@@ -49,7 +49,15 @@ pub struct Report {
 /// # Errors
 /// What must never be.
 pub fn try_history(history: &History, rules: Rules) -> Result<Tally, Failure> {
-    catch_unwind(AssertUnwindSafe(|| run(history, rules))).unwrap_or_else(|panic| {
+    caught(history, || run(history, rules))
+}
+
+/// Runs a history in whatever way; a panic is a failure too.
+///
+/// # Errors
+/// What must never be.
+pub fn caught(history: &History, run: impl FnOnce() -> Result<Tally, Failure>) -> Result<Tally, Failure> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         Err(Failure {

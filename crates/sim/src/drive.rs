@@ -9,6 +9,7 @@ use crate::chance::Chance;
 use crate::image::Image;
 use crate::mutant::Mutant;
 use crate::power::Power;
+use crate::trace::request_words;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -78,6 +79,8 @@ pub enum Presence {
 
 /// One drive.
 pub struct Drive {
+    /// What a trace calls it.
+    number: usize,
     limits: Limits,
     model: Model,
     power: Rc<Power>,
@@ -122,6 +125,7 @@ impl Drive {
             ..Limits::plain(model.sectors)
         };
         Self {
+            number: 0,
             limits,
             model,
             power,
@@ -141,6 +145,23 @@ impl Drive {
             stalled_until: 0,
             mutant: None,
             data_start_sector: 0,
+        }
+    }
+
+    /// The same, under a number for traces.
+    #[must_use]
+    pub fn numbered(self, number: usize) -> Self {
+        Self { number, ..self }
+    }
+
+    fn tell(&self, words: impl FnOnce() -> String) {
+        self.power.tell(|| format!("drive {} {}", self.number, words()));
+    }
+
+    /// Tells of a request.
+    fn tell_of(&self, request: &Request, words: impl FnOnce() -> String) {
+        if self.power.trace.concerns(&(request.start_sector..request.end_sector())) {
+            self.tell(|| format!("{} {}", words(), request_words(request)));
         }
     }
 
@@ -171,6 +192,7 @@ impl Drive {
 
     /// These sectors cannot be read until they are written.
     pub fn spoil(&mut self, sectors: Range<u64>) {
+        self.tell(|| format!("cannot read {sectors:?}"));
         self.bad.push(sectors);
     }
 
@@ -181,6 +203,7 @@ impl Drive {
 
     /// The next `count` writes fail.
     pub fn fail_writes(&mut self, count: u32) {
+        self.tell(|| format!("fails {count} writes"));
         self.failing_writes = count;
     }
 
@@ -191,6 +214,7 @@ impl Drive {
 
     /// Nothing ends before `until`.
     pub fn stall(&mut self, until: Nanos) {
+        self.tell(|| format!("stalls until {:.6} ms", until as f64 / 1e6));
         self.stalled_until = until;
         for queued in &mut self.queue {
             queued.due = queued.due.max(until);
@@ -242,6 +266,7 @@ impl Drive {
         for write in left {
             let mut next = write.start_sector;
             let end = write.start_sector + write.sectors;
+            let mut lost = Vec::new();
             while next < end {
                 let atom_end = ((next / atom + 1) * atom).min(end);
                 let kept = match keep {
@@ -251,8 +276,14 @@ impl Drive {
                 };
                 if kept {
                     take(target, next..atom_end, write.start_sector, write.data.as_ref());
+                } else {
+                    lost.extend(next..atom_end);
                 }
                 next = atom_end;
+            }
+            if self.power.trace.concerns(&(write.start_sector..end)) {
+                let (number, place) = (self.number, format!("{}+{}", write.start_sector, write.sectors));
+                self.power.tell(|| format!("drive {number} power cut: write {place} {}", lost_words(&lost, write.sectors)));
             }
         }
         if let Some(durable) = &self.durable {
@@ -266,6 +297,10 @@ impl Drive {
     pub fn orphan(&mut self) {
         for queued in std::mem::take(&mut self.queue) {
             let arrives = self.chance.one_in(2);
+            if is_write(&queued.request.operation) {
+                let words = if arrives || queued.taken.is_some() { "orphan arrives:" } else { "orphan is lost:" };
+                self.tell_of(&queued.request, || words.into());
+            }
             if let Some(id) = queued.taken {
                 self.end_of(id);
             } else if arrives && is_write(&queued.request.operation) {
@@ -279,6 +314,7 @@ impl Drive {
 
     /// Pulled out, with its power: what runs ends with an error.
     pub fn pull(&mut self, keep: Keep) {
+        self.tell(|| "is pulled".into());
         self.presence = Presence::Pulled;
         let mut gone = Vec::new();
         for queued in &mut self.queue {
@@ -298,6 +334,7 @@ impl Drive {
 
     /// Back in its place.
     pub fn put_back(&mut self) {
+        self.tell(|| "is put back".into());
         self.presence = Presence::There;
         self.ended.clear();
     }
@@ -416,6 +453,7 @@ impl Drive {
         {
             *fua = false;
         }
+        self.tell_of(&request, || "<".into());
         let now = self.power.now();
         let base = match request.operation {
             Operation::Read { .. } => 3,
@@ -463,8 +501,14 @@ impl Drive {
     fn end(&mut self, queued: Queued) -> Completion {
         let Queued { mut request, mark, taken, .. } = queued;
         if let Some(error) = self.fault(&request) {
+            self.tell_of(&request, || format!("fails ({error})"));
+            // What reads see of it is as durable by a flush as if it had not failed.
+            if let Some(id) = taken {
+                self.end_of(id);
+            }
             return request.complete(Err(error));
         }
+        self.tell_of(&request, || ">".into());
         let range = request.start_sector..request.end_sector();
         match &mut request.operation {
             Operation::Read { into } => {
@@ -494,6 +538,15 @@ impl Drive {
 
 fn is_write(operation: &Operation) -> bool {
     matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard)
+}
+
+/// What of a write is lost.
+fn lost_words(lost: &[u64], sectors: u64) -> String {
+    match lost.len() as u64 {
+        0 => "is kept".into(),
+        count if count == sectors => "is lost".into(),
+        _ => format!("is torn, without {lost:?}"),
+    }
 }
 
 fn pulled() -> IoError {

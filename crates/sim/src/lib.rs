@@ -6,8 +6,9 @@
 //! does; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
 //! places only faults that the redundancy must survive, so whatever the checkers object to is a bug. Checkers know nothing
 //! of the workload: [`model`] judges every read, sector by sector; [`reference`] computes redundancy again from the bytes.
-//! [`campaign`] runs many seeds, [`shrink`] makes a failing history short, [`exhaustive`] cuts the power everywhere,
-//! [`mutant`] says which deliberate bugs must be found. See docs/SIM.md.
+//! [`campaign`] runs many seeds, [`trace`] tells one line by line, [`shrink`] makes a failing history short, [`exhaustive`]
+//! cuts the power everywhere, [`mutant`] says which deliberate bugs must be found. Apart from all that, [`price`] measures the
+//! write log on an [`ssd`]. See docs/SIM.md.
 #![forbid(unsafe_code)]
 
 pub mod campaign;
@@ -18,13 +19,16 @@ pub mod image;
 pub mod model;
 pub mod mutant;
 pub mod power;
+pub mod price;
 pub mod reference;
 pub mod setup;
 pub mod shrink;
+pub mod ssd;
+pub mod trace;
 pub mod tree;
 pub mod workload;
 pub mod world;
 
 pub use mutant::Mutant;
 pub use workload::{History, Step};
-pub use world::{Failure, Rules, Tally, run};
+pub use world::{Failure, Rules, Tally, run, run_told};

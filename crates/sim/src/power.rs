@@ -1,5 +1,6 @@
 //! The one switch of a world: counts what happens on all drives, and takes their power away at a chosen count.
 
+use crate::trace::Trace;
 use std::cell::Cell;
 use stria_block::Nanos;
 
@@ -16,6 +17,8 @@ pub struct Power {
     /// A client's flush runs: tells a client's flush of the members from one of the engine's own.
     pub client_flush: Cell<u32>,
     now: Cell<Nanos>,
+    /// Who is told what happens.
+    pub trace: Trace,
 }
 
 impl Default for Power {
@@ -28,6 +31,7 @@ impl Default for Power {
             off: Cell::new(false),
             client_flush: Cell::new(0),
             now: Cell::new(0),
+            trace: Trace::default(),
         }
     }
 }
@@ -92,6 +96,13 @@ impl Power {
     /// Virtual time.
     pub fn now(&self) -> Nanos {
         self.now.get()
+    }
+
+    /// Tells whoever listens.
+    pub fn tell(&self, words: impl FnOnce() -> String) {
+        if self.trace.is_on() {
+            self.trace.tell(&format!("{:14.6} ms  {}", self.now() as f64 / 1e6, words()));
+        }
     }
 
     /// Virtual time goes on.

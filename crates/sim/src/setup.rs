@@ -4,6 +4,7 @@ use crate::chance::Chance;
 use crate::drive::Model;
 use std::fmt;
 use stria_array::{Copies, Layout, Level, ParityLayout, Zones};
+use stria_integrity::Region;
 
 /// An array and its drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Setup {
     pub intent_chunk_bytes: Option<u32>,
     /// Parity levels keep a write log.
     pub log: bool,
+    /// Drives have checksums of what they hold.
+    pub checksums: bool,
     /// No resync after creation.
     pub assume_clean: bool,
     /// Every drive: members first, span by span, then spares, then loose ones.
@@ -111,6 +114,7 @@ impl Setup {
             strip_sectors,
             intent_chunk_bytes: (redundant && !chance.one_in(8)).then_some(chunk),
             log: level.parity_count() > 0 && !chance.one_in(4),
+            checksums: false,
             assume_clean: !chance.one_in(6),
             drives,
         }
@@ -138,9 +142,17 @@ impl Setup {
             strip_sectors: 8,
             intent_chunk_bytes: redundant.then_some(4096),
             log: level.parity_count() > 0,
+            checksums: false,
             assume_clean: true,
             drives: vec![model; member_count * span_count + usize::from(redundant)],
         }
+    }
+
+    /// The same array with checksums: on drives that have room for them.
+    #[must_use]
+    pub fn with_checksums(self) -> Self {
+        let larger = |model: Model| Model { sectors: model.sectors + Region::sectors_for(model.sectors), ..model };
+        Self { checksums: true, drives: self.drives.into_iter().map(larger).collect(), ..self }
     }
 
     /// Members that any stripe may lose (of a span, where there are spans).
@@ -176,7 +188,7 @@ impl fmt::Display for Setup {
         let volatile = self.drives.iter().filter(|drive| drive.volatile_cache).count();
         write!(
             f,
-            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}{}, {} of {} drives with a volatile cache, blocks of {} B",
+            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}{}{}, {} of {} drives with a volatile cache, blocks of {} B",
             self.member_count,
             self.drives[0].sectors,
             self.spare_count,
@@ -186,6 +198,7 @@ impl fmt::Display for Setup {
                 None => "no bitmap".into(),
             },
             if self.log { ", write log" } else { "" },
+            if self.checksums { ", checksums" } else { "" },
             if self.assume_clean { "" } else { ", not yet in sync" },
             volatile,
             self.drives.len(),

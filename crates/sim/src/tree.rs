@@ -13,6 +13,7 @@ use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, N
 use stria_format::md::assemble::{Options, Verdict};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, assemble};
+use stria_integrity::IntegrityDevice;
 
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
@@ -39,7 +40,12 @@ pub struct Node {
     pub device: ArrayDevice<MdRecorder>,
     /// By handle.
     pub members: Vec<Source>,
+    /// By handle: those whose data are verified.
+    pub checked: Vec<Option<Checked>>,
 }
+
+/// A drive with checksums.
+pub type Checked = IntegrityDevice<DriveHandle>;
 
 /// Why an array does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +114,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
                 .intent_chunk_bytes
                 .map_or(BitmapChoice::None, |chunk| BitmapChoice::Internal { chunk_bytes: Some(chunk) }),
             log: if setup.log { LogChoice::Auto } else { LogChoice::None },
+            checksums: setup.checksums,
             assume_clean: setup.assume_clean,
             unix_seconds: UNIX_SECONDS,
         };
@@ -146,6 +153,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
         member_sectors_max: None,
         bitmap: BitmapChoice::None,
         log: LogChoice::None,
+        checksums: false,
         assume_clean: true,
         unix_seconds: UNIX_SECONDS,
     };
@@ -210,18 +218,21 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
             })?;
             let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
             let mut members = Vec::new();
+            let mut checked = Vec::new();
             for &place in &start.drives {
                 let source = sources[place].1.take().expect("each drive is one member");
-                devices.push(match &source {
-                    Source::Drive(index) => Box::new(DriveHandle::new(&drives[*index])),
-                    Source::Span(node) => Box::new(node.device.clone()),
+                let (device, check): (Box<dyn BlockDevice>, _) = match &source {
+                    Source::Drive(index) => bind_drive(&drives[*index], &candidates[place]),
+                    Source::Span(node) => (Box::new(node.device.clone()), None),
                     Source::Removed => unreachable!("nothing was removed yet"),
-                });
+                };
+                devices.push(device);
+                checked.push(check);
                 members.push(source);
             }
             let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), UNIX_SECONDS);
             let geometry = start.config.geometry.clone();
-            let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members };
+            let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
             if !nested {
                 tops.push(node);
                 continue;
@@ -234,6 +245,19 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
         }
         sources = next;
     }
+}
+
+/// A drive as a member, behind its checksums where it has some.
+fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate) -> (Box<dyn BlockDevice>, Option<Checked>) {
+    let handle = DriveHandle::new(drive);
+    let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
+    let Some(found) = found else { return (Box::new(handle), None) };
+    let (header, void) = found.open(0).expect("nobody else writes here");
+    if void {
+        drive.borrow_mut().put(header.sector(), &header.encode());
+    }
+    let checked = IntegrityDevice::new(handle, candidate.name.as_str(), header, false);
+    (Box::new(checked.clone()), Some(checked))
 }
 
 impl Node {
@@ -358,6 +382,11 @@ impl Node {
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
         self.device.command(Engine::stop);
         self.run_until(power, |node, _| node.device.command(|engine| engine.is_stopped()))?;
+        let status = self.device.status();
+        let in_use = self.checked.iter().zip(status.members).filter(|(_, member)| member.role != MemberRole::Failed);
+        let checked: Vec<Checked> = in_use.filter_map(|(checked, _)| checked.clone()).collect();
+        checked.iter().for_each(Checked::close);
+        self.run_until(power, |_, _| checked.iter().all(|checked| checked.closed().is_some()))?;
         for member in &mut self.members {
             if let Source::Span(node) = member {
                 node.stop(power)?;
@@ -372,7 +401,7 @@ impl Node {
     /// The engine's refusal.
     pub fn remove(&mut self, member: MemberId) -> Result<(), String> {
         self.device.remove(member).map_err(|refusal| refusal.to_string())?;
-        self.members[member.0] = Source::Removed;
+        (self.members[member.0], self.checked[member.0]) = (Source::Removed, None);
         Ok(())
     }
 
@@ -399,11 +428,12 @@ impl Node {
                 if stale {
                     (config.recovered_sector, config.by_intent) = (u64::MAX, false);
                 }
-                let device = Box::new(DriveHandle::new(&drives[drive]));
+                let (device, checked) = bind_drive(&drives[drive], &candidate);
                 let added = self.device.add(config, device, Some(slot));
                 return match added {
                     Ok(()) => {
                         self.members.push(Source::Drive(drive));
+                        self.checked.push(checked);
                         Ok(true)
                     }
                     Err(refusal) => {
@@ -426,12 +456,15 @@ impl Node {
         for write in writes {
             drives[drive].borrow_mut().put(write.start_sector, &write.data);
         }
-        let added = self.device.add(config, Box::new(DriveHandle::new(&drives[drive])), None);
+        let candidate = candidate_of(drive, &drives[drive].borrow());
+        let (device, checked) = bind_drive(&drives[drive], &candidate);
+        let added = self.device.add(config, device, None);
         if let Err(refusal) = added {
             *self.device.recorder() = before;
             return Err(refusal.to_string());
         }
         self.members.push(Source::Drive(drive));
+        self.checked.push(checked);
         Ok(false)
     }
 

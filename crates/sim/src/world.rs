@@ -6,6 +6,7 @@ use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
 use crate::power::Power;
 use crate::reference;
+use crate::trace::{place_words, places_of};
 use crate::tree::{self, MountError, Node, PATIENCE};
 use crate::workload::{History, Step};
 use std::cell::RefCell;
@@ -65,6 +66,18 @@ enum Kind {
     Flush,
 }
 
+impl Kind {
+    fn words(self) -> &'static str {
+        match self {
+            Kind::Read => "read",
+            Kind::Write { fua: true } => "write FUA",
+            Kind::Write { fua: false } => "write",
+            Kind::Discard => "discard",
+            Kind::Flush => "flush",
+        }
+    }
+}
+
 /// Why a run stops early.
 enum Stop {
     Crashed,
@@ -102,6 +115,8 @@ pub struct World<'a> {
     tally: Tally,
     /// What goes on, for failures.
     phase: &'static str,
+    /// What a trace tells of clients' requests.
+    only: Option<Range<u64>>,
 }
 
 /// Runs a history to its end.
@@ -109,14 +124,30 @@ pub struct World<'a> {
 /// # Errors
 /// The first thing that must never be.
 pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
+    World::new(history, rules).map_err(|what| Failure { step: 0, what })?.run()
+}
+
+/// Runs a history, and tells `hear` line by line what happens in it; of clients' data, only what concerns the sectors
+/// `only` of the array.
+///
+/// # Errors
+/// The first thing that must never be.
+pub fn run_told(history: &History, rules: Rules, only: Option<Range<u64>>, hear: Box<dyn FnMut(&str)>) -> Result<Tally, Failure> {
     let mut world = World::new(history, rules).map_err(|what| Failure { step: 0, what })?;
-    let mut step = 0;
-    world.live(&mut step).map_err(|what| Failure { step, what })?;
-    world.tally.requests = world.power.requests();
-    Ok(world.tally)
+    world.power.trace.begin(only.clone().map(|only| places_of(world.node(), only)), hear);
+    world.only = only;
+    world.tell_state();
+    world.run()
 }
 
 impl<'a> World<'a> {
+    fn run(mut self) -> Result<Tally, Failure> {
+        let mut step = 0;
+        self.live(&mut step).map_err(|what| Failure { step, what })?;
+        self.tally.requests = self.power.requests();
+        Ok(self.tally)
+    }
+
     fn new(history: &'a History, rules: Rules) -> Result<Self, String> {
         let power = Rc::new(Power::default());
         let setup = &history.setup;
@@ -126,7 +157,7 @@ impl<'a> World<'a> {
             .enumerate()
             .map(|(index, &model)| {
                 let chance = Chance::new(history.seed, 100 + index as u64);
-                Rc::new(RefCell::new(Drive::new(model, Rc::clone(&power), chance)))
+                Rc::new(RefCell::new(Drive::new(model, Rc::clone(&power), chance).numbered(index)))
             })
             .collect();
         tree::create(setup, &drives, &power)?;
@@ -160,6 +191,7 @@ impl<'a> World<'a> {
             settled: false,
             tally: Tally::default(),
             phase: "as it goes",
+            only: None,
         })
     }
 
@@ -177,6 +209,7 @@ impl<'a> World<'a> {
     fn live(&mut self, step: &mut usize) -> Result<(), String> {
         let steps = &self.history.steps;
         while *step < steps.len() {
+            self.power.tell(|| format!("step {step}: {:?}", steps[*step]));
             let outcome = self.step(steps[*step]).and_then(|()| self.turn(0).map(drop));
             self.after(outcome)?;
             *step += 1;
@@ -198,6 +231,37 @@ impl<'a> World<'a> {
                 Err(Stop::Wrong(what)) => return Err(what),
                 Err(Stop::Crashed) => outcome = self.recover(),
             }
+        }
+    }
+
+    // For traces.
+
+    fn tell_client(&self, range: &Range<u64>, words: impl FnOnce() -> String) {
+        let concerns = |only: &Range<u64>| range.is_empty() || only.start < range.end && range.start < only.end;
+        if self.only.as_ref().is_none_or(concerns) {
+            self.power.tell(words);
+        }
+    }
+
+    /// Tells how the array has started.
+    fn tell_state(&self) {
+        for leaf in self.node().leaves() {
+            self.power.tell(|| {
+                let status = leaf.device.status();
+                let members = status.members.iter().map(|member| {
+                    let drive = leaf.drive_of(member.id);
+                    format!("drive {drive:?} {:?} {:?}", member.role, member.slot)
+                });
+                let members: Vec<String> = members.collect();
+                let events = leaf.device.recorder().superblock().header.events;
+                let resync = place_words(status.resync_sector);
+                format!(
+                    "{} runs from record {events}, in sync to {resync}, bits {:?}: {}",
+                    leaf.name,
+                    status.intent,
+                    members.join(", ")
+                )
+            });
         }
     }
 
@@ -236,6 +300,7 @@ impl<'a> World<'a> {
             self.power.client_flush.set(self.power.client_flush.get() + 1);
         }
         let tag = self.tags;
+        self.tell_client(&range, || format!("request {tag} begins: {} {range:?}", kind.words()));
         self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now() });
         let request = Request { tag, start_sector: range.start, sectors: range.end - range.start, operation };
         self.node.as_mut().expect("an array runs").device.submit(request);
@@ -282,6 +347,7 @@ impl<'a> World<'a> {
         };
         let pending = self.pending.swap_remove(place);
         let Range { start, end } = pending.range;
+        self.tell_client(&(start..end), || format!("request {} ends: {:?}", completion.tag, completion.result));
         if let Err(error) = &completion.result {
             return Err(Stop::Wrong(format!("a client's request for sectors {start}..{end} failed: {error}")));
         }
@@ -388,7 +454,18 @@ impl<'a> World<'a> {
         self.node().leaves().iter().map(|leaf| leaf.device.status()).collect()
     }
 
+    /// Nothing rots in a world: whatever checksums object to was written so.
+    fn checksums(&self) -> Outcome {
+        for checked in self.node.iter().flat_map(Node::leaves).flat_map(|leaf| leaf.checked.iter().flatten()) {
+            if let Some(range) = checked.take_findings().first() {
+                return Err(Stop::Wrong(format!("checksums of {range:?} call bytes wrong that are right")));
+            }
+        }
+        Ok(())
+    }
+
     fn events(&mut self) -> Outcome {
+        self.checksums()?;
         let mut all: Vec<(Event, Option<usize>)> = Vec::new();
         for leaf in self.node().leaves() {
             for event in leaf.device.take_events() {
@@ -397,6 +474,7 @@ impl<'a> World<'a> {
             }
         }
         for (event, drive) in all {
+            self.power.tell(|| format!("event: {event:?}{}", drive.map_or(String::new(), |drive| format!(", drive {drive}"))));
             match &event {
                 Event::MemberFailed { reason, .. } => {
                     self.meet("member failed");
@@ -819,6 +897,7 @@ impl<'a> World<'a> {
         match tree::mount(&self.drives, &self.power, self.history.setup.span_count > 1) {
             Ok(node) => {
                 self.node = Some(node);
+                self.tell_state();
                 let leaves = self.node().leaves();
                 self.started_at = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events).collect();
                 self.watched = true;
@@ -830,6 +909,7 @@ impl<'a> World<'a> {
     }
 
     fn recover(&mut self) -> Outcome {
+        self.checksums()?;
         let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
             // What a rebuild has just filled is not recorded yet.
             Some(node) => node
@@ -870,6 +950,7 @@ impl<'a> World<'a> {
         self.settled = false;
         self.pending.clear();
         self.ended.clear();
+        self.power.tell(|| if kill { "the process is killed" } else { "power goes" }.into());
         self.power.on();
         self.power.set_now(self.power.now() + 1_000_000);
         // Sometimes it crashes again while it recovers.

@@ -133,12 +133,14 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
 
 /// Reads all copies of a range, and makes those that are wrong like the others, where that is asked for: page by page,
 /// what most of three or more copies hold is right; where they do not say, the first is. `None`: copies may differ, and not
-/// all of one can be read, so that smaller parts must be looked at: what was seen of it stays.
+/// all of one can be read, or several cannot, so that smaller parts must be looked at: what was seen of it stays, and copies may
+/// have failed at different places.
 async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option<Found>, String> {
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
-    let divisible = may_differ(core, &range) && range.end - range.start > block_sectors(core);
+    let divisible = range.end - range.start > block_sectors(core);
+    let failures_max = if may_differ(core, &range) { 0 } else { 1 };
     for (start, sectors, copies) in runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
@@ -147,7 +149,7 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
         places.push((start, sectors, there));
     }
     let outcomes = core.io(batch).await;
-    if divisible && outcomes.iter().any(|(result, _)| result.is_err()) {
+    if divisible && outcomes.iter().filter(|(result, _)| result.is_err()).count() > failures_max {
         core.recycle(outcomes);
         return Ok(None);
     }

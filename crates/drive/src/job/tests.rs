@@ -8,7 +8,7 @@ fn job(operation: Operation, sectors: u64) -> Job {
     let drive = SyncDrive::open(&path, Access::Exclusive).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(drive.alignment().1, 512, "this test's file system does direct I/O of sectors");
-    Job::new(Request { tag: 0, start_sector: 0, sectors, operation }, Step::Transfer, drive, Pieces::new())
+    Job::new(Request { tag: 0, start_sector: 0, sectors, operation }, Step::Transfer, 0, drive, Pieces::new())
 }
 
 fn listed(job: &mut Job) -> Vec<usize> {

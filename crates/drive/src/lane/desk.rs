@@ -23,9 +23,30 @@ struct Open {
 }
 
 struct Client {
-    reply: Arc<Mailbox<Completion>>,
+    reply: Reply,
     answers: Vec<Completion>,
     open: usize,
+}
+
+/// Where a client's answers go.
+enum Reply {
+    Mailbox(Arc<Mailbox<Completion>>),
+    /// To the guest in this room, who takes them with [`Desk::answers`].
+    Guest(u32),
+    /// The guest has left: nowhere.
+    Gone,
+}
+
+impl Client {
+    /// Whether nobody is left who could ask or be answered.
+    fn has_left(&self) -> bool {
+        let gone = match &self.reply {
+            Reply::Mailbox(reply) => Arc::strong_count(reply) == 1,
+            Reply::Guest(_) => false,
+            Reply::Gone => true,
+        };
+        gone && self.open == 0 && self.answers.is_empty()
+    }
 }
 
 /// The error of every request after the end of lane `name`.
@@ -41,26 +62,47 @@ impl Desk {
 
     /// The requests that follow are this client's.
     pub(super) fn turn_to(&mut self, reply: Arc<Mailbox<Completion>>) {
-        let known = |client: &Client| Arc::ptr_eq(&client.reply, &reply);
+        let known = |client: &Client| matches!(&client.reply, Reply::Mailbox(known) if Arc::ptr_eq(known, &reply));
         if self.clients.get(self.current).is_some_and(known) {
             return;
         }
-        if let Some(index) = self.clients.iter().position(known) {
-            self.current = index;
-            return;
-        }
-        // A client that is gone makes room.
-        let left = |client: &Client| client.open == 0 && client.answers.is_empty() && Arc::strong_count(&client.reply) == 1;
-        let client = |answers| Client { reply, answers, open: 0 };
-        match self.clients.iter().position(left) {
+        self.current = match self.clients.iter().position(known) {
+            Some(index) => index,
+            None => self.seat(Reply::Mailbox(reply)),
+        };
+    }
+
+    /// The guest in this room becomes a client; its number.
+    pub(super) fn admit(&mut self, room: u32) -> usize {
+        self.seat(Reply::Guest(room))
+    }
+
+    /// The requests that follow are this guest's.
+    pub(super) fn turn_to_guest(&mut self, client: usize) {
+        self.current = client;
+    }
+
+    /// The guest wants no answers any more.
+    pub(super) fn dismiss(&mut self, client: usize) {
+        self.clients[client].reply = Reply::Gone;
+        self.clients[client].answers.clear();
+    }
+
+    /// A guest's answers, which it takes all.
+    pub(super) fn answers(&mut self, client: usize) -> &mut Vec<Completion> {
+        &mut self.clients[client].answers
+    }
+
+    /// A client that is gone makes room.
+    fn seat(&mut self, reply: Reply) -> usize {
+        match self.clients.iter().position(Client::has_left) {
             Some(index) => {
-                self.current = index;
-                let answers = std::mem::take(&mut self.clients[index].answers);
-                self.clients[index] = client(answers);
+                self.clients[index].reply = reply;
+                index
             }
             None => {
-                self.current = self.clients.len();
-                self.clients.push(client(Vec::new()));
+                self.clients.push(Client { reply, answers: Vec::new(), open: 0 });
+                self.clients.len() - 1
             }
         }
     }
@@ -110,11 +152,15 @@ impl Desk {
         self.put(self.current, request.complete(Err(error)));
     }
 
-    /// Sends the answers, each client's with one lock and at most one wake-up.
-    pub(super) fn send(&mut self) {
+    /// Sends the answers, each client's with one lock and at most one wake-up; guests are called by their rooms.
+    pub(super) fn send(&mut self, mut call: impl FnMut(u32)) {
         for client in self.waiting.drain(..) {
             let client = &mut self.clients[client];
-            client.reply.push_all(client.answers.drain(..));
+            match &client.reply {
+                Reply::Mailbox(reply) => reply.push_all(client.answers.drain(..)),
+                Reply::Guest(room) => call(*room),
+                Reply::Gone => client.answers.clear(),
+            }
         }
     }
 
@@ -123,14 +169,13 @@ impl Desk {
         self.slots.len() == self.free.len()
     }
 
-    /// Answers everything that is open with an error; its memory is lost with the device.
+    /// Answers everything that is open with an error, to be sent; its memory is lost with the device.
     pub(super) fn close(&mut self) {
         for open in std::mem::take(&mut self.slots).into_iter().flatten() {
             let completion = Completion { tag: open.tag, result: Err(stopped(&self.lane)), operation: open.hollow };
             self.put(open.client, completion);
         }
         self.free.clear();
-        self.send();
     }
 
     fn put(&mut self, client: usize, completion: Completion) {

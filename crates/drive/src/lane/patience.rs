@@ -23,7 +23,8 @@ pub(super) struct Patience {
 
 impl Patience {
     pub(super) fn new(spin_max: Duration) -> Self {
-        Self { spin_max: spin_max.as_nanos() as Nanos, spin: 0, start: 0 }
+        let spin_max = Nanos::try_from(spin_max.as_nanos()).unwrap_or(Nanos::MAX);
+        Self { spin_max, spin: 0, start: 0 }
     }
 
     /// Told once per turn, whether something happened in it; says whether to go on without sleep.
@@ -37,7 +38,7 @@ impl Patience {
                 self.spin = (self.spin * 2).max(SPIN_FIRST).min(self.spin_max);
             }
         }
-        now - self.start < self.spin
+        now - self.start < self.spin || self.spin_max == Nanos::MAX
     }
 }
 
@@ -62,8 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn lane_without_patience_never_spins() {
+    fn lane_without_patience_never_spins_and_one_without_end_never_sleeps() {
         let mut patience = Patience::new(Duration::ZERO);
         assert!((0..100).all(|now| !patience.lasts(true, now)));
+        let mut patience = Patience::new(Duration::MAX);
+        assert!((0..100).all(|hours| patience.lasts(false, hours * 3_600_000_000_000)));
     }
 }

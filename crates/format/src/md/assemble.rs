@@ -572,7 +572,8 @@ impl Sorter<'_> {
         };
         let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
         let keeping = LogKeeping::new(log.off, tag_before, log.holds || header.resync_offset == CLEAN);
-        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap, keeping);
+        let checksums = found.iter().any(|found| drives.contains(&found.drive) && found.member.checksums.is_some());
+        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
         Ok(Start { config, drives, recorder, warnings })
     }
 

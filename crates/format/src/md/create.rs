@@ -5,10 +5,12 @@
 //! one as a spare; and the first 4 KiB of a drive are zeroed, where mdadm leaves what was there.
 
 use super::bitmap::{Bitmap, choose_chunk_bytes, room_sectors};
+use super::checksums::{self, region_of};
 use super::log::{LogPlace, Session, encode_head};
 use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use stria_array::{Geometry, GeometryError, Layout, Level};
+use stria_integrity::Region;
 use thiserror::Error;
 
 /// A drive to become a member.
@@ -72,6 +74,8 @@ pub struct Create {
     pub bitmap: BitmapChoice,
     /// The write log.
     pub log: LogChoice,
+    /// Keep checksums of the members' data behind it.
+    pub checksums: bool,
     /// The members already agree (or it does not matter): no first resync.
     pub assume_clean: bool,
     /// Now.
@@ -146,7 +150,7 @@ impl Create {
         let data_offset = data_offset_sectors(first.size_sectors, strip_sectors);
         let mut rooms = Vec::new();
         for drive in self.members.iter().flatten().chain(&self.spares) {
-            match drive.size_sectors.checked_sub(data_offset) {
+            match drive.size_sectors.checked_sub(data_offset).map(|room| self.data_sectors_within(room)) {
                 // mdadm counts in KiB.
                 Some(room) if room >= 16 => rooms.push(if redundant { room & !1 } else { room }),
                 _ => {
@@ -204,7 +208,7 @@ impl Create {
             let mut superblock = template.clone();
             superblock.header.dev_number = index as u32;
             superblock.header.device_uuid = drive.device_uuid;
-            superblock.header.data_size = drive.size_sectors - data_offset;
+            superblock.header.data_size = self.data_sectors_within(drive.size_sectors - data_offset);
             if self.log == LogChoice::None && self.level.parity_count() > 0 {
                 let place = LogPlace::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
                 creation.writes.extend(place.map(|place| CreateWrite {
@@ -213,10 +217,19 @@ impl Create {
                     bytes: encode_head(&superblock, &place, &Session::default(), true, 0),
                 }));
             }
+            if self.checksums {
+                let start_sector = region_of(&superblock).header_sector(0);
+                creation.writes.push(CreateWrite { drive: index, start_sector, bytes: checksums::new_region(&superblock) });
+            }
             creation.writes.extend(member_writes(index, &superblock, bitmap.as_ref()));
             creation.superblocks.push(Some(superblock));
         }
         Ok(creation)
+    }
+
+    /// What of the room behind metadata is for data.
+    fn data_sectors_within(&self, room: u64) -> u64 {
+        if self.checksums { Region::data_sectors_within(room) } else { room }
     }
 
     fn set_name(&self) -> Result<[u8; 32], CreateError> {
@@ -291,7 +304,7 @@ impl Create {
             bblog_shift: 0,
             bblog_size: 8,
             bblog_offset: bblog_offset as i32,
-            utime: self.unix_seconds,
+            utime: self.unix_seconds | if self.checksums { checksums::WITNESSED << 40 } else { 0 },
             events: 0,
             resync_offset: if clean { CLEAN } else { 0 },
             sb_csum: 0,

@@ -109,6 +109,35 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
     lines
 }
 
+/// What Stria's write log on a member says, of which mdadm knows nothing; `None`: there is none.
+pub fn write_log(candidate: &Candidate) -> Option<String> {
+    let Ok(member) = &candidate.found else { return None };
+    let log = member.log.as_ref()?;
+    Some(if log.off {
+        "switched off".into()
+    } else if !log.speaks_for(member.superblock.utime_micros()) {
+        "empty: the array was stopped, or run by somebody else since".into()
+    } else if log.damaged {
+        format!("session {}, damaged: the drive lost appends that it had acknowledged", log.session.number)
+    } else {
+        format!("session {}, {} records that count", log.session.number, log.records.len())
+    })
+}
+
+/// What the checksums behind a member's data say; `None`: there are none.
+pub fn checksums(candidate: &Candidate) -> Option<String> {
+    let checksums = candidate.found.as_ref().ok()?.checksums.as_ref()?;
+    let header = match &checksums.header {
+        Ok(header) => header,
+        Err(error) => return Some(error.to_string()),
+    };
+    let (place, session) = (header.data.end, header.session);
+    Some(match checksums.witnessed {
+        true => format!("CRC-32C of each 4 KiB, at sector {place}, session {session}"),
+        false => format!("void, at sector {place}: the array was run by somebody else since"),
+    })
+}
+
 fn level_name(level: i32) -> String {
     match level {
         -1 => "linear".into(),

@@ -2,6 +2,7 @@
 
 use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
+use super::checksums::{self, Checksums};
 use super::log::{FoundLog, LogPlace};
 use super::ppl::{FoundPpl, PplPlace};
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
@@ -41,6 +42,8 @@ pub struct Member {
     pub log: Option<FoundLog>,
     /// Its partial parity log; `None` when the superblock tells of none.
     pub ppl: Option<FoundPpl>,
+    /// Checksums of its data; `None`: it has none.
+    pub checksums: Option<Checksums>,
 }
 
 impl Candidate {
@@ -83,7 +86,8 @@ impl Member {
         let place = LogPlace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
         let log = place.and_then(|place| FoundLog::read(&superblock, &place, read));
         let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&superblock, &place, read));
-        Self { superblock, bitmap, bad_blocks, log, ppl }
+        let checksums = checksums::find(&superblock, drive_sectors, read);
+        Self { superblock, bitmap, bad_blocks, log, ppl, checksums }
     }
 
     fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<u64>>, String> {

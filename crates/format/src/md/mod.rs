@@ -1,12 +1,14 @@
 //! Linux md: superblocks, write-intent bitmaps and bad-block logs, and what follows from them.
 //!
 //! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
-//! drive, [`log`] Stria's own beside them, or [`ppl`] md's in its place; [`create`] makes them for a new array, [`assemble`] makes an array of them, [`recorder`] keeps
-//! them true while it runs; [`raw`] shows them byte by byte.
+//! drive, [`log`] Stria's own beside them, or [`ppl`] md's in its place, and [`checksums`] behind the data; [`create`] makes them
+//! for a new array, [`assemble`] makes an array of them, [`recorder`] keeps them true while it runs; [`raw`] shows them byte
+//! by byte.
 
 pub mod assemble;
 pub mod badblocks;
 pub mod bitmap;
+pub mod checksums;
 pub mod create;
 pub mod examine;
 pub mod log;
@@ -19,6 +21,7 @@ pub mod superblock;
 
 pub use assemble::{Assembly, Options, Start, Verdict, assemble};
 pub use bitmap::Bitmap;
+pub use checksums::Checksums;
 pub use create::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 pub use member::{Candidate, Member, Read};
 pub use recorder::MdRecorder;

@@ -11,6 +11,7 @@
 //! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
 
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
+use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
 use super::log::{LogPlace, Memory, Ring, Session, encode_head};
 use super::member::BitmapPlace;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use stria_array::{ArrayState, LogRecord, MemberConfig, MemberId, MetadataWrite, Recorder};
 use stria_block::Buffer;
+use stria_integrity::Region;
 use thiserror::Error;
 
 /// A member's metadata and how to write it.
@@ -110,6 +112,8 @@ pub struct MdRecorder {
     /// Who held the slots when the array was whole last.
     whole_holders: Vec<MemberId>,
     log: LogKeeping,
+    /// Members have checksums behind their data.
+    checksums: bool,
 }
 
 /// The write log while the array runs.
@@ -132,7 +136,13 @@ pub(crate) struct LogKeeping {
 
 impl MdRecorder {
     /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
-    pub(crate) fn new(keepers: BTreeMap<MemberId, Keeper>, common: Superblock, bitmap: Option<Bitmap>, log: LogKeeping) -> Self {
+    pub(crate) fn new(
+        keepers: BTreeMap<MemberId, Keeper>,
+        common: Superblock,
+        bitmap: Option<Bitmap>,
+        log: LogKeeping,
+        checksums: bool,
+    ) -> Self {
         let redundant = common.header.level > 0;
         // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
         let is_behind = |keeper: &Keeper| {
@@ -142,7 +152,8 @@ impl MdRecorder {
                 && matches!((keeper.superblock.role(), role), (Role::Slot(_), Some(Role::Slot(_))))
         };
         let stragglers = keepers.iter().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
-        Self { keepers, common, stragglers, bitmap, redundant, active: Vec::new(), whole: false, whole_holders: Vec::new(), log }
+        let (active, whole_holders) = (Vec::new(), Vec::new());
+        Self { keepers, common, stragglers, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
     }
 
     /// The array's own record, as of the last update.
@@ -196,9 +207,13 @@ impl MdRecorder {
                     .into(),
             );
         }
-        let Some(data_size) = drive.size_sectors.checked_sub(header.data_offset).filter(|&room| room >= header.size) else {
-            return refuse(format!("it has {} sectors, a member needs {}", drive.size_sectors, header.data_offset + header.size));
-        };
+        let room = drive.size_sectors.saturating_sub(header.data_offset);
+        let data_size = if self.checksums { Region::data_sectors_within(room) } else { room };
+        if data_size < header.size {
+            let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
+            let needed = header.data_offset + header.size + behind;
+            return refuse(format!("it has {} sectors, a member needs {needed}", drive.size_sectors));
+        }
         let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
         let strip = u64::from(header.chunksize);
         let log_start = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
@@ -214,6 +229,7 @@ impl MdRecorder {
         header.dev_number = number;
         header.device_uuid = drive.device_uuid;
         header.data_size = data_size;
+        header.utime |= if self.checksums && header.utime >> 40 == 0 { checksums::WITNESSED << 40 } else { 0 };
         header.recovery_offset = 0;
         header.cnt_corrected_read = 0;
         header.devflags = 0;
@@ -236,6 +252,10 @@ impl MdRecorder {
             data: Buffer::copy_of(&bytes).freeze(),
         });
         let mut writes: Vec<MetadataWrite> = writes.collect();
+        if self.checksums {
+            let (start_sector, bytes) = (region_of(&superblock).header_sector(0), checksums::new_region(&superblock));
+            writes.insert(0, MetadataWrite { member, start_sector, data: Buffer::copy_of(&bytes).freeze() });
+        }
         let keeper = Keeper {
             superblock,
             name: drive.name.clone(),
@@ -316,18 +336,24 @@ impl MdRecorder {
         blocks: Vec<Range<u64>>,
         unix_seconds: u64,
     ) -> Result<Vec<MetadataWrite>, AdoptError> {
+        let micros = self.micros(self.common.utime_micros());
         let Some(keeper) = self.keepers.get_mut(&member) else { return Ok(Vec::new()) };
         let header = &mut keeper.superblock.header;
         let log = if header.bblog_offset == 0 { None } else { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) };
         let Some(log) = log else {
             return Err(AdoptError(format!("the bad-block log of {} has no room for {} places", keeper.name, blocks.len())));
         };
-        header.utime = unix_seconds | u64::from(self.common.utime_micros()) << 40;
+        header.utime = unix_seconds | micros << 40;
         header.feature_map &= !feature::BAD_BLOCKS;
         header.feature_map |= if blocks.is_empty() { 0 } else { feature::BAD_BLOCKS };
         let start_sector = header.super_offset.saturating_add_signed(i64::from(header.bblog_offset));
         keeper.bad_blocks = blocks;
         Ok(vec![MetadataWrite { member, start_sector, data: Buffer::copy_of(&log).freeze() }, keeper.superblock_write(member)])
+    }
+
+    /// What goes into the microseconds of `utime`: the log's tag, or that checksums were kept meanwhile.
+    fn micros(&self, tag: u32) -> u64 {
+        if tag == 0 && self.checksums { checksums::WITNESSED } else { tag.into() }
     }
 
     /// Writes of some pages of the bitmap, in order and without repetition, to some members.
@@ -518,7 +544,7 @@ impl Recorder for MdRecorder {
             (CLEAN, _) | (_, false) => 0,
             _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
         };
-        let utime = unix_seconds | u64::from(tag) << 40;
+        let utime = unix_seconds | self.micros(tag) << 40;
         let common = &mut self.common;
         common.header.events += 1;
         common.header.utime = utime;

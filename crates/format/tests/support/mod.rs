@@ -93,6 +93,7 @@ pub fn request(level: Level, layout: Layout, count: usize, spares: usize, drive_
         member_sectors_max: None,
         bitmap: if level.is_redundant() { BitmapChoice::Internal { chunk_bytes: Some(65536) } } else { BitmapChoice::None },
         log: LogChoice::Auto,
+        checksums: false,
         assume_clean: true,
         unix_seconds: 1_700_000_000,
     }

@@ -1,89 +1,94 @@
-//! A [`RemoteDevice`] over any [`BlockDevice`] on a thread of its own: for tests, examples and benchmarks.
+//! A RAM device on a lane, which can be held up: for tests, examples and benchmarks.
 
 #![allow(dead_code)]
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread;
-use stria_block::{BlockDevice, Completion, Limits, Mailbox, RemoteDevice, Request};
-
-type Letter = (Request, Arc<Mailbox<Completion>>);
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, RamDevice, RemoteDevice, Request};
+use stria_drive::{DriveError, Lane, LaneHandle};
 
 /// A device that lives as long as its last handle.
-pub struct DeviceThread {
-    limits: Limits,
-    mailbox: Arc<Mailbox<Letter>>,
-    stop: Arc<AtomicBool>,
-    /// While true, requests wait: to see what a server does with a slow device.
-    pub hold: Arc<AtomicBool>,
-    thread: thread::JoinHandle<()>,
+pub struct LaneDevice {
+    name: String,
+    lane: LaneHandle<Gate>,
+    hold: Arc<AtomicBool>,
 }
 
-impl DeviceThread {
-    /// Starts the thread; the device is made there, because not every device can move between threads.
-    pub fn spawn<D: BlockDevice>(limits: Limits, make: impl FnOnce() -> D + Send + 'static) -> Self {
-        let (stop, hold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let thread_of_receiver = Arc::new(OnceLock::<thread::Thread>::new());
-        let mailbox = Arc::new(Mailbox::new({
-            let thread = Arc::clone(&thread_of_receiver);
-            move || thread.get().expect("set before anyone can send").unpark()
-        }));
-        let thread = thread::spawn({
-            let (mailbox, stop, hold) = (Arc::clone(&mailbox), Arc::clone(&stop), Arc::clone(&hold));
-            move || run(make(), &mailbox, &stop, &hold)
-        });
-        thread_of_receiver.get_or_init(|| thread.thread().clone());
-        Self { limits, mailbox, stop, hold, thread }
+/// Lets requests through to memory, or not.
+pub struct Gate {
+    ram: RamDevice,
+    hold: Arc<AtomicBool>,
+    kept: Vec<Request>,
+}
+
+impl LaneDevice {
+    /// Starts the lane. `takes_guests`: whether clients live on it.
+    pub fn spawn(limits: Limits, takes_guests: bool) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("ram-{}", COUNT.fetch_add(1, Ordering::SeqCst));
+        let hold = Arc::<AtomicBool>::default();
+        let gate_hold = Arc::clone(&hold);
+        let build = move |_: &_| {
+            let (ram, kept) = (RamDevice::with_limits(limits), Vec::new());
+            Ok::<_, DriveError>(Gate { ram, hold: gate_hold, kept })
+        };
+        Self { lane: Lane::new(&name).takes_guests(takes_guests).spawn(build).expect("a lane"), name, hold }
     }
 
-    /// Lets requests through, or not.
+    /// The thread that clients live on, if it is the device's.
+    pub fn thread_of_clients(&self) -> Option<&str> {
+        self.lane.takes_guests().then_some(&self.name)
+    }
+
+    /// While it is held, requests wait: to see what a server does with a slow device.
     pub fn set_hold(&self, hold: bool) {
         self.hold.store(hold, Ordering::SeqCst);
-        self.thread.thread().unpark();
+        self.lane.call(|_| ()).expect("it runs");
     }
 }
 
-impl Drop for DeviceThread {
+impl Drop for LaneDevice {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::SeqCst);
-        self.thread.thread().unpark();
+        self.set_hold(false);
     }
 }
 
-impl RemoteDevice for DeviceThread {
+impl RemoteDevice for LaneDevice {
     fn limits(&self) -> Limits {
-        self.limits.clone()
+        self.lane.remote().limits()
     }
 
     fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>) {
-        self.mailbox.push_all(requests.drain(..).map(|request| (request, Arc::clone(reply))));
+        self.lane.remote().submit(requests, reply);
+    }
+
+    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        self.lane.remote().take_in(guest)
+    }
+
+    fn stir(&self) {
+        self.lane.remote().stir();
     }
 }
 
-/// Carries out each request before the next, so that tags of different senders never meet.
-fn run(mut device: impl BlockDevice, mailbox: &Mailbox<Letter>, stop: &AtomicBool, hold: &AtomicBool) {
-    let (mut letters, mut completions) = (Vec::new(), Vec::new());
-    while !stop.load(Ordering::SeqCst) {
-        if hold.load(Ordering::SeqCst) {
-            thread::park();
-            continue;
+impl BlockDevice for Gate {
+    fn limits(&self) -> &Limits {
+        self.ram.limits()
+    }
+
+    fn submit(&mut self, request: Request) {
+        self.kept.push(request);
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        if !self.hold.load(Ordering::SeqCst) {
+            self.kept.drain(..).for_each(|request| self.ram.submit(request));
         }
-        mailbox.take(&mut letters);
-        let mut letters = letters.drain(..).peekable();
-        if letters.peek().is_none() {
-            if mailbox.prepare_sleep() {
-                thread::park();
-                mailbox.awake();
-            }
-            continue;
-        }
-        while let Some((request, reply)) = letters.next() {
-            device.submit(request);
-            device.poll(0, &mut completions);
-            let last_of_sender = letters.peek().is_none_or(|(_, next)| !Arc::ptr_eq(next, &reply));
-            if last_of_sender {
-                reply.push_all(completions.drain(..));
-            }
-        }
+        self.ram.poll(now, completions);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        let at_once = !self.kept.is_empty() && !self.hold.load(Ordering::SeqCst);
+        if at_once { Some(0) } else { self.ram.next_wake() }
     }
 }

@@ -140,6 +140,7 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
         bitmap: BitmapChoice::Internal { chunk_bytes: None },
         member_sectors_max: None,
         log: LogChoice::Auto,
+        checksums: false,
         assume_clean: false,
         force: false,
     })?;

@@ -64,6 +64,13 @@ impl Place {
         serde_json::from_str::<Value>(&ran.stdout).expect("JSON")[0].clone()
     }
 
+    /// No checksum of a member of `tank` objects to anything.
+    pub fn calls_nothing_wrong(&self) {
+        let status = self.status("tank");
+        let wrong = |member: &Value| member["checksums"]["wrong"].as_u64().unwrap_or(0);
+        assert!(status["members"].as_array().expect("a list").iter().all(|member| wrong(member) == 0), "{status:#}");
+    }
+
     /// Waits until the status is as wanted.
     pub fn wait_for(&self, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;

@@ -64,10 +64,19 @@ impl Client {
 
     /// Reads, with nothing else under way.
     pub fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        Ok(self.try_read(offset, length)?.unwrap_or_else(|error| panic!("a read of {length} bytes at {offset}: error {error}")))
+    }
+
+    /// Reads, with nothing else under way; the server's error, if it has one.
+    pub fn try_read(&mut self, offset: u64, length: usize) -> Result<std::result::Result<Vec<u8>, u32>> {
         self.socket.write_all(&request(0, 0, 9, offset, length as u32))?;
-        assert_eq!(self.reply()?, (9, 0), "a read of {length} bytes at {offset}");
+        let (cookie, error) = self.reply()?;
+        assert_eq!(cookie, 9, "the answer to this read");
+        if error != 0 {
+            return Ok(Err(error));
+        }
         let mut data = vec![0; length];
         self.socket.read_exact(&mut data)?;
-        Ok(data)
+        Ok(Ok(data))
     }
 }

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Tables in Markdown from bench/run's CSV: table.py MODEL PROCESSORS KERNEL [TABLE CSV]...
+
+Medians over rounds, with the spread between the lowest and the highest. Ratios are taken within a round, where both
+sides met the same machine, and their median is shown.
+"""
+import collections, csv, datetime, statistics, sys
+
+WRITE_IO = {"RAID 0 of 4": 1, "RAID 1 of 2": 2, "RAID 10 of 4": 2, "RAID 5 of 4": 4, "RAID 50 of 8": 4, "RAID 6 of 6": 6, "RAID 60 of 12": 6}
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def spread(values):
+    middle = statistics.median(values)
+    return f"±{(max(values) - min(values)) / 2 / middle:.0%}" if middle else ""
+
+
+def table(header, rows):
+    print("| " + " | ".join(header) + " |\n|" + " --- |" + " ---: |" * (len(header) - 1))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def by_case(rows, value):
+    """{case: {subject: {round: value}}} in the order of the file."""
+    cases = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for row in rows:
+        cases[row["case"]][row["subject"]][row["round"]] = float(row[value])
+    return cases
+
+
+def ratio(ours, base):
+    return [ours[round] / base[round] for round in ours if base.get(round)]
+
+
+def levels(rows):
+    print("## Levels on RAM members, one lane\n\nBitmap and write log as `stria create` makes them. `ratio`: to the bare member in the same round; in brackets what member")
+    print("I/Os allow (a small write of RAID 5 is 4 of them, of RAID 6 is 6), and the part of that which is reached.\n")
+    for unit, cases in (("IOPS", by_case(rows, "iops")), ("MB/s", by_case(rows, "mb_per_s"))):
+        for case, subjects in cases.items():
+            if case.startswith("4K") != (unit == "IOPS"):
+                continue
+            print(f"**{case}**\n")
+            bare, lines = subjects["bare member"], []
+            for subject, values in subjects.items():
+                share = statistics.median(ratio(values, bare))
+                law = 1 / WRITE_IO.get(subject, 1) if "4K random write" in case else 1
+                note = f"{share:.2f}" if law == 1 or subject == "bare member" else f"{share:.2f} ({law:.2f}: {share / law:.2f})"
+                lines.append([subject, f"{statistics.median(values.values()):,.0f}", spread(values.values()), note])
+            table(["", unit, "spread", "ratio"], lines)
+
+
+def cost(rows):
+    print("## What the engine adds, on members that do nothing\n\nNanoseconds of processor time a 4 KiB request above the bare member's, no metadata.\n")
+    cases = by_case(rows, "cpu_ns")
+    subjects = list(next(iter(cases.values())))
+    lines = []
+    for case, values in cases.items():
+        bare = values["bare member"]
+        added = lambda subject: statistics.median(values[subject][round] - bare[round] for round in bare)
+        lines.append([case, f"{statistics.median(bare.values()):.0f}"] + [f"+{added(subject):.0f}" for subject in subjects[1:]])
+    table(["", *subjects], lines)
+
+
+def sweeps(rows):
+    print("## Rebuild and scrub of RAM members on one core\n\nAll bytes that members read and wrote in a second, beside one bare member's sequential copying on the same core. (What sweeps")
+    print("reach of members slower than the core is a test: `cargo test -p stria-bench --test sweeps -- --nocapture`.)\n")
+    cases = by_case(rows, "mb_per_s")
+    bare = cases["bare read"]["bare member"]
+    lines = []
+    for case, subjects in cases.items():
+        for subject, values in subjects.items():
+            share = statistics.median(ratio(values, bare))
+            lines.append([f"{subject}, {case.lower()}", f"{statistics.median(values.values()):,.0f}", spread(values.values()), f"{share:.2f}"])
+    table(["", "MB/s", "spread", "to bare read"], lines)
+
+
+def nbd(rows):
+    print("## NBD over a unix socket\n\nServer and client on a processor each; memory behind each server; a client that batches.\n")
+    cases = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for row in rows:
+        connections = "connection" if row["connections"] == "1" else "connections"
+        case = f"{row['kind']} {int(row['block_bytes']) // 1024}K QD {row['depth']}, {row['connections']} {connections}"
+        cases[case][row["server"]][row["round"]] = float(row["iops"])
+    servers = list(dict.fromkeys(row["server"] for row in rows))
+    absent = [name for name in ("nbdkit", "qemu") if name not in servers]
+    if absent:
+        print(f"Not here: {', '.join(absent)}.\n")
+    lines = []
+    for case, values in cases.items():
+        cells = [f"{statistics.median(values[name].values()):,.0f} {spread(values[name].values())}" for name in servers]
+        peers = [name for name in servers if name != "stria"]
+        better = "-"
+        if peers:
+            best = {round: max(values[name][round] for name in peers) for round in values["stria"]}
+            better = f"{statistics.median(ratio(values['stria'], best)):.2f}"
+        lines.append([case, *cells, better])
+    table(["requests a second", *servers, "to the better peer"], lines)
+
+
+def md(rows):
+    print("## The real md\n\nUser Mode Linux on the same processor, RAM disks, md without SIMD parity: ratios to its own bare disk.\n")
+    cases = collections.defaultdict(dict)
+    for row in rows:
+        kind = "whole stripe write" if row["rw"] == "write" else row["rw"]
+        unit = "iops" if row["bs"] == "4k" else "KiB/s"
+        block = "" if row["rw"] == "write" else f" {row['bs']}"
+        cases[f"{kind}{block} QD {row['qd']}"][row["device"]] = float(row[unit])
+    devices = list(dict.fromkeys(row["device"] for row in rows if row["device"] != "bare"))
+    lines = [[case] + [f"{values.get(name, 0) / values['bare']:.2f}" for name in devices] for case, values in cases.items()]
+    table(["", *devices], lines)
+
+
+def main(model, processors, kernel, *pairs):
+    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page.\n")
+    for name, path in zip(pairs[::2], pairs[1::2]):
+        {"levels": levels, "cost": cost, "sweeps": sweeps, "nbd": nbd, "md": md}[name](rows_of(path))
+
+
+main(*sys.argv[1:])

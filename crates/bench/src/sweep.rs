@@ -1,0 +1,90 @@
+//! How fast a rebuild or scrub goes, on members at hand, by any clock.
+
+use stria_array::{
+    ArrayConfig, ArrayDevice, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoRecorder, SlotConfig, SweepKind,
+};
+use stria_block::{BlockDevice, Nanos, bytes};
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SweepJob {
+    /// The first member fails, and a spare, which is the last of the members given, is filled.
+    Rebuild,
+    /// Everything is read and compared.
+    Scrub,
+}
+
+/// Bytes of each member that a sweep passed, and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepTime {
+    /// Of each member.
+    pub member_bytes: u64,
+    /// From the first to the last event.
+    pub elapsed: Nanos,
+}
+
+impl SweepTime {
+    /// Bytes of each member in a second.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.member_bytes as f64 / (self.elapsed as f64 / 1e9)
+    }
+}
+
+/// Times a sweep of an array without clients. `clock` gives the time for each turn, from when the array next wants one.
+///
+/// # Errors
+/// When the level does not go with so many members.
+pub fn time_sweep(
+    level: Level,
+    strip_sectors: u64,
+    members: Vec<Box<dyn BlockDevice>>,
+    job: SweepJob,
+    mut clock: impl FnMut(Option<Nanos>) -> Nanos,
+) -> Result<SweepTime, GeometryError> {
+    let spare_count = usize::from(job == SweepJob::Rebuild);
+    let slot_count = members.len() - spare_count;
+    let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
+    let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes[..slot_count])?;
+    let member = |id: usize| MemberConfig {
+        id: MemberId(id),
+        name: format!("member {id}"),
+        data_start_sector: 0,
+        data_sectors: sizes[id],
+        recovered_sector: u64::MAX,
+        by_intent: false,
+        bad_blocks: Vec::new(),
+    };
+    let member_bytes = bytes(sizes.iter().copied().min().unwrap_or(0)) as u64;
+    let config = ArrayConfig {
+        name: "sweep".into(),
+        geometry,
+        slots: (0..slot_count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
+        spares: (slot_count..members.len()).map(member).collect(),
+        resync_sector: u64::MAX,
+        intent: None,
+        log: None,
+        replay: Vec::new(),
+        read_only: false,
+    };
+    let mut array = ArrayDevice::new(&config, members, NoRecorder, 0);
+    let start = clock(None);
+    array.poll(start, &mut Vec::new());
+    match job {
+        SweepJob::Rebuild => array.command(|engine| engine.fail(MemberId(0))).expect("redundancy allows it"),
+        SweepJob::Scrub => array.command(|engine| engine.scrub(false, 0)).expect("there is something to compare"),
+    }
+    loop {
+        let now = clock(array.next_wake());
+        array.poll(now, &mut Vec::new());
+        for event in array.take_events() {
+            match event {
+                Event::SweepFinished { kind: SweepKind::Rebuild | SweepKind::Scrub { .. }, mismatch_sectors, .. } => {
+                    assert_eq!(mismatch_sectors, 0, "the members were all zeros");
+                    return Ok(SweepTime { member_bytes, elapsed: now - start });
+                }
+                Event::SweepStopped { reason, .. } => panic!("the sweep stopped: {reason}"),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The guests of a lane: who is ready for a turn, and what the others wait for.
+//!
+//! A guest has a room, whose number is its socket's key on the ring. A socket is watched once for each direction at a
+//! time; what was watched for a guest that has left may still call whoever has the room now, which costs him a turn.
+
+use super::desk::Desk;
+use crate::Ring;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use stria_block::{Guest, Nanos, Request, Stay};
+
+/// Set in the key of a socket that is watched for room to send.
+const ROOM_TO_SEND: u32 = 1 << 31;
+
+/// Everybody who lives on the lane.
+#[derive(Default)]
+pub(super) struct Guests {
+    rooms: Vec<Option<Resident>>,
+    /// Rooms of guests who are due a turn, each once.
+    due: Vec<u32>,
+    /// No `until` of anybody is before this.
+    earliest: Option<Nanos>,
+    keys: Vec<u32>,
+    requests: Vec<Request>,
+}
+
+struct Resident {
+    guest: Box<dyn Guest>,
+    /// At the desk.
+    client: usize,
+    is_due: bool,
+    signalled: bool,
+    until: Option<Nanos>,
+    /// What the ring watches the socket for.
+    watched_in: bool,
+    watched_out: bool,
+}
+
+impl Guests {
+    /// Gives the guest a room and a first turn.
+    pub(super) fn admit(&mut self, guest: Box<dyn Guest>, desk: &mut Desk) {
+        let room = self.rooms.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.rooms.push(None);
+            self.rooms.len() - 1
+        });
+        let client = desk.admit(room as u32);
+        let (is_due, signalled, until) = (false, false, None);
+        self.rooms[room] = Some(Resident { guest, client, is_due, signalled, until, watched_in: false, watched_out: false });
+        self.call(room as u32);
+    }
+
+    /// The guest in this room is due a turn.
+    pub(super) fn call(&mut self, room: u32) {
+        if let Some(Some(resident)) = self.rooms.get_mut(room as usize)
+            && !std::mem::replace(&mut resident.is_due, true)
+        {
+            self.due.push(room);
+        }
+    }
+
+    /// Everybody is due a turn.
+    pub(super) fn call_all(&mut self) {
+        (0..self.rooms.len()).for_each(|room| self.call(room as u32));
+    }
+
+    /// Calls those whose sockets are ready and those whose time has come; whether anybody is due a turn.
+    pub(super) fn look(&mut self, ring: &Ring, now: Nanos) -> bool {
+        let mut keys = std::mem::take(&mut self.keys);
+        ring.take_ready(&mut keys);
+        for key in keys.drain(..) {
+            let room = key & !ROOM_TO_SEND;
+            if let Some(Some(resident)) = self.rooms.get_mut(room as usize) {
+                let watched = if key == room { &mut resident.watched_in } else { &mut resident.watched_out };
+                *watched = false;
+                resident.signalled = true;
+                self.call(room);
+            }
+        }
+        self.keys = keys;
+        if self.earliest.is_some_and(|earliest| earliest <= now) {
+            let is_over = |resident: &Resident| resident.until.is_some_and(|until| until <= now);
+            let over = |room: &u32| self.rooms[*room as usize].as_ref().is_some_and(is_over);
+            let rooms: Vec<u32> = (0..self.rooms.len() as u32).filter(over).collect();
+            self.earliest = self.rooms.iter().flatten().filter_map(|resident| resident.until).filter(|&until| until > now).min();
+            rooms.into_iter().for_each(|room| self.call(room));
+        }
+        self.is_due()
+    }
+
+    /// Whether anybody is due a turn.
+    pub(super) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// When somebody's time comes.
+    pub(super) fn next_wake(&self) -> Option<Nanos> {
+        self.earliest
+    }
+
+    /// Gives a turn to everybody who is due one; whether anybody asked for something.
+    pub(super) fn turn(&mut self, now: Nanos, ring: &Ring, desk: &mut Desk, mut submit: impl FnMut(&mut Desk, Request)) -> bool {
+        let mut asked = false;
+        // Who is called meanwhile gets his turn in the next round.
+        let count = self.due.len();
+        for index in 0..count {
+            let room = self.due[index];
+            let resident = self.rooms[room as usize].as_mut().expect("only residents are called");
+            resident.is_due = false;
+            let (guest, answers) = (&mut resident.guest, desk.answers(resident.client));
+            let signalled = std::mem::take(&mut resident.signalled);
+            let turn = catch_unwind(AssertUnwindSafe(|| guest.turn(now, signalled, answers, &mut self.requests)));
+            asked |= !self.requests.is_empty();
+            desk.turn_to_guest(resident.client);
+            self.requests.drain(..).for_each(|request| submit(desk, request));
+            match turn {
+                Ok(Stay::Again) => {
+                    resident.is_due = true;
+                    self.due.push(room);
+                }
+                Ok(Stay::Wait { readable, writable, until }) => {
+                    resident.until = until;
+                    self.earliest = self.earliest.into_iter().chain(until).min();
+                    if readable && !std::mem::replace(&mut resident.watched_in, true) {
+                        ring.watch(resident.guest.socket(), false, room);
+                    }
+                    if writable && !std::mem::replace(&mut resident.watched_out, true) {
+                        ring.watch(resident.guest.socket(), true, room | ROOM_TO_SEND);
+                    }
+                }
+                // A guest that panics (which is printed) goes alone.
+                Ok(Stay::Leave) | Err(_) => {
+                    desk.dismiss(resident.client);
+                    self.rooms[room as usize] = None;
+                }
+            }
+        }
+        self.due.drain(..count);
+        asked
+    }
+}

@@ -1,0 +1,80 @@
+//! Checksums of a member's data, in a region that lies between the end of its data, by the superblock, and that of the drive.
+//!
+//! md uses `data_size` sectors of a drive and leaves what follows alone, so a kernel runs such an array as any other, and
+//! writes data without their sums. It tells so by the microseconds of `utime`: Linux and mdadm write zeros there, and while
+//! an array has checksums Stria never does. Whoever finds zeros voids the sums before it writes another superblock. A kernel
+//! that ran an array of a level without redundancy leaves no trace at all; there a wrong sum says no more than that somebody else
+//! wrote.
+
+use super::member::Read;
+use super::superblock::Superblock;
+use stria_integrity::{BLOCK_SECTORS, HEADERS_SECTORS, Header, HeaderError, Region};
+
+/// In the microseconds of `utime`: no tag of the write log, which are below it.
+pub(crate) const WITNESSED: u64 = 1_000_000;
+
+/// What lies behind a member's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksums {
+    /// Its head, or what is wrong with that.
+    pub header: Result<Header, HeaderError>,
+    /// Nobody has written to the data but with their sums, says the superblock.
+    pub witnessed: bool,
+    fresh: Header,
+}
+
+impl Checksums {
+    /// The head to go on with, and whether it must be written first, as what sums there are do not count. `epoch`: random,
+    /// for a head that must be made anew.
+    ///
+    /// # Errors
+    /// When a later program's lie there.
+    pub fn open(&self, epoch: u64) -> Result<(Header, bool), HeaderError> {
+        match &self.header {
+            Ok(header) if self.witnessed => Ok((header.clone(), false)),
+            Ok(header) => Ok((header.clone().void(), true)),
+            Err(HeaderError::Version(version)) => Err(HeaderError::Version(*version)),
+            Err(_) => Ok((Header { epoch, ..self.fresh.clone() }, true)),
+        }
+    }
+}
+
+/// Where the checksums of this member lie.
+pub(crate) fn region_of(superblock: &Superblock) -> Region {
+    let start = superblock.header.data_offset;
+    Region::behind(start..start + superblock.header.data_size)
+}
+
+/// The head of new checksums: nothing is known. The member's identity is random, and so is their epoch.
+fn new_header(superblock: &Superblock) -> Header {
+    let header = &superblock.header;
+    let epoch = u64::from_le_bytes(header.device_uuid[..8].try_into().expect("eight bytes"));
+    Header::new(&region_of(superblock), [header.set_uuid, header.device_uuid], epoch)
+}
+
+/// Both places of the head, for a new member.
+pub(crate) fn new_region(superblock: &Superblock) -> Vec<u8> {
+    let mut bytes = new_header(superblock).encode();
+    bytes.resize(bytes.len() * (HEADERS_SECTORS / BLOCK_SECTORS) as usize, 0);
+    bytes
+}
+
+/// Looks behind a member's data. Another array's checksums, or another member's, are none.
+pub(crate) fn find(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Option<Checksums> {
+    let region = region_of(superblock);
+    if region.data.is_empty() || region.end_sector() > drive_sectors {
+        return None;
+    }
+    let fresh = new_header(superblock);
+    let ours = |header: &Header| header.data == fresh.data && header.identity == fresh.identity;
+    let header = match read(region.start_sector, HEADERS_SECTORS) {
+        Ok(bytes) => Header::choose(&bytes),
+        Err(_) => Err(HeaderError::Damaged),
+    };
+    match &header {
+        Ok(header) if !ours(header) => return None,
+        Err(HeaderError::Absent) => return None,
+        _ => {}
+    }
+    Some(Checksums { header, witnessed: superblock.utime_micros() != 0, fresh })
+}

@@ -1,0 +1,673 @@
+//! The layer: requests pass through, sums are checked and noted on the way.
+//!
+//! Drives are asked at once, and sums are looked at when the answer and they are here: reading a page of sums costs no request
+//! time where both come together. A read that overlapped in time with a write to the same blocks may hold either's bytes, and
+//! is not verified; of writes that overlapped nobody knows which won, and their sums become unknown.
+
+use crate::region::{BLOCK_BYTES, BLOCK_SECTORS, Header, Region, decode_page, encode_page};
+use crate::table::{Table, parts};
+use slab::Slab;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Segments, Tag};
+use stria_parity::crc32c;
+
+/// 5 s after the last write to a group its sums are written back.
+const SETTLE_AFTER: Nanos = 5_000_000_000;
+/// How often it is looked whether any are due.
+const TICK: Nanos = 1_000_000_000;
+/// Nothing is known.
+const UNKNOWN: u32 = 0;
+
+/// What the layer has met, in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Read, and as they were written.
+    pub verified: u64,
+    /// Their sum was not known, and is now.
+    pub learned: u64,
+    /// Held other bytes than were written; each once, however often it was read.
+    pub wrong: u64,
+    /// Of those, written anew since.
+    pub mended: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dirt {
+    Clean,
+    /// Must be dirty in the next header.
+    Wanted,
+    /// Is dirty in the header that is being written.
+    Sent,
+    Durable,
+}
+
+struct Group {
+    dirt: Dirt,
+    trusted_from: u32,
+    last_write: Nanos,
+    writes_in_flight: u32,
+}
+
+/// A request for blocks that have sums.
+struct Look {
+    tag: Tag,
+    blocks: Range<u64>,
+    writes: bool,
+    /// What it found or left, others may have changed.
+    raced: bool,
+    /// The drive has answered, and sums are not here yet.
+    ended: Option<Box<Completion>>,
+}
+
+enum Op {
+    /// Not ours to look at.
+    Pass {
+        tag: Tag,
+    },
+    Look(Look),
+    LoadPage {
+        page: usize,
+    },
+    SavePage {
+        page: usize,
+    },
+    SaveHeader {
+        last: bool,
+    },
+    /// Of what earlier sessions left in the drive's cache.
+    FirstFlush,
+    Sync,
+}
+
+/// Writing back sums so that groups may be called clean.
+struct Settling {
+    groups: Vec<usize>,
+    started: Nanos,
+    /// All is to be settled, and nothing comes after.
+    last: bool,
+    pending: usize,
+    synced: bool,
+    error: Option<IoError>,
+}
+
+#[derive(Clone, Debug)]
+enum Closing {
+    No,
+    Wanted,
+    Done(Result<(), IoError>),
+}
+
+struct Layer<D> {
+    inner: D,
+    name: String,
+    advice: String,
+    read_only: bool,
+    region: Region,
+    header: Header,
+    session: u32,
+    groups: Vec<Group>,
+    /// Groups that are not clean.
+    dirty_count: usize,
+    table: Table,
+    ops: Slab<Op>,
+    /// Requests that wait for sums, by their place in `ops`.
+    held: Vec<usize>,
+    /// Writes that wait for the header.
+    parked: Vec<Request>,
+    /// What the drive's cache held when the session began is durable; `None`: not asked for yet.
+    flushed: Option<bool>,
+    header_busy: bool,
+    settling: Option<Settling>,
+    closing: Closing,
+    /// Blocks that were found wrong and not written since.
+    wrong: BTreeSet<u64>,
+    findings: Vec<Range<u64>>,
+    counts: Counts,
+    now: Nanos,
+    ticked: Nanos,
+    ended: Vec<Completion>,
+    from_inner: Vec<Completion>,
+    lacking: Vec<usize>,
+}
+
+/// A device whose data are verified. A handle may be cloned; all clones are the same device.
+pub struct IntegrityDevice<D> {
+    layer: Rc<RefCell<Layer<D>>>,
+    limits: Rc<Limits>,
+}
+
+impl<D> Clone for IntegrityDevice<D> {
+    fn clone(&self) -> Self {
+        Self { layer: Rc::clone(&self.layer), limits: Rc::clone(&self.limits) }
+    }
+}
+
+impl<D: BlockDevice> IntegrityDevice<D> {
+    /// Wraps a whole drive, whose data and region lie where `header`, as it was read, says. `name`: for messages.
+    /// `read_only`: nothing of our own is written.
+    ///
+    /// Blocks of 4 KiB are served from now on: a part of one could not be verified without reading the rest, and drives of
+    /// today write no less.
+    pub fn new(inner: D, name: impl Into<String>, header: Header, read_only: bool) -> Self {
+        let limits = Limits {
+            logical_block_bytes: BLOCK_BYTES as u32,
+            physical_block_bytes: inner.limits().physical_block_bytes.max(BLOCK_BYTES as u32),
+            ..inner.limits().clone()
+        };
+        let region = Region::behind(header.data.clone());
+        let group = |&trusted_from: &u32| Group { dirt: Dirt::Clean, trusted_from, last_write: 0, writes_in_flight: 0 };
+        let layer = Layer {
+            groups: header.trusted_from.iter().map(group).collect(),
+            dirty_count: 0,
+            table: Table::new(&region),
+            flushed: (read_only || !limits.volatile_cache).then_some(true),
+            inner,
+            name: name.into(),
+            advice: String::new(),
+            read_only,
+            region,
+            session: header.session + 1,
+            header,
+            ops: Slab::new(),
+            held: Vec::new(),
+            parked: Vec::new(),
+            header_busy: false,
+            settling: None,
+            closing: Closing::No,
+            wrong: BTreeSet::new(),
+            findings: Vec::new(),
+            counts: Counts::default(),
+            now: 0,
+            ticked: 0,
+            ended: Vec::new(),
+            from_inner: Vec::new(),
+            lacking: Vec::new(),
+        };
+        Self { layer: Rc::new(RefCell::new(layer)), limits: Rc::new(limits) }
+    }
+
+    /// What messages about wrong blocks say at their end.
+    #[must_use]
+    pub fn advising(self, advice: impl Into<String>) -> Self {
+        self.layer.borrow_mut().advice = advice.into();
+        self
+    }
+
+    /// What was met so far.
+    pub fn counts(&self) -> Counts {
+        self.layer.borrow().counts
+    }
+
+    /// What was found wrong since this was last asked, in sectors of the data.
+    pub fn take_findings(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.layer.borrow_mut().findings)
+    }
+
+    /// Writes all sums back; no request may be under way or come. See [`Self::closed`].
+    pub fn close(&self) {
+        let mut layer = self.layer.borrow_mut();
+        if matches!(layer.closing, Closing::No) {
+            layer.closing = if layer.read_only { Closing::Done(Ok(())) } else { Closing::Wanted };
+        }
+    }
+
+    /// Whether a close has gone through, and how.
+    pub fn closed(&self) -> Option<Result<(), IoError>> {
+        match &self.layer.borrow().closing {
+            Closing::Done(result) => Some(result.clone()),
+            Closing::No | Closing::Wanted => None,
+        }
+    }
+}
+
+impl<D: BlockDevice> Layer<D> {
+    /// Blocks of the data that a request covers; `None`: it is for what lies beside.
+    fn blocks_of(&self, request: &Request) -> Option<Range<u64>> {
+        let data = &self.region.data;
+        let inside = request.start_sector >= data.start && request.end_sector() <= data.end;
+        let looks = !matches!(request.operation, Operation::Flush | Operation::Extents { .. });
+        (looks && inside)
+            .then(|| (request.start_sector - data.start) / BLOCK_SECTORS..(request.end_sector() - data.start) / BLOCK_SECTORS)
+    }
+
+    fn groups_of(&self, blocks: &Range<u64>) -> Range<usize> {
+        let blocks_each = self.region.group_pages() * crate::PAGE_BLOCKS;
+        (blocks.start / blocks_each) as usize..blocks.end.div_ceil(blocks_each) as usize
+    }
+
+    fn pages_of(&self, group: usize) -> Range<usize> {
+        let pages_each = self.region.group_pages() as usize;
+        group * pages_each..self.table.count().min((group + 1) * pages_each)
+    }
+
+    fn send(&mut self, op: Op, start_sector: u64, sectors: u64, operation: Operation) {
+        let tag = self.ops.insert(op) as Tag;
+        self.inner.submit(Request { tag, start_sector, sectors, operation });
+    }
+
+    fn submit(&mut self, request: Request) {
+        let Some(blocks) = self.blocks_of(&request) else {
+            let data = &self.region.data;
+            let beside = request.end_sector() <= data.start || request.start_sector >= data.end;
+            let looks = matches!(request.operation, Operation::Flush | Operation::Extents { .. });
+            if !beside && !looks {
+                let error = IoError::new(ErrorKind::Invalid, "a request lies across the end of what has checksums");
+                return self.ended.push(request.complete(Err(error)));
+            }
+            let Request { tag, start_sector, sectors, operation } = request;
+            return self.send(Op::Pass { tag }, start_sector, sectors, operation);
+        };
+        if blocks.is_empty() || !(request.start_sector | request.sectors).is_multiple_of(BLOCK_SECTORS) {
+            let error = IoError::new(ErrorKind::Invalid, "a request is not of whole blocks of 4 KiB, which checksums need");
+            return self.ended.push(request.complete(Err(error)));
+        }
+        if matches!(request.operation, Operation::Read { .. }) {
+            return self.begin(request, blocks, false);
+        }
+        self.write(request, blocks);
+    }
+
+    /// Sends a write, or parks it until its groups are durably dirty.
+    fn write(&mut self, request: Request, blocks: Range<u64>) {
+        let mut ready = true;
+        for group in self.groups_of(&blocks) {
+            let group = &mut self.groups[group];
+            group.last_write = self.now;
+            if group.dirt == Dirt::Clean {
+                group.dirt = Dirt::Wanted;
+                self.dirty_count += 1;
+            }
+            ready &= group.dirt == Dirt::Durable;
+        }
+        if !ready {
+            self.parked.push(request);
+            return self.save_header();
+        }
+        for group in self.groups_of(&blocks) {
+            self.groups[group].writes_in_flight += 1;
+        }
+        self.begin(request, blocks, true);
+    }
+
+    /// Sends a request for data, and asks for the sums that it needs.
+    fn begin(&mut self, request: Request, blocks: Range<u64>, writes: bool) {
+        let mut lacking = std::mem::take(&mut self.lacking);
+        let mut raced = false;
+        if self.table.pin(&blocks, &mut lacking) {
+            for (_, op) in &mut self.ops {
+                if let Op::Look(other) = op
+                    && (writes || other.writes)
+                    && overlap(&other.blocks, &blocks)
+                {
+                    // Of a read and a write only the read is in doubt.
+                    raced |= other.writes;
+                    other.raced |= writes;
+                }
+            }
+        }
+        let Request { tag, start_sector, sectors, operation } = request;
+        self.send(Op::Look(Look { tag, blocks, writes, raced, ended: None }), start_sector, sectors, operation);
+        for page in lacking.drain(..) {
+            let into = std::iter::once(Buffer::zeroed(BLOCK_BYTES)).collect();
+            self.send(Op::LoadPage { page }, self.region.page_sector(page), BLOCK_SECTORS, Operation::Read { into });
+        }
+        self.lacking = lacking;
+    }
+
+    fn retry_parked(&mut self) {
+        for request in std::mem::take(&mut self.parked) {
+            let blocks = self.blocks_of(&request).expect("only what has sums is parked");
+            self.write(request, blocks);
+        }
+    }
+
+    /// Writes the header if it must say more than it does.
+    fn save_header(&mut self) {
+        let wanted = self.groups.iter().any(|group| group.dirt == Dirt::Wanted);
+        if wanted && !self.header_busy {
+            self.write_header(false);
+        }
+    }
+
+    fn write_header(&mut self, last: bool) {
+        self.header_busy = true;
+        self.header.sequence += 1;
+        self.header.session = self.session;
+        for (group, trusted_from) in self.groups.iter_mut().zip(&mut self.header.trusted_from) {
+            if group.dirt == Dirt::Wanted {
+                group.dirt = Dirt::Sent;
+            }
+            *trusted_from = if group.dirt == Dirt::Clean { group.trusted_from } else { self.session + 1 };
+        }
+        let from = std::iter::once(Buffer::copy_of(&self.header.encode()).freeze()).collect();
+        self.send(Op::SaveHeader { last }, self.header.sector(), BLOCK_SECTORS, Operation::Write { from, fua: true });
+    }
+
+    fn header_saved(&mut self, last: bool, result: Result<(), IoError>) {
+        self.header_busy = false;
+        if last {
+            self.closing = Closing::Done(result);
+            return;
+        }
+        for group in self.groups.iter_mut().filter(|group| group.dirt == Dirt::Sent) {
+            group.dirt = if result.is_ok() { Dirt::Durable } else { Dirt::Clean };
+            self.dirty_count -= usize::from(result.is_err());
+        }
+        match result {
+            Ok(()) => {
+                self.retry_parked();
+                self.save_header();
+            }
+            Err(error) => {
+                for request in std::mem::take(&mut self.parked) {
+                    self.ended.push(request.complete(Err(error.clone())));
+                }
+            }
+        }
+    }
+
+    fn save_page(&mut self, number: usize) {
+        let page = self.table.page(number);
+        (page.dirty, page.saving) = (false, true);
+        let mut bytes = Buffer::zeroed(BLOCK_BYTES);
+        encode_page(number, self.header.epoch, self.session, &page.sums, &mut bytes);
+        let from = std::iter::once(bytes.freeze()).collect();
+        let sector = self.region.page_sector(number);
+        self.send(Op::SavePage { page: number }, sector, BLOCK_SECTORS, Operation::Write { from, fua: false });
+    }
+
+    /// Begins to settle groups that were written some time ago, or, to close, all of them.
+    fn tick(&mut self) {
+        self.ticked = self.now;
+        let last = matches!(self.closing, Closing::Wanted);
+        if self.settling.is_some() || self.header_busy || matches!(self.closing, Closing::Done(_)) {
+            return;
+        }
+        match self.flushed {
+            None => {
+                self.flushed = Some(false);
+                return self.send(Op::FirstFlush, 0, 0, Operation::Flush);
+            }
+            Some(false) => return,
+            Some(true) => {}
+        }
+        let idle = |group: &Group| {
+            group.dirt == Dirt::Durable
+                && group.writes_in_flight == 0
+                && (last || self.now >= group.last_write.saturating_add(SETTLE_AFTER))
+        };
+        let groups: Vec<usize> = match self.dirty_count {
+            0 => Vec::new(),
+            _ => (0..self.groups.len()).filter(|&group| idle(&self.groups[group])).collect(),
+        };
+        if groups.is_empty() && !last {
+            return;
+        }
+        let to_save: Vec<usize> = match last {
+            true => self.table.dirty(0..self.table.count()),
+            false => groups.iter().flat_map(|&group| self.table.dirty(self.pages_of(group))).collect(),
+        };
+        self.settling = Some(Settling { groups, started: self.now, last, pending: to_save.len(), synced: false, error: None });
+        to_save.into_iter().for_each(|page| self.save_page(page));
+        self.go_on_settling();
+    }
+
+    fn go_on_settling(&mut self) {
+        let Some(settling) = &mut self.settling else { return };
+        if settling.pending > 0 || self.header_busy {
+            return;
+        }
+        if settling.error.is_none() && !settling.synced {
+            settling.synced = true;
+            if self.inner.limits().volatile_cache {
+                settling.pending = 1;
+                return self.send(Op::Sync, 0, 0, Operation::Flush);
+            }
+        }
+        let Settling { groups, started, last, error, .. } = self.settling.take().expect("just seen");
+        if let Some(error) = error {
+            if last {
+                self.closing = Closing::Done(Err(error));
+            }
+            return;
+        }
+        for index in groups {
+            let pages = self.pages_of(index);
+            let group = &mut self.groups[index];
+            let written = group.writes_in_flight > 0 || (!last && group.last_write >= started);
+            if !written && self.table.is_saved(pages) {
+                group.dirt = Dirt::Clean;
+                self.dirty_count -= 1;
+            }
+        }
+        // Where something was still on its way, the next look closes.
+        self.write_header(last && self.dirty_count == 0 && self.table.is_saved(0..self.table.count()));
+    }
+
+    fn end(&mut self, completion: Completion) {
+        let key = completion.tag as usize;
+        if let Op::Look(look) = &mut self.ops[key] {
+            if !self.table.is_ready(&look.blocks) {
+                look.ended = Some(Box::new(completion));
+                return self.held.push(key);
+            }
+            let Op::Look(look) = self.ops.remove(key) else { unreachable!("just seen") };
+            return self.look(look, completion);
+        }
+        let Completion { result, operation, .. } = completion;
+        match self.ops.remove(key) {
+            Op::Look(_) => unreachable!("seen above"),
+            Op::Pass { tag } => self.ended.push(Completion { tag, result, operation }),
+            Op::LoadPage { page } => self.loaded(page, &result, &operation),
+            Op::SavePage { page } => {
+                let state = self.table.page(page);
+                state.saving = false;
+                state.dirty |= result.is_err();
+                if let Some(settling) = &mut self.settling {
+                    settling.pending = settling.pending.saturating_sub(1);
+                    settling.error = settling.error.take().or(result.err());
+                }
+                self.go_on_settling();
+            }
+            Op::SaveHeader { last } => {
+                self.header_saved(last, result);
+                self.go_on_settling();
+            }
+            Op::FirstFlush => match (result, &self.closing) {
+                (Ok(()), _) => self.flushed = Some(true),
+                (Err(error), Closing::Wanted) => self.closing = Closing::Done(Err(error)),
+                (Err(_), _) => self.flushed = None,
+            },
+            Op::Sync => {
+                let settling = self.settling.as_mut().expect("it waits for this");
+                (settling.pending, settling.error) = (0, result.err());
+                self.go_on_settling();
+            }
+        }
+    }
+
+    /// A page's bytes have come. One that cannot be read, or not be believed, knows nothing.
+    fn loaded(&mut self, number: usize, result: &Result<(), IoError>, operation: &Operation) {
+        let trusted_from = self.groups[number / self.region.group_pages() as usize].trusted_from;
+        let page = self.table.page(number);
+        if let (Ok(()), Operation::Read { into }) = (result, operation) {
+            decode_page(number, self.header.epoch, trusted_from, &into[0], &mut page.sums);
+        }
+        page.ready = true;
+        for key in std::mem::take(&mut self.held) {
+            let Op::Look(look) = &self.ops[key] else { unreachable!("only these are held") };
+            if !self.table.is_ready(&look.blocks) {
+                self.held.push(key);
+                continue;
+            }
+            let Op::Look(mut look) = self.ops.remove(key) else { unreachable!("just seen") };
+            let completion = look.ended.take().expect("the drive has answered");
+            self.look(look, *completion);
+        }
+        let to_save = self.table.shrink();
+        if self.flushed == Some(true) {
+            to_save.into_iter().for_each(|page| self.save_page(page));
+        }
+    }
+
+    /// The drive has answered, and the sums are here.
+    fn look(&mut self, look: Look, mut completion: Completion) {
+        completion.tag = look.tag;
+        if look.writes {
+            self.note(&look.blocks, &completion.operation, completion.result.is_ok() && !look.raced);
+            for group in self.groups_of(&look.blocks) {
+                self.groups[group].writes_in_flight -= 1;
+                self.groups[group].last_write = self.now;
+            }
+        } else if completion.result.is_ok() && !look.raced {
+            completion.result = self.verify(&look.blocks, &completion.operation);
+        }
+        self.table.unpin(&look.blocks);
+        self.ended.push(completion);
+    }
+
+    /// Notes the sums of what was written; where nobody knows what that is, that nothing is known.
+    fn note(&mut self, blocks: &Range<u64>, operation: &Operation, known: bool) {
+        let mut sums = Sums::new(match operation {
+            Operation::Write { from, .. } if known => Some(from),
+            _ => None,
+        });
+        let zeros = if known && matches!(operation, Operation::WriteZeroes { .. }) { sum_of(&[0; BLOCK_BYTES]) } else { UNKNOWN };
+        for (page, entries) in parts(blocks) {
+            let page = self.table.page(page);
+            page.dirty = true;
+            for entry in &mut page.sums[entries] {
+                *entry = sums.next().unwrap_or(zeros);
+            }
+        }
+        if !self.wrong.is_empty() {
+            let before = self.wrong.len();
+            self.wrong.retain(|block| !blocks.contains(block));
+            self.counts.mended += (before - self.wrong.len()) as u64;
+        }
+    }
+
+    /// Holds what was read against its sums, and learns those that are not known.
+    fn verify(&mut self, blocks: &Range<u64>, operation: &Operation) -> Result<(), IoError> {
+        let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
+        let mut sums = Sums::new(Some(into));
+        let mut wrong = None;
+        let mut block = blocks.start;
+        for (page, entries) in parts(blocks) {
+            let page = self.table.page(page);
+            for entry in entries {
+                let sum = sums.next().expect("a read is as long as it says");
+                match page.sums[entry] {
+                    known if known == sum => self.counts.verified += 1,
+                    UNKNOWN => {
+                        page.sums[entry] = sum;
+                        page.dirty |= !self.read_only;
+                        self.counts.learned += 1;
+                    }
+                    _ => {
+                        wrong.get_or_insert(block);
+                        if self.wrong.insert(block) {
+                            self.counts.wrong += 1;
+                            let sector = block * BLOCK_SECTORS;
+                            match self.findings.last_mut() {
+                                Some(last) if last.end == sector => last.end += BLOCK_SECTORS,
+                                _ => self.findings.push(sector..sector + BLOCK_SECTORS),
+                            }
+                        }
+                    }
+                }
+                block += 1;
+            }
+        }
+        let Some(block) = wrong else { return Ok(()) };
+        let sector = self.region.data.start + block * BLOCK_SECTORS;
+        let (name, advice) = (&self.name, &self.advice);
+        let what = format!("{name}: the bytes at sector {sector} are not those that were written there (checksum){advice}");
+        Err(IoError::new(ErrorKind::Medium, what))
+    }
+}
+
+fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
+/// The sum of a block; never [`UNKNOWN`].
+fn sum_of(block: &[u8]) -> u32 {
+    crc32c(block).max(1)
+}
+
+/// The sums of memory in pieces, block by block.
+struct Sums<'a, T> {
+    pieces: std::slice::Iter<'a, T>,
+    rest: &'a [u8],
+}
+
+impl<'a, T: std::ops::Deref<Target = [u8]>> Sums<'a, T> {
+    fn new(segments: Option<&'a Segments<T>>) -> Self
+    where
+        [T; 1]: smallvec::Array<Item = T>,
+    {
+        Self { pieces: segments.map_or(&[][..], |segments| &segments[..]).iter(), rest: &[] }
+    }
+}
+
+impl<T: std::ops::Deref<Target = [u8]>> Iterator for Sums<'_, T> {
+    type Item = u32;
+    fn next(&mut self) -> Option<u32> {
+        while self.rest.is_empty() {
+            self.rest = self.pieces.next()?;
+        }
+        if let Some((block, rest)) = self.rest.split_at_checked(BLOCK_BYTES) {
+            self.rest = rest;
+            return Some(sum_of(block));
+        }
+        // A block in several pieces.
+        let mut block = [0; BLOCK_BYTES];
+        let mut filled = 0;
+        while filled < BLOCK_BYTES {
+            let take = self.rest.len().min(BLOCK_BYTES - filled);
+            block[filled..filled + take].copy_from_slice(&self.rest[..take]);
+            (filled, self.rest) = (filled + take, &self.rest[take..]);
+            if filled < BLOCK_BYTES && self.rest.is_empty() {
+                self.rest = self.pieces.next()?;
+            }
+        }
+        Some(sum_of(&block))
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, request: Request) {
+        self.layer.borrow_mut().submit(request);
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        let layer = &mut *self.layer.borrow_mut();
+        layer.now = now;
+        if now >= layer.ticked.saturating_add(TICK) || matches!(layer.closing, Closing::Wanted) {
+            layer.tick();
+        }
+        let mut ended = std::mem::take(&mut layer.from_inner);
+        layer.inner.poll(now, &mut ended);
+        ended.drain(..).for_each(|completion| layer.end(completion));
+        layer.from_inner = ended;
+        completions.append(&mut layer.ended);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        let layer = self.layer.borrow();
+        let waits = layer.settling.is_some() || layer.header_busy || layer.flushed == Some(false);
+        if !layer.ended.is_empty() || matches!(layer.closing, Closing::Wanted) && !waits {
+            return Some(0);
+        }
+        let tick = (layer.dirty_count > 0).then(|| layer.ticked.saturating_add(TICK));
+        [layer.inner.next_wake(), tick].into_iter().flatten().min()
+    }
+}

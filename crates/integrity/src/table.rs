@@ -1,0 +1,111 @@
+//! The pages of sums that are in memory.
+
+use crate::region::{PAGE_BLOCKS, Region};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// 16384 pages are 64 MiB of sums for 64 GiB of data; more are dropped, the oldest first.
+const PAGES_MAX: usize = 16384;
+
+/// One page.
+pub(crate) struct Page {
+    pub sums: Box<[u32]>,
+    /// Its bytes have come.
+    pub ready: bool,
+    /// It differs from what lies on the drive.
+    pub dirty: bool,
+    /// It is being written back.
+    pub saving: bool,
+    /// Requests under way for its blocks: they keep it here.
+    pins: u32,
+    /// Used since it was last looked at for dropping.
+    used: bool,
+}
+
+/// All pages.
+pub(crate) struct Table {
+    pages: Vec<Option<Box<Page>>>,
+    order: VecDeque<usize>,
+}
+
+/// What part of a page is meant: page, the entries in it.
+pub(crate) fn parts(blocks: &Range<u64>) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+    let blocks = blocks.clone();
+    (blocks.start / PAGE_BLOCKS..blocks.end.div_ceil(PAGE_BLOCKS)).map(move |page| {
+        let first = page * PAGE_BLOCKS;
+        let (start, end) = (blocks.start.max(first), blocks.end.min(first + PAGE_BLOCKS));
+        (page as usize, (start - first) as usize..(end - first) as usize)
+    })
+}
+
+impl Table {
+    pub fn new(region: &Region) -> Self {
+        Self { pages: (0..region.page_count()).map(|_| None).collect(), order: VecDeque::new() }
+    }
+
+    pub fn page(&mut self, page: usize) -> &mut Page {
+        self.pages[page].as_deref_mut().expect("a page that is in use stays")
+    }
+
+    /// Keeps the pages of some blocks here. Those that were not are to be read, and are given to `lacking`. Whether other
+    /// requests keep one of them too.
+    pub fn pin(&mut self, blocks: &Range<u64>, lacking: &mut Vec<usize>) -> bool {
+        let mut shared = false;
+        for (number, _) in parts(blocks) {
+            if let Some(page) = &mut self.pages[number] {
+                shared |= page.pins > 0;
+                page.pins += 1;
+                page.used = true;
+                continue;
+            }
+            let sums = vec![0; PAGE_BLOCKS as usize].into_boxed_slice();
+            self.pages[number] = Some(Box::new(Page { sums, ready: false, dirty: false, saving: false, pins: 1, used: true }));
+            self.order.push_back(number);
+            lacking.push(number);
+        }
+        shared
+    }
+
+    pub fn unpin(&mut self, blocks: &Range<u64>) {
+        parts(blocks).for_each(|(page, _)| self.page(page).pins -= 1);
+    }
+
+    pub fn is_ready(&self, blocks: &Range<u64>) -> bool {
+        parts(blocks).all(|(page, _)| self.pages[page].as_deref().is_some_and(|page| page.ready))
+    }
+
+    /// Drops old pages while there are too many; gives those that must be written back first.
+    pub fn shrink(&mut self) -> Vec<usize> {
+        let mut to_save = Vec::new();
+        let mut looks = 64;
+        while self.order.len() > PAGES_MAX && looks > 0 {
+            looks -= 1;
+            let number = self.order.pop_front().expect("it is not empty");
+            let page = self.page(number);
+            if page.ready && !page.dirty && !page.saving && page.pins == 0 && !page.used {
+                self.pages[number] = None;
+                continue;
+            }
+            if page.ready && page.dirty && !page.saving && !page.used {
+                to_save.push(number);
+            }
+            page.used = false;
+            self.order.push_back(number);
+        }
+        to_save
+    }
+
+    /// Pages of a range that differ from the drive.
+    pub fn dirty(&self, pages: Range<usize>) -> Vec<usize> {
+        pages.filter(|&page| self.pages[page].as_deref().is_some_and(|page| page.dirty && !page.saving)).collect()
+    }
+
+    /// Whether the drive knows all that these pages say.
+    pub fn is_saved(&self, pages: Range<usize>) -> bool {
+        self.pages[pages].iter().flatten().all(|page| !page.dirty && !page.saving)
+    }
+
+    pub fn count(&self) -> usize {
+        self.pages.len()
+    }
+}

@@ -1,0 +1,98 @@
+//! `sim price`: what the write log costs on modelled SSDs.
+
+use crate::failure::Failure;
+use crate::output::{print, print_json, table};
+use clap::Args;
+use serde_json::{Value, json};
+use stria_array::Level;
+use stria_sim::price::{CLIENT_NS, COST, Outcome, Plan, price};
+use stria_sim::ssd::{DRIVES, Figures};
+
+/// `stria sim price`
+#[derive(Args, Debug)]
+pub struct Price {
+    /// One level only: 4, 5 or 6; without it RAID 5 of 4 and RAID 6 of 6.
+    #[arg(long, value_parser = level)]
+    level: Option<Level>,
+    /// Members of that level.
+    #[arg(long, value_name = "N", requires = "level")]
+    members: Option<usize>,
+    /// One drive only: p4510, p5810 (both with power-loss protection), 970 (with a volatile cache).
+    #[arg(long, value_parser = DRIVES.map(|drive| drive.key))]
+    drive: Option<String>,
+    /// Requests of clients at once; repeat for more.
+    #[arg(long, value_name = "N", default_values_t = [1, 32, 128])]
+    depth: Vec<u64>,
+    /// Writes that count, for each line and side.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
+    writes: u64,
+    /// Let the drive amplify the log's sectors as it amplifies random ones.
+    #[arg(long)]
+    amplify_all: bool,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    let known = [Level::Raid4, Level::Raid5, Level::Raid6];
+    known.into_iter().find(|level| level.to_string() == text).ok_or_else(|| "use 4, 5 or 6".into())
+}
+
+/// Measures and shows.
+///
+/// # Errors
+/// When an array cannot be.
+pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
+    let shapes = match command.level {
+        Some(level) => vec![(level, command.members.unwrap_or(if level == Level::Raid6 { 6 } else { 4 }))],
+        None => vec![(Level::Raid5, 4), (Level::Raid6, 6)],
+    };
+    let wanted = |drive: &Figures| command.drive.as_ref().is_none_or(|key| key == drive.key);
+    let (mut rows, mut values) = (Vec::new(), Vec::new());
+    for drive in DRIVES.into_iter().filter(wanted) {
+        let drive = Figures { amplifies_all: command.amplify_all, ..drive };
+        for &(level, members) in &shapes {
+            for &depth in &command.depth {
+                let plan = Plan { drive, level, members, depth: depth.max(1), writes: command.writes };
+                let price = price(&plan).map_err(Failure::Failed)?;
+                let (without, with) = (price.without, price.with);
+                let pair = |of: &dyn Fn(&Outcome) -> String| format!("{} -> {}", of(&without), of(&with));
+                rows.push(vec![
+                    drive.key.to_owned(),
+                    format!("RAID {level} of {members}"),
+                    depth.to_string(),
+                    pair(&|side| format!("{:.0}", side.iops)),
+                    format!("{:.2}", with.iops / without.iops),
+                    pair(&|side| format!("{:.0}", side.mean_ns / 1e3)),
+                    pair(&|side| format!("{:.0}", side.p99_ns as f64 / 1e3)),
+                    pair(&|side| format!("{:.2}", side.member_writes)),
+                    pair(&|side| format!("{:.1}", side.member_bytes / 1024.0)),
+                    format!("{:.1}", with.records_per_append),
+                ]);
+                values.push(json!({
+                    "drive": drive.key, "level": level.to_string(), "members": members, "depth": depth,
+                    "ratio": with.iops / without.iops, "without": value(&without), "with": value(&with),
+                }));
+            }
+        }
+    }
+    if json {
+        print_json(
+            &json!({"block_bytes": 4096, "request_ns": COST.request_ns, "log_page_ns": COST.log_page_ns, "client_ns": CLIENT_NS, "lines": values}),
+        );
+        return Ok(());
+    }
+    let header =
+        ["drive", "array", "QD", "writes/s", "ratio", "mean us", "p99 us", "member writes", "member KiB", "records/append"];
+    print("4 KiB random writes, without -> with the write log, in virtual time; member writes and KiB for each write\n");
+    print(&format!("{}\n", table(&header, &[2, 3, 4, 5, 6, 7, 8, 9], rows)));
+    for drive in DRIVES.iter().filter(|drive| wanted(drive)) {
+        print(&format!("{}: {}; {}\n", drive.key, drive.name, drive.source));
+    }
+    Ok(())
+}
+
+fn value(side: &Outcome) -> Value {
+    json!({
+        "iops": side.iops, "mean_us": side.mean_ns / 1e3, "p99_us": side.p99_ns as f64 / 1e3, "member_writes": side.member_writes,
+        "member_bytes": side.member_bytes, "member_flushes": side.member_flushes, "records_per_append": side.records_per_append,
+    })
+}

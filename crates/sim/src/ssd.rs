@@ -1,0 +1,367 @@
+//! An SSD by its published figures, in virtual time, as an array's member: for prices, not for proofs; it keeps no bytes.
+//!
+//! What it has, and no more:
+//! - **Units** (dies): a 4 KiB read keeps one of them busy, which its address chooses, so reads queue where they meet.
+//! - **A write buffer**: a write ends when it is taken in. Behind it pages of 32 KiB are programmed, unit by unit in turn, as
+//!   fast as the drive writes sequentially. When programming lags a buffer behind, writes wait for it. A read that meets a
+//!   program suspends it and waits for that.
+//! - **Write amplification**: sectors written at random cost as many times more programming as the published random IOPS lie
+//!   below the sequential speed. What lies before the data (bitmap, log) is overwritten again and again within a few MiB:
+//!   its old pages are dead long before their block is collected, so it costs itself only, unless
+//!   [`Figures::amplifies_all`].
+//! - **A volatile cache**, on some: FUA writes and flushes wait for a flush; one runs at a time and takes all that wait along.
+
+use crate::chance::{Chance, mix};
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, Request, bytes};
+
+/// 32 KiB: what one program writes, two planes of a TLC die.
+const PROGRAM_BYTES: u64 = 32 << 10;
+/// How far programming may lag behind what was taken in.
+const BUFFER_NS: Nanos = 4_000_000;
+/// 20 µs: how long a read waits for a program to be suspended.
+const SUSPEND_NS: Nanos = 20_000;
+
+/// What is published about a drive.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Figures {
+    /// On the command line.
+    pub key: &'static str,
+    /// Which drive.
+    pub name: &'static str,
+    /// Who says so.
+    pub source: &'static str,
+    /// Size.
+    pub sectors: u64,
+    /// Reads that run at once: chosen so that `read_iops` come out at 128 in flight.
+    pub units: u64,
+    /// A 4 KiB read alone.
+    pub read_ns: Nanos,
+    /// A 4 KiB write alone.
+    pub write_ns: Nanos,
+    /// 4 KiB random reads a second, 128 in flight.
+    pub read_iops: u64,
+    /// 4 KiB random writes a second, sustained.
+    pub write_iops: u64,
+    /// Bytes over the link a second.
+    pub link_bytes_per_s: u64,
+    /// Sequential writing, sustained.
+    pub write_bytes_per_s: u64,
+    /// What a flush takes; `None`: nothing can be lost, so it takes nothing.
+    pub flush_ns: Option<Nanos>,
+    /// What lies before the data costs as much as random writes do.
+    pub amplifies_all: bool,
+}
+
+/// The drives that are modelled.
+pub const DRIVES: [Figures; 3] = [
+    Figures {
+        key: "p4510",
+        name: "Intel SSD DC P4510 4 TB",
+        source: "\"RAID arrays on NVMe\", fio on Ubuntu 20.04: 11,300 and 40,700 IOPS alone, 453,000 and 105,000 with 128 threads; \
+                 sequential speeds of the data sheet",
+        sectors: 4_000_787_030_016 / 512,
+        units: 48,
+        read_ns: 88_500,
+        write_ns: 24_500,
+        read_iops: 453_000,
+        write_iops: 105_000,
+        link_bytes_per_s: 3_200_000_000,
+        write_bytes_per_s: 2_900_000_000,
+        flush_ns: None,
+        amplifies_all: false,
+    },
+    Figures {
+        key: "p5810",
+        name: "Solidigm D7-P5810 1.6 TB",
+        source: "data sheet: 865,000 and 495,000 random IOPS, writes in 15 us, 6,400 and 4,000 MB/s; a read alone is taken as 60 us",
+        sectors: 1_600_321_314_816 / 512,
+        units: 96,
+        read_ns: 60_000,
+        write_ns: 15_000,
+        read_iops: 865_000,
+        write_iops: 495_000,
+        link_bytes_per_s: 6_400_000_000,
+        write_bytes_per_s: 4_000_000_000,
+        flush_ns: None,
+        amplifies_all: false,
+    },
+    Figures {
+        key: "970",
+        name: "Samsung 970 EVO Plus 1 TB",
+        source: "data sheet: 19,000 and 60,000 IOPS alone, 600,000 and 550,000 with 128, 3,500 and 3,300 MB/s while its fast cache \
+                 lasts; a flush is taken as 1 ms (reports of fsync on such drives go from 0.5 to 5 ms)",
+        sectors: 1_000_204_886_016 / 512,
+        units: 36,
+        read_ns: 52_500,
+        write_ns: 16_500,
+        read_iops: 600_000,
+        write_iops: 550_000,
+        link_bytes_per_s: 3_500_000_000,
+        write_bytes_per_s: 3_300_000_000,
+        flush_ns: Some(1_000_000),
+        amplifies_all: false,
+    },
+];
+
+/// Virtual time, and what was asked of all drives.
+#[derive(Debug, Default)]
+pub struct Meter {
+    now: Cell<Nanos>,
+    /// Requests to drives.
+    pub requests: Cell<u64>,
+    /// Writes to drives.
+    pub writes: Cell<u64>,
+    /// Sectors of them.
+    pub written_sectors: Cell<u64>,
+    /// Flushes of drives.
+    pub flushes: Cell<u64>,
+}
+
+impl Meter {
+    /// Virtual time.
+    pub fn now(&self) -> Nanos {
+        self.now.get()
+    }
+
+    /// Somebody is at work for so long.
+    pub fn spend(&self, time: Nanos) {
+        self.now.set(self.now.get() + time);
+    }
+
+    /// Nothing happens until `due`.
+    pub fn wait_until(&self, due: Nanos) {
+        self.now.set(self.now.get().max(due));
+    }
+}
+
+/// What a processor spends on a member's request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// For each.
+    pub request_ns: Nanos,
+    /// More, for each 4 KiB of an append to the log.
+    pub log_page_ns: Nanos,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Unit {
+    reads_end: Nanos,
+    programs_end: Nanos,
+}
+
+struct Due {
+    at: Nanos,
+    order: u64,
+    request: Request,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// One drive.
+pub struct Ssd {
+    figures: Figures,
+    cost: Cost,
+    limits: Limits,
+    meter: Rc<Meter>,
+    chance: Chance,
+    /// Before this lies metadata.
+    data_start_sector: u64,
+    units: Vec<Unit>,
+    /// The unit that is programmed next, and bytes that wait for a page to be full.
+    turn: usize,
+    gathered: u64,
+    /// When the newest program ends.
+    programs_end: Nanos,
+    link_free: Nanos,
+    /// The newest flush's start and end.
+    flush: (Nanos, Nanos),
+    order: u64,
+    queue: BinaryHeap<Reverse<Due>>,
+}
+
+impl Ssd {
+    /// An idle drive.
+    pub fn new(figures: Figures, cost: Cost, data_start_sector: u64, meter: Rc<Meter>, chance: Chance) -> Self {
+        Self {
+            limits: Limits { volatile_cache: figures.flush_ns.is_some(), ..Limits::plain(figures.sectors) },
+            figures,
+            cost,
+            meter,
+            chance,
+            data_start_sector,
+            units: vec![Unit::default(); figures.units as usize],
+            turn: 0,
+            gathered: 0,
+            programs_end: 0,
+            link_free: 0,
+            flush: (0, 0),
+            order: 0,
+            queue: BinaryHeap::new(),
+        }
+    }
+
+    /// When a read ends that begins now.
+    fn read(&mut self, sector: u64, sectors: u64) -> Nanos {
+        let mut end = 0;
+        for page in sector / 8..(sector + sectors).div_ceil(8) {
+            let unit = &mut self.units[(mix(page) % self.figures.units) as usize];
+            let start = unit.reads_end.max(self.meter.now());
+            let programs = unit.programs_end.saturating_sub(start);
+            // A tenth more or less, as cells and retries differ.
+            let cell = self.figures.read_ns * (90 + self.chance.below(21)) / 100;
+            unit.reads_end = start + programs.min(SUSPEND_NS) + cell;
+            if programs > 0 {
+                unit.programs_end += programs.min(SUSPEND_NS) + cell;
+            }
+            end = end.max(unit.reads_end);
+        }
+        end
+    }
+
+    /// When a write that begins now is taken in.
+    fn write(&mut self, sector: u64, sectors: u64) -> Nanos {
+        let now = self.meter.now();
+        let len = bytes(sectors) as u64;
+        self.link_free = self.link_free.max(now) + len * 1_000_000_000 / self.figures.link_bytes_per_s;
+        let recycled = sector < self.data_start_sector && !self.figures.amplifies_all;
+        let random = self.figures.write_iops * 4096;
+        self.gathered += if recycled { len } else { (len * self.figures.write_bytes_per_s / random).max(len) };
+        while self.gathered >= PROGRAM_BYTES {
+            self.gathered -= PROGRAM_BYTES;
+            self.program(now);
+        }
+        self.programs_end.saturating_sub(BUFFER_NS).max(self.link_free) + self.figures.write_ns
+    }
+
+    fn program(&mut self, now: Nanos) {
+        let time = self.figures.units * PROGRAM_BYTES * 1_000_000_000 / self.figures.write_bytes_per_s;
+        let unit = &mut self.units[self.turn];
+        self.turn = (self.turn + 1) % self.figures.units as usize;
+        unit.programs_end = unit.programs_end.max(now) + time;
+        self.programs_end = self.programs_end.max(unit.programs_end);
+    }
+
+    /// When what was taken in by `taken` is durable.
+    fn durable(&mut self, taken: Nanos) -> Nanos {
+        let Some(flush_ns) = self.figures.flush_ns else { return taken };
+        if self.flush.0 < taken {
+            let start = self.flush.1.max(taken);
+            self.flush = (start, start + flush_ns);
+            if self.gathered > 0 {
+                self.gathered = 0;
+                self.program(start);
+            }
+        }
+        self.flush.1
+    }
+}
+
+impl BlockDevice for Ssd {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, request: Request) {
+        let Request { start_sector, sectors, .. } = request;
+        let meter = Rc::clone(&self.meter);
+        meter.requests.set(meter.requests.get() + 1);
+        meter.spend(self.cost.request_ns);
+        let at = match request.operation {
+            Operation::Read { .. } => self.read(start_sector, sectors),
+            Operation::Write { fua, .. } => {
+                if start_sector < self.data_start_sector {
+                    meter.spend(self.cost.log_page_ns * (sectors / 8));
+                }
+                meter.writes.set(meter.writes.get() + 1);
+                meter.written_sectors.set(meter.written_sectors.get() + sectors);
+                let taken = self.write(start_sector, sectors);
+                if fua { self.durable(taken) } else { taken }
+            }
+            Operation::Flush => {
+                meter.flushes.set(meter.flushes.get() + 1);
+                self.durable(meter.now())
+            }
+            _ => panic!("no price asks for {:?}", request.operation),
+        };
+        self.order += 1;
+        self.queue.push(Reverse(Due { at, order: self.order, request }));
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        while self.queue.peek().is_some_and(|Reverse(due)| due.at <= now) {
+            let Reverse(due) = self.queue.pop().expect("it was seen");
+            completions.push(due.request.complete(Ok(())));
+        }
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        self.queue.peek().map(|Reverse(due)| due.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stria_block::{Buffer, Segments};
+
+    /// Requests a second of one kind with so many in flight.
+    fn iops(figures: Figures, depth: u64, sectors: u64, write: bool) -> f64 {
+        let meter = Rc::new(Meter::default());
+        let mut drive = Ssd::new(figures, Cost::default(), 0, Rc::clone(&meter), Chance::new(1, 1));
+        let mut chance = Chance::new(1, 2);
+        let (total, mut begun, mut ended, mut half) = (60_000, 0, 0, 0);
+        let mut completions = Vec::new();
+        while ended < total {
+            while begun < ended + depth {
+                let buffer = Buffer::zeroed(bytes(sectors));
+                let operation = match write {
+                    true => Operation::Write { from: std::iter::once(buffer.freeze()).collect(), fua: false },
+                    false => Operation::Read { into: std::iter::once(buffer).collect::<Segments<Buffer>>() },
+                };
+                let start_sector = chance.below(figures.sectors / 8 - 64) * 8;
+                drive.submit(Request { tag: begun, start_sector, sectors, operation });
+                begun += 1;
+            }
+            meter.wait_until(drive.next_wake().expect("something runs"));
+            drive.poll(meter.now(), &mut completions);
+            let before = ended;
+            ended += completions.drain(..).count() as u64;
+            if before < total / 2 && ended >= total / 2 {
+                half = meter.now();
+            }
+        }
+        (total / 2) as f64 * 1e9 / (meter.now() - half) as f64
+    }
+
+    #[test]
+    fn every_model_meets_the_published_figures() {
+        for figures in DRIVES {
+            let near = |found: f64, published: f64, what: &str| {
+                let ratio = found / published;
+                assert!((0.93..1.07).contains(&ratio), "{}: {what}: {found:.0} instead of {published:.0}", figures.name);
+            };
+            near(iops(figures, 1, 8, false), 1e9 / figures.read_ns as f64, "reads alone");
+            near(iops(figures, 128, 8, false), figures.read_iops as f64, "reads");
+            near(iops(figures, 128, 8, true), figures.write_iops as f64, "writes");
+        }
+    }
+}

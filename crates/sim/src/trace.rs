@@ -1,0 +1,184 @@
+//! Tells a history as it goes, one line for each thing that happens: see docs/SIM.md.
+
+use crate::tree::{Node, Source};
+use std::cell::RefCell;
+use std::ops::Range;
+use stria_array::Level;
+use stria_block::{Operation, Request};
+use stria_format::md::log::{AppendHead, Entry, LogHead};
+use stria_format::md::{Bitmap, Role, Superblock, bitmap, superblock};
+
+/// Who listens, and to what. Nobody, at first.
+#[derive(Default)]
+pub struct Trace(RefCell<Option<Listener>>);
+
+struct Listener {
+    hear: Box<dyn FnMut(&str)>,
+    /// Sectors of drives: of data, nothing else is told. `None`: everything is.
+    only: Option<Vec<Range<u64>>>,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_on() { "Trace(on)" } else { "Trace(off)" })
+    }
+}
+
+impl Trace {
+    /// From now on `hear` is told what happens; of data, only what concerns the sectors `only` of drives.
+    pub fn begin(&self, only: Option<Vec<Range<u64>>>, hear: Box<dyn FnMut(&str)>) {
+        *self.0.borrow_mut() = Some(Listener { hear, only });
+    }
+
+    /// Whether somebody listens.
+    pub fn is_on(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Whether somebody listens to what happens to these sectors of a drive.
+    pub(crate) fn concerns(&self, sectors: &Range<u64>) -> bool {
+        let listener = self.0.borrow();
+        let Some(listener) = &*listener else { return false };
+        let hits = |only: &Range<u64>| only.start < sectors.end && sectors.start < only.end;
+        let metadata = sectors.start < DATA_START_SECTOR || sectors.is_empty();
+        metadata || listener.only.as_ref().is_none_or(|only| only.iter().any(hits))
+    }
+
+    pub(crate) fn tell(&self, words: &str) {
+        if let Some(listener) = &mut *self.0.borrow_mut() {
+            (listener.hear)(words);
+        }
+    }
+}
+
+/// Sectors as people name them: `FIRST-LAST`.
+///
+/// # Errors
+/// In words.
+pub fn sectors(text: &str) -> Result<Range<u64>, String> {
+    let ends = text.split_once('-').and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<u64>().ok()?)));
+    match ends {
+        Some((first, last)) if first <= last && last < u64::MAX => Ok(first..last + 1),
+        _ => Err(format!("\"{text}\" is no range of sectors: name the first and the last, as in 16-23")),
+    }
+}
+
+/// Where data starts on the drives of the simulator.
+const DATA_START_SECTOR: u64 = 2048;
+
+/// The sectors of drives on which a range of an array lies, parity included.
+pub(crate) fn places_of(node: &Node, range: Range<u64>) -> Vec<Range<u64>> {
+    let geometry = &node.geometry;
+    let data_start = node.device.recorder().superblock().header.data_offset;
+    let mut places = Vec::new();
+    let mut next = range.start;
+    while next < range.end {
+        let left = range.end - next;
+        match geometry.level() {
+            Level::Raid1 | Level::Raid10 => {
+                let (copies, run) = geometry.copies_of(next, left);
+                places.extend(copies.iter().map(|copy| data_start + copy.start_sector..data_start + copy.start_sector + run));
+                next += run;
+            }
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                let strip = geometry.strip_sectors();
+                let run = left.min(strip - next % strip);
+                let row = next / (strip * geometry.data_count() as u64) * strip + next % strip;
+                places.push(data_start + row..data_start + row + run);
+                next += run;
+            }
+            Level::Linear | Level::Raid0 => {
+                let extent = geometry.extent(next, left);
+                let place = data_start + extent.start_sector..data_start + extent.start_sector + extent.sectors;
+                let member = node.device.status().slots[extent.slot].map(|member| &node.members[member.0]);
+                match member {
+                    Some(Source::Span(span)) => places.extend(places_of(span, place)),
+                    _ => places.push(place),
+                }
+                next += extent.sectors;
+            }
+        }
+    }
+    places
+}
+
+/// A request, in a few words.
+pub(crate) fn request_words(request: &Request) -> String {
+    let Request { start_sector, sectors, operation, .. } = request;
+    let fua = |fua: bool| if fua { " FUA" } else { "" };
+    match operation {
+        Operation::Read { .. } => format!("read {start_sector}+{sectors}"),
+        Operation::Write { from, fua: durable } => {
+            let words = (*start_sector < DATA_START_SECTOR).then(|| {
+                let bytes: Vec<u8> = from.iter().flat_map(|data| data.to_vec()).collect();
+                metadata_words(*start_sector, &bytes)
+            });
+            format!("write {start_sector}+{sectors}{}{}", fua(*durable), words.flatten().unwrap_or_default())
+        }
+        Operation::WriteZeroes { fua: durable, .. } => format!("zero {start_sector}+{sectors}{}", fua(*durable)),
+        Operation::Discard => format!("discard {start_sector}+{sectors}"),
+        Operation::Flush => "flush".into(),
+        Operation::Extents { .. } => format!("extents {start_sector}+{sectors}"),
+    }
+}
+
+/// A place that may be everywhere.
+pub(crate) fn place_words(sector: u64) -> String {
+    if sector == u64::MAX { "end".into() } else { sector.to_string() }
+}
+
+fn metadata_words(start_sector: u64, bytes: &[u8]) -> Option<String> {
+    if let Ok(superblock) = Superblock::parse(bytes, start_sector, u64::MAX >> 1) {
+        return Some(superblock_words(&superblock));
+    }
+    if bytes.starts_with(b"StriaLog") {
+        let head = LogHead::read(bytes[..LogHead::SIZE_BYTES].try_into().ok()?);
+        return Some(format!(": log head, session {}, tag {} after {}", head.session, head.tag, head.tag_before));
+    }
+    if bytes.starts_with(b"StriaApp") {
+        let head = AppendHead::read(bytes[..AppendHead::SIZE_BYTES].try_into().ok()?);
+        let entries = bytes[AppendHead::SIZE_BYTES..].chunks_exact(Entry::SIZE_BYTES).take(head.count as usize);
+        let entries = entries.map(|entry| {
+            let entry = Entry::read(entry.try_into().expect("cut to size"));
+            let rows = entry.row..entry.row + entry.rows;
+            let written = entry.first..entry.first + entry.count;
+            let name = ["P", "Q"].get(usize::from(entry.parity)).unwrap_or(&"R");
+            format!("#{} {name} of stripe {} rows {rows:?} strips {written:?} holds {}", entry.number, entry.stripe, entry.holds)
+        });
+        let (sequence, retired) = (head.sequence, head.retired_below);
+        return Some(format!(": log {sequence}, retired below {retired}: {}", entries.collect::<Vec<_>>().join("; ")));
+    }
+    if bytes.starts_with(&bitmap::MAGIC.to_le_bytes()) {
+        let uuid = bytes[8..24].try_into().expect("cut to size");
+        let bitmap = Bitmap::parse(bytes, &uuid).ok()?;
+        let set: Vec<u64> = bitmap.set_chunks().collect();
+        return Some(format!(": bitmap of {}, cleared to {}, {set:?}", bitmap.header.events, bitmap.header.events_cleared));
+    }
+    None
+}
+
+/// What a superblock says, in one line.
+fn superblock_words(superblock: &Superblock) -> String {
+    let header = &superblock.header;
+    let role = |role: &Role| match role {
+        Role::Slot(slot) => slot.to_string(),
+        Role::Spare => "s".into(),
+        Role::Faulty => "x".into(),
+        Role::Journal => "j".into(),
+    };
+    let roles: Vec<String> = superblock.roles.iter().map(role).collect();
+    let recovered = if superblock.has(superblock::feature::RECOVERY_OFFSET) {
+        format!(", filled to {}", place_words(header.recovery_offset))
+    } else {
+        String::new()
+    };
+    format!(
+        ": superblock {}, number {} of [{}], in sync to {}{recovered}, features {:#x}, tag {}",
+        header.events,
+        header.dev_number,
+        roles.join(" "),
+        place_words(header.resync_offset),
+        header.feature_map,
+        superblock.utime_micros()
+    )
+}

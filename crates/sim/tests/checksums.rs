@@ -1,0 +1,198 @@
+//! Goal: with checksums, what a drive changes by itself is found by the first read and healed from redundancy; and whatever
+//! happens to power and members, no byte that is right is called wrong.
+//! Method: bytes of drives that are at rest are turned over, and the array read; the exhaustive power cuts and random
+//! histories run on drives with checksums, in whose worlds nothing rots.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use stria_array::{Copies, Event, Layout, Level, SweepKind};
+use stria_block::{BlockDevice, Buffer, Operation, bytes};
+use stria_sim::chance::Chance;
+use stria_sim::drive::Drive;
+use stria_sim::exhaustive::{cut_everywhere, history};
+use stria_sim::power::Power;
+use stria_sim::setup::{FAMILIES, Setup};
+use stria_sim::tree::{self, Node};
+use stria_sim::{History, Rules, run};
+
+const DATA_START: u64 = 2048;
+
+fn setup(level: Level, members: usize) -> Setup {
+    Setup::plain(level, level.default_layout(), members, 1)
+}
+
+/// An array at rest that holds `source`, on drives.
+struct Rest {
+    drives: Vec<Rc<RefCell<Drive>>>,
+    power: Rc<Power>,
+    source: Vec<u8>,
+    members: usize,
+}
+
+impl Rest {
+    fn new(setup: &Setup) -> Self {
+        let power = Rc::new(Power::default());
+        let drive = |(index, &model)| Rc::new(RefCell::new(Drive::new(model, Rc::clone(&power), Chance::new(7, index as u64))));
+        let drives: Vec<_> = setup.drives.iter().enumerate().map(drive).collect();
+        tree::create(setup, &drives, &power).expect("the geometry fits");
+        let mut rest = Self { drives, power, source: Vec::new(), members: setup.member_count };
+        let mut node = rest.mount();
+        let size = bytes(node.device.limits().size_sectors);
+        rest.source = (0..size).map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]).collect();
+        let from = std::iter::once(Buffer::copy_of(&rest.source).freeze()).collect();
+        let write = Operation::Write { from, fua: true };
+        node.request(&rest.power, 0, size as u64 / 512, write).expect("drives work");
+        node.stop(&rest.power).expect("drives work");
+        rest
+    }
+
+    fn mount(&self) -> Node {
+        tree::mount(&self.drives, &self.power, false).expect("it starts")
+    }
+
+    /// Turns a byte over in some pages of a member's data.
+    fn rot(&self, member: usize, pages: &[u64]) {
+        for page in pages {
+            let sector = DATA_START + page * 8 + 3;
+            let mut drive = self.drives[member].borrow_mut();
+            let mut wrong = drive.image().bytes_of(sector, 1);
+            wrong[77] ^= 0x10;
+            drive.put(sector, &wrong);
+        }
+    }
+
+    fn images(&self) -> Vec<Vec<u8>> {
+        let data = |drive: &Rc<RefCell<Drive>>| drive.borrow().image().bytes_of(DATA_START, 96);
+        self.drives[..self.members].iter().map(data).collect()
+    }
+
+    /// What a client reads, request by request of 16 KiB; `None`: an error.
+    fn read(&self, node: &mut Node) -> Option<Vec<u8>> {
+        let mut all = Vec::new();
+        for start in (0..self.source.len() as u64 / 512).step_by(32) {
+            let sectors = 32.min(self.source.len() as u64 / 512 - start);
+            all.extend(node.read(&self.power, start, sectors).ok()?);
+        }
+        Some(all)
+    }
+}
+
+fn mirrored() -> [Setup; 2] {
+    let near = Layout::Copies(Copies { near: 2, far: 1, offset: false });
+    [setup(Level::Raid1, 2), Setup::plain(Level::Raid10, near, 4, 1)]
+}
+
+fn redundant() -> Vec<Setup> {
+    let parity = [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid6, 4)].map(|(level, members)| setup(level, members));
+    parity.into_iter().chain(mirrored()).collect()
+}
+
+#[test]
+fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
+    for setup in redundant() {
+        let name = setup.to_string();
+        let rest = Rest::new(&setup.with_checksums());
+        let right = rest.images();
+        // Neighbours, far apart, and on two members at different places: one of each stripe or pair.
+        rest.rot(0, &[0, 1, 9]);
+        rest.rot(1, &[4, 7]);
+        let mut node = rest.mount();
+        assert!(rest.read(&mut node) == Some(rest.source.clone()), "{name}: a client reads what was written");
+        // Parity and the copies that no client read are the scrub's.
+        node.device.command(|engine| engine.scrub(false, 0)).expect("nothing else runs");
+        let mut mismatch = None;
+        let mut events = Vec::new();
+        for _ in 0..100_000 {
+            let mut ended = Vec::new();
+            node.device.poll(rest.power.now(), &mut ended);
+            events.extend(node.device.take_events());
+            for event in &events {
+                if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
+                    mismatch = Some(*mismatch_sectors);
+                }
+            }
+            if mismatch.is_some() {
+                break;
+            }
+            let wake = node.device.next_wake().expect("a scrub goes on");
+            rest.power.set_now(rest.power.now().max(wake));
+        }
+        assert_eq!(mismatch, Some(0), "{name}: what is left agrees");
+        let counts = |member: usize| node.checked[member].as_ref().expect("it has checksums").counts();
+        for (member, wrong) in [(0, 3), (1, 2)] {
+            assert_eq!((counts(member).wrong, counts(member).mended), (wrong, wrong), "{name}: member {member} is blamed");
+        }
+        node.stop(&rest.power).expect("drives work");
+        assert!(rest.images() == right, "{name}: every byte on the drives is as it was");
+    }
+}
+
+/// The same without checksums must be seen: some reads bring what rotted.
+#[test]
+fn without_checksums_the_same_bytes_are_served_wrong() {
+    for setup in redundant() {
+        let name = setup.to_string();
+        let rest = Rest::new(&setup);
+        rest.rot(0, &[0, 1, 9]);
+        rest.rot(1, &[4, 7]);
+        let read = rest.read(&mut rest.mount());
+        assert!(read.is_some_and(|read| read != rest.source), "{name}");
+    }
+}
+
+#[test]
+fn without_redundancy_a_read_of_bytes_that_rotted_is_an_error() {
+    for (setup, members) in [(setup(Level::Raid0, 2), 2), (setup(Level::Linear, 2), 2)] {
+        assert_eq!(setup.member_count, members);
+        let rest = Rest::new(&setup.with_checksums());
+        assert!(rest.read(&mut rest.mount()).is_some());
+        rest.rot(1, &[2]);
+        let mut node = rest.mount();
+        assert_eq!(rest.read(&mut node), None);
+        let checked = node.checked[1].as_ref().expect("it has checksums");
+        assert_eq!((checked.counts().wrong, checked.take_findings()), (1, Vec::from_iter(Some(16..24))));
+    }
+}
+
+fn cut(setup: Setup, degraded: bool) {
+    let name = setup.to_string();
+    let cuts = cut_everywhere(&history(setup.with_checksums(), degraded), Rules::default());
+    let cuts = cuts.unwrap_or_else(|(after, keep, failure)| panic!("{name}: cut after {after}, {keep:?}: {}", failure.what));
+    assert!(cuts > 100, "{name}: only {cuts} cuts");
+}
+
+#[test]
+fn a_power_cut_at_any_event_calls_no_right_byte_wrong() {
+    cut(setup(Level::Raid0, 2), false);
+    cut(setup(Level::Raid1, 2), false);
+    cut(setup(Level::Raid5, 3), false);
+}
+
+#[test]
+fn a_power_cut_at_any_event_of_a_degraded_array_calls_no_right_byte_wrong() {
+    cut(setup(Level::Raid5, 3), true);
+    cut(setup(Level::Raid6, 4), true);
+}
+
+fn histories(from: u64, count: u64) {
+    for family in FAMILIES {
+        for seed in from..from + count {
+            let history = History::draw(seed, Some(family));
+            let setup = history.setup.clone().with_checksums();
+            let run = run(&History { setup, ..history }, Rules::default());
+            assert_eq!(run.err(), None, "seed {seed}, family {family}, with checksums");
+        }
+    }
+}
+
+#[test]
+fn histories_with_checksums_lose_nothing() {
+    histories(1, 25);
+}
+
+/// `cargo test --release -p stria-sim --test checksums -- --ignored`
+#[test]
+#[ignore = "some minutes"]
+fn many_histories_with_checksums_lose_nothing() {
+    histories(1000, 2000);
+}
