@@ -193,8 +193,14 @@ impl Members {
 
     /// Who receives writes to a slot.
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
-        let slot = &self.slots[slot];
-        [slot.member, slot.replacement].into_iter().flatten().collect()
+        let mut targets = SmallVec::new();
+        for member in [self.slots[slot].member, self.slots[slot].replacement] {
+            // Every write asks: this is quicker than to collect.
+            if let Some(member) = member {
+                targets.push(member);
+            }
+        }
+        targets
     }
 
     fn is_whole(&self, slot: usize) -> bool {

@@ -9,7 +9,7 @@ use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segm
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::{BAND_SECTORS, LogRecord};
-use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, plan_write, rectangles, sources};
+use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, indices, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -317,10 +317,13 @@ async fn try_write(
     let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
-        let mut found = Found(wanted.by_ref().take(count).map(|(unit, _)| unit).zip(read.by_ref()).collect());
+        let mut found = Found(SmallVec::new());
+        for ((unit, _), buffer) in wanted.by_ref().zip(read.by_ref()).take(count) {
+            found.0.push((unit, buffer));
+        }
         let written: SmallVec<[Segments<Data>; 4]> =
             part.strips.clone().map(|index| write.new_strip(index, &part.rows, strip)).collect();
-        let parity_there: Strips = (0..there[1].len()).filter(|&index| there[1][index] != Presence::Missing).collect();
+        let parity_there = indices(&there[1], |_, presence| presence != Presence::Missing);
         let keep = core.log.config.is_some() && plan.method != Method::Full;
         let (partial, parity) = new_parity(core, map, &plan, &mut found, part, &parity_there, &written, keep);
         found.recycle(core);

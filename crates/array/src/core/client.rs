@@ -58,7 +58,9 @@ impl Core {
         let mut parents = self.parents.borrow_mut();
         let state = &mut parents[parent];
         state.pending -= 1;
-        state.read.extend(read);
+        if let Some(read) = read {
+            state.read.push(read);
+        }
         if let Err(error) = result {
             state.error.get_or_insert(error);
         }
