@@ -281,7 +281,7 @@ fn a_rebuild_passes_over_what_is_lost_and_says_so() {
 
 #[test]
 fn a_paused_scrub_goes_on_where_it_was() {
-    let geometry = geometries(5, 8, 1300).into_iter().find(|geometry| geometry.level() == Level::Raid6).expect("there is one");
+    let geometry = geometries(5, 8, 2600).into_iter().find(|geometry| geometry.level() == Level::Raid6).expect("there is one");
     let mut world = World::new(geometry, 0, 7, None);
     world.traffic(3);
     world.array.command(|engine| engine.set_speed(None, Some(100_000)));
