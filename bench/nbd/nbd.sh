@@ -25,7 +25,7 @@ for peer in nbdkit qemu-nbd; do
   if command -v $peer > /dev/null; then servers+=" ${peer%-nbd}"; else echo "left out: $peer (apt-get install nbdkit qemu-utils)" >&2; fi
 done
 target=${CARGO_TARGET_DIR:-target}
-cargo build --quiet --release -p stria-front --examples
+cargo build --quiet --release --locked -p stria-front --example ram_server --example nbd_load
 
 work=$(mktemp -d); image=/dev/shm/stria-nbd-$$.img; pids=()
 trap 'kill "${pids[@]}" 2> /dev/null || true; rm -rf "$work" "$image"' EXIT

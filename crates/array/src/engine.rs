@@ -378,8 +378,9 @@ impl Engine {
         let (fua, unmap, fast) = how;
         let strip = core.geometry.strip_sectors();
         let width = strip * core.geometry.data_count() as u64;
-        // Small ones keep to the log's promise of old or new bytes, as small writes do, by being written.
-        let small = !discard && core.log.keeps_bytes_of(request.sectors);
+        // Small ones keep to the log's promise of old or new bytes, as small writes do: zeros by being written, discards by
+        // being left out.
+        let small = core.log.keeps_bytes_of(request.sectors);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
         let whole = if small { whole.start..whole.start } else { whole };
         let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
@@ -747,7 +748,11 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         volatile_cache: geometry.level().is_redundant() || !all(|limits| !limits.volatile_cache),
         discard_granularity_bytes: match (discard, geometry.level().parity_count() > 0) {
             (false, _) => 0,
-            (true, true) => u32::try_from(bytes(width)).unwrap_or(0),
+            (true, true) => {
+                // Smaller ones are left out.
+                let redo_sectors_max = config.log.map_or(0, |log| log.redo_sectors_max);
+                u32::try_from(bytes(width * (redo_sectors_max / width + 1))).unwrap_or(0)
+            }
             (true, false) => largest(|limits| limits.discard_granularity_bytes),
         },
         unmap_zeroes,

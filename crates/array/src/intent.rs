@@ -99,23 +99,32 @@ impl Intent {
         self.listed.extend(set);
     }
 
-    /// Bits that need not be set any more; from now on they count as clear.
-    pub fn take_idle(&mut self, whole: bool, now: Nanos, after: Nanos) -> Vec<u64> {
-        if !whole {
-            return Vec::new();
-        }
+    /// Chunks whose bits need not be set any more.
+    pub fn idle(&self, now: Nanos, after: Nanos) -> Vec<u64> {
+        let is_idle = |chunk: &Chunk| {
+            chunk.on_members && chunk.writers == 0 && !chunk.needs_resync && now >= chunk.last_write.saturating_add(after)
+        };
+        self.listed.iter().copied().filter(|&index| is_idle(&self.chunks[index as usize])).collect()
+    }
+
+    /// Those of `idle` chunks that nobody has written to since then; from now on their bits count as clear.
+    pub fn clear(&mut self, mut idle: Vec<u64>, since: Nanos) -> Vec<u64> {
         let chunks = &mut self.chunks;
-        let mut idle = Vec::new();
-        self.listed.retain(|&index| {
+        idle.retain(|&index| {
             let chunk = &mut chunks[index as usize];
-            let keep = chunk.writers > 0 || chunk.needs_resync || now < chunk.last_write.saturating_add(after);
-            if !keep && chunk.on_members {
+            let still = chunk.on_members && chunk.writers == 0 && chunk.last_write <= since;
+            if still {
                 (chunk.on_members, chunk.kept) = (false, false);
-                idle.push(index);
             }
-            keep
+            still
         });
+        self.listed.retain(|&index| chunks[index as usize].on_members);
         idle
+    }
+
+    /// Looks at `idle` chunks again some time after `now`.
+    pub fn postpone(&mut self, idle: &[u64], now: Nanos) {
+        idle.iter().for_each(|&index| self.chunks[index as usize].last_write = now.saturating_add(CLEAR_AFTER));
     }
 
     /// Whether any bit is set that may be cleared one day.
@@ -155,5 +164,28 @@ impl Intent {
     /// Count of chunks whose bit is set on the members.
     pub fn marked_count(&self) -> usize {
         self.chunks.iter().filter(|chunk| chunk.on_members).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bit_stays_until_it_is_cleared_and_longer_where_something_was_written_meanwhile() {
+        let mut intent = Intent::new(&IntentConfig { chunk_sectors: 8, dirty: Vec::new() }, 32, false);
+        assert!(intent.begin(&(0..16)), "the bits of two chunks are to be set");
+        let set = intent.take_wanted();
+        intent.recorded(&set);
+        intent.end(&(0..16), true, 10);
+        assert_eq!(intent.idle(14, 5), []);
+        let idle = intent.idle(15, 5);
+        assert_eq!(idle, [0, 1]);
+        assert!(!intent.begin(&(8..9)) && intent.is_marked(&(0..8)), "what is to be cleared is set until it is");
+        intent.end(&(8..9), true, 16);
+        assert_eq!(intent.clear(idle, 15), [0]);
+        assert!(!intent.is_marked(&(0..8)) && intent.is_marked(&(8..16)) && intent.has_bits());
+        intent.postpone(&[1], 20);
+        assert_eq!(intent.idle(21, 0), []);
     }
 }

@@ -294,7 +294,10 @@ impl Core {
         self.ready.until(&log.stage_changed, || log.stage.get() >= Stage::Replayed).await;
         if log.stage.get() == Stage::Replayed {
             log.stage.set(Stage::Opening);
+            // A record beside it would say that logs hold which are still to be begun.
+            let _turn = self.turn().await;
             self.outbox.borrow_mut().push_back(Action::ResetLog);
+            self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
         }
         self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
     }

@@ -221,9 +221,7 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
         let member = members.get(id);
         if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) {
             found.push(Fill { slot: member.slot.expect("it has a role"), member: id });
-            // A request that a crash cut short may have reached the old member and not its copy.
-            let copied = member.role == MemberRole::Replacing && core.resync_sector.get() != u64::MAX;
-            from = from.min(if copied { 0 } else { member.config.recovered_sector });
+            from = from.min(member.config.recovered_sector);
             by_intent &= member.config.by_intent;
         }
     }
@@ -307,6 +305,10 @@ async fn run(
         finished: Waiters::default(),
     });
     *sweeper.current.borrow_mut() = Some(Rc::clone(&sweep));
+    if kind == SweepKind::Rebuild {
+        // Who is filled takes part in this run's log, and had none in the last one's.
+        core.log_open().await;
+    }
     core.event(Event::SweepStarted(kind));
     for _ in 0..WINDOW_COUNT {
         core.ready.spawn(work(Rc::clone(core), Rc::clone(sweeper), Rc::clone(&sweep)));

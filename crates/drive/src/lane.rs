@@ -290,9 +290,10 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     shared.stopped.store(true, Ordering::SeqCst);
     desk.close();
     desk.send(|room| guests.call(room));
-    // Their last answers go out; what they ask for now is refused, and not told any more.
-    guests.turn(monotonic_now(), ring, &mut desk, Desk::refuse);
     shared.refuse(&mut inbox);
+    // Guests send their last answers; what they ask for now is refused, and not told any more. The turn that a panic broke
+    // off may have been one of theirs, so nothing is relied on.
+    let _ = catch_unwind(AssertUnwindSafe(|| guests.turn(monotonic_now(), ring, &mut desk, Desk::refuse)));
 }
 
 fn serve<D: BlockDevice>(

@@ -277,7 +277,7 @@ impl Inner {
             free_files: (0..if has_files { FILES_MAX } else { 0 }).rev().collect(),
             released: Rc::default(),
             driven: false,
-            now: 0,
+            now: crate::monotonic_now(),
             wake_fd,
             wake_armed: false,
             wake_count: Buffer::zeroed(8),

@@ -491,3 +491,20 @@ fn several_drives_on_one_ring_share_it() {
         assert!(into[0].iter().all(|&byte| byte == index as u8));
     }
 }
+
+/// What a queue does not take as one was handed to a worker thread of the kernel, as the block layer does not split what
+/// may not wait. Workers are named after the thread that they work for.
+#[test]
+fn large_transfers_need_no_kernel_worker() {
+    let folder = Folder::on_disk();
+    let Some(device) = Loop::with(&folder, 32 << 20, 4096, &["--direct-io=on"]) else { return };
+    let (ring, mut drive) = on(&device.device);
+    assert!((4096..8 << 20).contains(&drive.info().transfer_bytes_max), "{}", drive.info().transfer_bytes_max);
+    let bytes: Vec<u8> = (0..8 << 20).map(|index: usize| (index / 512) as u8 ^ (index >> 17) as u8).collect();
+    write(&ring, &mut drive, 4096, &bytes).unwrap();
+    assert!(read(&ring, &mut drive, 4096, (bytes.len() / 512) as u64).unwrap() == bytes);
+    let worker = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path().join("comm"));
+    let names: Vec<String> = threads.filter_map(|comm| std::fs::read_to_string(comm).ok()).collect();
+    assert!(!names.iter().any(|name| name.trim() == worker), "{worker} in {names:?}");
+}

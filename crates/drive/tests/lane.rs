@@ -4,10 +4,14 @@ mod common;
 
 use common::{Folder, Random};
 use std::collections::HashSet;
+use std::io::{ErrorKind as ErrorKindOfIo, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_block::{
-    BlockDevice, Buffer, Completion, ErrorKind, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request, Segments,
+    BlockDevice, Buffer, Completion, ErrorKind, Guest, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request,
+    Segments, Stay,
 };
 use stria_drive::{Access, DriveError, Lane, LaneHandle, SyncDrive, monotonic_now};
 
@@ -297,4 +301,85 @@ fn dropped_handle_stops_the_lane_and_frees_the_drive() {
     }
     assert!(answers.iter().all(|answer| answer.result.is_ok()), "what was submitted has ended");
     Lane::new("again").spawn(open).expect("the drive is free");
+}
+
+/// Reads a sector for each byte that it receives, and sends back what it read.
+struct Echo(UnixStream);
+
+impl Guest for Echo {
+    fn turn(&mut self, _: Nanos, _: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+        for completion in ended.drain(..) {
+            let Operation::Read { into } = completion.operation else { panic!("a read comes back as one") };
+            self.0.write_all(&[into[0][0]]).unwrap();
+        }
+        let mut byte = [0];
+        match self.0.read(&mut byte) {
+            Ok(0) => return Stay::Leave,
+            Ok(_) if byte[0] == 99 => panic!("told to panic (this message belongs to a test that passes)"),
+            Ok(_) => {
+                requests.push(read(7, u64::from(byte[0])));
+                return Stay::Again;
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKindOfIo::WouldBlock),
+        }
+        Stay::Wait { readable: true, writable: false, until: None }
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.0.shutdown(std::net::Shutdown::Both).unwrap();
+    }
+}
+
+#[test]
+fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
+    let lane = Lane::new("inn").takes_guests(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(256))).unwrap();
+    let client = Client::new(lane.remote());
+    client.submit((0..256).map(|sector| write(sector, sector, sector as u8)));
+    let mut written = client.answers().len();
+    while written < 256 {
+        written += client.answers().len();
+    }
+    let mut peers: Vec<UnixStream> = (0..20)
+        .map(|_| {
+            let (near, far) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            assert!(lane.remote().take_in(Box::new(Echo(near))).is_ok());
+            far
+        })
+        .collect();
+    let mut random = Random(1);
+    let mut answer = [0; 3];
+    for _ in 0..2000 {
+        let peer = &mut peers[random.below(20) as usize];
+        let asked = [0, 1, 2].map(|_| random.below(98) as u8);
+        peer.write_all(&asked).unwrap();
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, asked);
+    }
+    let mut unlucky = peers.remove(3);
+    unlucky.write_all(&[99]).unwrap();
+    assert_eq!(unlucky.read(&mut answer).unwrap(), 0, "it was shown out");
+    peers[0].write_all(&[5]).unwrap();
+    peers[0].read_exact(&mut answer[..1]).unwrap();
+    lane.stop().unwrap();
+    assert_eq!(peers[0].read(&mut answer).unwrap(), 0, "the house is closed");
+    let apart = Lane::new("full").takes_guests(false).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
+    let (near, _far) = UnixStream::pair().unwrap();
+    assert!(apart.remote().take_in(Box::new(Echo(near))).is_err());
+}
+
+#[test]
+fn lane_that_polls_takes_its_processor_and_still_answers() {
+    let lane = Lane::new("busy").spin_max(Duration::MAX).spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let before = lane.call(|device| device.polls).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(lane.call(|device| device.polls).unwrap() - before > 10_000, "it does not sleep");
+    lane.stop().unwrap();
 }

@@ -338,6 +338,25 @@ fn members_that_were_run_apart_are_not_put_together() {
     assert_eq!(holders(&assembly.outcome.expect("one is enough")), vec![Some(0), None]);
 }
 
+/// Seed 6859: a crash tore a record that only the member lost with it has; the others made another of the same number.
+#[test]
+fn a_member_lost_with_a_torn_record_does_not_keep_the_others_from_starting() {
+    let mut drives = created(Level::Raid1, 3, 0);
+    let mut start = started(&drives, &Options::default());
+    let state = state_of(&start.config, false);
+    let torn = start.recorder.record_state(&state, NOW);
+    let mut lost = drives[..1].to_vec();
+    apply(&mut lost, &torn.into_iter().filter(|write| write.member.0 == 0).collect::<Vec<_>>());
+    let mut others = drives.split_off(1);
+    let mut start = started(&others, &Options::default());
+    let state = state_of(&start.config, false);
+    apply(&mut others, &start.recorder.record_state(&state, NOW));
+    let all = [&lost[..], &others[..]].concat();
+    let assembly = assembled(&all, &Options::default());
+    assert!(matches!(assembly.drives[0].verdict, Verdict::Away { slot: Some(0), .. }), "{:?}", assembly.drives[0]);
+    assert_eq!(holders(&assembly.outcome.expect("two are enough")), vec![None, Some(1), Some(2)]);
+}
+
 #[test]
 fn raid0_of_unequal_members_without_layout_bit_is_refused() {
     let mut create = request(Level::Raid0, Level::Raid0.default_layout(), 3, 0, DRIVE_SECTORS);

@@ -150,6 +150,23 @@ fn only_the_newest_header_counts_and_what_is_torn_does_not() {
 }
 
 #[test]
+fn a_member_in_the_making_tells_its_records_too() {
+    let empty = || by_hand(0, &[]);
+    let start = |log: Vec<u8>| {
+        let mut drives = dirty(&[empty(), empty(), empty(), log]);
+        change(&mut drives[3..], |superblock| {
+            superblock.header.feature_map |= feature::RECOVERY_OFFSET;
+            superblock.header.recovery_offset = 64;
+        });
+        let start = started(&drives, &Options::default());
+        let filled = start.config.slots[3].member.as_ref().expect("it is there").recovered_sector;
+        (start.config.replay.iter().map(told).collect::<Vec<_>>(), filled)
+    };
+    assert_eq!(start(by_hand(1, &[(3, 512, 512, 3, &[9; 512])])), (vec![(0, 3..4, 0..1, Some((1, 9)))], 64));
+    assert_eq!(start(vec![0; 4096]), (vec![], 0), "who kept none is filled from the start");
+}
+
+#[test]
 fn a_log_where_md_keeps_none_is_refused() {
     let refuse = |bit: u32, sectors: u64, other: u32| {
         let mut drives = with_ppl(ParityLayout::LeftSymmetric, 3, STRIP, bit, sectors);

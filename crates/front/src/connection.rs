@@ -350,7 +350,7 @@ impl Transmission {
             self.idle_since = now;
         }
         let (receives, sends) = (session.wants_input(), session.has_output());
-        if (sends && link.writable) || (receives && link.readable) {
+        if session.wants_turn() || (sends && link.writable) || (receives && link.readable) {
             return Ok(Stay::Again);
         }
         let until = if session.ended() {

@@ -30,6 +30,9 @@ use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Pool, Reque
 pub const STAGING_BYTES: usize = 256 << 10;
 /// 32 KiB: a payload from which on the bytes behind it are left in the socket, to be received in place later.
 const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
+/// 128 KiB: a write from which on the device gets it before the next request is looked at. Its buffer then serves the
+/// next one too, while it is still in the processor's cache.
+const ALONE_BYTES: usize = 128 << 10;
 /// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
 const STAGING_BEHIND_LARGE_BYTES: usize = 4 << 10;
 
@@ -93,6 +96,8 @@ pub struct Session {
     bytes_in_flight: usize,
     /// The next request has to wait until something in flight ends.
     blocked: bool,
+    /// The next request has to wait until the device has what was parsed.
+    paused: bool,
     ended: bool,
     counters: Counters,
 }
@@ -120,6 +125,7 @@ impl Session {
             requests_in_flight: 0,
             bytes_in_flight: 0,
             blocked: false,
+            paused: false,
             ended: false,
             counters: Counters::default(),
         }
@@ -127,7 +133,12 @@ impl Session {
 
     /// Whether bytes from the client are of use now.
     pub fn wants_input(&self) -> bool {
-        !self.ended && !self.blocked
+        !self.ended && !self.blocked && !self.paused
+    }
+
+    /// Whether what was received is to be parsed on, once the device has the requests parsed so far.
+    pub fn wants_turn(&self) -> bool {
+        self.paused
     }
 
     /// Where the next bytes go: first slice first. Only while [`Session::wants_input`].
@@ -173,7 +184,7 @@ impl Session {
     /// # Errors
     /// [`Broken`] when the client does not speak the protocol.
     pub fn parse(&mut self, requests: &mut Vec<Request>) -> Result<(), Broken> {
-        self.blocked = false;
+        (self.blocked, self.paused) = (false, false);
         loop {
             if self.skip_bytes > 0 {
                 let part = self.skip_bytes.min((self.end - self.start) as u64);
@@ -194,8 +205,12 @@ impl Session {
             }
             if let Some(Payload { slot, buffer, .. }) = self.payload.take() {
                 let fua = matches!(slot.work, Work::Write { fua: true });
+                self.paused = buffer.len() >= ALONE_BYTES;
                 let operation = Operation::Write { from: smallvec![buffer.freeze()], fua };
                 requests.push(self.submit(slot, operation));
+                if self.paused {
+                    return Ok(());
+                }
                 continue;
             }
             if self.ended {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 pub(crate) type Checked = IntegrityDevice<FileDrive>;
 
 /// Where nothing else tells that somebody wrote without us.
-const ADVICE: &str = ": it changed by itself, or the array was written by Linux, which leaves no trace of that at this level; \
+pub(crate) const ADVICE: &str = ": it changed by itself, or the array was written by Linux, which leaves no trace of that at this level; \
                       `stria serve --forget-checksums` takes what is there";
 
 /// Puts a member on the ring, behind its checksums where it has some; and what is to be told of them.

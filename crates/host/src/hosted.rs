@@ -1,6 +1,6 @@
 //! An array that runs, with the drives below it and what people may do to it.
 
-use crate::checked::{Checked, bind_drive};
+use crate::checked::{ADVICE, Checked, bind_drive};
 use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
 use std::collections::BTreeMap;
@@ -547,10 +547,11 @@ impl HostedArray {
             Event::ReadCorrected { member, start_sector, sectors } => {
                 format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
             }
-            Event::WrongBytes { member, start_sector, sectors } => format!(
-                "{}: {sectors} sectors at {start_sector} hold other bytes than were written there, by their checksums",
-                name(member)
-            ),
+            Event::WrongBytes { member, start_sector, sectors } => {
+                let advice = if self.geometry.level().is_redundant() { "" } else { ADVICE };
+                let what = "hold other bytes than were written there, by their checksums";
+                format!("{}: {sectors} sectors at {start_sector} {what}{advice}", name(member))
+            }
             Event::BadBlocks { member, start_sector, sectors } => format!(
                 "{}: {sectors} sectors at {start_sector} hold nothing that can be trusted, as what would tell it is lost; they read as errors until they are written",
                 name(member)

@@ -534,9 +534,15 @@ pub struct Sim {
     /// Threads; one for each core if not given.
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Tell what was met, by level.
+    /// Tell what was met, by level, and which requests met which states and faults.
     #[arg(long)]
     pub coverage: bool,
+    /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata.
+    #[arg(long)]
+    pub more_faults: bool,
+    /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
+    #[arg(long)]
+    pub lying_flush: bool,
     /// Run the history of --from alone, and tell line by line what happens in it.
     #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
     pub trace: bool,

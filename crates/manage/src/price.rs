@@ -5,8 +5,8 @@ use crate::output::{print, print_json, table};
 use clap::Args;
 use serde_json::{Value, json};
 use stria_array::Level;
-use stria_sim::price::{CLIENT_NS, COST, Outcome, Plan, price};
-use stria_sim::ssd::{DRIVES, Figures};
+use stria_sim::price::{COST, Outcome, Plan, price};
+use stria_sim::ssd::{Cost, DRIVES, Figures};
 
 /// `stria sim price`
 #[derive(Args, Debug)]
@@ -29,6 +29,9 @@ pub struct Price {
     /// Let the drive amplify the log's sectors as it amplifies random ones.
     #[arg(long)]
     amplify_all: bool,
+    /// Let the engine take no time, so that only the drives count.
+    #[arg(long)]
+    no_processor: bool,
 }
 
 fn level(text: &str) -> Result<Level, String> {
@@ -46,12 +49,13 @@ pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
         None => vec![(Level::Raid5, 4), (Level::Raid6, 6)],
     };
     let wanted = |drive: &Figures| command.drive.as_ref().is_none_or(|key| key == drive.key);
+    let cost = if command.no_processor { Cost::default() } else { COST };
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for drive in DRIVES.into_iter().filter(wanted) {
         let drive = Figures { amplifies_all: command.amplify_all, ..drive };
         for &(level, members) in &shapes {
             for &depth in &command.depth {
-                let plan = Plan { drive, level, members, depth: depth.max(1), writes: command.writes };
+                let plan = Plan { drive, level, members, depth: depth.max(1), writes: command.writes, cost };
                 let price = price(&plan).map_err(Failure::Failed)?;
                 let (without, with) = (price.without, price.with);
                 let pair = |of: &dyn Fn(&Outcome) -> String| format!("{} -> {}", of(&without), of(&with));
@@ -76,7 +80,7 @@ pub fn run(command: &Price, json: bool) -> Result<(), Failure> {
     }
     if json {
         print_json(
-            &json!({"block_bytes": 4096, "request_ns": COST.request_ns, "log_page_ns": COST.log_page_ns, "client_ns": CLIENT_NS, "lines": values}),
+            &json!({"block_bytes": 4096, "request_ns": cost.request_ns, "log_page_ns": cost.log_page_ns, "client_ns": cost.client_ns, "lines": values}),
         );
         return Ok(());
     }

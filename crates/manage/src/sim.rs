@@ -3,8 +3,9 @@
 use crate::bench::steps_bar;
 use crate::cli::{Sim, SimWhat};
 use crate::failure::Failure;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, table};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 use stria_sim::campaign::{Plan, Report, campaign, caught};
@@ -32,7 +33,8 @@ pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
         time_max: command.seconds.map(Duration::from_secs),
         family: command.level.clone(),
         jobs: command.jobs.unwrap_or(cores),
-        rules: Rules::default(),
+        more_faults: command.more_faults,
+        rules: Rules { lying_flush: command.lying_flush, cross: command.coverage, ..Rules::default() },
     };
     let bar = steps_bar(json);
     bar.set_length(plan.count);
@@ -43,7 +45,7 @@ pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
         true
     });
     let shrunk = report.failure.clone().map(|(seed, failure)| {
-        let history = History::draw(seed, plan.family.as_deref());
+        let history = plan.history(seed);
         let (short, failure) = shrink(&history, failure, plan.rules, SHRINK_MAX);
         (seed, short, failure)
     });
@@ -53,6 +55,14 @@ pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     if json {
         let met: Vec<_> =
             report.met.iter().map(|((level, what), count)| json!({"level": level, "what": what, "count": count})).collect();
+        let crossed: Vec<_> = report
+            .crossed
+            .iter()
+            .flat_map(|(level, crossed)| crossed.iter().map(move |(what, count)| (level, what, count)))
+            .map(|(level, (request, state, fault), count)| {
+                json!({"level": level, "request": request, "state": state, "fault": fault, "count": count})
+            })
+            .collect();
         let failure = shrunk.as_ref().map(|(seed, short, failure)| {
             let steps: Vec<String> = short.steps.iter().map(|step| format!("{step:?}")).collect();
             json!({"seed": seed, "replay": replay(*seed, command), "what": failure.what, "array": short.setup.to_string(), "steps": steps})
@@ -60,16 +70,21 @@ pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
         print_json(&json!({
             "histories": report.histories, "requests": report.requests, "client_requests": report.client_requests,
             "crashes": report.crashes, "seconds": seconds, "histories_per_s": report.histories as f64 / seconds,
-            "requests_per_s": report.requests as f64 / seconds, "met": met, "failure": failure,
+            "requests_per_s": report.requests as f64 / seconds,
+            "requests_per_s_per_core": report.requests as f64 / seconds / plan.jobs.min(cores) as f64, "met": met, "crossed": crossed, "failure": failure,
         }));
     } else {
         print(&format!(
-            "{} histories in {seconds:.1} s: {:.0} a second, {:.0} simulated requests to drives a second, {} crashes\n",
+            "{} histories in {seconds:.1} s: {:.0} a second, {} crashes; {:.0} simulated requests to drives a second on each of {} cores\n",
             report.histories,
             report.histories as f64 / seconds,
-            report.requests as f64 / seconds,
-            report.crashes
+            report.crashes,
+            report.requests as f64 / seconds / plan.jobs.min(cores) as f64,
+            plan.jobs.min(cores),
         ));
+        if command.lying_flush {
+            print(&lost(&report));
+        }
         if command.coverage {
             print(&coverage(&report));
         }
@@ -85,7 +100,8 @@ pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
 
 /// Tells one history.
 fn trace(command: &Sim) -> Result<(), Failure> {
-    let history = History::draw(command.from, command.level.as_deref());
+    let draw = if command.more_faults { History::draw_more } else { History::draw };
+    let history = draw(command.from, command.level.as_deref());
     print(&format!("{}\n", history.setup));
     let hear = Box::new(|line: &str| print(&format!("{line}\n")));
     let told = caught(&history, || run_told(&history, Rules::default(), command.sectors.clone(), hear));
@@ -94,7 +110,19 @@ fn trace(command: &Sim) -> Result<(), Failure> {
 
 fn replay(seed: u64, command: &Sim) -> String {
     let level = command.level.as_ref().map_or(String::new(), |level| format!(" --level {level}"));
-    format!("stria sim --from {seed} --count 1{level}")
+    let more = if command.more_faults { " --more-faults" } else { "" };
+    format!("stria sim --from {seed} --count 1{level}{more}")
+}
+
+/// What lying drives have cost.
+fn lost(report: &Report) -> String {
+    let cases = report.met.iter().filter(|((_, what), _)| what.starts_with("lost: "));
+    let all: u64 = cases.clone().map(|(_, count)| count).sum();
+    let mut words = format!("with lying flushes {all} of {} histories lost something:\n", report.histories);
+    for ((level, what), count) in cases {
+        writeln!(words, "  {count:>9}  RAID {level}, {}", what.trim_start_matches("lost: ")).expect("a string takes everything");
+    }
+    words
 }
 
 fn coverage(report: &Report) -> String {
@@ -106,6 +134,24 @@ fn coverage(report: &Report) -> String {
             last = level;
         }
         writeln!(words, "  {count:>9}  {what}").expect("a string takes everything");
+    }
+    for (level, crossed) in &report.crossed {
+        let faults: BTreeSet<&'static str> = crossed.keys().map(|(_, _, fault)| *fault).collect();
+        let lines: BTreeSet<(&'static str, &'static str)> =
+            crossed.keys().map(|(request, state, _)| (*request, *state)).collect();
+        let header: Vec<&str> = ["request", "state"].into_iter().chain(faults.iter().copied()).collect();
+        let count = |request, state, fault| crossed.get(&(request, state, fault)).map_or("-".into(), u64::to_string);
+        let row = |&(request, state): &(&'static str, &'static str)| {
+            let counts = faults.iter().map(|fault| count(request, state, fault));
+            [request.to_owned(), state.to_owned()].into_iter().chain(counts).collect()
+        };
+        let numbers: Vec<usize> = (2..header.len()).collect();
+        write!(
+            words,
+            "\nRAID {level}, requests by what they met\n{}\n",
+            table(&header, &numbers, lines.iter().map(row).collect())
+        )
+        .expect("a string takes everything");
     }
     words
 }

@@ -1,15 +1,73 @@
-use stria_sim::campaign::try_history;
-use stria_sim::{History, Rules};
+//! `stria sim` without the rest of Stria: quick to build while engine and format change.
+//!
+//!     cargo run --release -p stria-sim --example histories -- --from 1 --count 1000 --level 5
+//!
+//! Unlike `stria sim` it goes on after a failure, and tells every seed that fails.
+
+use clap::Parser;
+use std::ops::Range;
+use stria_sim::campaign::{caught, try_history};
+use stria_sim::setup::FAMILIES;
+use stria_sim::shrink::shrink;
+use stria_sim::{History, Rules, run_told};
+
+#[derive(Parser)]
+struct Arguments {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// How many.
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    /// Arrays of one level only.
+    #[arg(long, value_parser = FAMILIES)]
+    level: Option<String>,
+    /// With faults that seeds did not have at first.
+    #[arg(long)]
+    more_faults: bool,
+    /// Make failing histories shorter first.
+    #[arg(long)]
+    shrink: bool,
+    /// Tell what happens, line by line.
+    #[arg(long)]
+    trace: bool,
+    /// Of data, tell of these sectors of the array only: FIRST-LAST.
+    #[arg(long, value_parser = stria_sim::trace::sectors)]
+    sectors: Option<Range<u64>>,
+}
+
 fn main() {
-    let a: Vec<String> = std::env::args().skip(1).collect();
-    std::panic::set_hook(Box::new(|_| {}));
-    let (from, count): (u64, u64) = (a[1].parse().unwrap(), a[2].parse().unwrap());
+    let arguments = Arguments::parse();
+    let (rules, level) = (Rules::default(), arguments.level.as_deref());
+    if !arguments.trace {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
     let mut failures = 0;
-    for seed in from..from + count {
-        if let Err(f) = try_history(&History::draw(seed, Some(&a[0])), Rules::default()) {
-            println!("seed {seed}, {}, step {}: {}", a[0], f.step, f.what);
+    for seed in arguments.from..arguments.from + arguments.count {
+        let mut history = if arguments.more_faults { History::draw_more(seed, level) } else { History::draw(seed, level) };
+        let mut run = if arguments.trace && !arguments.shrink {
+            told(&history, rules, arguments.sectors.clone())
+        } else {
+            try_history(&history, rules).map(drop)
+        };
+        if let (Err(failure), true) = (&run, arguments.shrink) {
+            let (short, failure) = shrink(&history, failure.clone(), rules, std::time::Duration::from_secs(60));
+            (history, run) = (short, Err(failure));
+            println!("{}: {:#?}", history.setup, history.steps);
+            if arguments.trace {
+                run = told(&history, rules, arguments.sectors.clone());
+            }
+        }
+        if let Err(failure) = run {
+            println!("seed {seed}, {}, step {}: {}", history.setup.family(), failure.step, failure.what);
             failures += 1;
         }
     }
-    println!("level {}: {count} histories from {from}, {failures} failed", a[0]);
+    println!("{} histories, {failures} failed", arguments.count);
+    std::process::exit(i32::from(failures > 0));
+}
+
+fn told(history: &History, rules: Rules, sectors: Option<Range<u64>>) -> Result<(), stria_sim::Failure> {
+    println!("{}", history.setup);
+    caught(history, || run_told(history, rules, sectors, Box::new(|line| println!("{line}")))).map(drop)
 }

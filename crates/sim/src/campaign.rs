@@ -1,5 +1,6 @@
 //! Many histories, on several threads; the first failure ends it.
 
+use crate::crossed::Crossed;
 use crate::workload::History;
 use crate::world::{Failure, Rules, Tally, run};
 use std::collections::BTreeMap;
@@ -21,8 +22,18 @@ pub struct Plan {
     pub family: Option<String>,
     /// Threads.
     pub jobs: usize,
+    /// With faults that seeds did not have at first ([`History::draw_more`]).
+    pub more_faults: bool,
     /// How.
     pub rules: Rules,
+}
+
+impl Plan {
+    /// The history of a seed.
+    pub fn history(&self, seed: u64) -> History {
+        let draw = if self.more_faults { History::draw_more } else { History::draw };
+        draw(seed, self.family.as_deref())
+    }
 }
 
 /// What came of it.
@@ -40,6 +51,8 @@ pub struct Report {
     pub duration: Duration,
     /// By family and what was met: how often.
     pub met: BTreeMap<(String, String), u64>,
+    /// By family and what was met together: how often.
+    pub crossed: BTreeMap<String, Crossed>,
     /// The failure of the lowest seed that failed.
     pub failure: Option<(u64, Failure)>,
 }
@@ -83,16 +96,25 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
                     if index >= plan.count || plan.time_max.is_some_and(|max| begun.elapsed() >= max) {
                         break;
                     }
-                    let history = History::draw(plan.from + index, plan.family.as_deref());
+                    let history = plan.history(plan.from + index);
                     match try_history(&history, plan.rules) {
                         Ok(tally) => {
                             own.histories += 1;
                             own.requests += tally.requests;
                             own.client_requests += tally.client_requests;
                             own.crashes += tally.crashes;
+                            let crossed = own.crossed.entry(history.setup.family()).or_default();
+                            for (what, count) in tally.crossed {
+                                *crossed.entry(what).or_default() += count;
+                            }
                             for (what, count) in tally.met {
                                 *own.met.entry((history.setup.family(), what)).or_default() += count;
                             }
+                        }
+                        // Nothing was promised: what was lost is told.
+                        Err(failure) if plan.rules.lying_flush => {
+                            own.histories += 1;
+                            *own.met.entry((history.setup.family(), lost_words(&failure))).or_default() += 1;
                         }
                         Err(failure) => {
                             own.failure = Some((history.seed, failure));
@@ -113,6 +135,19 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
     report
 }
 
+/// What a failure is a case of.
+fn lost_words(failure: &Failure) -> String {
+    let what = &failure.what;
+    let kinds = [
+        ("does not start", "lost: an array that does not start"),
+        ("found", "lost: a read found what must not be"),
+        ("is wrong", "lost: parity is wrong"),
+        ("differ", "lost: copies differ"),
+        ("disagree", "lost: a scrub found what disagrees"),
+    ];
+    kinds.iter().find(|(mark, _)| what.contains(mark)).map_or_else(|| format!("lost: {what}"), |(_, words)| (*words).into())
+}
+
 impl Report {
     fn join(&mut self, other: Report) {
         self.histories += other.histories;
@@ -121,6 +156,12 @@ impl Report {
         self.crashes += other.crashes;
         for (key, count) in other.met {
             *self.met.entry(key).or_default() += count;
+        }
+        for (family, other) in other.crossed {
+            let crossed = self.crossed.entry(family).or_default();
+            for (what, count) in other {
+                *crossed.entry(what).or_default() += count;
+            }
         }
         let failures = [self.failure.take(), other.failure];
         self.failure = failures.into_iter().flatten().min_by_key(|(seed, _)| *seed);

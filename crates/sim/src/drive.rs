@@ -7,9 +7,10 @@
 
 use crate::chance::Chance;
 use crate::image::Image;
-use crate::mutant::Mutant;
+use crate::mutant::{self, Mutant};
 use crate::power::Power;
 use crate::trace::request_words;
+use crate::world::Witness;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -64,9 +65,12 @@ struct Queued {
     mark: u64,
     /// Taken already when it began: its id among the unflushed.
     taken: Option<u64>,
-    /// The handle that it came through.
+    /// The handle that it came through; [`NOBODY`]: its end is told already.
     owner: u32,
 }
+
+/// No handle has this number.
+const NOBODY: u32 = 0;
 
 /// Why a drive answers no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +110,16 @@ pub struct Drive {
     mutant: Option<Mutant>,
     /// First sector of the data area, for mutants that know metadata from data.
     data_start_sector: u64,
+    /// Reads of unreadable sectors make more of them so, up to here.
+    bad_grows_to: u64,
+    /// The next write to data is not done, or done elsewhere; data end there.
+    loses_write: Option<(Option<u64>, u64)>,
+    /// What should lie here, and does not.
+    pub witnesses: Vec<Witness>,
+    /// Flushes and FUA are acknowledged, and nothing is made durable.
+    lies: bool,
+    /// For a mutant: where bits lie that are to be cleared.
+    bits_at: Option<u64>,
 }
 
 impl Drive {
@@ -145,6 +159,11 @@ impl Drive {
             stalled_until: 0,
             mutant: None,
             data_start_sector: 0,
+            bad_grows_to: 0,
+            loses_write: None,
+            witnesses: Vec::new(),
+            lies: false,
+            bits_at: None,
         }
     }
 
@@ -196,6 +215,32 @@ impl Drive {
         self.bad.push(sectors);
     }
 
+    /// As [`Drive::spoil`], and every read that fails makes more unreadable, up to `end`.
+    pub fn spoil_more(&mut self, sectors: Range<u64>, end: u64) {
+        self.spoil(sectors);
+        self.bad_grows_to = end;
+    }
+
+    /// The next write to data is not done, though the drive says so; or it is done at `elsewhere`, before `end`.
+    pub fn lose_next_write(&mut self, elsewhere: Option<u64>, end: u64) {
+        self.loses_write = Some((elsewhere, end));
+    }
+
+    /// Writes are done again, if none came meanwhile.
+    pub fn lose_no_write(&mut self) {
+        self.loses_write = None;
+    }
+
+    /// From now on flushes and FUA are acknowledged and nothing is made durable by them.
+    pub fn lie(&mut self) {
+        self.lies = true;
+    }
+
+    /// Whether any of these sectors cannot be read.
+    pub fn is_bad(&self, sectors: &Range<u64>) -> bool {
+        self.bad.iter().any(|bad| bad.start < sectors.end && sectors.start < bad.end)
+    }
+
     /// Whether some sectors cannot be read.
     pub fn is_spoiled(&self) -> bool {
         !self.bad.is_empty()
@@ -232,6 +277,7 @@ impl Drive {
 
     /// Writes bytes durably, past every queue: for tools that write before an array runs.
     pub fn put(&mut self, start_sector: u64, bytes: &[u8]) {
+        self.heal(&(start_sector..start_sector + bytes.len() as u64 / 512));
         self.image.write(start_sector, bytes);
         if let Some(durable) = &mut self.durable {
             durable.write(start_sector, bytes);
@@ -406,6 +452,10 @@ impl Drive {
         let hits = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
         match request.operation {
             Operation::Read { .. } if self.bad.iter().any(hits) => {
+                let end = self.bad_grows_to;
+                for bad in self.bad.iter_mut().filter(|bad| bad.end < end) {
+                    bad.end = (bad.end + 8).min(end);
+                }
                 Some(IoError::new(ErrorKind::Medium, format!("medium error near sector {}", range.start)))
             }
             Operation::Write { .. } | Operation::WriteZeroes { .. } if self.failing_writes > 0 => {
@@ -453,6 +503,7 @@ impl Drive {
         {
             *fua = false;
         }
+        let owner = self.mutate(owner, &mut request);
         self.tell_of(&request, || "<".into());
         let now = self.power.now();
         let base = match request.operation {
@@ -463,12 +514,76 @@ impl Drive {
         let luck = self.chance.any();
         let outlier = if luck & 0xff == 0 { 64 } else { 1 };
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
-        let due = (now + latency).max(self.stalled_until);
+        let late = if owner == NOBODY { mutant::LATE } else { 0 };
+        let due = (now + latency + late).max(self.stalled_until);
         let fua = matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
+        let early = early && self.loses_write.is_none();
         let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
         self.next_due = self.next_due.min(due);
         self.queue.push(Queued { due, request, mark: self.ends, taken, owner });
+    }
+
+    /// Whether a write is lost, after all; then what it should have done, and what it did elsewhere, is kept as witness.
+    fn is_lost(&mut self, request: &Request) -> bool {
+        let Operation::Write { from, .. } = &request.operation else { return false };
+        // Metadata have checksums and are read at a start only.
+        let Some((elsewhere, end)) = self.loses_write.filter(|_| request.start_sector >= 2048) else { return false };
+        self.loses_write = None;
+        let data: Vec<u8> = from.iter().flat_map(|data| data.iter().copied()).collect();
+        let own = request.start_sector..request.end_sector();
+        if let Some(place) = elsewhere {
+            let block = self.model.block_sectors;
+            let place = place.min(end.saturating_sub(request.sectors)) / block * block;
+            let victim = place..place + request.sectors;
+            if place >= 2048 && (victim.end <= own.start || own.end <= victim.start) {
+                self.witnesses.push((place, self.image.bytes_of(place, request.sectors)));
+                self.put(place, &data);
+            }
+        }
+        self.witnesses.push((own.start, data));
+        true
+    }
+
+    /// What a mutant makes of a request that the drive is to carry out. Gives who is told of its end.
+    fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
+        match self.mutant {
+            Some(Mutant::PartialWrong) => {
+                let superblock = self.image.bytes_of(mutant::SUPERBLOCK_SECTOR, mutant::SUPERBLOCK_SECTORS);
+                if let Operation::Write { from, .. } = &mut request.operation
+                    && let Some(wrong) = mutant::with_wrong_partial(&from[0], &superblock)
+                {
+                    from[0] = wrong;
+                }
+            }
+            Some(Mutant::DropRecordedLate) => {
+                let before = self.image.bytes_of(mutant::SUPERBLOCK_SECTOR, mutant::SUPERBLOCK_SECTORS);
+                if mutant::drops_a_member(request, &before) {
+                    let Operation::Write { from, fua } = &request.operation else { unreachable!("it writes a superblock") };
+                    let operation = Operation::Write { from: from.clone(), fua: *fua };
+                    self.ended.push((owner, Completion { tag: request.tag, result: Ok(()), operation }));
+                    return NOBODY;
+                }
+            }
+            _ => {}
+        }
+        owner
+    }
+
+    /// What a mutant does once a write has ended.
+    fn mutate_after(&mut self, request: &Request) {
+        if self.mutant != Some(Mutant::IntentClearedEarly) {
+            return;
+        }
+        if mutant::writes_bits(request) {
+            self.bits_at = Some(request.start_sector);
+        } else if request.start_sector >= self.data_start_sector
+            && let Some(sector) = self.bits_at.take()
+        {
+            let mut bits = self.image.bytes_of(sector, 1);
+            mutant::clear_bits(&mut bits);
+            self.put(sector, &bits);
+        }
     }
 
     fn poll(&mut self, owner: u32, completions: &mut Vec<Completion>) {
@@ -480,14 +595,19 @@ impl Drive {
         }
         let now = self.power.now();
         while self.next_due <= now {
-            let due = self.queue.iter().enumerate().filter(|(_, queued)| queued.owner == owner && queued.due <= now);
+            let own = |queued: &Queued| (queued.owner == owner || queued.owner == NOBODY) && queued.due <= now;
+            let due = self.queue.iter().enumerate().filter(|(_, queued)| own(queued));
             let Some((index, _)) = due.min_by_key(|(_, queued)| queued.due) else { return };
             if !self.power.tick(false) {
                 return;
             }
             let queued = self.queue.swap_remove(index);
             self.look();
-            completions.push(self.end(queued));
+            let told = queued.owner != NOBODY;
+            let completion = self.end(queued);
+            if told {
+                completions.push(completion);
+            }
         }
     }
 
@@ -495,7 +615,8 @@ impl Drive {
         if self.ended.iter().any(|(known, _)| *known == owner) {
             return Some(0);
         }
-        self.queue.iter().filter(|queued| queued.owner == owner).map(|queued| queued.due).min()
+        let own = |queued: &&Queued| queued.owner == owner || queued.owner == NOBODY;
+        self.queue.iter().filter(own).map(|queued| queued.due).min()
     }
 
     fn end(&mut self, queued: Queued) -> Completion {
@@ -518,6 +639,7 @@ impl Drive {
                     next += buffer.len() as u64 / 512;
                 }
             }
+            Operation::Flush if self.lies => {}
             Operation::Flush => self.persist(mark),
             Operation::Extents { extents } => {
                 let hole = self.image.is_empty(range.start, range.end - range.start);
@@ -525,11 +647,17 @@ impl Drive {
             }
             Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard => {
                 self.heal(&range);
+                if self.is_lost(&request) {
+                    return request.complete(Ok(()));
+                }
                 let id = taken.unwrap_or_else(|| self.take(&request));
                 self.end_of(id);
-                if matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. }) {
+                let fua =
+                    matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
+                if fua && !self.lies {
                     self.persist_where(|write| write.id == id);
                 }
+                self.mutate_after(&request);
             }
         }
         request.complete(Ok(()))

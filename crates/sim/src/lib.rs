@@ -13,6 +13,7 @@
 
 pub mod campaign;
 pub mod chance;
+pub mod crossed;
 pub mod drive;
 pub mod exhaustive;
 pub mod image;

@@ -59,6 +59,8 @@ pub struct Model {
     loose: Vec<u32>,
     /// Reads that run began at these moments.
     reads: Vec<Moment>,
+    /// When reads were forgotten last.
+    forgotten: Moment,
 }
 
 /// The first word of what write `write` puts into a sector.
@@ -96,7 +98,7 @@ impl Model {
     /// All zeros.
     pub fn new(sectors: u64) -> Self {
         let sector = Sector { versions: smallvec![Version::zeros()], listed: false };
-        Self { sectors: vec![sector; sectors as usize], now: 1, loose: Vec::new(), reads: Vec::new() }
+        Self { sectors: vec![sector; sectors as usize], now: 1, loose: Vec::new(), reads: Vec::new(), forgotten: 0 }
     }
 
     /// The size.
@@ -186,7 +188,9 @@ impl Model {
                 let found = (0..=highest.unwrap_or(0) + 1).find(|&write| holds(write, index, bytes));
                 return Err(Lie { sector: index, found, allowed });
             };
-            let quiet = versions.len() > 1 && versions.iter().all(|version| version.over != NEVER || version.ended < begun);
+            let quiet = begun > self.forgotten
+                && versions.len() > 1
+                && versions.iter().all(|version| version.over != NEVER || version.ended < begun);
             if quiet {
                 for version in versions.iter_mut().filter(|version| version.over == NEVER && version.write != found) {
                     (version.over, version.by_read) = (now, true);
@@ -215,8 +219,9 @@ impl Model {
         });
     }
 
-    /// What reads have ruled out may be seen again: the copy that they saw is lost.
+    /// What reads have ruled out may be seen again: the copy that they saw is lost. Those that run may have seen it before.
     pub fn forget_reads(&mut self) {
+        self.forgotten = self.tick();
         for &index in &self.loose {
             for version in self.sectors[index as usize].versions.iter_mut().filter(|version| version.by_read) {
                 (version.over, version.by_read) = (NEVER, false);

@@ -2,7 +2,13 @@
 //!
 //! Most sit between engine and drives and do what an engine would do that had the bug.
 
-use stria_block::{Operation, Request};
+use crate::drive::DriveHandle;
+use crate::power::Power;
+use std::cell::RefCell;
+use std::rc::Rc;
+use stria_array::Geometry;
+use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, Request};
+use stria_parity::crc32c;
 
 /// One bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +29,36 @@ pub enum Mutant {
     StaleAccepted,
     /// The superblock of one member is not written.
     OneSuperblockDropped,
+    /// The write log never reaches the members; write-intent bits do.
+    LogDropped,
+    /// Partial parity in the log has a wrong bit, under right checksums.
+    PartialWrong,
+    /// What a crash left in the log is not replayed.
+    ReplaySkipped,
+    /// A member's write-intent bits are cleared as soon as the next write to its data has ended.
+    IntentClearedEarly,
+    /// A superblock that drops a member counts as recorded 2 ms before it is written.
+    DropRecordedLate,
+    /// P and Q of a degraded array reach each other's member.
+    ParitySwapped,
+}
+
+/// 2 ms, in which a superblock may still be lost that counts as recorded.
+pub(crate) const LATE: Nanos = 2_000_000;
+
+/// How an append to the write log begins, and the bitmap.
+const LOG_APPEND: &[u8] = b"StriaApp";
+const BITMAP: &[u8] = b"bitm";
+
+/// md's superblock, version 1.2: where it lies, how long it is kept here, where its member's identity and the roles stand.
+pub(crate) const SUPERBLOCK_SECTOR: u64 = 8;
+pub(crate) const SUPERBLOCK_SECTORS: u64 = 2;
+const DEVICE_UUID: std::ops::Range<usize> = 0xa8..0xb8;
+const ROLES: usize = 0x100;
+const FAULTY: [u8; 2] = 0xfffe_u16.to_le_bytes();
+
+fn begins_with(request: &Request, mark: &[u8]) -> bool {
+    matches!(&request.operation, Operation::Write { from, .. } if from.first().is_some_and(|data| data.starts_with(mark)))
 }
 
 /// First sector of the bitmap as arrays of the simulator lay it out, and the end of superblocks.
@@ -30,7 +66,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 8] = [
+    pub const ALL: [Mutant; 14] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -39,6 +75,12 @@ impl Mutant {
         Mutant::SuperblockDropped,
         Mutant::StaleAccepted,
         Mutant::OneSuperblockDropped,
+        Mutant::LogDropped,
+        Mutant::PartialWrong,
+        Mutant::ReplaySkipped,
+        Mutant::IntentClearedEarly,
+        Mutant::DropRecordedLate,
+        Mutant::ParitySwapped,
     ];
 
     /// Whether a member's request ends without being done.
@@ -50,7 +92,15 @@ impl Mutant {
             Mutant::OwnFlushDropped => flush && !client_flush,
             Mutant::IntentDropped => write && metadata && request.start_sector >= BITMAP_SECTOR,
             Mutant::SuperblockDropped | Mutant::OneSuperblockDropped => write && metadata && request.start_sector < BITMAP_SECTOR,
-            Mutant::DataFuaForgotten | Mutant::RecordFuaForgotten | Mutant::StaleAccepted => false,
+            Mutant::LogDropped => begins_with(request, LOG_APPEND),
+            Mutant::DataFuaForgotten
+            | Mutant::RecordFuaForgotten
+            | Mutant::StaleAccepted
+            | Mutant::PartialWrong
+            | Mutant::ReplaySkipped
+            | Mutant::IntentClearedEarly
+            | Mutant::DropRecordedLate
+            | Mutant::ParitySwapped => false,
         }
     }
 
@@ -61,5 +111,130 @@ impl Mutant {
             Mutant::RecordFuaForgotten => metadata,
             _ => false,
         }
+    }
+}
+
+/// Whether a request writes the bitmap's first page.
+pub(crate) fn writes_bits(request: &Request) -> bool {
+    begins_with(request, BITMAP)
+}
+
+/// Clears the bits of the first sector of a bitmap.
+pub(crate) fn clear_bits(sector: &mut [u8]) {
+    sector[256..].fill(0);
+}
+
+fn faulty_count(superblock: &[u8]) -> usize {
+    superblock.get(ROLES..).unwrap_or(&[]).chunks_exact(2).filter(|role| **role == FAULTY).count()
+}
+
+/// Whether a request writes a superblock that knows more of its members as faulty than `before`.
+pub(crate) fn drops_a_member(request: &Request, before: &[u8]) -> bool {
+    let Operation::Write { from, .. } = &request.operation else { return false };
+    request.start_sector == SUPERBLOCK_SECTOR && from.first().is_some_and(|now| faulty_count(now) > faulty_count(before))
+}
+
+/// An append to the write log with one wrong bit in its first partial parity, if it has one, and sums that say it is right.
+pub(crate) fn with_wrong_partial(append: &Data, superblock: &[u8]) -> Option<Data> {
+    const PAGE: usize = 4096;
+    let holds_partial = append.get(0x40 + 0x1d)? & 1 != 0;
+    if !append.starts_with(LOG_APPEND) || append.len() <= PAGE || !holds_partial {
+        return None;
+    }
+    let mut wrong = Buffer::copy_of(append);
+    wrong[PAGE] ^= 1;
+    let payload = crc32c(&wrong[PAGE..]);
+    wrong[0x30..0x34].copy_from_slice(&payload.to_le_bytes());
+    wrong[0x2c..0x30].fill(0);
+    let count = u32::from_le_bytes(wrong[0x28..0x2c].try_into().expect("four bytes")) as usize;
+    let head = crc32c(&[&wrong[..0x40 + 0x40 * count], &superblock[DEVICE_UUID]].concat());
+    wrong[0x2c..0x30].copy_from_slice(&head.to_le_bytes());
+    Some(wrong.freeze())
+}
+
+/// A parity write that waits for its twin.
+struct Held {
+    slot: usize,
+    request: Request,
+    handle: Rc<RefCell<DriveHandle>>,
+}
+
+/// Exchanges what is written to P and Q of a degraded array.
+pub(crate) struct Swap {
+    geometry: Geometry,
+    data_start_sector: u64,
+    power: Rc<Power>,
+    held: RefCell<Option<Held>>,
+}
+
+impl Swap {
+    pub fn new(geometry: Geometry, data_start_sector: u64, power: Rc<Power>) -> Rc<Self> {
+        Rc::new(Self { geometry, data_start_sector, power, held: RefCell::new(None) })
+    }
+
+    fn release(&self) {
+        if let Some(held) = self.held.borrow_mut().take() {
+            held.handle.borrow_mut().submit(held.request);
+        }
+    }
+
+    /// Whether a request is a write of parity by the member in `slot` while the array is degraded.
+    fn concerns(&self, slot: usize, request: &Request) -> bool {
+        let write = matches!(request.operation, Operation::Write { .. });
+        if !write || !self.power.degraded.get() || request.start_sector < self.data_start_sector {
+            return false;
+        }
+        let stripe = (request.start_sector - self.data_start_sector) / self.geometry.strip_sectors();
+        self.geometry.stripe_map(stripe).parity.iter().any(|&parity| usize::from(parity) == slot)
+    }
+}
+
+/// A member of an array whose parities are exchanged.
+pub(crate) struct Swapped {
+    slot: usize,
+    swap: Rc<Swap>,
+    handle: Rc<RefCell<DriveHandle>>,
+    limits: Limits,
+}
+
+impl Swapped {
+    pub fn new(slot: usize, swap: Rc<Swap>, handle: DriveHandle) -> Self {
+        Self { slot, swap, limits: handle.limits().clone(), handle: Rc::new(RefCell::new(handle)) }
+    }
+}
+
+impl BlockDevice for Swapped {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, mut request: Request) {
+        if !self.swap.concerns(self.slot, &request) {
+            return self.handle.borrow_mut().submit(request);
+        }
+        let twin = |held: &mut Held| {
+            held.slot != self.slot && (held.request.start_sector, held.request.sectors) == (request.start_sector, request.sectors)
+        };
+        let twin = self.swap.held.borrow_mut().take_if(twin);
+        match twin {
+            Some(mut twin) => {
+                std::mem::swap(&mut twin.request.operation, &mut request.operation);
+                twin.handle.borrow_mut().submit(twin.request);
+                self.handle.borrow_mut().submit(request);
+            }
+            None => {
+                self.swap.release();
+                *self.swap.held.borrow_mut() = Some(Held { slot: self.slot, request, handle: Rc::clone(&self.handle) });
+            }
+        }
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.swap.release();
+        self.handle.borrow_mut().poll(now, completions);
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.swap.held.borrow().is_some() { Some(0) } else { self.handle.borrow().next_wake() }
     }
 }

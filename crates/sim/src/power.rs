@@ -1,5 +1,6 @@
 //! The one switch of a world: counts what happens on all drives, and takes their power away at a chosen count.
 
+use crate::mutant::Mutant;
 use crate::trace::Trace;
 use std::cell::Cell;
 use stria_block::Nanos;
@@ -16,6 +17,10 @@ pub struct Power {
     off: Cell<bool>,
     /// A client's flush runs: tells a client's flush of the members from one of the engine's own.
     pub client_flush: Cell<u32>,
+    /// A deliberate bug of the array that is started.
+    pub mutant: Cell<Option<Mutant>>,
+    /// Some member is missing, for mutants that mind.
+    pub degraded: Cell<bool>,
     now: Cell<Nanos>,
     /// Who is told what happens.
     pub trace: Trace,
@@ -30,6 +35,8 @@ impl Default for Power {
             allowed: Cell::new(true),
             off: Cell::new(false),
             client_flush: Cell::new(0),
+            mutant: Cell::new(None),
+            degraded: Cell::new(false),
             now: Cell::new(0),
             trace: Trace::default(),
         }

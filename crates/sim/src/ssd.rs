@@ -79,7 +79,7 @@ pub const DRIVES: [Figures; 3] = [
         name: "Solidigm D7-P5810 1.6 TB",
         source: "data sheet: 865,000 and 495,000 random IOPS, writes in 15 us, 6,400 and 4,000 MB/s; a read alone is taken as 60 us",
         sectors: 1_600_321_314_816 / 512,
-        units: 96,
+        units: 70,
         read_ns: 60_000,
         write_ns: 15_000,
         read_iops: 865_000,
@@ -138,10 +138,12 @@ impl Meter {
     }
 }
 
-/// What a processor spends on a member's request.
+/// What a processor spends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// For each.
+    /// For each request of a client, beside those to members.
+    pub client_ns: Nanos,
+    /// For each request to a member.
     pub request_ns: Nanos,
     /// More, for each 4 KiB of an append to the log.
     pub log_page_ns: Nanos,

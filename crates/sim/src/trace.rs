@@ -166,7 +166,8 @@ fn superblock_words(superblock: &Superblock) -> String {
         Role::Faulty => "x".into(),
         Role::Journal => "j".into(),
     };
-    let roles: Vec<String> = superblock.roles.iter().map(role).collect();
+    let known = superblock.roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1);
+    let roles: Vec<String> = superblock.roles[..known].iter().map(role).collect();
     let recovered = if superblock.has(superblock::feature::RECOVERY_OFFSET) {
         format!(", filled to {}", place_words(header.recovery_offset))
     } else {

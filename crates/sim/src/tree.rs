@@ -4,13 +4,14 @@
 //! sockets, a real clock) is replaced by bytes of modelled drives and a clock that jumps.
 
 use crate::drive::{Drive, DriveHandle, Presence};
+use crate::mutant::{Mutant, Swap, Swapped};
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Engine, Geometry, Level, MemberId, MemberRole};
+use stria_array::{ArrayConfig, ArrayDevice, Engine, Geometry, Level, MemberConfig, MemberId, MemberRole, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
-use stria_format::md::assemble::{Options, Verdict};
+use stria_format::md::assemble::{Assembly, Options, Verdict};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, assemble};
 use stria_integrity::IntegrityDevice;
@@ -56,6 +57,9 @@ pub enum MountError {
     Refused(String),
 }
 
+/// Where md's superblock lies on a drive.
+pub const SUPERBLOCK: std::ops::Range<u64> = 8..16;
+
 /// Seconds since 1970 when virtual time begins.
 pub const UNIX_SECONDS: u64 = 1_700_000_000;
 
@@ -76,7 +80,10 @@ fn drive_name(index: usize) -> String {
 /// What md wrote on a drive.
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     let model = drive.model();
-    let mut read = |start: u64, sectors: u64| Ok(drive.image().bytes_of(start, sectors));
+    let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
+        true => Err(IoError::new(ErrorKind::Medium, format!("medium error near sector {start}"))),
+        false => Ok(drive.image().bytes_of(start, sectors)),
+    };
     Candidate::read(drive_name(index), model.sectors, bytes(model.block_sectors) as u32, &mut read)
 }
 
@@ -203,14 +210,15 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
     let mut tops = Vec::new();
     loop {
         let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
-        let (assemblies, outside) = assemble(&candidates, &options);
+        let (mut assemblies, outside) = assemble(&candidates, &options);
         for stranger in outside {
             if let Some(Source::Span(node)) = sources[stranger.drive].1.take() {
                 tops.push(*node);
             }
         }
         let mut next = Vec::new();
-        for assembly in &assemblies {
+        for assembly in &mut assemblies {
+            skip_replay(assembly, power);
             let start = assembly.outcome.as_ref().map_err(|error| {
                 let away = assembly.drives.iter().filter(|report| matches!(report.verdict, Verdict::Away { .. }));
                 let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
@@ -219,10 +227,17 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
             let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
             let mut members = Vec::new();
             let mut checked = Vec::new();
-            for &place in &start.drives {
+            let swap = swap(&start.config, power);
+            for (member, &place) in start.drives.iter().enumerate() {
                 let source = sources[place].1.take().expect("each drive is one member");
+                let slot = start.config.slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id.0 == member));
                 let (device, check): (Box<dyn BlockDevice>, _) = match &source {
-                    Source::Drive(index) => bind_drive(&drives[*index], &candidates[place]),
+                    Source::Drive(index) => match (&swap, slot) {
+                        (Some(swap), Some(slot)) => {
+                            (Box::new(Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index]))), None)
+                        }
+                        _ => bind_drive(&drives[*index], &candidates[place]),
+                    },
                     Source::Span(node) => (Box::new(node.device.clone()), None),
                     Source::Removed => unreachable!("nothing was removed yet"),
                 };
@@ -258,6 +273,22 @@ fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate) -> (Box<dyn Blo
     }
     let checked = IntegrityDevice::new(handle, candidate.name.as_str(), header, false);
     (Box::new(checked.clone()), Some(checked))
+}
+
+/// What a mutant forgets.
+fn skip_replay(assembly: &mut Assembly, power: &Power) {
+    if let Ok(start) = &mut assembly.outcome
+        && power.mutant.get() == Some(Mutant::ReplaySkipped)
+    {
+        start.config.replay.clear();
+    }
+}
+
+/// A mutant that exchanges P and Q, where there are both.
+fn swap(config: &ArrayConfig, power: &Rc<Power>) -> Option<Rc<Swap>> {
+    let wanted = power.mutant.get() == Some(Mutant::ParitySwapped) && config.geometry.level().parity_count() == 2;
+    let data_start = config.slots.iter().find_map(|slot| slot.member.as_ref()).map_or(0, |member| member.data_start_sector);
+    wanted.then(|| Swap::new(config.geometry.clone(), data_start, Rc::clone(power)))
 }
 
 impl Node {
@@ -443,16 +474,7 @@ impl Node {
                 };
             }
         }
-        let model = *drives[drive].borrow().model();
-        let device_uuid = identity(4, self.members.len() * 1000 + drive);
-        let adopt = Adopt {
-            name: drive_name(drive),
-            size_sectors: model.sectors,
-            logical_block_bytes: bytes(model.block_sectors) as u32,
-            device_uuid,
-        };
-        let adopted = self.device.recorder().adopt(id, &adopt);
-        let (config, writes) = adopted.map_err(|error| error.to_string())?;
+        let (config, writes) = self.adoption(drives, drive)?;
         for write in writes {
             drives[drive].borrow_mut().put(write.start_sector, &write.data);
         }
@@ -466,6 +488,22 @@ impl Node {
         self.members.push(Source::Drive(drive));
         self.checked.push(checked);
         Ok(false)
+    }
+
+    /// What a drive is to be given to become a spare; the recorder counts it in.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(MemberConfig, Vec<MetadataWrite>), String> {
+        let id = self.device.command(|engine| engine.next_member());
+        let model = *drives[drive].borrow().model();
+        let adopt = Adopt {
+            name: drive_name(drive),
+            size_sectors: model.sectors,
+            logical_block_bytes: bytes(model.block_sectors) as u32,
+            device_uuid: identity(4, self.members.len() * 1000 + drive),
+        };
+        self.device.recorder().adopt(id, &adopt).map_err(|error| error.to_string())
     }
 
     /// The drives that hold slots whole, by slot.

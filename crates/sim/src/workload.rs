@@ -71,6 +71,26 @@ pub enum Step {
         /// For how long.
         pause: Nanos,
     },
+    /// Some sectors become unreadable, and more whenever somebody tries to read them.
+    Grow {
+        /// Which drive.
+        drive: u64,
+        /// Where in the data area.
+        at: u64,
+    },
+    /// At rest, a drive comes to hold other bytes than were written, and a scrub is asked about it.
+    Rot {
+        /// Which drive.
+        drive: u64,
+        /// Where in the data area.
+        at: u64,
+        /// How.
+        rot: Rot,
+    },
+    /// The superblock of a member cannot be read when the array starts after the next crash.
+    LoseSuperblock(u64),
+    /// Power goes while a drive that lies about gets its first metadata.
+    AdoptTorn(u64),
     /// A failed or pulled drive comes back.
     Return(u64),
     /// A drive that lies about becomes a spare.
@@ -99,6 +119,17 @@ pub enum Step {
         /// The process only; drives keep their power.
         kill: bool,
     },
+}
+
+/// How bytes come to be wrong without a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rot {
+    /// They turn over where they lie.
+    Flipped,
+    /// A write is acknowledged and not done.
+    Lost,
+    /// A write is done elsewhere.
+    Misdirected,
 }
 
 /// A seed's array and steps.
@@ -138,6 +169,33 @@ impl History {
             drawer.draw(&mut steps);
         }
         Self { seed, setup, steps, depth, bounded }
+    }
+}
+
+impl History {
+    /// The history of a seed with faults that seeds did not have at first, and that those kept in tests are to go on without.
+    pub fn draw_more(seed: u64, family: Option<&str>) -> Self {
+        let mut history = Self::draw(seed, family);
+        let mut chance = Chance::new(seed, 5);
+        for _ in 0..1 + chance.below(6) {
+            let which = chance.any();
+            let crash = Step::Crash { after: chance.below(24), kill: chance.one_in(3) };
+            let more: &[Step] = match chance.below(10) {
+                0..=2 => {
+                    let rot = chance.pick(&[Rot::Flipped, Rot::Lost, Rot::Misdirected]);
+                    &[Step::Settle, Step::Rot { drive: which, at: chance.any() >> 1, rot }]
+                }
+                3 | 4 => &[Step::Grow { drive: which, at: chance.any() >> 1 }],
+                5 => &[Step::LoseSuperblock(which), crash],
+                6 => &[Step::AdoptTorn(which)],
+                7 => &[crash, Step::AddSpare(which)],
+                8 => &[crash, Step::Return(which)],
+                _ => &[crash, Step::Replace(which)],
+            };
+            let place = chance.below(history.steps.len() as u64 + 1) as usize;
+            history.steps.splice(place..place, more.iter().copied());
+        }
+        history
     }
 }
 

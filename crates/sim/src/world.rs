@@ -1,6 +1,9 @@
 //! Runs one history: the clock, the clients, the faults, and when the checkers look.
 
+mod faults;
+
 use crate::chance::Chance;
+use crate::crossed::{self, Crossed};
 use crate::drive::{Drive, Keep, Presence};
 use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
@@ -9,6 +12,7 @@ use crate::reference;
 use crate::trace::{place_words, places_of};
 use crate::tree::{self, MountError, Node, PATIENCE};
 use crate::workload::{History, Step};
+pub use faults::Witness;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -21,6 +25,10 @@ pub struct Rules {
     /// Members that missed a record are caught up before the next one is made. Not so yet: until it is, power stays until
     /// the first record after a start is through.
     pub stragglers_caught_up: bool,
+    /// Half of the drives with a volatile cache lie about flushes: nothing is promised then, and a failure is no bug.
+    pub lying_flush: bool,
+    /// Count what is met together.
+    pub cross: bool,
     /// A deliberate bug.
     pub mutant: Option<Mutant>,
     /// What every power cut leaves; `None`: as chance has it, drive by drive.
@@ -38,6 +46,8 @@ pub struct Tally {
     pub crashes: u64,
     /// By name: what was met how often.
     pub met: std::collections::BTreeMap<String, u64>,
+    /// Requests of clients, by what was met together.
+    pub crossed: Crossed,
 }
 
 /// Something that must never be.
@@ -95,6 +105,11 @@ pub struct World<'a> {
     node: Option<Node>,
     model: Model,
     chance: Chance,
+    /// For what histories did not have at first.
+    more_chance: Chance,
+    /// A scrub is asked about a drive: what it told.
+    examined: Option<Option<faults::Scrubbed>>,
+    superblock_to_lose: Option<u64>,
     pending: Vec<Pending>,
     ended: Vec<Completion>,
     tags: u64,
@@ -104,7 +119,7 @@ pub struct World<'a> {
     write_hole_closed: bool,
     /// By leaf: the count of records when it started.
     started_at: Vec<u64>,
-    /// The log tells of all that may disagree: not so before the first resync is through.
+    /// The log tells of all that may disagree, and the members say so: not so before the first resync is through.
     firm: bool,
     /// Something may still change by itself: members, sweeps.
     watched: bool,
@@ -161,12 +176,17 @@ impl<'a> World<'a> {
             })
             .collect();
         tree::create(setup, &drives, &power)?;
+        power.mutant.set(rules.mutant);
         if let Some(mutant) = rules.mutant {
             for (index, drive) in drives.iter().enumerate() {
                 if mutant != Mutant::OneSuperblockDropped || index == 1 {
                     drive.borrow_mut().set_mutant(mutant, 2048);
                 }
             }
+        }
+        if rules.lying_flush {
+            let mut chance = Chance::new(history.seed, 6);
+            drives.iter().filter(|_| chance.one_in(2)).for_each(|drive| drive.borrow_mut().lie());
         }
         let node = tree::mount(&drives, &power, setup.span_count > 1)
             .map_err(|error| format!("the new array does not start: {error:?}"))?;
@@ -180,6 +200,9 @@ impl<'a> World<'a> {
             node: Some(node),
             model: Model::new(sectors),
             chance: Chance::new(history.seed, 2),
+            more_chance: Chance::new(history.seed, 9),
+            examined: None,
+            superblock_to_lose: None,
             pending: Vec::new(),
             ended: Vec::new(),
             tags: 0,
@@ -234,6 +257,38 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Counts a request by what it meets: of spans, the first one's state is taken.
+    fn cross(&mut self, kind: Kind, range: &Range<u64>) {
+        if !self.rules.cross {
+            return;
+        }
+        let leaf = self.node().leaves()[0];
+        let status = leaf.device.status();
+        let request = match kind {
+            Kind::Write { .. } if self.history.setup.span_count == 1 => crossed::write_kind(&leaf.geometry, &status, range),
+            Kind::Write { .. } => "write",
+            Kind::Read => "read",
+            Kind::Discard => "discard",
+            Kind::Flush => "flush",
+        };
+        let state = crossed::state(&status);
+        let is = |fault: fn(&Drive) -> bool| self.drives.iter().any(|drive| fault(&drive.borrow()));
+        let fault = match () {
+            () if self.power.is_armed() => {
+                if self.kill {
+                    "kill to come"
+                } else {
+                    "power cut to come"
+                }
+            }
+            () if is(Drive::is_spoiled) => "unreadable sectors",
+            () if is(Drive::is_failing) => "write error to come",
+            () if is(|drive| drive.presence() == Presence::Pulled) => "drive pulled",
+            () => "none",
+        };
+        *self.tally.crossed.entry((request, state, fault)).or_default() += 1;
+    }
+
     // For traces.
 
     fn tell_client(&self, range: &Range<u64>, words: impl FnOnce() -> String) {
@@ -275,11 +330,6 @@ impl<'a> World<'a> {
         start..start + sectors
     }
 
-    /// RULE of zeroes: the log does not know those of whole stripes, so where it must hold none are asked for.
-    fn zeroable(&self, sectors: u64) -> u64 {
-        if self.write_hole_closed { sectors.min(self.history.setup.strip_sectors) } else { sectors }
-    }
-
     fn submit(&mut self, range: Range<u64>, kind: Kind, operation: Operation, write: u32) -> Outcome {
         while self.pending.len() >= self.history.depth {
             self.wait_for_one()?;
@@ -299,6 +349,7 @@ impl<'a> World<'a> {
         if kind == Kind::Flush {
             self.power.client_flush.set(self.power.client_flush.get() + 1);
         }
+        self.cross(kind, &range);
         let tag = self.tags;
         self.tell_client(&range, || format!("request {tag} begins: {} {range:?}", kind.words()));
         self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now() });
@@ -454,7 +505,7 @@ impl<'a> World<'a> {
         self.node().leaves().iter().map(|leaf| leaf.device.status()).collect()
     }
 
-    /// Nothing rots in a world: whatever checksums object to was written so.
+    /// Nothing rots where there are checksums: whatever they object to was written so.
     fn checksums(&self) -> Outcome {
         for checked in self.node.iter().flat_map(Node::leaves).flat_map(|leaf| leaf.checked.iter().flatten()) {
             if let Some(range) = checked.take_findings().first() {
@@ -466,14 +517,16 @@ impl<'a> World<'a> {
 
     fn events(&mut self) -> Outcome {
         self.checksums()?;
-        let mut all: Vec<(Event, Option<usize>)> = Vec::new();
+        let mut all: Vec<(Event, Option<usize>, Vec<Option<usize>>)> = Vec::new();
         for leaf in self.node().leaves() {
             for event in leaf.device.take_events() {
                 let drive = if let Event::MemberFailed { member, .. } = &event { leaf.drive_of(*member) } else { None };
-                all.push((event, drive));
+                let wrong = if let Event::SweepFinished { wrong, .. } = &event { &wrong[..] } else { &[] };
+                let named = wrong.iter().map(|(member, _)| leaf.drive_of(*member)).collect();
+                all.push((event, drive, named));
             }
         }
-        for (event, drive) in all {
+        for (event, drive, named) in all {
             self.power.tell(|| format!("event: {event:?}{}", drive.map_or(String::new(), |drive| format!(", drive {drive}"))));
             match &event {
                 Event::MemberFailed { reason, .. } => {
@@ -487,11 +540,8 @@ impl<'a> World<'a> {
                         return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
                     }
                 }
-                Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } => {
-                    self.meet("scrub");
-                    if *mismatch_sectors > 0 {
-                        return Err(Stop::Wrong(format!("a scrub found {mismatch_sectors} sectors that disagree")));
-                    }
+                Event::SweepFinished { kind: kind @ SweepKind::Scrub { .. }, mismatch_sectors, .. } => {
+                    self.scrub_ended(*kind, *mismatch_sectors, named)?;
                 }
                 Event::SweepFinished { kind: SweepKind::Resync, .. } => self.meet("resync"),
                 Event::SweepFinished { kind: SweepKind::Rebuild, .. } => self.meet("rebuild"),
@@ -513,18 +563,19 @@ impl<'a> World<'a> {
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
-        self.firm = self.firm || self.settled && at_rest && self.is_recorded_clean();
+        self.firm = self.firm || self.settled && self.is_recorded_firm();
         self.power.allow(self.may_crash(&statuses));
+        self.power.degraded.set(!statuses.iter().all(is_whole));
         self.watched = redundant && !(at_rest && self.settled && !spoiled);
         Ok(())
     }
 
-    /// Whether all members say on themselves that redundancy agrees.
-    fn is_recorded_clean(&self) -> bool {
+    /// Whether all members say on themselves that redundancy agrees, or that the log tells where it may not.
+    fn is_recorded_firm(&self) -> bool {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
         holders.into_iter().all(|drive| {
             let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
-            found.is_ok_and(|member| member.superblock.header.resync_offset == u64::MAX)
+            found.is_ok_and(|member| member.superblock.clean() || member.superblock.utime_micros() != 0)
         })
     }
 
@@ -532,6 +583,9 @@ impl<'a> World<'a> {
 
     /// Whether power may go. RULE of the write hole: without a log, a parity array that lacks anything may not lose it.
     fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
+        if self.examined.is_some() {
+            return false;
+        }
         if !self.rules.stragglers_caught_up && self.history.setup.level.is_redundant() {
             let leaves = self.node().leaves();
             let events = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events);
@@ -629,12 +683,10 @@ impl<'a> World<'a> {
                 self.read(range)
             }
             Step::Zero { at, sectors, fua, unmap } => {
-                let sectors = self.zeroable(sectors);
                 let range = self.place(at, sectors);
                 self.submit_write(range, fua, Operation::WriteZeroes { fua, unmap, fast: false }, 0)
             }
             Step::Discard { at, sectors } => {
-                let sectors = self.zeroable(sectors);
                 let range = self.place(at, sectors);
                 self.submit(range, Kind::Discard, Operation::Discard, 0)
             }
@@ -712,6 +764,13 @@ impl<'a> World<'a> {
                 self.drives[drive].borrow_mut().stall(self.power.now() + pause);
                 Ok(())
             }
+            Step::Grow { drive, at } => self.grow_bad(drive, at),
+            Step::Rot { drive, at, rot } => self.rot(drive, at, rot),
+            Step::LoseSuperblock(which) => {
+                self.superblock_to_lose = Some(which);
+                Ok(())
+            }
+            Step::AdoptTorn(which) => self.adopt_torn(which),
             Step::Return(which) => self.bring_back(which),
             Step::AddSpare(which) => {
                 let loose = self.loose();
@@ -810,6 +869,8 @@ impl<'a> World<'a> {
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::StaleAccepted);
+        let unreadable = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK);
+        self.suspect[drive] &= !unreadable;
         let node = self.node.as_mut().expect("an array runs").leaf_mut(home);
         match node.add(&self.drives, drive, stale) {
             Ok(true) => self.meet("came back by the bitmap"),
@@ -923,13 +984,11 @@ impl<'a> World<'a> {
             None => Vec::new(),
         };
         // With the power, sometimes a member too.
-        let lost = self.may_lose_with_power(&whole_before);
+        let superblock = self.loses_superblock(&whole_before);
+        let lost = superblock.or_else(|| self.may_lose_with_power(&whole_before));
         self.node = None;
         if let Some(drive) = lost {
-            self.meet("member lost with the power");
-            self.suspect[drive] = true;
-            let keep = self.keep();
-            self.drives[drive].borrow_mut().pull(keep);
+            self.lose_with_power(drive, superblock.is_some());
         }
         self.tally.crashes += 1;
         self.meet(if self.kill { "process killed" } else { "power cut" });
@@ -1034,15 +1093,14 @@ impl<'a> World<'a> {
         let power = Rc::clone(&self.power);
         let stopped = self.node.as_mut().expect("an array runs").stop(&power);
         stopped.map_err(|error| Stop::Wrong(format!("the array does not stop: {error:?}")))?;
-        let mut lost = Vec::new();
-        let holders: Vec<_> = self.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect();
-        for holders in holders {
-            let mut holders: Vec<usize> = holders.into_iter().flatten().collect();
-            for _ in 0..setup.losses_survived() {
-                lost.push(holders.swap_remove(self.chance.below(holders.len() as u64) as usize));
-            }
-        }
+        let choices = self.choices_to_lose();
         self.node = None;
+        choices.iter().try_for_each(|lost| self.holds_without(lost))
+    }
+
+    fn holds_without(&mut self, lost: &[usize]) -> Outcome {
+        let power = Rc::clone(&self.power);
+        let spans = self.history.setup.span_count;
         let drives: Vec<Rc<RefCell<Drive>>> = (0..self.drives.len())
             .filter(|index| !lost.contains(index))
             .filter(|&index| self.drives[index].borrow().presence() == Presence::There)
@@ -1057,7 +1115,7 @@ impl<'a> World<'a> {
                 Rc::new(RefCell::new(copy))
             })
             .collect();
-        let node = tree::mount(&drives, &power, setup.span_count > 1);
+        let node = tree::mount(&drives, &power, spans > 1);
         let mut node =
             node.map_err(|error| Stop::Wrong(format!("without drives {lost:?} the array does not start: {error:?}")))?;
         let size = self.model.sectors();

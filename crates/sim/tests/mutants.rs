@@ -48,3 +48,33 @@ fn one_superblock_that_is_not_written_is_found() {
 fn a_stale_member_that_is_taken_as_it_is_is_found() {
     is_found(Mutant::StaleAccepted, "1", 100);
 }
+
+#[test]
+fn a_log_that_is_not_written_is_found_though_bits_are() {
+    is_found(Mutant::LogDropped, "5", 50);
+}
+
+#[test]
+fn wrong_partial_parity_in_the_log_is_found() {
+    is_found(Mutant::PartialWrong, "5", 20);
+}
+
+#[test]
+fn a_skipped_replay_is_found() {
+    is_found(Mutant::ReplaySkipped, "5", 50);
+}
+
+#[test]
+fn bits_that_are_cleared_early_are_found() {
+    is_found(Mutant::IntentClearedEarly, "1", 20);
+}
+
+#[test]
+fn a_write_acknowledged_before_a_dropped_member_is_recorded_is_found() {
+    is_found(Mutant::DropRecordedLate, "1", 400);
+}
+
+#[test]
+fn parities_exchanged_on_a_degraded_array_are_found() {
+    is_found(Mutant::ParitySwapped, "6", 10);
+}

@@ -2,11 +2,11 @@
 
 use super::client::Parent;
 use super::{Action, Core, Cutter, FailedPart};
-use crate::{Event, Health, Level, MemberId};
+use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
 use std::task::Poll;
-use stria_block::{Completion, Data, ErrorKind, IoError, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
+use stria_block::{Completion, Data, IoError, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
 
 /// One request to a member, from a task.
 pub(crate) struct MemberIo {
@@ -147,21 +147,12 @@ impl Core {
     }
 
     /// A member's request has ended.
-    pub fn complete(&self, mut completion: Completion) -> Then {
+    pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
         {
             let mut members = self.members.borrow_mut();
             let member = members.get_mut(member);
             member.in_flight -= 1;
-            // Where copies may differ, clients see another one's bytes from the drop of this one on, and only those stay.
-            let overtaken = member.role == crate::MemberRole::Failed
-                && self.resync_sector.get() != u64::MAX
-                && matches!(self.geometry.level(), Level::Raid1 | Level::Raid10)
-                && matches!(waiting, Waiting::Client { .. } | Waiting::Part { .. });
-            if overtaken && matches!(completion.operation, Operation::Read { .. }) && completion.result.is_ok() {
-                let error = IoError::new(ErrorKind::Failed, format!("{} was dropped meanwhile", member.config.name));
-                completion.result = Err(error);
-            }
             match completion.operation {
                 Operation::Read { .. } => {
                     member.read_count += 1;

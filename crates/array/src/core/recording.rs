@@ -38,7 +38,7 @@ pub(crate) struct Recording {
 }
 
 /// A record is being made, until this is dropped.
-struct Turn<'a>(&'a Core);
+pub(crate) struct Turn<'a>(&'a Core);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
@@ -79,7 +79,9 @@ impl Core {
             // "Clean", and how far a sweep has come, must not outlive what a volatile cache forgets: they are claimed as they
             // were before the flush. Who holds which role is said as it is after it: did that change, all that is claimed
             // may count on who came, so it is flushed again.
-            let state = || self.members.borrow().state(self.record.clean.get(), self.resync_sector.get());
+            // Until a replay is through, it is the last run's log that tells where redundancy may disagree.
+            let clean = || self.record.clean.get() && self.log.stage.get() >= crate::log::Stage::Replayed;
+            let state = || self.members.borrow().state(clean(), self.resync_sector.get());
             let (turn, state) = loop {
                 let before = state();
                 let flushed = self.flush_members().await.is_ok();
@@ -100,24 +102,38 @@ impl Core {
         }
     }
 
+    /// Whether nobody is in need of the bits of chunks that nobody writes to.
+    fn may_clear_intents(&self) -> bool {
+        self.members.borrow().whole() && self.resync_sector.get() == u64::MAX
+    }
+
     /// Records write-intent bits: all that came together while the last record was made go into the next.
     pub async fn record_intents(&self) {
         loop {
-            let mut orders = (Vec::new(), Vec::new());
+            let (mut set, mut idle) = (Vec::new(), Vec::new());
             self.ready
                 .until(&self.record.intent_changed, || {
-                    let whole = self.members.borrow().whole() && self.resync_sector.get() == u64::MAX;
                     let mut intent = self.intent.borrow_mut();
                     let Some(intent) = intent.as_mut() else { return false };
                     let after = if self.stopping.get() { 0 } else { crate::intent::CLEAR_AFTER };
-                    orders = (intent.take_wanted(), intent.take_idle(whole, self.now(), after));
-                    !orders.0.is_empty() || !orders.1.is_empty()
+                    set = intent.take_wanted();
+                    idle = if self.may_clear_intents() { intent.idle(self.now(), after) } else { Vec::new() };
+                    !set.is_empty() || !idle.is_empty()
                 })
                 .await;
-            let (set, clear) = orders;
             self.record.intent_busy.set(true);
-            // A bit is not cleared before what it stands for is durable.
-            let clear = if clear.is_empty() || self.flush_volatile().await.is_ok() { clear } else { Vec::new() };
+            // A bit is not cleared before what it stands for is durable. Who is dropped meanwhile may lack just that, and needs
+            // the bits when it comes back.
+            let since = self.now();
+            let flushed = idle.is_empty() || self.flush_volatile().await.is_ok();
+            let clear = {
+                let mut intent = self.intent.borrow_mut();
+                let intent = intent.as_mut().expect("it was there");
+                if !flushed {
+                    intent.postpone(&idle, self.now());
+                }
+                if flushed && self.may_clear_intents() { intent.clear(idle, since) } else { Vec::new() }
+            };
             let turn = self.turn().await;
             self.outbox.borrow_mut().push_back(Action::RecordIntent { set: set.clone(), clear });
             self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;
@@ -144,7 +160,7 @@ impl Core {
 
     /// Waits until no record is being made. Two at once may write one superblock or one page of the bitmap, and the older
     /// come last.
-    async fn turn(&self) -> Turn<'_> {
+    pub async fn turn(&self) -> Turn<'_> {
         self.ready.until(&self.record.turn_waiters, || !self.record.turn_taken.get()).await;
         self.record.turn_taken.set(true);
         Turn(self)

@@ -9,6 +9,7 @@
 use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::StripeMap;
 use crate::core::{Batch, Core, write_io};
+use crate::lock::Mode;
 use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
 use crate::plan::{Presence, Strips};
 use smallvec::SmallVec;
@@ -48,7 +49,10 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
             return;
         }
     }
+    // Reads that began before parity was mended may have found it as it was, and come only now: they need the overlay still.
+    let readers = core.lock(0..core.geometry.sync_sectors(), Mode::Exclusive).await;
     core.log.overlay.borrow_mut().clear();
+    drop(readers);
     enter(&core, Stage::Replayed);
     core.sweep_changed.wake_all(&core.ready);
 }

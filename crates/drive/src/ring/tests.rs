@@ -68,3 +68,29 @@ fn wait_arms_its_wake_up_behind_more_than_one_call_takes() {
     assert!(ring.0.borrow().backlog.is_empty());
     all_end(&ring, reads);
 }
+
+/// Reads from the page cache end while they are handed over: 2000 of them take the calls that 2000 entries need, 512 each.
+#[test]
+fn entries_go_to_the_kernel_in_batches() {
+    let ring = Ring::new().unwrap();
+    all_end(&ring, reads(&ring, "batch", OFlags::empty()));
+    let counters = ring.counters();
+    assert_eq!((counters.job_count, counters.entry_count), (2000, 2001), "and the wake-up's");
+    assert!(counters.call_count <= 6, "{counters:?}");
+}
+
+#[test]
+fn files_are_registered_and_let_go() {
+    let ring = Ring::new().unwrap();
+    let (path, drive) = reads(&ring, "registered", OFlags::DIRECT);
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    let fd = ring.0.borrow().uring.as_raw_fd();
+    let known = || std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap().contains(&name);
+    assert!(known());
+    drop(drive);
+    ring.poll();
+    assert!(known(), "its requests are under way");
+    ring.drain();
+    assert!(!known(), "nobody uses it");
+    std::fs::remove_file(path).unwrap();
+}

@@ -2,7 +2,8 @@
 //!
 //! Drives come in any order, with strangers, stragglers and copies among them. They are sorted into
 //! arrays by identity. Within an array the member with the most events tells the truth; one event less
-//! is as good, because a crash may have hit between the writes of one record. Who is further behind has
+//! is as good, because a crash may have hit between the writes of one record. So is one of as many that only a member has
+//! which the others ran without since. Who is further behind has
 //! missed something: it stays out, and may come back by the bitmap if that reaches back far enough.
 //! Nothing is written here; the first recorded state of the array makes the decisions durable.
 //!
@@ -15,7 +16,7 @@ use super::ppl::{self, FoundPpl, PplPlace};
 use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stria_array::{
     ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig,
 };
@@ -220,7 +221,10 @@ fn shape(superblock: &Superblock) -> impl PartialEq {
 fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     // Spares may sleep through records, and a spare's count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
-    let freshest = found.iter().filter(holds).max_by_key(|found| found.events()).unwrap_or(&found[0]).superblock();
+    let rank = |one: &&Found| (one.events(), found.iter().filter(|other| yields(other, one, &found)).count());
+    let freshest = found.iter().filter(holds).max_by_key(rank).unwrap_or(&found[0]);
+    let outdated = found.iter().filter(|other| yields(other, freshest, &found)).map(|found| found.drive).collect();
+    let freshest = freshest.superblock();
     let mut assembly = Assembly {
         uuid: freshest.header.set_uuid,
         name: freshest.name(),
@@ -229,7 +233,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
         missing_slots: Vec::new(),
         outcome: Err(AssembleError { array: freshest.name(), kind: AssembleErrorKind::Damaged, reason: String::new() }),
     };
-    let mut sorter = Sorter { freshest, verdicts: BTreeMap::new(), conflict: None };
+    let mut sorter = Sorter { freshest, outdated, verdicts: BTreeMap::new(), conflict: None };
     for found in &found {
         sorter.judge(found);
     }
@@ -251,8 +255,32 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     assembly
 }
 
+/// The roles that a superblock tells of, as far as they are told of by every length of list.
+fn roles_of(superblock: &Superblock) -> &[Role] {
+    let roles = &superblock.roles;
+    &roles[..roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1)]
+}
+
+/// Whether `one` counts as many records as `other`, and its last one is not theirs, but was torn by a crash: it still counts
+/// the members on the side of `other` as such, so never ran without them. They may have run without it since.
+fn yields(one: &Found, other: &Found, found: &[Found]) -> bool {
+    let counts = |superblock: &Superblock, of: &Found| {
+        let number = of.superblock().header.dev_number as usize;
+        matches!(superblock.roles.get(number), Some(Role::Slot(_)))
+    };
+    let rivals =
+        |one: &Found, other: &Found| one.events() == other.events() && roles_of(one.superblock()) != roles_of(other.superblock());
+    // Who is being filled there may have come since.
+    let whole = |found: &Found| !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT);
+    let beside =
+        |side: &&Found| side.events() == other.events() && !rivals(side, other) && whole(side) && counts(side.superblock(), side);
+    rivals(one, other) && found.iter().filter(beside).all(|side| counts(one.superblock(), side))
+}
+
 struct Sorter<'a> {
     freshest: &'a Superblock,
+    /// Drives that count as many records, of which the last was torn.
+    outdated: BTreeSet<usize>,
     verdicts: BTreeMap<usize, Verdict>,
     conflict: Option<String>,
 }
@@ -299,7 +327,7 @@ impl Sorter<'_> {
         }
         // Who is one behind may have been failed in the record that it missed.
         let role = match events_behind {
-            0 => own,
+            0 if !self.outdated.contains(&found.drive) => own,
             _ => freshest.roles.get(header.dev_number as usize).copied().unwrap_or(Role::Spare),
         };
         match role {
@@ -347,12 +375,7 @@ impl Sorter<'_> {
     /// One record writes the same roles everywhere. Members that count as many records and yet differ
     /// were run apart, each without the other: neither knows what the other wrote.
     fn refuse_histories(&mut self, found: &[Found]) {
-        let roles = |superblock: &Superblock| {
-            let mut roles = superblock.roles.clone();
-            roles.truncate(roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1));
-            roles
-        };
-        let truth = roles(self.freshest);
+        let truth = roles_of(self.freshest);
         let same_count = |found: &&Found| {
             let holds = matches!(
                 self.verdicts[&found.drive],
@@ -361,7 +384,7 @@ impl Sorter<'_> {
             holds && found.events() == self.freshest.header.events
         };
         let (one, other): (Vec<&Found>, Vec<_>) =
-            found.iter().filter(same_count).partition(|found| roles(found.superblock()) == truth);
+            found.iter().filter(same_count).partition(|found| roles_of(found.superblock()) == truth);
         let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
         if !other.is_empty() {
             self.conflict.get_or_insert(format!(
@@ -532,20 +555,26 @@ impl Sorter<'_> {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
                 Verdict::Rebuilding { slot, recovered_sector, by_intent } => {
                     let by_intent = by_intent && bitmap.is_some();
-                    // What it holds may have been torn, if it cannot tell of it: it is filled from the start.
-                    let tells = |session| found.member.log.as_ref().is_some_and(|log| log.is_of(session));
-                    let recovered_sector = if log.session.is_none_or(tells) { recovered_sector } else { 0 };
+                    let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
                     slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_intent, ..config });
                 }
-                Verdict::Replacement { slot, .. } => slots[slot].replacement = Some(config),
+                Verdict::Replacement { slot, recovered_sector } => {
+                    let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
+                    slots[slot].replacement = Some(stria_array::MemberConfig { recovered_sector, ..config });
+                }
                 Verdict::Spare => spares.push(stria_array::MemberConfig { recovered_sector: 0, by_intent: false, ..config }),
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
             keepers.insert(id, keeper);
             drives.push(found.drive);
         }
-        for slot in slots.iter_mut().filter(|slot| slot.member.is_none()) {
-            slot.member = slot.replacement.take();
+        for slot in &mut slots {
+            match (&slot.member, &mut slot.replacement) {
+                (None, _) => slot.member = slot.replacement.take(),
+                // A request that a crash cut short may have reached the old member and not its copy.
+                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered_sector = 0,
+                _ => {}
+            }
         }
         let bitmap_sectors = bitmap.as_ref().map_or(0, Bitmap::size_sectors);
         let newest_only = self.freshest.ppl().is_some();
@@ -787,28 +816,41 @@ impl Sorter<'_> {
             Verdict::Replacement { recovered_sector, .. } => recovered_sector != u64::MAX,
             _ => false,
         });
-        let theirs = in_the_making.filter_map(|found| found.member.log.as_ref().filter(|log| log.is_of(session)));
+        let (mut theirs, mut silent) = (Vec::new(), Vec::new());
+        for found in in_the_making {
+            match found.member.log.as_ref().filter(|log| log.is_of(session)) {
+                Some(log) => theirs.push(log),
+                None => silent.push(found.drive),
+            }
+        }
         let records = of_session().chain(theirs).flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
-        LastLog { off, holds: true, agrees: false, session: Some(session), records: records.cloned().collect() }
+        LastLog { off, holds: true, agrees: false, silent, records: records.cloned().collect() }
     }
 
-    /// What the partial parity logs of the members in sync say together, if the array was not stopped cleanly.
+    /// What the partial parity logs of the members say together, if the array was not stopped cleanly.
     fn ppl(&self, found: &[Found], geometry: &Geometry, trusted: bool) -> LastLog {
         if self.freshest.clean() || !trusted {
             return LastLog::default();
         }
-        let in_sync = self.in_sync_slots();
-        let log_of = |slot: usize| {
-            let holder = found.iter().find(|found| self.verdicts[&found.drive] == Verdict::InSync { slot });
-            (slot, holder.and_then(|found| found.member.ppl.as_ref()))
-        };
-        let logs: Vec<(usize, Option<&FoundPpl>)> = (0..in_sync.len()).filter(|&slot| in_sync[slot]).map(log_of).collect();
-        let records = |&(slot, log): &(usize, Option<&FoundPpl>)| log.filter(|log| log.is_sound())?.records(geometry, slot);
-        let all: Vec<Option<Vec<LogRecord>>> = logs.iter().map(records).collect();
-        let holds = all.iter().all(Option::is_some);
-        let whole = logs.iter().all(|(_, log)| log.is_some_and(FoundPpl::is_whole));
-        let records: Vec<LogRecord> = all.into_iter().flatten().flatten().collect();
-        LastLog { off: false, holds, agrees: holds && whole && !records.is_empty(), session: None, records }
+        let mut all = LastLog { holds: true, agrees: true, ..LastLog::default() };
+        let in_sync = |slot: usize| self.verdicts.values().any(|verdict| *verdict == Verdict::InSync { slot });
+        for found in found {
+            let (slot, filled) = match self.verdicts[&found.drive] {
+                Verdict::InSync { slot } => (slot, true),
+                Verdict::Rebuilding { slot, .. } => (slot, false),
+                Verdict::Replacement { slot, recovered_sector } if !in_sync(slot) => (slot, recovered_sector == u64::MAX),
+                _ => continue,
+            };
+            let log = found.member.ppl.as_ref().filter(|log| log.is_sound());
+            match log.and_then(|log| log.records(geometry, slot)) {
+                Some(records) => all.records.extend(records),
+                None if filled => all.holds = false,
+                None => all.silent.push(found.drive),
+            }
+            all.agrees &= !filled || log.is_some_and(FoundPpl::is_whole);
+        }
+        all.agrees &= all.holds && !all.records.is_empty();
+        all
     }
 
     fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
@@ -840,8 +882,8 @@ struct LastLog {
     holds: bool,
     /// Redundancy agrees everywhere, once they are replayed.
     agrees: bool,
-    /// Of Stria's own log.
-    session: Option<u64>,
+    /// Drives in the making that kept no records of their own: what they hold may have been torn.
+    silent: Vec<usize>,
     records: Vec<LogRecord>,
 }
 

@@ -364,6 +364,8 @@ struct Live {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
     sequence: u64,
+    /// The first append of this life of the member: what its head is to say whenever that is written.
+    pub sequence_from: u64,
     next: u64,
     live: VecDeque<Live>,
 }
@@ -371,12 +373,7 @@ pub(crate) struct Ring {
 impl Ring {
     /// A ring whose first append follows the last one of `before`, which was the same member's.
     pub fn after(before: &Self) -> Self {
-        Self { sequence: before.sequence, ..Self::default() }
-    }
-
-    /// The sequence number of the next append.
-    pub fn next_sequence(&self) -> u64 {
-        self.sequence + 1
+        Self { sequence: before.sequence, sequence_from: before.sequence + 1, ..Self::default() }
     }
 
     /// A place for an append of so many sectors, given that records below `retired_below` are retired.
@@ -481,5 +478,44 @@ impl Memory {
 impl Clone for Memory {
     fn clone(&self) -> Self {
         Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::md::superblock::{Header, MAGIC as SUPERBLOCK_MAGIC};
+
+    /// Seed 22045: the head was written after the first appends, and told of the next one only.
+    #[test]
+    fn appends_count_that_come_before_the_head_when_a_member_is_back() {
+        let mut header = Header::read(&[0; Header::SIZE_BYTES]);
+        (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, 2048);
+        let superblock = Superblock { header, roles: Vec::new() };
+        let place = LogPlace::of(&superblock, 0).expect("there is room");
+        let session = Session::after(6, 0);
+        let mut drive = vec![0; bytes(2048)];
+        let mut memory = Memory::default();
+        let mut append = |ring: &mut Ring, number: u64, drive: &mut Vec<u8>| {
+            let bare =
+                LogRecord { number, stripe: 1, rows: 0..8, written: 0..2, parity: 0, partial: None, redo: Default::default() };
+            let write = ring.append((MemberId(0), &place, &[0; 16], session.number), &[bare], 0, &mut memory);
+            let write = write.expect("there is room");
+            drive[bytes(write.start_sector)..][..write.data.len()].copy_from_slice(&write.data);
+        };
+        let mut before = Ring::default();
+        (1..4).for_each(|number| append(&mut before, number, &mut drive));
+        let mut ring = Ring::after(&before);
+        append(&mut ring, 7, &mut drive);
+        let head = encode_head(&superblock, &place, &session, false, ring.sequence_from);
+        drive[bytes(place.head_start)..][..head.len()].copy_from_slice(&head);
+        append(&mut ring, 8, &mut drive);
+        let mut read = |start: u64, sectors: u64| Ok(drive[bytes(start)..][..bytes(sectors)].to_vec());
+        // The superblock carries the session's tag.
+        let superblock =
+            Superblock { header: Header { utime: u64::from(session.tag) << 40, ..superblock.header }, roles: Vec::new() };
+        let found = FoundLog::read(&superblock, &place, &mut read).expect("there is a log");
+        assert!(found.is_of(session.number), "{found:?}");
+        assert_eq!(found.records.iter().map(|record| record.number).collect::<Vec<_>>(), [7, 8]);
     }
 }

@@ -102,7 +102,7 @@ pub struct MdRecorder {
     keepers: BTreeMap<MemberId, Keeper>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
-    /// Members that missed the last record of the run before.
+    /// Members that are to be told the last record of the run before.
     stragglers: Vec<MemberId>,
     bitmap: Option<Bitmap>,
     redundant: bool,
@@ -136,22 +136,27 @@ pub(crate) struct LogKeeping {
 
 impl MdRecorder {
     /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
+    ///
+    /// Who is missing may have a record that nobody else has, torn by the crash that took it. It must not pass for the first
+    /// one of this run, so where somebody is missing the last one of the run before is told again, as one more.
     pub(crate) fn new(
         keepers: BTreeMap<MemberId, Keeper>,
-        common: Superblock,
+        mut common: Superblock,
         bitmap: Option<Bitmap>,
         log: LogKeeping,
         checksums: bool,
     ) -> Self {
         let redundant = common.header.level > 0;
+        let slot_of = |keeper: &Keeper| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
+        let holders: BTreeSet<_> = keepers.values().filter_map(slot_of).map(Role::number).collect();
+        let missing = redundant && (0..common.header.raid_disks).any(|slot| !holders.contains(&(slot as u16)));
         // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
         let is_behind = |keeper: &Keeper| {
-            let header = &keeper.superblock.header;
-            let role = common.roles.get(header.dev_number as usize);
-            header.events + 1 == common.header.events
-                && matches!((keeper.superblock.role(), role), (Role::Slot(_), Some(Role::Slot(_))))
+            (missing || keeper.superblock.header.events + 1 == common.header.events)
+                && matches!((keeper.superblock.role(), slot_of(keeper)), (Role::Slot(_), Some(Role::Slot(_))))
         };
         let stragglers = keepers.iter().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        common.header.events += u64::from(missing);
         let (active, whole_holders) = (Vec::new(), Vec::new());
         Self { keepers, common, stragglers, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
     }
@@ -390,7 +395,7 @@ impl MdRecorder {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let sequence_from = self.log.rings.get(&member).map_or(0, Ring::next_sequence);
+        let sequence_from = self.log.rings.get(&member).map_or(0, |ring| ring.sequence_from);
         let page = encode_head(&keeper.superblock, &place, &session, self.log.off, sequence_from);
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
@@ -480,9 +485,20 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 impl Recorder for MdRecorder {
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         let truth = &self.common;
+        let mut stragglers = std::mem::take(&mut self.stragglers);
+        stragglers.retain(|member| self.keepers.contains_key(member));
         let mut writes = Vec::new();
-        for member in std::mem::take(&mut self.stragglers) {
-            let Some(keeper) = self.keepers.get_mut(&member) else { continue };
+        if let Some(bitmap) = self.bitmap.as_mut().filter(|bitmap| bitmap.header.events < truth.header.events) {
+            bitmap.header.events = truth.header.events;
+            let bitmap = self.bitmap.as_ref().expect("it is there");
+            let places: Vec<_> = stragglers.iter().filter_map(|&member| self.place_of(member)).collect();
+            writes.extend(Self::bitmap_writes(bitmap, 0..bitmap.page_count(), places.into_iter()));
+            for member in &stragglers {
+                self.keepers.get_mut(member).expect("it is known").bitmap_current = true;
+            }
+        }
+        for member in stragglers {
+            let keeper = self.keepers.get_mut(&member).expect("it is known");
             let header = &mut keeper.superblock.header;
             header.events = truth.header.events;
             header.utime = truth.header.utime;

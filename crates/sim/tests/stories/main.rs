@@ -1,9 +1,13 @@
 //! Scripted histories, one file each, named for what they tell.
 
+mod bytes_rot_at_rest;
+mod cache_joins_a_span;
 mod clean_recorded_before_flush;
 mod crash_during_rebuild;
 mod crash_during_replace;
 mod member_returns_stale;
+mod metadata_unreadable_or_torn;
+mod parity_mended_beside_a_rebuild;
 mod power_cut_between_data_and_parity;
 mod spare_removed_at_once;
 
@@ -23,11 +27,19 @@ fn cut(after: u64) -> Step {
 
 /// Runs steps on a small array with many different fates; each must end well. What was met in all.
 fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
-    let mut all = Tally::default();
-    for seed in 0..60 {
+    let setup = || {
         let mut setup = Setup::plain(level, default_layout(level), members, 1);
         change(&mut setup);
-        let history = History { seed, setup, steps: steps(seed), depth: 4, bounded: true };
+        setup
+    };
+    run_fates(&setup, steps)
+}
+
+/// Runs steps on an array with many different fates; each must end well. What was met in all.
+fn run_fates(setup: &dyn Fn() -> Setup, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
+    let mut all = Tally::default();
+    for seed in 0..60 {
+        let history = History { seed, setup: setup(), steps: steps(seed), depth: 4, bounded: true };
         let tally = run(&history, Rules::default()).unwrap_or_else(|failure| panic!("fate {seed}: {failure:?}"));
         all.crashes += tally.crashes;
         for (what, count) in tally.met {

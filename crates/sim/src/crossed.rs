@@ -1,0 +1,54 @@
+//! What was met together: which kind of request, in which state of the array, beside which fault.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use stria_array::plan::{Method, Presence, plan_write, rectangles};
+use stria_array::{ArrayStatus, Geometry, MemberRole, SweepKind};
+
+/// Kind of request, state, fault; how often.
+pub type Crossed = BTreeMap<(&'static str, &'static str, &'static str), u64>;
+
+/// How a write of some sectors of the array is carried out, by the plan of the first stripe that it touches, if parity is kept.
+pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>) -> &'static str {
+    if geometry.level().parity_count() == 0 {
+        return "write";
+    }
+    let strip = geometry.strip_sectors();
+    let width = strip * geometry.data_count() as u64;
+    let stripe = range.start / width;
+    let within = range.start - stripe * width..(range.end - stripe * width).min(width);
+    let map = geometry.stripe_map(stripe);
+    let presence = |&slot: &u16| match status.slots[usize::from(slot)].map(|member| status.members[member.0].role) {
+        Some(MemberRole::InSync) => Presence::Whole,
+        Some(_) => Presence::WriteOnly,
+        None => Presence::Missing,
+    };
+    let data: Vec<Presence> = map.data.iter().map(presence).collect();
+    let parity: Vec<Presence> = map.parity.iter().map(presence).collect();
+    let first = rectangles(within, strip).swap_remove(0);
+    match plan_write(&data, &parity, first.strips, status.resync_sector == u64::MAX).map(|plan| plan.method) {
+        Ok(Method::Full) => "full-stripe write",
+        Ok(Method::ReadModifyWrite) => "read-modify-write",
+        Ok(Method::ReconstructWrite) => "reconstruct-write",
+        Ok(Method::RecoverWrite) => "recover-write",
+        Ok(Method::DataOnly) => "data-only write",
+        Err(_) => "write that cannot be",
+    }
+}
+
+/// The state of an array in a word or two: what runs, else what is missing.
+pub fn state(status: &ArrayStatus) -> &'static str {
+    let missing =
+        status.slots.iter().filter(|slot| slot.is_none_or(|id| status.members[id.0].role != MemberRole::InSync)).count();
+    match (&status.sweep, missing) {
+        (Some(sweep), _) => match sweep.kind {
+            SweepKind::Resync => "resync",
+            SweepKind::Rebuild => "rebuild",
+            SweepKind::Scrub { .. } => "scrub",
+        },
+        (None, 0) if status.resync_sector != u64::MAX => "out of step",
+        (None, 0) => "whole",
+        (None, 1) => "one missing",
+        (None, _) => "more missing",
+    }
+}

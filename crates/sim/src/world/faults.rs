@@ -1,0 +1,291 @@
+//! Faults that say nothing of themselves: bytes that rot, writes that are lost or land elsewhere while the drive says they
+//! are done. At rest, one member at a time, and before anything else happens a scrub is asked: where redundancy can name the
+//! member it must mend that one and leave the others as they are; where it cannot, it must tell, and touch nothing.
+//!
+//! And what can befall metadata: a superblock that cannot be read at the start, a power cut while a drive gets its first.
+
+use super::{Outcome, Stop, World, is_whole};
+use crate::drive::{Keep, Presence};
+use crate::image::Image;
+use crate::tree::{self, PATIENCE};
+use crate::workload::Rot;
+use std::ops::Range;
+use stria_array::{Layout, Level, SweepKind};
+use stria_block::bytes;
+
+/// What a scrub has told.
+pub(super) struct Scrubbed {
+    /// Sectors that disagree.
+    pub mismatch_sectors: u64,
+    /// Drives that it names.
+    pub named: Vec<Option<usize>>,
+}
+
+/// What should lie on a drive, and where.
+pub type Witness = (u64, Vec<u8>);
+
+impl World<'_> {
+    /// Whether a scrub can tell which member is wrong.
+    fn can_name(&self) -> bool {
+        let setup = &self.history.setup;
+        match (setup.level, setup.layout) {
+            (Level::Raid1, _) => setup.member_count > 2,
+            (_, Layout::Copies(copies)) => copies.count() > 2,
+            (level, _) => level.parity_count() > 1,
+        }
+    }
+
+    /// One member comes to hold other bytes than were written.
+    pub(super) fn rot(&mut self, which: u64, at: u64, rot: Rot) -> Outcome {
+        self.drain()?;
+        self.watch()?;
+        let idle = self.statuses().iter().all(|status| is_whole(status) && status.sweep.is_none());
+        let harmed = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
+        let Some((leaf, drive)) = self.holder(which).filter(|_| idle && self.settled && !harmed && !self.power.is_armed()) else {
+            return Ok(());
+        };
+        let room = self.node().leaves()[leaf].geometry.member_sectors(0);
+        let place = 2048 + at % room;
+        // Nothing older is to come down from its cache over what is put there.
+        self.drives[drive].borrow_mut().sync();
+        match rot {
+            Rot::Flipped => {
+                let mut drive = self.drives[drive].borrow_mut();
+                let right = drive.image().bytes_of(place, 1);
+                drive.corrupt(place);
+                drive.witnesses.push((place, right));
+            }
+            Rot::Lost | Rot::Misdirected => {
+                let elsewhere = (rot == Rot::Misdirected).then_some(place);
+                self.drives[drive].borrow_mut().lose_next_write(elsewhere, 2048 + room);
+                let range = self.place(at >> 16, self.history.setup.strip_sectors);
+                self.write(range, false)?;
+                self.drain()?;
+                self.drives[drive].borrow_mut().lose_no_write();
+            }
+        }
+        self.examine(leaf, drive, rot)
+    }
+
+    /// Asks a scrub about a drive that keeps witnesses.
+    fn examine(&mut self, leaf: usize, drive: usize, rot: Rot) -> Outcome {
+        let witnesses = std::mem::take(&mut self.drives[drive].borrow_mut().witnesses);
+        let differs = |image: &Image, (sector, right): &Witness| image.bytes_of(*sector, right.len() as u64 / 512) != *right;
+        let wrong = witnesses.iter().any(|witness| differs(self.drives[drive].borrow().image(), witness));
+        let repair = self.can_name();
+        let before: Vec<Image> = self.drives.iter().map(|drive| drive.borrow().image().clone()).collect();
+        let scrubbed = self.scrub_through(leaf, repair)?;
+        if scrubbed.mismatch_sectors > 0 && !wrong {
+            return Err(Stop::Wrong(format!("a scrub found {} sectors that agree", scrubbed.mismatch_sectors)));
+        }
+        if wrong && scrubbed.mismatch_sectors == 0 {
+            // A part of the member that redundancy does not cover may rot unseen.
+            let covered = witnesses.iter().any(|(sector, right)| self.is_covered(leaf, drive, *sector, right.len() as u64 / 512));
+            if covered {
+                return Err(Stop::Wrong(format!("a scrub did not see {rot:?} on drive {drive}")));
+            }
+        } else if wrong && repair && scrubbed.named != [Some(drive)] {
+            return Err(Stop::Wrong(format!("{rot:?} on drive {drive}, and a scrub names {:?}", scrubbed.named)));
+        } else if wrong && !repair && !scrubbed.named.is_empty() {
+            return Err(Stop::Wrong(format!("a scrub that cannot know names {:?}", scrubbed.named)));
+        }
+        let data_end = 2048 + self.node().leaves()[leaf].geometry.member_sectors(0);
+        for (index, before) in before.iter().enumerate() {
+            let after = self.drives[index].borrow();
+            let touched = (index != drive || !repair)
+                .then(|| first_difference(before, after.image(), 2048..data_end.min(after.model().sectors)))
+                .flatten();
+            if let Some(sector) = touched {
+                return Err(Stop::Wrong(format!("a scrub for drive {drive} rewrote sector {sector} of drive {index}")));
+            }
+        }
+        for witness in &witnesses {
+            let left = differs(self.drives[drive].borrow().image(), witness);
+            if left && repair && scrubbed.mismatch_sectors > 0 {
+                return Err(Stop::Wrong(format!("a scrub left {rot:?} in sector {} of drive {drive}", witness.0)));
+            }
+            self.drives[drive].borrow_mut().put(witness.0, &witness.1);
+        }
+        if wrong {
+            self.meet(match (repair, rot) {
+                (true, Rot::Flipped) => "rot mended",
+                (true, Rot::Lost) => "lost write mended",
+                (true, Rot::Misdirected) => "misdirected write mended",
+                (false, Rot::Flipped) => "rot told",
+                (false, Rot::Lost) => "lost write told",
+                (false, Rot::Misdirected) => "misdirected write told",
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether redundancy speaks of any of these sectors of a drive.
+    fn is_covered(&self, leaf: usize, drive: usize, start: u64, sectors: u64) -> bool {
+        let leaf = &self.node().leaves()[leaf];
+        let slot = leaf.whole_drives().iter().position(|holder| *holder == Some(drive));
+        let geometry = &leaf.geometry;
+        let (Some(slot), rows) = (slot, start - 2048..start - 2048 + sectors) else { return false };
+        if geometry.level().parity_count() > 0 {
+            return rows.start < geometry.stripe_count() * geometry.strip_sectors();
+        }
+        rows.clone().any(|row| geometry.array_sector_of(slot, row, 1).0.is_some())
+    }
+
+    /// A scrub from end to end, with nobody else at work.
+    fn scrub_through(&mut self, leaf: usize, repair: bool) -> Result<Scrubbed, Stop> {
+        let order = {
+            let node = self.node().leaves()[leaf];
+            node.device.command(|engine| {
+                engine.pause(false);
+                engine.set_speed(Some(u64::MAX), Some(u64::MAX));
+                engine.scrub(repair, 0)
+            })
+        };
+        order.map_err(|refusal| Stop::Wrong(format!("a scrub of an idle array was refused: {refusal}")))?;
+        self.examined = Some(None);
+        let late = self.power.now() + PATIENCE;
+        loop {
+            let goes_on = self.turn(late);
+            self.events()?;
+            if let Some(Some(scrubbed)) = self.examined.take_if(|found| found.is_some()) {
+                return Ok(scrubbed);
+            }
+            if !goes_on? {
+                return Err(Stop::Wrong("a scrub never ends".into()));
+            }
+        }
+    }
+
+    /// A scrub has ended: whether it was one that is asked about a drive.
+    pub(super) fn hear_scrub(&mut self, mismatch_sectors: u64, named: Vec<Option<usize>>) -> bool {
+        match &mut self.examined {
+            Some(found) => {
+                *found = Some(Scrubbed { mismatch_sectors, named });
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sectors of a drive cannot be read, and more of them whenever somebody tries.
+    pub(super) fn grow_bad(&mut self, which: u64, at: u64) -> Outcome {
+        let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
+            return Ok(());
+        };
+        self.meet("unreadable sectors that grow");
+        self.model.forget_reads();
+        // What was mended may be unreadable again at once, so that the member is dropped.
+        self.suspect[drive] = true;
+        let room = self.node().leaves()[leaf].geometry.member_sectors(0);
+        let start = 2048 + at % room;
+        self.drives[drive].borrow_mut().spoil_more(start..(start + 8).min(2048 + room), 2048 + room);
+        Ok(())
+    }
+
+    /// The member whose superblock is not to be read at the start that comes, where the atlas allows that.
+    pub(super) fn loses_superblock(&mut self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
+        let which = self.superblock_to_lose.take()?;
+        let level = self.history.setup.level;
+        if self.node.is_none() || level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
+            return None;
+        }
+        let leaf = (which >> 32) as usize % whole.len();
+        let holders: Vec<usize> = whole[leaf].iter().copied().flatten().collect();
+        let drive = *holders.get((which & 0xffff_ffff) as usize % holders.len().max(1))?;
+        self.may_lose(leaf, drive, false).then(|| {
+            self.meet("superblock unreadable at the start");
+            drive
+        })
+    }
+
+    /// Power goes while a drive that lies about is given its first metadata.
+    pub(super) fn adopt_torn(&mut self, which: u64) -> Outcome {
+        let fresh: Vec<usize> = self
+            .loose()
+            .into_iter()
+            .filter(|&drive| self.drives[drive].borrow().presence() == Presence::There)
+            .filter(|&drive| self.node().leaves().iter().all(|leaf| leaf.handle_of(drive).is_none()))
+            .collect();
+        if fresh.is_empty() || !self.may_crash(&self.statuses()) {
+            return Ok(());
+        }
+        let drive = fresh[which as usize % fresh.len()];
+        let leaf = (which >> 32) as usize % self.node().leaves().len();
+        let Ok((_, writes)) = self.node().leaves()[leaf].adoption(&self.drives, drive) else { return Ok(()) };
+        for write in writes {
+            let atom = self.drives[drive].borrow().model().atom_sectors;
+            for (index, part) in write.data.chunks(bytes(atom)).enumerate() {
+                if self.more_chance.one_in(2) {
+                    self.drives[drive].borrow_mut().put(write.start_sector + index as u64 * atom, part);
+                }
+            }
+        }
+        self.meet("adoption torn by a power cut");
+        self.kill = false;
+        Err(Stop::Crashed)
+    }
+
+    /// Choices of members to lose at the end: all that there are, for one history in eight and as long as they are few.
+    pub(super) fn choices_to_lose(&mut self) -> Vec<Vec<usize>> {
+        let count = self.history.setup.losses_survived();
+        let holders: Vec<Vec<usize>> =
+            self.node().leaves().iter().map(|leaf| leaf.whole_drives().into_iter().flatten().collect()).collect();
+        if self.history.seed.is_multiple_of(8) {
+            let every = holders.iter().fold(vec![Vec::new()], |all: Vec<Vec<usize>>, holders| {
+                let own = combinations(holders, count);
+                all.iter().flat_map(|before| own.iter().map(move |own| [&before[..], own].concat())).collect()
+            });
+            if every.len() <= 64 {
+                self.meet("without every choice of members");
+                return every;
+            }
+        }
+        let mut lost = Vec::new();
+        for mut holders in holders {
+            for _ in 0..count {
+                lost.push(holders.swap_remove(self.chance.below(holders.len() as u64) as usize));
+            }
+        }
+        vec![lost]
+    }
+
+    /// What a crash leaves of a member that is lost with it.
+    pub(super) fn lose_with_power(&mut self, drive: usize, superblock: bool) {
+        self.suspect[drive] = true;
+        if superblock {
+            self.drives[drive].borrow_mut().spoil(tree::SUPERBLOCK);
+        } else {
+            self.meet("member lost with the power");
+            let keep: Keep = self.keep();
+            self.drives[drive].borrow_mut().pull(keep);
+        }
+    }
+
+    /// Whether a scrub that has ended is a failure.
+    pub(super) fn scrub_ended(&mut self, kind: SweepKind, mismatch_sectors: u64, named: Vec<Option<usize>>) -> Outcome {
+        if !matches!(kind, SweepKind::Scrub { .. }) {
+            return Ok(());
+        }
+        self.meet("scrub");
+        if !self.hear_scrub(mismatch_sectors, named) && mismatch_sectors > 0 {
+            return Err(Stop::Wrong(format!("a scrub found {mismatch_sectors} sectors that disagree")));
+        }
+        Ok(())
+    }
+}
+
+/// Every choice of `count` of them.
+fn combinations(of: &[usize], count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let with = |(index, &first): (usize, &usize)| {
+        combinations(&of[index + 1..], count - 1).into_iter().map(move |rest| [&[first], &rest[..]].concat())
+    };
+    of.iter().enumerate().flat_map(with).collect()
+}
+
+/// The first sector of a range that two images do not have in common.
+fn first_difference(one: &Image, other: &Image, range: Range<u64>) -> Option<u64> {
+    range.step_by(8).find(|&sector| one.bytes_of(sector, 8) != other.bytes_of(sector, 8))
+}

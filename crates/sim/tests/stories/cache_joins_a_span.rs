@@ -1,0 +1,24 @@
+//! An array of arrays asked its spans at the start whether they have volatile caches. One that got its first such member
+//! later was never flushed again.
+
+use super::{cut, run_fates, write};
+use stria_array::Level;
+use stria_sim::Step;
+use stria_sim::setup::Setup;
+
+#[test]
+fn a_flush_reaches_a_cache_that_joined_a_span_later() {
+    let level = Level::Raid5;
+    let tally = run_fates(
+        &|| {
+            let mut setup = Setup::plain(level, level.default_layout(), 3, 2);
+            let members = setup.drives.len() - 1;
+            setup.drives[..members].iter_mut().for_each(|drive| drive.volatile_cache = false);
+            setup
+        },
+        &|seed| {
+            vec![Step::Replace(seed), Step::Settle, write(seed, 30), Step::Drain, Step::Flush, Step::Drain, cut(0), write(9, 1)]
+        },
+    );
+    assert!(tally.met["replace"] >= 50 && tally.crashes >= 50, "{tally:?}");
+}
