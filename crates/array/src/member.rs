@@ -194,11 +194,9 @@ impl Members {
     /// Who receives writes to a slot.
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
         let mut targets = SmallVec::new();
-        for member in [self.slots[slot].member, self.slots[slot].replacement] {
-            // Every write asks: this is quicker than to collect.
-            if let Some(member) = member {
-                targets.push(member);
-            }
+        // Every write asks: this is quicker than to collect.
+        for member in [self.slots[slot].member, self.slots[slot].replacement].into_iter().flatten() {
+            targets.push(member);
         }
         targets
     }
