@@ -87,7 +87,7 @@ def nbd(rows):
         connections = "connection" if row["connections"] == "1" else "connections"
         case = f"{row['kind']} {int(row['block_bytes']) // 1024}K QD {row['depth']}, {row['connections']} {connections}"
         cases[case][row["server"]][row["round"]] = float(row["iops"])
-    servers = list(dict.fromkeys(row["server"] for row in rows))
+    servers = sorted({row["server"] for row in rows}, key=["stria", "nbdkit", "qemu"].index)
     absent = [name for name in ("nbdkit", "qemu") if name not in servers]
     if absent:
         print(f"Not here: {', '.join(absent)}.\n")
@@ -117,7 +117,7 @@ def md(rows):
 
 
 def main(model, processors, kernel, *pairs):
-    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page.\n")
+    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. A wide spread tells of other work on the machine.\n")
     for name, path in zip(pairs[::2], pairs[1::2]):
         {"levels": levels, "cost": cost, "sweeps": sweeps, "nbd": nbd, "md": md}[name](rows_of(path))
 

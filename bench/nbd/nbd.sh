@@ -1,7 +1,7 @@
 #!/bin/bash
 # The NBD server beside nbdkit (memory plugin) and qemu-nbd (a file in RAM), over unix sockets, under one client.
 # All servers run at once, idle but for the one under load; each case is run on every server before the next case,
-# and all of that ROUNDS times, so that a slow minute of the machine hits all alike.
+# and all of that ROUNDS times, each beginning with another server, so that a slow minute of the machine hits all alike.
 #
 #   usage: bench/nbd/nbd.sh [OUT.csv]        on standard output: medians, and ours as a multiple of the better peer
 #   ROUNDS=5 SECONDS_EACH=2 SIZE_MIB=512 SERVER_CORES=0 CLIENT_CORES=1 CASES="randread:4096:32:1 …" may be set, and
@@ -54,5 +54,5 @@ for round in $(seq "$rounds"); do for case in $cases; do for server in $servers;
   # The client's 0.3 s of warming up are in the server's time as well.
   ns=$(awk -v t="$used" -v iops="${line%%,*}" -v s="$seconds" 'BEGIN { printf "%.0f", t * 1e7 / (iops * (s + 0.3)) }')
   echo "$round,$server,$kind,$block,$depth,$connections,$line,$ns" >> "$out"
-done; done; done
+done; done; servers="${servers#* } ${servers%% *}"; done
 python3 bench/nbd/table.py "$out"

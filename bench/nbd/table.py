@@ -6,7 +6,7 @@ rows = collections.defaultdict(lambda: collections.defaultdict(list))
 for row in csv.DictReader(open(sys.argv[1])):
     case = row["kind"], int(row["block_bytes"]), int(row["depth"]), int(row["connections"])
     rows[case][row["server"]].append((float(row["iops"]), float(row["server_ns_per_io"])))
-servers = list(next(iter(rows.values())))
+servers = [name for name in ("stria", "nbdkit", "qemu") if name in next(iter(rows.values()))]
 print(f'{"case":32}' + "".join(f"{name + ' IOPS (spread)':>24}" for name in servers) + f'{"times better peer":>20}'
       + "".join(f"{name + ' ns':>11}" for name in servers))
 for (kind, block, depth, connections), by_server in rows.items():

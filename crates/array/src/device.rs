@@ -193,8 +193,7 @@ impl<R: Recorder> Binder<R> {
             Action::Io { member, request } => self.submit_io(member, request),
             Action::RecordState(state) => {
                 self.next_state = Some(state);
-                let writes = self.recorder.catch_up();
-                self.record(CATCH_UP, writes);
+                self.recorded(CATCH_UP);
             }
             Action::RecordIntent { set, clear } => {
                 let writes = self.recorder.record_intent(&set, &clear);
@@ -298,6 +297,11 @@ impl<R: Recorder> Binder<R> {
             INTENT => self.engine.intent_recorded(failures),
             LOG_RESET => self.engine.log_reset(failures),
             CATCH_UP => {
+                let writes = self.recorder.catch_up();
+                if !writes.is_empty() {
+                    self.pending[CATCH_UP].failures = failures;
+                    return self.record(CATCH_UP, writes);
+                }
                 let state = self.next_state.take().expect("it waits");
                 let unix_seconds = self.unix_seconds();
                 let writes = self.recorder.record_state(&state, unix_seconds);

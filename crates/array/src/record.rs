@@ -75,7 +75,7 @@ pub struct MetadataWrite {
 /// durable (FUA) before the record counts as made.
 pub trait Recorder {
     /// The writes that must be durable before the next state is recorded: members that missed the last record of the run
-    /// before, which a crash tore, are told it. Who misses two is out.
+    /// before, which a crash tore, are told it. Who misses two is out. Asked again until there are none.
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
     }

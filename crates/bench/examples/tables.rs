@@ -85,8 +85,12 @@ fn sweep(round: usize, name: &str, level: Level, count: usize, job: SweepJob) {
         Box::new(ram) as Box<dyn BlockDevice>
     });
     let time = time_sweep(level, 128, members.collect(), job, |_| monotonic_now()).expect("the geometry fits");
-    // Every member is read; of a rebuild the failed one is not, and the spare is written.
-    let passes = if job == SweepJob::Rebuild { count - 1 } else { count };
+    // A scrub reads every member; a rebuild writes the spare, and reads all that are left, or of copies one.
+    let passes = match job {
+        SweepJob::Scrub => count,
+        SweepJob::Rebuild if level.parity_count() == 0 => 2,
+        SweepJob::Rebuild => count - 1,
+    };
     let mb_per_s = time.bytes_per_s() * passes as f64 / 1e6;
     println!("sweeps,{round},{job:?},{name},0,{mb_per_s:.1},0");
 }

@@ -75,11 +75,11 @@ impl Tank {
         (0..self.paths.len()).map(counts).sum()
     }
 
-    /// Turns a byte of the first member's data over.
+    /// Turns a byte of the first member over, in a strip that holds data at every level here.
     fn rot(&self) {
         let image = File::new().read(true).write(true).open(&self.paths[0]).expect("an image");
         let mut byte = [0];
-        let at = (2048 << 9) + (70 << 12) + 5;
+        let at = (2048 << 9) + (72 << 12) + 5;
         image.read_exact_at(&mut byte, at).and_then(|()| image.write_all_at(&[byte[0] ^ 8], at)).expect("it is a file");
     }
 }
@@ -158,6 +158,7 @@ fn what_the_kernel_writes_is_never_called_wrong() {
             let error = read_all(&mut array).expect_err("other bytes than ours");
             assert!(error.context.contains("--forget-checksums"), "{error}");
             stop(&mut array);
+            drop(array);
             (array, _) = tank.open(true);
         } else {
             assert!(warnings.contains("was written by Linux since"), "{}: {warnings}", tank.name);
@@ -196,6 +197,7 @@ fn crashes_of_both_in_turn_call_nothing_wrong() {
         let (mut array, _) = tank.open(false);
         fill(&mut array, 7);
         stop(&mut array);
+        drop(array);
         let (mut array, _) = tank.open(false);
         fill(&mut array, 8);
     }

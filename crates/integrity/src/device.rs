@@ -233,6 +233,11 @@ impl<D: BlockDevice> Layer<D> {
             .then(|| (request.start_sector - data.start) / BLOCK_SECTORS..(request.end_sector() - data.start) / BLOCK_SECTORS)
     }
 
+    /// The drive has nothing to tell, and nor have we.
+    fn is_idle(&self) -> bool {
+        self.ops.is_empty() && self.ended.is_empty()
+    }
+
     fn groups_of(&self, blocks: &Range<u64>) -> Range<usize> {
         let blocks_each = self.region.group_pages() * crate::PAGE_BLOCKS;
         (blocks.start / blocks_each) as usize..blocks.end.div_ceil(blocks_each) as usize
@@ -273,7 +278,8 @@ impl<D: BlockDevice> Layer<D> {
     /// Sends a write, or parks it until its groups are durably dirty.
     fn write(&mut self, request: Request, blocks: Range<u64>) {
         let mut ready = true;
-        for group in self.groups_of(&blocks) {
+        let groups = self.groups_of(&blocks);
+        for group in groups.clone() {
             let group = &mut self.groups[group];
             group.last_write = self.now;
             if group.dirt == Dirt::Clean {
@@ -286,7 +292,7 @@ impl<D: BlockDevice> Layer<D> {
             self.parked.push(request);
             return self.save_header();
         }
-        for group in self.groups_of(&blocks) {
+        for group in groups {
             self.groups[group].writes_in_flight += 1;
         }
         self.begin(request, blocks, true);
@@ -651,18 +657,21 @@ impl<D: BlockDevice> BlockDevice for IntegrityDevice<D> {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         let layer = &mut *self.layer.borrow_mut();
         layer.now = now;
-        if now >= layer.ticked.saturating_add(TICK) || matches!(layer.closing, Closing::Wanted) {
-            layer.tick();
-        }
         let mut ended = std::mem::take(&mut layer.from_inner);
         layer.inner.poll(now, &mut ended);
         ended.drain(..).for_each(|completion| layer.end(completion));
         layer.from_inner = ended;
+        if now >= layer.ticked.saturating_add(TICK) || matches!(layer.closing, Closing::Wanted) {
+            layer.tick();
+        }
         completions.append(&mut layer.ended);
     }
 
     fn next_wake(&self) -> Option<Nanos> {
         let layer = self.layer.borrow();
+        if layer.is_idle() && layer.dirty_count == 0 && !matches!(layer.closing, Closing::Wanted) {
+            return None;
+        }
         let waits = layer.settling.is_some() || layer.header_busy || layer.flushed == Some(false);
         if !layer.ended.is_empty() || matches!(layer.closing, Closing::Wanted) && !waits {
             return Some(0);

@@ -352,6 +352,9 @@ impl Drive {
             } else if arrives && is_write(&queued.request.operation) {
                 let id = self.take(&queued.request);
                 self.end_of(id);
+                if is_fua(&queued.request.operation) {
+                    self.persist_where(|write| write.id == id);
+                }
             }
         }
         self.next_due = Nanos::MAX;
@@ -516,7 +519,7 @@ impl Drive {
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let late = if owner == NOBODY { mutant::LATE } else { 0 };
         let due = (now + latency + late).max(self.stalled_until);
-        let fua = matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
+        let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
         let early = early && self.loses_write.is_none();
         let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
@@ -543,6 +546,19 @@ impl Drive {
         }
         self.witnesses.push((own.start, data));
         true
+    }
+
+    /// What is written after a lost write is what should lie there.
+    fn correct_witnesses(&mut self, request: &Request) {
+        let Operation::Write { from, .. } = &request.operation else { return };
+        for (start, right) in &mut self.witnesses {
+            let end = *start + right.len() as u64 / 512;
+            for (sector, part) in (request.start_sector..).zip(from.iter().flat_map(|data| data.chunks(512))) {
+                if (*start..end).contains(&sector) {
+                    right[bytes(sector - *start)..][..512].copy_from_slice(part);
+                }
+            }
+        }
     }
 
     /// What a mutant makes of a request that the drive is to carry out. Gives who is told of its end.
@@ -650,11 +666,10 @@ impl Drive {
                 if self.is_lost(&request) {
                     return request.complete(Ok(()));
                 }
+                self.correct_witnesses(&request);
                 let id = taken.unwrap_or_else(|| self.take(&request));
                 self.end_of(id);
-                let fua =
-                    matches!(request.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
-                if fua && !self.lies {
+                if is_fua(&request.operation) && !self.lies {
                     self.persist_where(|write| write.id == id);
                 }
                 self.mutate_after(&request);
@@ -662,6 +677,10 @@ impl Drive {
         }
         request.complete(Ok(()))
     }
+}
+
+fn is_fua(operation: &Operation) -> bool {
+    matches!(operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. })
 }
 
 fn is_write(operation: &Operation) -> bool {

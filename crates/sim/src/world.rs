@@ -22,8 +22,7 @@ use stria_block::{BlockDevice, Buffer, Completion, Nanos, Operation, Request, SE
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Members that missed a record are caught up before the next one is made. Not so yet: until it is, power stays until
-    /// the first record after a start is through.
+    /// Parity arrays may lose power again before the first record after a start is through. Not so yet.
     pub stragglers_caught_up: bool,
     /// Half of the drives with a volatile cache lie about flushes: nothing is promised then, and a failure is no bug.
     pub lying_flush: bool,
@@ -117,7 +116,7 @@ pub struct World<'a> {
     kill: bool,
     /// A crash together with lost members harms nothing that was at rest, and requests are done whole or not at all.
     write_hole_closed: bool,
-    /// By leaf: the count of records when it started.
+    /// By leaf: the count of records when it started, and one more where somebody is missing: the last one is told again.
     started_at: Vec<u64>,
     /// The log tells of all that may disagree, and the members say so: not so before the first resync is through.
     firm: bool,
@@ -564,9 +563,10 @@ impl<'a> World<'a> {
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
         self.firm = self.firm || self.settled && self.is_recorded_firm();
-        self.power.allow(self.may_crash(&statuses));
+        let allowed = self.may_crash(&statuses);
+        self.power.allow(allowed);
         self.power.degraded.set(!statuses.iter().all(is_whole));
-        self.watched = redundant && !(at_rest && self.settled && !spoiled);
+        self.watched = redundant && !(at_rest && self.settled && !spoiled && allowed);
         Ok(())
     }
 
@@ -586,7 +586,7 @@ impl<'a> World<'a> {
         if self.examined.is_some() {
             return false;
         }
-        if !self.rules.stragglers_caught_up && self.history.setup.level.is_redundant() {
+        if !self.rules.stragglers_caught_up && self.history.setup.level.parity_count() > 0 {
             let leaves = self.node().leaves();
             let events = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events);
             if events.zip(&self.started_at).any(|(now, then)| now < then + 2) {
@@ -960,7 +960,11 @@ impl<'a> World<'a> {
                 self.node = Some(node);
                 self.tell_state();
                 let leaves = self.node().leaves();
-                self.started_at = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events).collect();
+                let events = |leaf: &&Node| {
+                    let missing = leaf.device.status().slots.contains(&None);
+                    leaf.device.recorder().superblock().header.events + u64::from(missing)
+                };
+                self.started_at = leaves.iter().map(events).collect();
                 self.watched = true;
                 self.watch()
             }
@@ -1015,7 +1019,7 @@ impl<'a> World<'a> {
         // Sometimes it crashes again while it recovers.
         if self.chance.one_in(4) {
             self.kill = self.chance.one_in(3);
-            self.power.allow(self.rules.stragglers_caught_up || !self.history.setup.level.is_redundant());
+            self.power.allow(self.rules.stragglers_caught_up || self.history.setup.level.parity_count() == 0);
             self.power.cut_after(self.chance.below(60));
         }
         self.mount("after a crash")?;

@@ -102,8 +102,11 @@ pub struct MdRecorder {
     keepers: BTreeMap<MemberId, Keeper>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
-    /// Members that are to be told the last record of the run before.
+    /// Members that missed the last record of the run before.
     stragglers: Vec<MemberId>,
+    /// Members that are to be told it again, as one more: who is missing may have a record that nobody else has, torn by the
+    /// crash that took it. It must not pass for the first one of this run.
+    retold: Vec<MemberId>,
     bitmap: Option<Bitmap>,
     redundant: bool,
     /// Who carries the bitmap: the members of the last state that have a slot.
@@ -136,29 +139,25 @@ pub(crate) struct LogKeeping {
 
 impl MdRecorder {
     /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
-    ///
-    /// Who is missing may have a record that nobody else has, torn by the crash that took it. It must not pass for the first
-    /// one of this run, so where somebody is missing the last one of the run before is told again, as one more.
     pub(crate) fn new(
         keepers: BTreeMap<MemberId, Keeper>,
-        mut common: Superblock,
+        common: Superblock,
         bitmap: Option<Bitmap>,
         log: LogKeeping,
         checksums: bool,
     ) -> Self {
         let redundant = common.header.level > 0;
-        let slot_of = |keeper: &Keeper| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
-        let holders: BTreeSet<_> = keepers.values().filter_map(slot_of).map(Role::number).collect();
-        let missing = redundant && (0..common.header.raid_disks).any(|slot| !holders.contains(&(slot as u16)));
+        let role = |keeper: &Keeper| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
+        let is_held = |slot: u32| keepers.values().any(|keeper| role(keeper) == Some(Role::Slot(slot as u16)));
+        let missing = redundant && !(0..common.header.raid_disks).all(is_held);
         // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
-        let is_behind = |keeper: &Keeper| {
-            (missing || keeper.superblock.header.events + 1 == common.header.events)
-                && matches!((keeper.superblock.role(), slot_of(keeper)), (Role::Slot(_), Some(Role::Slot(_))))
-        };
-        let stragglers = keepers.iter().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
-        common.header.events += u64::from(missing);
+        let holds = |keeper: &Keeper| matches!((keeper.superblock.role(), role(keeper)), (Role::Slot(_), Some(Role::Slot(_))));
+        let holders = || keepers.iter().filter(|(_, keeper)| holds(keeper));
+        let is_behind = |keeper: &Keeper| keeper.superblock.header.events + 1 == common.header.events;
+        let stragglers = holders().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        let retold = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
         let (active, whole_holders) = (Vec::new(), Vec::new());
-        Self { keepers, common, stragglers, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
+        Self { keepers, common, stragglers, retold, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
     }
 
     /// The array's own record, as of the last update.
@@ -484,21 +483,22 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 
 impl Recorder for MdRecorder {
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
-        let truth = &self.common;
-        let mut stragglers = std::mem::take(&mut self.stragglers);
-        stragglers.retain(|member| self.keepers.contains_key(member));
+        let mut told = std::mem::take(&mut self.stragglers);
         let mut writes = Vec::new();
-        if let Some(bitmap) = self.bitmap.as_mut().filter(|bitmap| bitmap.header.events < truth.header.events) {
-            bitmap.header.events = truth.header.events;
-            let bitmap = self.bitmap.as_ref().expect("it is there");
-            let places: Vec<_> = stragglers.iter().filter_map(|&member| self.place_of(member)).collect();
-            writes.extend(Self::bitmap_writes(bitmap, 0..bitmap.page_count(), places.into_iter()));
-            for member in &stragglers {
-                self.keepers.get_mut(member).expect("it is known").bitmap_current = true;
+        if told.is_empty() && !self.retold.is_empty() {
+            told = std::mem::take(&mut self.retold);
+            self.common.header.events += 1;
+            if let Some(bitmap) = &mut self.bitmap {
+                bitmap.header.events = self.common.header.events;
+                let bitmap = self.bitmap.as_ref().expect("it is there");
+                let places: Vec<_> = told.iter().filter_map(|&member| self.place_of(member)).collect();
+                writes = Self::bitmap_writes(bitmap, 0..bitmap.page_count(), places.into_iter());
             }
         }
-        for member in stragglers {
-            let keeper = self.keepers.get_mut(&member).expect("it is known");
+        let (truth, paged) = (&self.common, !writes.is_empty());
+        for member in told {
+            let Some(keeper) = self.keepers.get_mut(&member) else { continue };
+            keeper.bitmap_current |= paged;
             let header = &mut keeper.superblock.header;
             header.events = truth.header.events;
             header.utime = truth.header.utime;

@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::tree::{self, PATIENCE};
 use crate::workload::Rot;
 use std::ops::Range;
-use stria_array::{Layout, Level, SweepKind};
+use stria_array::{Layout, Level, MemberRole, SweepKind};
 use stria_block::bytes;
 
 /// What a scrub has told.
@@ -39,7 +39,10 @@ impl World<'_> {
     pub(super) fn rot(&mut self, which: u64, at: u64, rot: Rot) -> Outcome {
         self.drain()?;
         self.watch()?;
-        let idle = self.statuses().iter().all(|status| is_whole(status) && status.sweep.is_none());
+        let idle = self.statuses().iter().all(|status| {
+            let filled = |role| matches!(role, MemberRole::Rebuilding | MemberRole::Replacing);
+            is_whole(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.role))
+        });
         let harmed = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
         let Some((leaf, drive)) = self.holder(which).filter(|_| idle && self.settled && !harmed && !self.power.is_armed()) else {
             return Ok(());
