@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build demo test setup oracle bench bench-parity bench-nbd lint
+.PHONY: build demo test setup oracle bench bench-parity bench-nbd bench-instructions lint
 
 build:
 	scripts/setup
@@ -15,6 +15,7 @@ demo: build
 # Everything that is checked, lints included.
 test: setup lint
 	$(CARGO) test --workspace --locked
+	bench/instructions/check
 
 lint:
 	$(CARGO) fmt --all --check
@@ -36,3 +37,7 @@ bench-parity: build
 
 bench-nbd: build
 	bench/nbd/nbd.sh
+
+# What requests cost the processor, beside the bare member.
+bench-instructions:
+	bench/instructions/check --table

@@ -9,14 +9,16 @@ mod recording;
 mod segments;
 
 pub(crate) use client::{FailedPart, lost};
-pub(crate) use member_io::{Batch, MemberIo, Outcomes, Pieces, write_io};
-pub(crate) use segments::{Cutter, slice_segments};
+pub(crate) use member_io::{Batch, Ended, MemberIo, Outcomes, Pieces, Then, write_io};
+pub(crate) use segments::{Cutter, one_piece, slice_segments};
 
+use crate::gather::Gathers;
 use crate::intent::Intent;
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{Log, LogRecord};
 use crate::member::Members;
-use crate::task::{Ready, Waiters};
+use crate::mirror_io::MirrorWrite;
+use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, StripeMap};
 use client::Parent;
 use member_io::{BatchState, InFlight};
@@ -88,6 +90,7 @@ pub(crate) struct Core {
     pub outbox: RefCell<VecDeque<Action>>,
     in_flight: RefCell<Slab<InFlight>>,
     batches: RefCell<Slab<BatchState>>,
+    spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
     /// Requests that went to one member as they were.
     whole_requests: Cell<usize>,
@@ -95,6 +98,8 @@ pub(crate) struct Core {
     pub resync_sector: Cell<u64>,
     pub record: Recording,
     pub log: Log,
+    pub gathers: Gathers,
+    pub mirror_crew: Crew<MirrorWrite>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
     pub events: RefCell<Vec<Event>>,
@@ -131,12 +136,15 @@ impl Core {
             outbox: RefCell::default(),
             in_flight: RefCell::default(),
             batches: RefCell::default(),
+            spare_batches: RefCell::default(),
             parents: RefCell::default(),
             whole_requests: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             record,
             log: Log::new(config.log, config.replay.len()),
+            gathers: Gathers::default(),
+            mirror_crew: Crew::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),
             events: RefCell::default(),
@@ -202,9 +210,15 @@ impl Core {
             if self.now() >= due {
                 return Poll::Ready(());
             }
-            self.timers.borrow_mut().insert((due, self.ready.current()));
+            self.wake_at(due);
             Poll::Pending
         })
         .await;
+    }
+
+    /// Has the task that runs now woken at `due`, which is given back.
+    pub fn wake_at(&self, due: Nanos) -> Nanos {
+        self.timers.borrow_mut().insert((due, self.ready.current()));
+        due
     }
 }

@@ -169,7 +169,7 @@ impl<R: Recorder> Binder<R> {
             self.actions = false;
             for completion in from_members.drain(..) {
                 if completion.tag & METADATA == 0 {
-                    self.engine.complete(completion);
+                    self.ended.extend(self.engine.complete(completion));
                 } else {
                     self.metadata_written(completion);
                 }
@@ -190,13 +190,7 @@ impl<R: Recorder> Binder<R> {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Done(completion) => self.ended.push(completion),
-            Action::Io { member, mut request } => {
-                let bound = &mut self.members[member.0];
-                if !matches!(request.operation, Operation::Flush) {
-                    request.start_sector += bound.data_start_sector;
-                }
-                self.submit(member, request);
-            }
+            Action::Io { member, request } => self.submit_io(member, request),
             Action::RecordState(state) => {
                 self.next_state = Some(state);
                 self.recorded(CATCH_UP);
@@ -229,6 +223,14 @@ impl<R: Recorder> Binder<R> {
                 }
             }
         }
+    }
+
+    /// Positions are in the member's data area.
+    fn submit_io(&mut self, member: MemberId, mut request: Request) {
+        if !matches!(request.operation, Operation::Flush) {
+            request.start_sector += self.members[member.0].data_start_sector;
+        }
+        self.submit(member, request);
     }
 
     fn submit(&mut self, member: MemberId, request: Request) {
@@ -320,7 +322,9 @@ impl<R: Recorder> BlockDevice for ArrayDevice<R> {
 
     fn submit(&mut self, request: Request) {
         let mut binder = self.binder.borrow_mut();
-        binder.engine.submit(request);
+        if let Some((member, request)) = binder.engine.submit(request) {
+            binder.submit_io(member, request);
+        }
         binder.actions = true;
     }
 

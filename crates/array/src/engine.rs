@@ -1,7 +1,9 @@
 //! The engine's face: it is told what happened, and asked what to do next.
 
-use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, lost, slice_segments};
+use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, Then, lost, one_piece, slice_segments};
+use crate::gather::{self, Part};
 use crate::log::Stage;
+use crate::mirror_io::MirrorWrite;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
@@ -9,7 +11,7 @@ use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, mirro
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes};
+use stria_block::{Buffer, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes};
 
 /// 1 s after the last write the superblocks say "clean": sooner would cost a record for every pause of a client.
 const CLEAN_AFTER: Nanos = 1_000_000_000;
@@ -84,7 +86,10 @@ impl Engine {
     pub fn run(&mut self) {
         self.tasks.run(&self.core.ready);
         if !self.held.is_empty() && self.core.log.stage.get() > Stage::Replaying {
-            std::mem::take(&mut self.held).into_iter().for_each(|request| self.submit(request));
+            for request in std::mem::take(&mut self.held) {
+                let at_once = self.submit(request).map(|(member, request)| Action::Io { member, request });
+                self.core.outbox.borrow_mut().extend(at_once);
+            }
             self.tasks.run(&self.core.ready);
         }
     }
@@ -94,10 +99,12 @@ impl Engine {
         self.core.outbox.borrow_mut().pop_front()
     }
 
-    /// A client's request.
-    pub fn submit(&mut self, mut request: Request) {
+    /// A client's request. One that a member can do as it is comes back at once, to be submitted to it; what becomes of
+    /// others, [`Engine::next_action`] tells.
+    pub fn submit(&mut self, mut request: Request) -> Option<(MemberId, Request)> {
         if self.core.log.stage.get() == Stage::Replaying {
-            return self.held.push(request);
+            self.held.push(request);
+            return None;
         }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
         let refused = request.check(&self.limits).err().or_else(|| {
@@ -105,12 +112,13 @@ impl Engine {
                 .then(|| IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write"))
         });
         if let Some(error) = refused {
-            return self.core.done(request.complete(Err(error)));
+            self.core.done(request.complete(Err(error)));
+            return None;
         }
         self.core.last_client.set(self.core.now());
         match request.operation {
-            Operation::Read { .. } => self.read(request),
-            Operation::Write { .. } => self.write(request),
+            Operation::Read { .. } => return self.read(request),
+            Operation::Write { .. } => return self.write(request),
             Operation::Flush => {
                 let parent = self.core.begin(&mut request, 1);
                 self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
@@ -118,6 +126,7 @@ impl Engine {
             Operation::Discard | Operation::WriteZeroes { .. } => self.clear(request),
             Operation::Extents { .. } => self.extents(request),
         }
+        None
     }
 
     /// Cuts a range of the array into runs on members, for levels whose requests go to one place each; runs that are
@@ -156,8 +165,8 @@ impl Engine {
         (slot, (stripe << shift) + in_strip, sectors.min(strip - in_strip))
     }
 
-    /// A request that one whole member can answer goes there as it is; `None`: it cannot.
-    fn read_whole(&self, request: Request) -> Option<Request> {
+    /// A request that one whole member can answer goes there as it is; else it comes back.
+    fn read_whole(&self, request: Request) -> Result<(MemberId, Request), Request> {
         let core = &self.core;
         let sectors = request.sectors;
         let (member, start_sector) = match core.geometry.level() {
@@ -165,7 +174,7 @@ impl Engine {
                 let (copies, run) = core.geometry.copies_of(request.start_sector, sectors);
                 match mirror_io::choose(core, request.start_sector, &copies, sectors).filter(|_| run == sectors) {
                     Some((copy, member)) => (member, copy.start_sector),
-                    None => return Some(request),
+                    None => return Err(request),
                 }
             }
             _ => {
@@ -176,20 +185,19 @@ impl Engine {
                     Some(member) if run == sectors && members.presence(slot, &rows) == crate::plan::Presence::Whole => {
                         (member, start_sector)
                     }
-                    _ => return Some(request),
+                    _ => return Err(request),
                 }
             }
         };
-        core.send_whole(
-            request.tag,
-            request.start_sector,
-            MemberIo { member, start_sector, sectors, operation: request.operation },
-        );
-        None
+        let io = MemberIo { member, start_sector, sectors, operation: request.operation };
+        Ok(core.whole(request.tag, request.start_sector, io))
     }
 
-    fn read(&mut self, request: Request) {
-        let Some(mut request) = self.read_whole(request) else { return };
+    fn read(&mut self, request: Request) -> Option<(MemberId, Request)> {
+        let mut request = match self.read_whole(request) {
+            Ok(whole) => return Some(whole),
+            Err(request) => request,
+        };
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -229,6 +237,7 @@ impl Engine {
                 None => self.read_elsewhere(parent, request.start_sector, run, into),
             }
         }
+        None
     }
 
     /// A run whose member is missing or cannot be read.
@@ -256,7 +265,7 @@ impl Engine {
         }
     }
 
-    fn write(&mut self, mut request: Request) {
+    fn write(&mut self, mut request: Request) -> Option<(MemberId, Request)> {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -268,24 +277,19 @@ impl Engine {
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             let data = one_piece(from);
             let small = core.log.keeps_bytes_of(request.sectors);
+            let alone = core.log.keeps_apart(request.sectors);
+            let goes_on = core.gathers.is_of_stream(&range);
             for stripe in stripes {
                 let start = range.start.max(stripe * width);
                 let end = range.end.min((stripe + 1) * width);
                 let part = data.slice(bytes(start - range.start), bytes(end - start));
-                core.ready.spawn(parity_io::write_part(
-                    Rc::clone(core),
-                    parent,
-                    stripe,
-                    start - stripe * width,
-                    part,
-                    fua,
-                    small,
-                ));
+                let offset_sectors = start - stripe * width;
+                gather::write_part(core, stripe, Part { parent, offset_sectors, data: part, fua, small, alone, goes_on });
             }
         } else if matches!(level, Level::Raid1 | Level::Raid10) {
             let parent = core.begin(&mut request, 1);
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
-            core.ready.spawn(mirror_io::write_part(Rc::clone(core), parent, range.start, from, fua));
+            mirror_io::write(core, MirrorWrite { parent, start_sector: range.start, from, fua });
         } else {
             let (slot, start_sector, sectors) = self.place(range.start, request.sectors);
             let member = core.members.borrow().slots()[slot].member;
@@ -293,7 +297,7 @@ impl Engine {
                 && sectors == request.sectors
             {
                 let io = MemberIo { member, start_sector, sectors, operation: request.operation };
-                return core.send_whole(request.tag, request.start_sector, io);
+                return Some(core.whole(request.tag, request.start_sector, io));
             }
             let runs = self.runs(range);
             let parent = core.begin(&mut request, runs.len());
@@ -304,6 +308,7 @@ impl Engine {
                 self.send_run(parent, run, operation);
             }
         }
+        None
     }
 
     /// Sends a run of a level without redundancy.
@@ -416,7 +421,8 @@ impl Engine {
         }
         for (start, sectors) in pieces {
             let data = core.zeros(sectors);
-            core.ready.spawn(parity_io::write_part(Rc::clone(core), parent, start / width, start % width, data, fua, true));
+            let part = Part { parent, offset_sectors: start % width, data, fua, small: true, alone: true, goes_on: false };
+            gather::write_part(core, start / width, part);
         }
     }
 
@@ -445,9 +451,14 @@ impl Engine {
         core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: request.operation });
     }
 
-    /// A member's request has ended.
-    pub fn complete(&mut self, completion: Completion) {
-        for part in self.core.complete(completion) {
+    /// A member's request has ended. Gives a client's that has ended with it.
+    pub fn complete(&mut self, completion: Completion) -> Option<Completion> {
+        let failed = match self.core.complete(completion) {
+            Then::Nothing => return None,
+            Then::Done(completion) => return Some(completion),
+            Then::Mend(failed) => failed,
+        };
+        for part in failed {
             let core = Rc::clone(&self.core);
             let slot = core.members.borrow().get(part.member).slot.expect("clients read members with a role");
             match core.geometry.level() {
@@ -461,6 +472,7 @@ impl Engine {
                 }
             }
         }
+        None
     }
 
     /// A state has been recorded, except on these members.
@@ -713,21 +725,6 @@ fn deal(into: Segments<Buffer>, runs: &[(Run, Option<MemberId>)]) -> SmallVec<[S
         memories[index].extend(memory.take(bytes(sectors)));
     }
     memories
-}
-
-/// Parity kernels take strips in one piece.
-fn one_piece(mut from: Segments<Data>) -> Data {
-    if from.len() == 1 {
-        return from.remove(0);
-    }
-    let mut whole = Buffer::zeroed(from.iter().map(|data| data.len()).sum());
-    let mut rest = &mut whole[..];
-    for data in from {
-        let (front, back) = rest.split_at_mut(data.len());
-        front.copy_from_slice(&data);
-        rest = back;
-    }
-    whole.freeze()
 }
 
 fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {

@@ -8,6 +8,7 @@ mod config;
 mod core;
 mod device;
 mod engine;
+mod gather;
 mod geometry;
 mod intent;
 mod level;

@@ -6,7 +6,7 @@
 use crate::task::{Ready, TaskId};
 use slab::Slab;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
@@ -27,8 +27,8 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: Slab<Entry>,
-    /// Start -> end of what is held alone: these never overlap.
-    exclusive: BTreeMap<u64, u64>,
+    /// What is held alone, in order: these never overlap. They are as few as writes in flight.
+    exclusive: Vec<Range<u64>>,
     shared: Vec<Range<u64>>,
     waiting: VecDeque<usize>,
 }
@@ -39,7 +39,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 
 impl State {
     fn free_for(&self, range: &Range<u64>, mode: Mode) -> bool {
-        let alone = self.exclusive.range(..range.end).next_back().is_none_or(|(_, &end)| end <= range.start);
+        let before = self.exclusive.partition_point(|held| held.start < range.end);
+        let alone = before == 0 || self.exclusive[before - 1].end <= range.start;
         alone && (mode == Mode::Shared || !self.shared.iter().any(|held| overlap(held, range)))
     }
 
@@ -48,7 +49,8 @@ impl State {
         entry.held = true;
         match entry.mode {
             Mode::Exclusive => {
-                self.exclusive.insert(entry.range.start, entry.range.end);
+                let place = self.exclusive.partition_point(|held| held.start < entry.range.start);
+                self.exclusive.insert(place, entry.range.clone());
             }
             Mode::Shared => self.shared.push(entry.range.clone()),
         }
@@ -66,7 +68,8 @@ impl State {
         if !entry.held {
             self.waiting.retain(|&waiter| waiter != key);
         } else if entry.mode == Mode::Exclusive {
-            self.exclusive.remove(&entry.range.start);
+            let place = self.exclusive.partition_point(|held| held.start < entry.range.start);
+            self.exclusive.remove(place);
         } else {
             let index = self.shared.iter().position(|held| *held == entry.range).expect("held locks are listed");
             self.shared.swap_remove(index);

@@ -203,6 +203,18 @@ impl Log {
         self.config.is_some_and(|config| sectors <= config.redo_sectors_max)
     }
 
+    /// Whether a request of so many sectors must not be written together with others: what is promised of it is kept by
+    /// writing it alone.
+    pub fn keeps_apart(&self, sectors: u64) -> bool {
+        let kept = |config: LogConfig| !config.newest_only && sectors <= config.redo_sectors_max;
+        self.config.is_some_and(|config| sectors <= REDO_SECTORS_MAX && !kept(config))
+    }
+
+    /// How much small requests may write together, for their new bytes to fit into one append.
+    pub fn together_sectors_max(&self) -> u64 {
+        self.config.map_or(u64::MAX, |config| config.append_sectors_max.saturating_sub(8 + BAND_SECTORS))
+    }
+
     pub fn status(&self) -> Option<LogStatus> {
         self.config.map(|config| LogStatus {
             newest_only: config.newest_only,

@@ -193,8 +193,12 @@ impl Members {
 
     /// Who receives writes to a slot.
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
-        let slot = &self.slots[slot];
-        [slot.member, slot.replacement].into_iter().flatten().collect()
+        let mut targets = SmallVec::new();
+        // Every write asks: this is quicker than to collect.
+        for member in [self.slots[slot].member, self.slots[slot].replacement].into_iter().flatten() {
+            targets.push(member);
+        }
+        targets
     }
 
     fn is_whole(&self, slot: usize) -> bool {

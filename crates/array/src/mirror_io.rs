@@ -3,10 +3,11 @@
 //! Writes hold a lock on their array sectors, so that two that overlap reach all copies in the same order.
 //! Reads take none: whichever copy they find is one that a write still running may leave.
 
-use crate::core::{Batch, Core, FailedPart, lost, slice_segments};
+use crate::core::{Batch, Core, FailedPart, MemberIo, lost, slice_segments};
 use crate::lock::Mode;
-use crate::parity_io::{rewrite, settle_writes};
+use crate::parity_io::{rewrite, settle, settle_writes};
 use crate::plan::Presence;
+use crate::task::Worker;
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -80,23 +81,51 @@ fn member_ranges(core: &Core, range: &Range<u64>) -> SmallVec<[(MemberId, Range<
     joined
 }
 
-pub(crate) async fn write_part(core: Rc<Core>, parent: usize, start_sector: u64, from: Segments<Data>, fua: bool) {
+/// A client's write.
+pub(crate) struct MirrorWrite {
+    pub parent: usize,
+    pub start_sector: u64,
+    pub from: Segments<Data>,
+    pub fua: bool,
+}
+
+/// Writes to every copy.
+pub(crate) fn write(core: &Rc<Core>, write: MirrorWrite) {
+    if let Some(worker) = core.mirror_crew.hand(&core.ready, write) {
+        core.ready.spawn(write_forever(Rc::clone(core), worker));
+    }
+}
+
+async fn write_forever(core: Rc<Core>, worker: Rc<Worker<MirrorWrite>>) {
+    loop {
+        let write = core.mirror_crew.job(&core.ready, &worker).await;
+        write_copies(&core, write).await;
+    }
+}
+
+async fn write_copies(core: &Core, write: MirrorWrite) {
+    let MirrorWrite { parent, start_sector, from, fua } = write;
     let range = start_sector..start_sector + from.iter().map(|data| data.len() as u64 / 512).sum::<u64>();
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     core.write_begin(&range).await;
-    let mut batch = Batch::new();
-    for (start, sectors, copies) in runs(&core, range.clone()) {
+    let batch = core.batch();
+    for (start, sectors, copies) in runs(core, range.clone()) {
         let data = slice_segments(&from, bytes(start - start_sector), bytes(sectors));
-        let members = core.members.borrow();
         for copy in copies {
-            for member in members.targets(copy.slot) {
+            let targets = core.members.borrow().targets(copy.slot);
+            for member in targets {
                 let operation = Operation::Write { from: data.clone(), fua };
-                batch.push(crate::core::MemberIo { member, start_sector: copy.start_sector, sectors, operation });
+                core.send_in(batch, MemberIo { member, start_sector: copy.start_sector, sectors, operation });
             }
         }
     }
     drop(from);
-    let result = submit(&core, batch).await;
+    let ended = core.ended(batch).await;
+    let result = match &ended[..] {
+        [] => Err(lost("write", "no member is left to take it")),
+        ended => settle(core, ended.iter().map(|ended| (ended.member, &ended.result))),
+    };
+    core.reuse(ended);
     core.write_end(&range).await;
     drop(guard);
     core.part_done(parent, None, result);
@@ -116,7 +145,7 @@ async fn submit(core: &Core, batch: Batch) -> Result<(), IoError> {
 pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, operation: fn(bool) -> Operation, fua: bool) {
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     core.write_begin(&range).await;
-    let io = |(member, rows): (MemberId, Range<u64>)| crate::core::MemberIo {
+    let io = |(member, rows): (MemberId, Range<u64>)| MemberIo {
         member,
         start_sector: rows.start,
         sectors: rows.end - rows.start,

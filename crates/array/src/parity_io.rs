@@ -5,15 +5,16 @@
 //! them is down, parity of these rows may disagree, which the bits tell a later resync, and the records a replay, if
 //! members are lost as well.
 
-use crate::core::{Batch, Core, FailedPart, lost, write_io};
+use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segments, write_io};
+use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::{BAND_SECTORS, LogRecord};
-use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, plan_write, rectangles, sources};
+use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, indices, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Data, IoError, Operation, bytes};
+use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
 use stria_parity::{Code, Strip};
 
 /// 4 KiB: how finely damage is told apart.
@@ -74,21 +75,19 @@ pub(crate) async fn read_units(
     wanted: &[(Unit, Range<u64>)],
     unreadable: &mut Strips,
 ) -> Option<SmallVec<[Buffer; 4]>> {
-    let batch: Option<Batch> = {
-        let members = core.members.borrow();
-        wanted
-            .iter()
-            .map(|(unit, rows)| {
-                let member = members.slots()[unit.slot(map)].member?;
-                Some((member, rows.start, rows.end - rows.start))
-            })
-            .collect::<Option<SmallVec<[_; 4]>>>()
+    let member = |unit: &Unit| core.members.borrow().slots()[unit.slot(map)].member;
+    if !wanted.iter().all(|(unit, _)| member(unit).is_some()) {
+        return None;
     }
-    .map(|list| list.into_iter().map(|(member, start, sectors)| core.read_io(member, start, sectors)).collect());
-    let outcomes = core.io(batch?).await;
+    let batch = core.batch();
+    for (unit, rows) in wanted {
+        let member = member(unit).expect("all are there");
+        core.send_in(batch, core.read_io(member, rows.start, rows.end - rows.start));
+    }
+    let mut ended = core.ended(batch).await;
     let mut buffers = SmallVec::new();
     let mut failed = false;
-    for ((unit, rows), (result, operation)) in wanted.iter().zip(outcomes) {
+    for ((unit, rows), Ended { result, operation, .. }) in wanted.iter().zip(ended.drain(..)) {
         let Operation::Read { mut into } = operation else { unreachable!("a read comes back as a read") };
         if let Unit::Parity(_) = unit {
             core.log.correct(unit.slot(map), rows, &mut into[0]);
@@ -102,6 +101,7 @@ pub(crate) async fn read_units(
             }
         }
     }
+    core.reuse(ended);
     if failed {
         buffers.into_iter().for_each(|buffer| core.give_buffer(buffer));
         return None;
@@ -123,73 +123,121 @@ pub(crate) fn code_strips<'a>(
     strips
 }
 
-/// New parity of `data` (by address) into fresh buffers, for each parity that `wanted` names.
-fn generate(core: &Core, map: &StripeMap, data: &[&[u8]], wanted: &Strips) -> SmallVec<[(usize, Buffer); 2]> {
-    let len = data[0].len();
-    let mut by_code: SmallVec<[&[u8]; 24]> = smallvec![core.zero_bytes(len); map.code_count];
-    for (bytes, &position) in data.iter().zip(&map.code) {
-        by_code[usize::from(position)] = bytes;
+/// New parity into fresh buffers, for each parity that `wanted` names. `data` gives the bytes of a data strip, by address,
+/// between two of `cuts`, which begin with 0 and end with the length.
+fn generate<'a>(
+    core: &'a Core,
+    map: &StripeMap,
+    cuts: &[usize],
+    wanted: &Strips,
+    data: impl Fn(usize, Range<usize>) -> &'a [u8],
+) -> Parities {
+    let len = cuts[cuts.len() - 1];
+    let mut parity: Parities = wanted.iter().map(|&index| (index, core.take_buffer((len / 512) as u64))).collect();
+    for cut in cuts.windows(2) {
+        let range = cut[0]..cut[1];
+        let mut by_code: SmallVec<[&[u8]; 24]> = smallvec![core.zero_bytes(range.len()); map.code_count];
+        for (index, &position) in map.code.iter().enumerate() {
+            by_code[usize::from(position)] = data(index, range.clone());
+        }
+        let mut outputs = outputs(map, &mut parity, &range);
+        core.code.as_ref().expect("a parity level").generate(&by_code, &mut outputs);
     }
-    let mut parity: SmallVec<[(usize, Buffer); 2]> =
-        wanted.iter().map(|&index| (index, core.take_buffer((len / 512) as u64))).collect();
-    let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = (0..map.parity.len()).map(|_| None).collect();
-    for (index, buffer) in &mut parity {
-        outputs[*index] = Some(buffer);
-    }
-    core.code.as_ref().expect("a parity level").generate(&by_code, &mut outputs);
-    drop(outputs);
     parity
 }
 
-/// A part of a client's write within one stripe: `offset_sectors` from the start of the stripe's data. `small`: the log
-/// keeps its bytes where it must.
-pub(crate) async fn write_part(
-    core: Rc<Core>,
-    parent: usize,
-    stripe: u64,
-    offset_sectors: u64,
-    data: Data,
-    fua: bool,
-    small: bool,
-) {
-    let result = write_stripe(&core, &StripeWrite { stripe, offset_sectors, data: &data, fua, small }).await;
-    drop(data);
-    core.part_done(parent, None, result);
+/// A range of each parity that there is, by its number.
+fn outputs<'a>(map: &StripeMap, parity: &'a mut Parities, range: &Range<usize>) -> SmallVec<[Option<&'a mut [u8]>; 3]> {
+    let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
+    for (index, buffer) in parity {
+        outputs[*index] = Some(&mut buffer[range.clone()]);
+    }
+    outputs
+}
+
+/// Bytes of `segments` that lie in one of them.
+fn within(segments: &Segments<Data>, range: Range<usize>) -> &[u8] {
+    let mut start = 0;
+    for segment in segments {
+        if range.start < start + segment.len() {
+            return &segment[range.start - start..range.end - start];
+        }
+        start += segment.len();
+    }
+    unreachable!("the range lies in the segments");
+}
+
+/// Where the segments of any of these strips of `len` bytes begin and end, in order.
+fn cuts(strips: &[Segments<Data>], len: usize) -> SmallVec<[usize; 4]> {
+    let mut cuts: SmallVec<[usize; 4]> = smallvec![0, len];
+    for strip in strips {
+        let mut end = 0;
+        for segment in strip {
+            end += segment.len();
+            cuts.extend((end < len).then_some(end));
+        }
+    }
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}
+
+/// Writes what clients want written to one stripe, with all that joins it until its rows are locked.
+pub(crate) async fn write_gathered(core: &Rc<Core>, key: usize) {
+    core.log_open().await;
+    let locked = core.hold(key).await;
+    let strip = core.geometry.strip_sectors();
+    let base = core.gathers.stripe(key) * strip;
+    let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
+    let mut gather = core.gathers.close(key);
+    let start = gather.stripe * strip * core.geometry.data_count() as u64;
+    let write = StripeWrite {
+        stripe: gather.stripe,
+        range: gather.range,
+        fua: gather.parts.iter().any(|part| part.fua),
+        small: gather.parts.iter().any(|part| part.small),
+        parts: &gather.parts,
+    };
+    let result = write_stripe(core, &write).await;
+    drop(guard);
+    core.gathers.end(&core.ready, gather.parts.iter().map(|part| start + part.end_sector()));
+    for Part { parent, data, .. } in gather.parts.drain(..) {
+        drop(data);
+        core.part_done(parent, None, result.clone());
+    }
+    core.gathers.reuse(gather.parts);
 }
 
 /// What to write to one stripe.
 struct StripeWrite<'a> {
     stripe: u64,
-    /// From the start of the stripe's data.
-    offset_sectors: u64,
-    data: &'a Data,
+    /// Of the stripe's data.
+    range: Range<u64>,
+    /// One behind the other.
+    parts: &'a [Part],
     fua: bool,
-    /// Of a request so small that the log keeps its bytes where it must.
+    /// Of requests so small that the log keeps their bytes where it must.
     small: bool,
 }
 
 impl StripeWrite<'_> {
     /// The new bytes of some rows of a data strip.
-    fn new_strip(&self, index: usize, rows: &Range<u64>, strip_sectors: u64) -> Data {
-        let start = index as u64 * strip_sectors + rows.start - self.offset_sectors;
-        self.data.slice(bytes(start), bytes(rows.end - rows.start))
+    fn new_strip(&self, index: usize, rows: &Range<u64>, strip_sectors: u64) -> Segments<Data> {
+        let start = index as u64 * strip_sectors + rows.start - self.range.start;
+        let data = self.parts.iter().map(|part| &part.data);
+        slice_segments(data, bytes(start), bytes(rows.end - rows.start))
     }
 }
 
+/// Under the lock of its rows.
 async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), IoError> {
-    core.log_open().await;
     let strip = core.geometry.strip_sectors();
-    let base = write.stripe * strip;
-    let sectors = (write.data.len() / 512) as u64;
-    let parts = rectangles(write.offset_sectors..write.offset_sectors + sectors, strip);
-    let rows_start = base + parts.iter().map(|part| part.rows.start).min().expect("a write is not empty");
-    let rows_end = base + parts.iter().map(|part| part.rows.end).max().expect("a write is not empty");
-    let rows = rows_start..rows_end;
-    let guard = core.lock(rows.clone(), Mode::Exclusive).await;
+    let rows = rows_of(&write.range, strip);
+    let rows = write.stripe * strip + rows.start..write.stripe * strip + rows.end;
     core.write_begin(&rows).await;
     let mut unreadable = Strips::new();
     let mut result = Ok(());
-    for band in bands(core, parts) {
+    for band in bands(core, rectangles(write.range.clone(), strip)) {
         result = loop {
             if let Some(result) = try_write(core, write, &band, &mut unreadable).await {
                 break result;
@@ -200,7 +248,6 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
         }
     }
     core.write_end(&rows).await;
-    drop(guard);
     for slot in unreadable {
         // What could not be read and was not overwritten is mended behind the client's back.
         core.ready.spawn(mend_rows(Rc::clone(core), slot, rows.clone()));
@@ -270,9 +317,13 @@ async fn try_write(
     let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
-        let mut found = Found(wanted.by_ref().take(count).map(|(unit, _)| unit).zip(read.by_ref()).collect());
-        let written: SmallVec<[Data; 4]> = part.strips.clone().map(|index| write.new_strip(index, &part.rows, strip)).collect();
-        let parity_there: Strips = (0..there[1].len()).filter(|&index| there[1][index] != Presence::Missing).collect();
+        let mut found = Found(SmallVec::new());
+        for ((unit, _), buffer) in wanted.by_ref().zip(read.by_ref()).take(count) {
+            found.0.push((unit, buffer));
+        }
+        let written: SmallVec<[Segments<Data>; 4]> =
+            part.strips.clone().map(|index| write.new_strip(index, &part.rows, strip)).collect();
+        let parity_there = indices(&there[1], |_, presence| presence != Presence::Missing);
         let keep = core.log.config.is_some() && plan.method != Method::Full;
         let (partial, parity) = new_parity(core, map, &plan, &mut found, part, &parity_there, &written, keep);
         found.recycle(core);
@@ -290,34 +341,33 @@ async fn try_write(
     };
     // Who was dropped keeps no record of this: after a crash it must not be asked for one.
     core.record_barrier().await;
-    let mut batch = Batch::new();
+    let batch = core.batch();
     for (part, parities) in parts.iter().zip(parities) {
-        let members = core.members.borrow();
-        let start = base + part.rows.start;
+        let (start_sector, sectors) = (base + part.rows.start, part.rows.end - part.rows.start);
         for index in part.strips.clone() {
-            for member in members.targets(usize::from(map.data[index])) {
-                batch.push(write_io(member, start, write.new_strip(index, &part.rows, strip), write.fua));
+            let targets = core.members.borrow().targets(usize::from(map.data[index]));
+            for member in targets {
+                let operation = Operation::Write { from: write.new_strip(index, &part.rows, strip), fua: write.fua };
+                core.send_in(batch, MemberIo { member, start_sector, sectors, operation });
             }
         }
         for (index, data) in parities {
-            for member in members.targets(usize::from(map.parity[index])) {
-                batch.push(write_io(member, start, data.clone(), write.fua));
+            let targets = core.members.borrow().targets(usize::from(map.parity[index]));
+            for member in targets {
+                core.send_in(batch, write_io(member, start_sector, data.clone(), write.fua));
             }
         }
     }
-    let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
-    let rows: SmallVec<[_; 4]> = batch.iter().map(|io| io.start_sector..io.start_sector + io.sectors).collect();
-    let outcomes = core.io(batch).await;
-    let mut result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let ended = core.ended(batch).await;
+    let mut result = settle(core, ended.iter().map(|ended| (ended.member, &ended.result)));
     if result.is_err() {
-        let failed = outcomes.iter().zip(targets.iter().zip(rows)).filter(|((result, _), _)| result.is_err());
-        for (_, (&member, rows)) in failed {
-            if let Err(error) = half_written(core, member, rows).await {
+        for Ended { member, start_sector, sectors, .. } in ended.iter().filter(|ended| ended.result.is_err()) {
+            if let Err(error) = half_written(core, *member, *start_sector..start_sector + sectors).await {
                 result = Err(error);
             }
         }
     }
-    drop(outcomes);
+    core.reuse(ended);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     // Nor may records be retired of which a dropped member may still be in need.
     core.record_barrier().await;
@@ -332,7 +382,7 @@ fn part_records(
     part: &Rectangle,
     parity_there: &Strips,
     partial: &[(usize, Data)],
-    written: &[Data],
+    written: &[Segments<Data>],
 ) -> Option<SmallVec<[(crate::MemberId, LogRecord); 2]>> {
     let config = core.log.config?;
     let map = core.map(write.stripe);
@@ -343,6 +393,7 @@ fn part_records(
     if all && !redo {
         return core.log_covers(write.stripe, &part.rows).then(|| core.log_bare(write.stripe, &part.rows));
     }
+    let redone: SmallVec<[Data; 1]> = written.iter().filter(|_| redo).cloned().map(one_piece).collect();
     let members = core.members.borrow();
     let record = |&parity: &usize| {
         let record = LogRecord {
@@ -352,7 +403,7 @@ fn part_records(
             written: part.strips.clone(),
             parity,
             partial: partial.iter().find(|(index, _)| *index == parity).map(|(_, data)| data.clone()),
-            redo: if redo { written.iter().cloned().collect() } else { SmallVec::new() },
+            redo: redone.clone(),
         };
         // Who is to replace a member must know its records when it does.
         members.targets(usize::from(map.parity[parity])).into_iter().map(move |member| (member, record.clone()))
@@ -361,14 +412,22 @@ fn part_records(
     (!records.is_empty()).then_some(records)
 }
 
-/// Drops the members whose writes failed; the write stands if redundancy covers them all.
+/// As [`settle`], with members and results in the same order.
 pub(crate) fn settle_writes<'a>(
     core: &Core,
     targets: &[crate::MemberId],
     results: impl Iterator<Item = &'a Result<(), IoError>>,
 ) -> Result<(), IoError> {
+    settle(core, targets.iter().copied().zip(results))
+}
+
+/// Drops the members whose writes failed; the write stands if redundancy covers them all.
+pub(crate) fn settle<'a>(
+    core: &Core,
+    results: impl Iterator<Item = (crate::MemberId, &'a Result<(), IoError>)>,
+) -> Result<(), IoError> {
     let mut outcome = Ok(());
-    for (&member, result) in targets.iter().zip(results) {
+    for (member, result) in results {
         if let Err(error) = result
             && !core.fail_member(member, &format!("write failed: {error}"))
         {
@@ -398,19 +457,19 @@ fn new_parity(
     found: &mut Found,
     part: &Rectangle,
     parity_there: &Strips,
-    written: &[Data],
+    written: &[Segments<Data>],
     keep: bool,
 ) -> (Parities, Parities) {
-    let len = written[0].len();
+    let len = bytes(part.rows.end - part.rows.start);
     match plan.method {
         Method::DataOnly => (Parities::new(), Parities::new()),
         Method::ReadModifyWrite => {
             let mut parity: Parities =
                 plan.read_parity.iter().map(|&index| (index, found.take(Unit::Parity(index)).expect("it was read"))).collect();
             let before = |at: usize| -> &[u8] { found.get(Unit::Data(part.strips.start + at)).expect("it was read") };
-            each_written(core, map, part, &mut parity, |code, at, position, outputs| match keep {
-                true => code.add(position, before(at), outputs),
-                false => code.update(position, before(at), &written[at], outputs),
+            each_written(core, map, part, &mut parity, written, |code, position, at, range, after, outputs| match keep {
+                true => code.add(position, &before(at)[range], outputs),
+                false => code.update(position, &before(at)[range], after, outputs),
             });
             if !keep {
                 return (Parities::new(), parity);
@@ -426,18 +485,17 @@ fn new_parity(
                 recovered.extend((0..map.data.len()).filter(lost).map(|index| (index, core.take_buffer(sectors))));
                 recover(core, map, found, &mut recovered);
             }
-            let data: SmallVec<[&[u8]; 24]> = (0..map.data.len())
-                .map(|index| -> &[u8] {
-                    if part.strips.contains(&index) {
-                        return if keep { core.zero_bytes(len) } else { &written[index - part.strips.start] };
-                    }
-                    let read = found.get(Unit::Data(index));
-                    let recovered = || &recovered.iter().find(|(known, _)| *known == index).expect("read or recovered").1;
-                    read.unwrap_or_else(recovered)
-                })
-                .collect();
-            let parity = generate(core, map, &data, parity_there);
-            drop(data);
+            let cuts = cuts(if keep { &[] } else { written }, len);
+            let data = |index: usize, range: Range<usize>| -> &[u8] {
+                if part.strips.contains(&index) {
+                    let strip = &written[index - part.strips.start];
+                    return if keep { core.zero_bytes(range.len()) } else { within(strip, range) };
+                }
+                let read = found.get(Unit::Data(index));
+                let recovered = || &recovered.iter().find(|(known, _)| *known == index).expect("read or recovered").1;
+                &read.unwrap_or_else(recovered)[range]
+            };
+            let parity = generate(core, map, &cuts, parity_there, data);
             recovered.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
             if !keep {
                 return (Parities::new(), parity);
@@ -448,26 +506,30 @@ fn new_parity(
     }
 }
 
-/// Lets each written strip change the parities: `apply` is told its place among them, and its position in the code.
+/// Lets each written strip change the parities, piece by piece: `apply` is told its position in the code and its place
+/// among the written ones, which of its bytes, and the new ones.
 fn each_written(
     core: &Core,
     map: &StripeMap,
     part: &Rectangle,
     parity: &mut Parities,
-    mut apply: impl FnMut(&Code, usize, usize, &mut [Option<&mut [u8]>]),
+    written: &[Segments<Data>],
+    mut apply: impl FnMut(&Code, usize, usize, Range<usize>, &[u8], &mut [Option<&mut [u8]>]),
 ) {
     let code = core.code.as_ref().expect("a parity level");
-    let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
-    for (index, buffer) in parity {
-        outputs[*index] = Some(buffer);
-    }
     for (at, index) in part.strips.clone().enumerate() {
-        apply(code, at, usize::from(map.code[index]), &mut outputs);
+        let mut start = 0;
+        for segment in &written[at] {
+            let range = start..start + segment.len();
+            start = range.end;
+            let mut outputs = outputs(map, parity, &range);
+            apply(code, usize::from(map.code[index]), at, range, segment, &mut outputs);
+        }
     }
 }
 
 /// The parity of all strips from that of those left alone, which stays as it is.
-fn add_written(core: &Core, map: &StripeMap, part: &Rectangle, partial: &Parities, written: &[Data]) -> Parities {
+fn add_written(core: &Core, map: &StripeMap, part: &Rectangle, partial: &Parities, written: &[Segments<Data>]) -> Parities {
     let mut parity: Parities = partial
         .iter()
         .map(|(index, partial)| {
@@ -476,7 +538,9 @@ fn add_written(core: &Core, map: &StripeMap, part: &Rectangle, partial: &Paritie
             (*index, buffer)
         })
         .collect();
-    each_written(core, map, part, &mut parity, |code, at, position, outputs| code.add(position, &written[at], outputs));
+    each_written(core, map, part, &mut parity, written, |code, position, _, _, after, outputs| {
+        code.add(position, after, outputs)
+    });
     parity
 }
 
@@ -606,8 +670,8 @@ async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
                 let Ok(buffer) = reconstruct(&core, stripe, data, &rows, &mut unreadable).await else { return };
                 read.push(buffer);
             }
-            let data: SmallVec<[&[u8]; 24]> = read.iter().map(|buffer| &buffer[..]).collect();
-            let mut parity = generate(&core, map, &data, &std::iter::once(index).collect());
+            let data = |index: usize, range: Range<usize>| &read[index][range];
+            let mut parity = generate(&core, map, &[0, read[0].len()], &std::iter::once(index).collect(), data);
             rewrite(&core, member, rows.start, parity.pop().expect("one parity").1.freeze()).await;
         }
     }

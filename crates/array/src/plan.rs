@@ -11,7 +11,7 @@
 //! | recover-write | all that can be read | lost data, then parity of all data |
 //! | data only | nothing | nothing: no parity member is there |
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
 /// Small lists of strips.
@@ -44,7 +44,7 @@ pub fn rectangles(range: Range<u64>, strip_sectors: u64) -> SmallVec<[Rectangle;
     let head = range.start % strip_sectors;
     let tail = range.end - last as u64 * strip_sectors;
     if first == last {
-        return [Rectangle { rows: head..tail, strips: first..last + 1 }].into_iter().collect();
+        return smallvec![Rectangle { rows: head..tail, strips: first..last + 1 }];
     }
     let low = Rectangle { rows: 0..head.min(tail), strips: first + 1..last + 1 };
     let middle =
@@ -83,8 +83,15 @@ pub struct WritePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unrecoverable;
 
-fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -> bool) -> Strips {
-    presences.iter().enumerate().filter(|&(index, &presence)| wanted(index, presence)).map(|(index, _)| index).collect()
+pub(crate) fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -> bool) -> Strips {
+    let mut found = Strips::new();
+    for (index, &presence) in presences.iter().enumerate() {
+        // Every write asks: this is quicker than to collect.
+        if wanted(index, presence) {
+            found.push(index);
+        }
+    }
+    found
 }
 
 /// Plans the write of data strips `written`. `parity_agrees`: false where a resync is still due, so that parity must

@@ -10,16 +10,22 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 pub(crate) type TaskId = usize;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
+/// Whose turn it is.
+enum Turn {
+    First(Task),
+    Next(TaskId),
+}
+
 /// What tasks share with their runner.
 #[derive(Default)]
 pub(crate) struct Ready {
-    queue: RefCell<VecDeque<TaskId>>,
-    spawned: RefCell<VecDeque<Task>>,
+    queue: RefCell<VecDeque<Turn>>,
     current: Cell<TaskId>,
 }
 
@@ -30,11 +36,11 @@ impl Ready {
     }
 
     pub fn wake(&self, task: TaskId) {
-        self.queue.borrow_mut().push_back(task);
+        self.queue.borrow_mut().push_back(Turn::Next(task));
     }
 
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.spawned.borrow_mut().push_back(Box::pin(task));
+        self.queue.borrow_mut().push_back(Turn::First(Box::pin(task)));
     }
 
     /// Waits until `condition`, looked at now and whenever `waiters` are woken.
@@ -62,6 +68,41 @@ impl Waiters {
     }
 }
 
+/// Tasks that do one job after another, so that jobs find their memory ready.
+pub(crate) struct Crew<J>(RefCell<Vec<Rc<Worker<J>>>>);
+
+/// One task of a crew.
+pub(crate) struct Worker<J> {
+    task: Cell<TaskId>,
+    job: Cell<Option<J>>,
+}
+
+impl<J> Default for Crew<J> {
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+impl<J> Crew<J> {
+    /// Gives a job to who is idle. If nobody is, gives a new worker, whose task is to be spawned.
+    pub fn hand(&self, ready: &Ready, job: J) -> Option<Rc<Worker<J>>> {
+        let Some(worker) = self.0.borrow_mut().pop() else {
+            return Some(Rc::new(Worker { task: Cell::new(TaskId::MAX), job: Cell::new(Some(job)) }));
+        };
+        worker.job.set(Some(job));
+        ready.wake(worker.task.get());
+        None
+    }
+
+    /// The next job of a worker, which is idle until it comes.
+    pub async fn job(&self, ready: &Ready, worker: &Rc<Worker<J>>) -> J {
+        if worker.task.replace(ready.current()) != TaskId::MAX {
+            self.0.borrow_mut().push(Rc::clone(worker));
+        }
+        poll_fn(|_| worker.job.take().map_or(Poll::Pending, Poll::Ready)).await
+    }
+}
+
 /// Owns and runs the tasks.
 #[derive(Default)]
 pub(crate) struct Tasks(Slab<Task>);
@@ -71,11 +112,11 @@ impl Tasks {
     pub fn run(&mut self, ready: &Ready) -> bool {
         let mut ran = false;
         loop {
-            while let Some(task) = ready.spawned.borrow_mut().pop_front() {
-                let id = self.0.insert(task);
-                ready.wake(id);
-            }
-            let Some(id) = ready.queue.borrow_mut().pop_front() else { return ran };
+            let Some(turn) = ready.queue.borrow_mut().pop_front() else { return ran };
+            let id = match turn {
+                Turn::First(task) => self.0.insert(task),
+                Turn::Next(id) => id,
+            };
             // A wake may come after its task has ended.
             let Some(task) = self.0.get_mut(id) else { continue };
             ready.current.set(id);

@@ -93,7 +93,7 @@ impl Request {
         let end = self.start_sector.checked_add(self.sectors);
         let problem = if end.is_none_or(|end| end > limits.size_sectors) {
             "reaches beyond the end of the device"
-        } else if !(self.start_sector | self.sectors).is_multiple_of(block_sectors) {
+        } else if (self.start_sector | self.sectors) & (block_sectors - 1) != 0 {
             "is not aligned to the device's blocks"
         } else if self.sectors == 0 {
             "is empty"

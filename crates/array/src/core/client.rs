@@ -37,10 +37,11 @@ impl Core {
         self.parents.borrow_mut().insert(Parent::new(request.tag, request.start_sector, parts, operation))
     }
 
-    /// Sends a client's request to one member as it is.
-    pub fn send_whole(&self, tag: Tag, array_sector: u64, io: MemberIo) {
+    /// A client's request as it is to go to one member.
+    pub fn whole(&self, tag: Tag, array_sector: u64, io: MemberIo) -> (MemberId, Request) {
         self.whole_requests.set(self.whole_requests.get() + 1);
-        self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Client { tag, array_sector });
+        let waiting = Waiting::Client { tag, array_sector };
+        (io.member, self.note(io.member, io.start_sector, io.sectors, io.operation, waiting))
     }
 
     pub fn more_parts(&self, parent: usize, parts: usize) {
@@ -57,7 +58,9 @@ impl Core {
         let mut parents = self.parents.borrow_mut();
         let state = &mut parents[parent];
         state.pending -= 1;
-        state.read.extend(read);
+        if let Some(read) = read {
+            state.read.push(read);
+        }
         if let Err(error) = result {
             state.error.get_or_insert(error);
         }

@@ -21,10 +21,20 @@ pub(crate) type Outcome = (Result<(), IoError>, Operation);
 pub(crate) type Batch = SmallVec<[MemberIo; 4]>;
 pub(crate) type Outcomes = SmallVec<[Outcome; 4]>;
 
+/// A request to a member that has ended.
+pub(crate) struct Ended {
+    pub member: MemberId,
+    pub start_sector: u64,
+    pub sectors: u64,
+    pub result: Result<(), IoError>,
+    pub operation: Operation,
+}
+
+/// Requests to members that a task waits for together.
 pub(super) struct BatchState {
     task: usize,
     pending: usize,
-    outcomes: SmallVec<[Option<Outcome>; 4]>,
+    ended: Vec<Ended>,
 }
 
 /// Where the pieces of a member's request lie in the client's: offset and length, in sectors. Pieces that are
@@ -56,8 +66,31 @@ pub(super) struct InFlight {
     waiting: Waiting,
 }
 
+/// What follows the end of a member's request.
+pub(crate) enum Then {
+    /// Whoever waited for it goes on.
+    Nothing,
+    /// A client's request has ended with it.
+    Done(Completion),
+    /// Parts of a client's read that failed, for the level to mend.
+    Mend(SmallVec<[FailedPart; 1]>),
+}
+
 impl Core {
     pub(super) fn send(&self, member: MemberId, start_sector: u64, sectors: u64, operation: Operation, waiting: Waiting) {
+        let request = self.note(member, start_sector, sectors, operation, waiting);
+        self.outbox.borrow_mut().push_back(Action::Io { member, request });
+    }
+
+    /// Notes a request that goes to a member, and who waits for it.
+    pub(super) fn note(
+        &self,
+        member: MemberId,
+        start_sector: u64,
+        sectors: u64,
+        operation: Operation,
+        waiting: Waiting,
+    ) -> Request {
         {
             let mut members = self.members.borrow_mut();
             let member = members.get_mut(member);
@@ -65,8 +98,7 @@ impl Core {
             member.head_sector = start_sector + sectors;
         }
         let key = self.in_flight.borrow_mut().insert(InFlight { member, start_sector, sectors, waiting });
-        let request = Request { tag: key as Tag, start_sector, sectors, operation };
-        self.outbox.borrow_mut().push_back(Action::Io { member, request });
+        Request { tag: key as Tag, start_sector, sectors, operation }
     }
 
     /// Does all of `batch` at once, and gives each its end, in the same order.
@@ -74,24 +106,48 @@ impl Core {
         if batch.is_empty() {
             return Outcomes::new();
         }
-        let count = batch.len();
-        let outcomes = std::iter::repeat_with(|| None).take(count).collect();
-        let key = self.batches.borrow_mut().insert(BatchState { task: self.ready.current(), pending: count, outcomes });
-        for (index, io) in batch.into_iter().enumerate() {
-            self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Batch { batch: key, index });
+        let key = self.batch();
+        for io in batch {
+            self.send_in(key, io);
         }
-        poll_fn(|_| {
-            if self.batches.borrow()[key].pending > 0 {
-                return Poll::Pending;
-            }
-            let state = self.batches.borrow_mut().remove(key);
-            Poll::Ready(state.outcomes.into_iter().map(|outcome| outcome.expect("nothing is pending")).collect())
-        })
-        .await
+        let mut ended = self.ended(key).await;
+        let outcomes = ended.drain(..).map(|ended| (ended.result, ended.operation)).collect();
+        self.reuse(ended);
+        outcomes
     }
 
-    /// A member's request has ended. Gives back parts whose read failed, for the level to mend.
-    pub fn complete(&self, completion: Completion) -> SmallVec<[FailedPart; 1]> {
+    /// Begins a batch, to be waited for with [`Core::ended`] by the same task.
+    pub fn batch(&self) -> usize {
+        let ended = self.spare_batches.borrow_mut().pop().unwrap_or_default();
+        self.batches.borrow_mut().insert(BatchState { task: self.ready.current(), pending: 0, ended })
+    }
+
+    /// Sends a request as one of a batch.
+    pub fn send_in(&self, batch: usize, io: MemberIo) {
+        let MemberIo { member, start_sector, sectors, operation } = io;
+        let index = {
+            let state = &mut self.batches.borrow_mut()[batch];
+            state.pending += 1;
+            // A place for what comes back.
+            state.ended.push(Ended { member, start_sector, sectors, result: Ok(()), operation: Operation::Flush });
+            state.ended.len() - 1
+        };
+        self.send(member, start_sector, sectors, operation, Waiting::Batch { batch, index });
+    }
+
+    /// Waits until all of a batch have ended; in the order in which they were sent. To be given back with [`Core::reuse`].
+    pub async fn ended(&self, batch: usize) -> Vec<Ended> {
+        poll_fn(|_| if self.batches.borrow()[batch].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.batches.borrow_mut().remove(batch).ended
+    }
+
+    pub fn reuse(&self, mut ended: Vec<Ended>) {
+        ended.clear();
+        self.spare_batches.borrow_mut().push(ended);
+    }
+
+    /// A member's request has ended.
+    pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
         {
             let mut members = self.members.borrow_mut();
@@ -117,12 +173,13 @@ impl Core {
             Waiting::Batch { batch, index } => {
                 let mut batches = self.batches.borrow_mut();
                 let batch = &mut batches[batch];
-                batch.outcomes[index] = Some((completion.result, completion.operation));
+                let ended = &mut batch.ended[index];
+                (ended.result, ended.operation) = (completion.result, completion.operation);
                 batch.pending -= 1;
                 if batch.pending == 0 {
                     self.ready.wake(batch.task);
                 }
-                SmallVec::new()
+                Then::Nothing
             }
             Waiting::Client { tag, array_sector } => {
                 self.whole_requests.set(self.whole_requests.get() - 1);
@@ -135,7 +192,7 @@ impl Core {
                             1,
                             Operation::Read { into: Segments::new() },
                         ));
-                        smallvec![FailedPart {
+                        Then::Mend(smallvec![FailedPart {
                             parent,
                             offset_sectors: 0,
                             array_sector,
@@ -144,12 +201,9 @@ impl Core {
                             sectors,
                             into,
                             error
-                        }]
+                        }])
                     }
-                    (result, operation) => {
-                        self.done(Completion { tag, result, operation });
-                        SmallVec::new()
-                    }
+                    (result, operation) => Then::Done(Completion { tag, result, operation }),
                 }
             }
             Waiting::Part { parent, pieces } => {
@@ -160,7 +214,7 @@ impl Core {
                         self.parents.borrow_mut()[parent].operation = completion.operation;
                     }
                     self.part_done(parent, None, completion.result);
-                    return SmallVec::new();
+                    return Then::Nothing;
                 };
                 let mut memory = Cutter::new(into);
                 if !failed {
@@ -170,12 +224,12 @@ impl Core {
                         .collect::<SmallVec<[_; 2]>>();
                     self.parents.borrow_mut()[parent].read.extend(read);
                     self.part_done(parent, None, Ok(()));
-                    return SmallVec::new();
+                    return Then::Nothing;
                 }
                 let error = completion.result.expect_err("it failed");
                 self.more_parts(parent, pieces.len() - 1);
                 let mut member_sector = start_sector;
-                pieces
+                let failed = pieces
                     .into_iter()
                     .map(|(offset_sectors, sectors)| {
                         let start_sector = member_sector;
@@ -191,7 +245,8 @@ impl Core {
                             error: error.clone(),
                         }
                     })
-                    .collect()
+                    .collect();
+                Then::Mend(failed)
             }
         }
     }

@@ -29,7 +29,11 @@ impl Cutter<Buffer> {
 }
 
 /// `len` bytes of data segments from `from` on.
-pub(crate) fn slice_segments(segments: &Segments<Data>, mut from: usize, mut len: usize) -> Segments<Data> {
+pub(crate) fn slice_segments<'a>(
+    segments: impl IntoIterator<Item = &'a Data>,
+    mut from: usize,
+    mut len: usize,
+) -> Segments<Data> {
     let mut piece = Segments::new();
     for segment in segments {
         if from >= segment.len() {
@@ -44,4 +48,19 @@ pub(crate) fn slice_segments(segments: &Segments<Data>, mut from: usize, mut len
         }
     }
     piece
+}
+
+/// Segments in one piece of memory: copied where they are several.
+pub(crate) fn one_piece(mut from: Segments<Data>) -> Data {
+    if from.len() == 1 {
+        return from.remove(0);
+    }
+    let mut whole = Buffer::zeroed(from.iter().map(|data| data.len()).sum());
+    let mut rest = &mut whole[..];
+    for data in from {
+        let (front, back) = rest.split_at_mut(data.len());
+        front.copy_from_slice(&data);
+        rest = back;
+    }
+    whole.freeze()
 }

@@ -1,0 +1,244 @@
+//! Gathering: clients' writes to one stripe that wait for its rows become one write.
+//!
+//! Two small writes to a stripe cost more than one large one, and a whole stripe needs no old bytes at all. So a write is
+//! *open* until it has its rows' lock, and what comes for the same stripe meanwhile, just before or behind it, joins it.
+//! Nobody waits for company on an idle array. Only the end of a stream, of a request that goes on where another one in
+//! flight ends, is *held*: until its stripe is full, or something else is written there, or as many writes have ended as
+//! were under way when it came and the client had its turn. So the wait is bounded by what the drives do anyway.
+//!
+//! What the log promises of small requests holds for several together: they are as many as one append keeps the bytes of.
+
+use crate::core::Core;
+use crate::parity_io;
+use crate::task::{Crew, Ready, TaskId, Worker};
+use slab::Slab;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::Poll;
+use stria_block::{Data, Nanos};
+
+/// 64: stripes, by number, in which writes are open at once: more than streams have under way.
+const OPEN_COUNT: usize = 64;
+
+/// 8: streams that are told apart.
+const STREAM_COUNT: usize = 8;
+
+/// 50 µs: a client that was told that its writes have ended sends the next ones within that.
+const TURN: Nanos = 50_000;
+
+/// A part of a client's write within one stripe.
+pub(crate) struct Part {
+    pub parent: usize,
+    /// From the start of the stripe's data.
+    pub offset_sectors: u64,
+    pub data: Data,
+    pub fua: bool,
+    /// Of a request so small that the log keeps its bytes where it must.
+    pub small: bool,
+    /// May not be written together with others.
+    pub alone: bool,
+    /// The client is likely to go on behind it.
+    pub goes_on: bool,
+}
+
+impl Part {
+    /// In the stripe's data.
+    pub fn end_sector(&self) -> u64 {
+        self.offset_sectors + (self.data.len() / 512) as u64
+    }
+}
+
+/// Parts that follow each other.
+pub(crate) struct Gather {
+    pub stripe: u64,
+    /// Of the stripe's data.
+    pub range: Range<u64>,
+    pub parts: Vec<Part>,
+    small: bool,
+    held: bool,
+    /// Rows of the strips that are locked for it, or will be.
+    locked: Option<Range<u64>>,
+    task: Option<TaskId>,
+}
+
+impl Gather {
+    fn takes(&self, stripe: u64, range: &Range<u64>, small: bool, strip: u64, small_sectors_max: u64) -> bool {
+        let sectors = self.range.end - self.range.start + range.end - range.start;
+        let follows = range.start == self.range.end || range.end == self.range.start;
+        let fits = !(small || self.small) || sectors <= small_sectors_max;
+        let rows = rows_of(range, strip);
+        let within = self.locked.as_ref().is_none_or(|locked| locked.start <= rows.start && rows.end <= locked.end);
+        self.stripe == stripe && follows && fits && within
+    }
+
+    fn let_go(&mut self, ready: &Ready) {
+        self.held = false;
+        self.task.take().into_iter().for_each(|task| ready.wake(task));
+    }
+}
+
+/// Rows of the strips that a range of a stripe's data touches.
+pub(crate) fn rows_of(range: &Range<u64>, strip: u64) -> Range<u64> {
+    let start = range.start % strip;
+    let end = start + (range.end - range.start);
+    if end <= strip { start..end } else { 0..strip }
+}
+
+/// Writes to parity stripes from their arrival to their end.
+pub(crate) struct Gathers {
+    all: RefCell<Slab<Gather>>,
+    crew: Crew<usize>,
+    /// Lists of parts to be used again.
+    spare: RefCell<Vec<Vec<Part>>>,
+    /// Those that may be joined, by stripe modulo their count.
+    open: RefCell<[Option<usize>; OPEN_COUNT]>,
+    /// Where the writes in flight end that may be a stream's last, in sectors of the array.
+    tails: Cell<[u64; STREAM_COUNT]>,
+    next_tail: Cell<usize>,
+    begun: Cell<u64>,
+    ended: Cell<u64>,
+    /// Who waits for so many ends.
+    held: RefCell<VecDeque<(u64, TaskId)>>,
+}
+
+impl Default for Gathers {
+    fn default() -> Self {
+        Self {
+            all: RefCell::default(),
+            crew: Crew::default(),
+            spare: RefCell::default(),
+            open: RefCell::new([None; OPEN_COUNT]),
+            tails: Cell::new([u64::MAX; STREAM_COUNT]),
+            next_tail: Cell::new(0),
+            begun: Cell::new(0),
+            ended: Cell::new(0),
+            held: RefCell::default(),
+        }
+    }
+}
+
+impl Gathers {
+    /// Notes a client's write. Whether it goes on where another one in flight ends.
+    pub fn is_of_stream(&self, range: &Range<u64>) -> bool {
+        let mut tails = self.tails.get();
+        let known = tails.iter().position(|&tail| tail == range.start);
+        let place = known.unwrap_or_else(|| self.next_tail.replace((self.next_tail.get() + 1) % STREAM_COUNT));
+        tails[place] = range.end;
+        self.tails.set(tails);
+        known.is_some()
+    }
+
+    /// Where a write goes.
+    pub fn stripe(&self, key: usize) -> u64 {
+        self.all.borrow()[key].stripe
+    }
+
+    /// A write has the lock of its rows: nobody can join it any more.
+    pub fn close(&self, key: usize) -> Gather {
+        let gather = self.all.borrow_mut().remove(key);
+        let open = &mut self.open.borrow_mut()[gather.stripe as usize % OPEN_COUNT];
+        *open = open.filter(|&other| other != key);
+        gather
+    }
+
+    /// The list of a write that has ended, empty.
+    pub fn reuse(&self, parts: Vec<Part>) {
+        self.spare.borrow_mut().push(parts);
+    }
+
+    /// A write has ended; the parts of clients' writes that it consists of end at these sectors of the array.
+    pub fn end(&self, ready: &Ready, ends: impl Iterator<Item = u64>) {
+        let mut tails = self.tails.get();
+        for end in ends {
+            tails.iter_mut().filter(|tail| **tail == end).for_each(|tail| *tail = u64::MAX);
+        }
+        self.tails.set(tails);
+        self.ended.set(self.ended.get() + 1);
+        let mut held = self.held.borrow_mut();
+        while let Some(&(count, task)) = held.front()
+            && count <= self.ended.get()
+        {
+            held.pop_front();
+            ready.wake(task);
+        }
+    }
+}
+
+/// Writes a part of a client's request, with others if there are such.
+pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
+    let gathers = &core.gathers;
+    let strip = core.geometry.strip_sectors();
+    let width = strip * core.geometry.data_count() as u64;
+    let range = part.offset_sectors..part.end_sector();
+    let held = part.goes_on && range.end < width;
+    let mut all = gathers.all.borrow_mut();
+    let open = &mut gathers.open.borrow_mut()[stripe as usize % OPEN_COUNT];
+    if let Some(key) = open.take() {
+        let gather = &mut all[key];
+        if !part.alone && gather.takes(stripe, &range, part.small, strip, core.log.together_sectors_max()) {
+            gather.small |= part.small;
+            gather.held = (gather.held || held) && range.end < width;
+            gather.range = gather.range.start.min(range.start)..gather.range.end.max(range.end);
+            let place = if range.start < gather.parts[0].offset_sectors { 0 } else { gather.parts.len() };
+            gather.parts.insert(place, part);
+            if !gather.held {
+                gather.let_go(&core.ready);
+            }
+            *open = Some(key);
+            return;
+        }
+        gather.let_go(&core.ready);
+    }
+    let (small, alone) = (part.small, part.alone || range == (0..width));
+    let mut parts = gathers.spare.borrow_mut().pop().unwrap_or_default();
+    parts.push(part);
+    let key = all.insert(Gather { stripe, range, parts, small, held, locked: None, task: None });
+    if !alone {
+        *open = Some(key);
+    }
+    if let Some(worker) = gathers.crew.hand(&core.ready, key) {
+        core.ready.spawn(write_forever(Rc::clone(core), worker));
+    }
+}
+
+async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
+    loop {
+        let key = core.gathers.crew.job(&core.ready, &worker).await;
+        parity_io::write_gathered(&core, key).await;
+    }
+}
+
+impl Core {
+    /// Waits for company, if it is likely to come soon. Gives the rows of the strips to lock.
+    pub async fn hold(&self, key: usize) -> Range<u64> {
+        let gathers = &self.gathers;
+        let is_held = || gathers.all.borrow()[key].held;
+        let count = gathers.begun.get();
+        if is_held() && gathers.ended.get() < count {
+            let task = self.ready.current();
+            gathers.held.borrow_mut().push_back((count, task));
+            gathers.all.borrow_mut()[key].task = Some(task);
+            let mut due = None;
+            poll_fn(|_| {
+                if !is_held() {
+                    return Poll::Ready(());
+                }
+                if gathers.ended.get() < count {
+                    return Poll::Pending;
+                }
+                let due = *due.get_or_insert_with(|| self.wake_at(self.now() + TURN));
+                if self.now() < due { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+        }
+        gathers.begun.set(gathers.begun.get() + 1);
+        let gather = &mut gathers.all.borrow_mut()[key];
+        let strip = self.geometry.strip_sectors();
+        let several = gather.held || gather.parts.len() > 1;
+        let rows = if several { 0..strip } else { rows_of(&gather.range, strip) };
+        gather.locked.insert(rows).clone()
+    }
+}

@@ -1,0 +1,110 @@
+//! Which copy is read: the one whose member has the fewest requests, and among equals on hard disks the nearest head.
+
+mod support;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use stria_array::*;
+use stria_block::*;
+use support::member_config;
+
+const SECTORS: u64 = 1 << 16;
+
+/// Notes what it is asked for, and ends it while it is told to.
+struct Noting {
+    limits: Limits,
+    asked: Rc<RefCell<Vec<u64>>>,
+    ends: Rc<Cell<bool>>,
+    waiting: Vec<Request>,
+}
+
+impl BlockDevice for Noting {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    fn submit(&mut self, request: Request) {
+        self.asked.borrow_mut().push(request.start_sector);
+        self.waiting.push(request);
+    }
+    fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {
+        if self.ends.get() {
+            completions.extend(self.waiting.drain(..).map(|request| request.complete(Ok(()))));
+        }
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        (self.ends.get() && !self.waiting.is_empty()).then_some(0)
+    }
+}
+
+struct Mirror {
+    array: ArrayDevice<NoRecorder>,
+    asked: [Rc<RefCell<Vec<u64>>>; 2],
+    ends: Rc<Cell<bool>>,
+}
+
+impl Mirror {
+    fn new(rotational: bool) -> Self {
+        let geometry = Geometry::new(Level::Raid1, Layout::Plain, 0, &[SECTORS; 2]).expect("it fits");
+        let config = ArrayConfig {
+            name: "test".into(),
+            geometry,
+            slots: (0..2).map(|id| SlotConfig { member: Some(member_config(id, SECTORS)), replacement: None }).collect(),
+            spares: Vec::new(),
+            resync_sector: u64::MAX,
+            intent: None,
+            log: None,
+            replay: Vec::new(),
+            read_only: false,
+        };
+        let (asked, ends) = ([Rc::default(), Rc::default()], Rc::new(Cell::new(false)));
+        let noting = |asked: &Rc<_>| Noting {
+            limits: Limits { rotational, ..Limits::plain(SECTORS) },
+            asked: Rc::clone(asked),
+            ends: Rc::clone(&ends),
+            waiting: Vec::new(),
+        };
+        let devices = asked.iter().map(|asked| Box::new(noting(asked)) as Box<dyn BlockDevice>).collect();
+        Self { array: ArrayDevice::new(&config, devices, NoRecorder, 0), asked, ends }
+    }
+
+    /// Reads; the place of the member that was asked.
+    fn read(&mut self, start_sector: u64) -> usize {
+        let before = self.asked[0].borrow().len();
+        let into = std::iter::once(Buffer::zeroed(4096)).collect();
+        self.array.submit(Request { tag: 0, start_sector, sectors: 8, operation: Operation::Read { into } });
+        self.array.poll(0, &mut Vec::new());
+        usize::from(self.asked[0].borrow().len() == before)
+    }
+
+    fn end_all(&mut self) {
+        self.ends.set(true);
+        self.array.poll(0, &mut Vec::new());
+        self.ends.set(false);
+    }
+}
+
+#[test]
+fn reads_go_to_the_member_with_the_fewest_requests() {
+    for rotational in [false, true] {
+        let mut mirror = Mirror::new(rotational);
+        // All at one place, which one head is nearest to.
+        let mut counts = [0_u32; 2];
+        for round in 1..=20 {
+            counts[mirror.read(4096)] += 1;
+            assert!(counts[0].abs_diff(counts[1]) <= 1, "{counts:?} after {round} reads");
+        }
+        mirror.end_all();
+    }
+}
+
+#[test]
+fn on_hard_disks_the_nearest_head_reads() {
+    let mut mirror = Mirror::new(true);
+    let low = mirror.read(0);
+    let high = mirror.read(60_000);
+    assert_ne!(low, high, "one each, as both queues count");
+    mirror.end_all();
+    for (sector, nearest) in [(59_000, high), (1_000, low), (58_000, high), (2_000, low), (2_008, low)] {
+        assert_eq!(mirror.read(sector), nearest, "sector {sector}");
+        mirror.end_all();
+    }
+}
