@@ -540,7 +540,7 @@ impl Engine {
             resync_sector: self.core.resync_sector.get(),
             members: members.iter().map(crate::member::Member::status).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
-            sweep: self.sweeper.status(),
+            sweep: self.sweeper.status(&self.core),
             mismatch_sectors: self.sweeper.last_mismatch(),
             intent: intent.as_ref().map(|intent| {
                 (intent.marked_count(), self.core.geometry.sync_sectors().div_ceil(intent.chunk_sectors()) as usize)
@@ -678,7 +678,7 @@ impl Engine {
 
     /// Ends a scrub for good.
     pub fn cancel_scrub(&mut self) {
-        self.sweeper.cancel_scrub();
+        self.sweeper.cancel_scrub(&self.core);
     }
 
     /// Holds sweeps at the end of their windows, or lets them go on from there.

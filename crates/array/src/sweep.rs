@@ -138,9 +138,22 @@ impl Sweeper {
         }
     }
 
-    pub fn status(&self) -> Option<SweepStatus> {
+    /// What runs, or the scrub that was ordered and is about to.
+    pub fn status(&self, core: &Core) -> Option<SweepStatus> {
         let current = self.current.borrow();
-        let sweep = current.as_ref()?;
+        let Some(sweep) = current.as_ref() else {
+            let due = !self.paused.get() && core.health() != crate::Health::Failed;
+            let (repair, from, found) = self.ordered.get().filter(|_| due)?;
+            return Some(SweepStatus {
+                kind: SweepKind::Scrub { repair },
+                done_sectors: from,
+                total_sectors: core.geometry.sync_sectors(),
+                sectors_per_s: 0,
+                eta_s: None,
+                mismatch_sectors: found,
+                paused: false,
+            });
+        };
         let done = sweep.watermark();
         let speed = sweep.speed.get();
         Some(SweepStatus {
@@ -177,7 +190,7 @@ impl Sweeper {
     }
 
     pub fn order(&self, core: &Core, repair: bool, from_sector: u64) -> Result<(), Refusal> {
-        if let Some(sweep) = self.status() {
+        if let Some(sweep) = self.status(core) {
             let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
             let what = name(sweep.kind);
             return Err(Refusal(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
@@ -190,8 +203,11 @@ impl Sweeper {
         Ok(())
     }
 
-    pub fn cancel_scrub(&self) {
-        self.ordered.set(None);
+    pub fn cancel_scrub(&self, core: &Core) {
+        if let Some((repair, from, _)) = self.ordered.take() {
+            let reason = format!("cancelled; --from {from}s goes on from there");
+            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason });
+        }
         let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
         self.cancelled.set(scrubs);
     }
@@ -314,7 +330,11 @@ async fn run(
         core.ready.spawn(work(Rc::clone(core), Rc::clone(sweeper), Rc::clone(&sweep)));
     }
     core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
-    let error = sweep.error.borrow_mut().take();
+    let mut error = sweep.error.borrow_mut().take();
+    if kind == (SweepKind::Scrub { repair: true }) && error.is_none() {
+        // Mended means mended also when the power goes.
+        error = core.flush_volatile().await.err().map(|error| error.to_string());
+    }
     let mismatch_sectors = sweep.mismatch_sectors.get();
     let duration = core.now() - sweep.started;
     if let Some(reason) = error {

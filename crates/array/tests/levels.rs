@@ -286,6 +286,7 @@ fn a_paused_scrub_goes_on_where_it_was() {
     world.traffic(3);
     world.array.command(|engine| engine.set_speed(None, Some(100_000)));
     world.array.command(|engine| engine.scrub(false, 0)).expect("nothing else runs");
+    assert!(world.array.status().sweep.is_some(), "who waits for its end must not come too early");
     world.run_until("half a scrub", |status| status.sweep.as_ref().is_some_and(|sweep| sweep.done_sectors > 3000));
     world.array.command(|engine| engine.pause(true));
     world.run_until("pause", |status| status.sweep.is_none());
