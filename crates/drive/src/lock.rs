@@ -8,11 +8,18 @@ use std::time::{Duration, Instant};
 
 /// A block device may be busy for moments without a user: udev looks at it under a shared lock, and the
 /// kernel closes a file that io_uring had a little after its last completion.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a ring of a killed process held the kernel closes in its own time, and late on a busy machine.
+const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(10);
 
 /// Tries until `attempt` gives something else than `None`, or patience ends.
-pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + PATIENCE;
+pub(crate) fn patiently<T>(attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    try_for(PATIENCE, attempt)
+}
+
+fn try_for<T>(patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + patience;
     loop {
         match attempt() {
             None if Instant::now() < end => std::thread::sleep(Duration::from_millis(10)),
@@ -28,19 +35,32 @@ pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveE
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
     };
-    let outcome = if patient { patiently(attempt) } else { attempt() };
+    let mut outcome = if patient { patiently(attempt) } else { attempt() };
+    if outcome.is_none() && patient && holding_pid(file).is_some_and(is_dead) {
+        outcome = try_for(PATIENCE_WITH_THE_DEAD, attempt);
+    }
     outcome.unwrap_or_else(|| Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) }))
 }
 
-/// Who has the lock on `file`, from /proc/locks.
+/// The process that took the lock on `file`, from /proc/locks.
+fn holding_pid(file: &File) -> Option<u32> {
+    let metadata = file.metadata().ok()?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    pid_of_lock(&locks, &name)
+}
+
+/// Whether a process has ended, waited for or not.
+fn is_dead(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    // The state follows the name in parentheses, which may hold anything.
+    stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
+}
+
+/// Who has the lock on `file`.
 fn lock_holder(file: &File) -> String {
-    let pid = file.metadata().ok().and_then(|metadata| {
-        let (device, inode) = (metadata.dev(), metadata.ino());
-        let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        pid_of_lock(&locks, &name)
-    });
-    match pid {
+    match holding_pid(file) {
         Some(pid) if pid == std::process::id() => "this very process".into(),
         Some(pid) => match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
             Ok(program) => format!("another process ({}, pid {pid})", program.trim()),
@@ -93,6 +113,17 @@ pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_that_ended_are_dead() {
+        assert!(!is_dead(std::process::id()));
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("coreutils");
+        assert!(!is_dead(child.id()));
+        child.kill().expect("it is ours");
+        assert!(try_for(Duration::from_secs(60), || is_dead(child.id()).then_some(())).is_some(), "unwaited for");
+        child.wait().expect("it was killed");
+        assert!(is_dead(child.id()));
+    }
 
     #[test]
     fn holder_is_found_in_a_list_of_locks() {
