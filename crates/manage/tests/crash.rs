@@ -221,6 +221,7 @@ fn records_of_a_crash_are_told() {
     let serve = place.serve(&drives);
     assert_eq!(log("replayed_count"), 1);
     assert!(place.ok(&["status"]).contains("; 1 of a crash replayed"));
+    place.settled("tank");
     place.ok(&["stop", "tank"]);
     serve.ended_well();
     assert!(place.ok(&["examine", drives[0]]).contains("Write Log : empty"));
