@@ -8,20 +8,8 @@ use support::*;
 
 fn array(level: Level, count: usize) -> ArrayDevice<NoRecorder> {
     let geometry = Geometry::new(level, level.default_layout(), 128, &vec![128 * 64; count]).expect("it fits");
-    let sectors = geometry.member_sectors(0);
-    let config = ArrayConfig {
-        name: "test".into(),
-        slots: (0..count).map(|id| SlotConfig { member: Some(member_config(id, sectors)), replacement: None }).collect(),
-        geometry,
-        spares: Vec::new(),
-        resync_sector: u64::MAX,
-        intent: Some(IntentConfig { chunk_sectors: 1024, dirty: Vec::new() }),
-        log: None,
-        replay: Vec::new(),
-        read_only: false,
-    };
-    let devices = (0..count).map(|_| Box::new(RamDevice::new(sectors)) as Box<dyn BlockDevice>).collect();
-    ArrayDevice::new(&config, devices, NoRecorder, 0)
+    let intent = Some(IntentConfig { chunk_sectors: 1024, dirty: Vec::new() });
+    on_ram(&ArrayConfig { intent, ..whole(geometry) })
 }
 
 /// Requests of `sectors`, 32 in flight; the memory of those that have ended goes out again.

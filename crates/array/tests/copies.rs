@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use stria_array::*;
 use stria_block::*;
-use support::member_config;
+use support::whole;
 
 const SECTORS: u64 = 1 << 16;
 
@@ -44,17 +44,6 @@ struct Mirror {
 impl Mirror {
     fn new(rotational: bool) -> Self {
         let geometry = Geometry::new(Level::Raid1, Layout::Plain, 0, &[SECTORS; 2]).expect("it fits");
-        let config = ArrayConfig {
-            name: "test".into(),
-            geometry,
-            slots: (0..2).map(|id| SlotConfig { member: Some(member_config(id, SECTORS)), replacement: None }).collect(),
-            spares: Vec::new(),
-            resync_sector: u64::MAX,
-            intent: None,
-            log: None,
-            replay: Vec::new(),
-            read_only: false,
-        };
         let (asked, ends) = ([Rc::default(), Rc::default()], Rc::new(Cell::new(false)));
         let noting = |asked: &Rc<_>| Noting {
             limits: Limits { rotational, ..Limits::plain(SECTORS) },
@@ -63,7 +52,7 @@ impl Mirror {
             waiting: Vec::new(),
         };
         let devices = asked.iter().map(|asked| Box::new(noting(asked)) as Box<dyn BlockDevice>).collect();
-        Self { array: ArrayDevice::new(&config, devices, NoRecorder, 0), asked, ends }
+        Self { array: ArrayDevice::new(&whole(geometry), devices, NoRecorder, 0), asked, ends }
     }
 
     /// Reads; the place of the member that was asked.

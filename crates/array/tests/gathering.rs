@@ -50,24 +50,6 @@ fn streams_become_whole_stripes() {
     }
 }
 
-fn on_ram(level: Level, count: usize) -> ArrayDevice<NoRecorder> {
-    let geometry = geometry(level, count);
-    let sectors = geometry.member_sectors(0);
-    let config = ArrayConfig {
-        name: "test".into(),
-        slots: (0..count).map(|id| SlotConfig { member: Some(member_config(id, sectors)), replacement: None }).collect(),
-        geometry,
-        spares: Vec::new(),
-        resync_sector: u64::MAX,
-        intent: None,
-        log: None,
-        replay: Vec::new(),
-        read_only: false,
-    };
-    let devices = (0..count).map(|_| Box::new(RamDevice::new(sectors)) as Box<dyn BlockDevice>).collect();
-    ArrayDevice::new(&config, devices, NoRecorder, 0)
-}
-
 fn write(array: &mut ArrayDevice<NoRecorder>, start_sector: u64) {
     let from = std::iter::once(Buffer::zeroed(4096).freeze()).collect();
     array.submit(Request { tag: start_sector, start_sector, sectors: 8, operation: Operation::Write { from, fua: false } });
@@ -75,7 +57,7 @@ fn write(array: &mut ArrayDevice<NoRecorder>, start_sector: u64) {
 
 #[test]
 fn a_stream_of_one_request_at_a_time_never_waits() {
-    let mut array = on_ram(Level::Raid5, 4);
+    let mut array = on_ram(&whole(geometry(Level::Raid5, 4)));
     for start in (0..800).step_by(8) {
         write(&mut array, start);
         let mut ended = Vec::new();
@@ -86,7 +68,7 @@ fn a_stream_of_one_request_at_a_time_never_waits() {
 
 #[test]
 fn the_end_of_a_stream_waits_for_what_is_in_flight_and_a_moment_more() {
-    let mut array = on_ram(Level::Raid5, 4);
+    let mut array = on_ram(&whole(geometry(Level::Raid5, 4)));
     // A whole stripe, and the beginning of the next one: the client may be about to go on there.
     for start in (0..400).step_by(8) {
         write(&mut array, start);

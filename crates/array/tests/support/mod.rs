@@ -90,6 +90,29 @@ impl BlockDevice for SharedRam {
     }
 }
 
+/// An array that lacks nothing, without bitmap or log.
+pub fn whole(geometry: Geometry) -> ArrayConfig {
+    let slot = |id| SlotConfig { member: Some(member_config(id, geometry.member_sectors(id))), replacement: None };
+    ArrayConfig {
+        name: "test".into(),
+        slots: (0..geometry.slot_count()).map(slot).collect(),
+        geometry,
+        spares: Vec::new(),
+        resync_sector: u64::MAX,
+        intent: None,
+        log: None,
+        replay: Vec::new(),
+        read_only: false,
+    }
+}
+
+/// It runs on RAM that is at hand at once.
+pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoRecorder> {
+    let ram = |slot| Box::new(RamDevice::new(config.geometry.member_sectors(slot))) as Box<dyn BlockDevice>;
+    let devices = (0..config.geometry.slot_count()).map(ram).collect();
+    ArrayDevice::new(config, devices, NoRecorder, 0)
+}
+
 pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
     MemberConfig {
         id: MemberId(id),
@@ -132,17 +155,10 @@ impl World {
         let rams: Vec<SharedRam> = sectors.iter().map(|&sectors| SharedRam::new(sectors)).collect();
         let faults: Vec<Rc<RefCell<FaultPlan>>> = sectors.iter().map(|_| Rc::default()).collect();
         let config = ArrayConfig {
-            name: "test".into(),
-            geometry: geometry.clone(),
-            slots: (0..geometry.slot_count())
-                .map(|id| SlotConfig { member: Some(member_config(id, sectors[id])), replacement: None })
-                .collect(),
             spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
             resync_sector,
             intent,
-            log: None,
-            replay: Vec::new(),
-            read_only: false,
+            ..whole(geometry.clone())
         };
         let devices = rams
             .iter()
