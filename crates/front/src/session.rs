@@ -30,8 +30,8 @@ use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Pool, Reque
 pub const STAGING_BYTES: usize = 256 << 10;
 /// 32 KiB: a payload from which on the bytes behind it are left in the socket, to be received in place later.
 const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
-/// 128 KiB: a write from which on the device gets it before the next request is looked at. Its buffer then serves the
-/// next one too, while it is still in the processor's cache.
+/// 128 KiB: a read or write from which on the device gets it before the next request is looked at. Where the device answers
+/// at once, its buffer then serves the next one too, while it is still in the processor's cache.
 const ALONE_BYTES: usize = 128 << 10;
 /// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
 const STAGING_BEHIND_LARGE_BYTES: usize = 4 << 10;
@@ -208,12 +208,8 @@ impl Session {
                 self.paused = buffer.len() >= ALONE_BYTES;
                 let operation = Operation::Write { from: smallvec![buffer.freeze()], fua };
                 requests.push(self.submit(slot, operation));
-                if self.paused {
-                    return Ok(());
-                }
-                continue;
             }
-            if self.ended {
+            if self.paused || self.ended {
                 return Ok(());
             }
             let Some(bytes) = self.staging[self.start..self.end].first_chunk() else { return Ok(()) };
@@ -249,7 +245,10 @@ impl Session {
                 self.payload = Some(Payload { slot, buffer: self.pool.take(length), filled: 0 });
                 return;
             }
-            Work::Read => Operation::Read { into: smallvec![self.pool.take(length)] },
+            Work::Read => {
+                self.paused = length >= ALONE_BYTES;
+                Operation::Read { into: smallvec![self.pool.take(length)] }
+            }
             Work::Flush => Operation::Flush,
             Work::Discard { .. } => Operation::Discard,
             Work::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },

@@ -83,7 +83,8 @@ fn too_many_clients_are_turned_away_until_one_goes() {
 
 #[test]
 fn noise_from_many_clients_at_once_disturbs_nobody() {
-    let service = Service::start(Options::default());
+    // As many as come in all: those that have left may still be counted on a busy machine.
+    let service = Service::start(Options { connections_max: 512, ..Options::default() });
     thread::scope(|scope| {
         for seed in 1..=8_u64 {
             let service = &service;
