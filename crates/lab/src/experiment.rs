@@ -57,7 +57,7 @@ pub struct Experiment {
 }
 
 /// How a trial is made short.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scaling {
     /// Seconds for what takes a minute.
@@ -68,11 +68,18 @@ pub struct Scaling {
     pub rounds_max: u32,
     /// Repetitions at most of what is repeated for hours.
     pub samples_max: u32,
+    /// Passes at most of what is not SNIA's.
+    pub passes_max: u32,
+    /// Numbers of drives, instead of those of `arrays`.
+    pub members: Vec<u32>,
+    /// Strips, instead of those of `arrays`.
+    pub strips: Vec<Size>,
 }
 
 impl Default for Scaling {
     fn default() -> Self {
-        Self { seconds: 1.0, span: Size(256 << 20), rounds_max: 6, samples_max: 12 }
+        let (members, strips) = (Vec::new(), Vec::new());
+        Self { seconds: 1.0, span: Size(256 << 20), rounds_max: 6, samples_max: 12, passes_max: 3, members, strips }
     }
 }
 
@@ -160,6 +167,38 @@ pub struct SectionSpec {
     /// Loads of `sweep`, `states` and `raid`.
     #[serde(default)]
     pub load: Vec<LoadSpec>,
+    /// Sets of files of `file-copy`.
+    #[serde(default)]
+    pub copy: Vec<CopySpec>,
+    /// The file system that `file-copy` makes on what has none.
+    #[serde(default)]
+    pub file_system: FileSystem,
+}
+
+/// A set of files that is copied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopySpec {
+    /// What they are, in words: `many small files`.
+    pub name: String,
+    /// Sizes and their shares of the files in percent: `"4K/60:64K/40"`.
+    pub sizes: String,
+    /// Bytes of all together; at most a third of the target's span.
+    pub total: Size,
+    /// Files at a time.
+    #[serde(default = "one")]
+    pub threads: u32,
+}
+
+/// A file system that is made for a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystem {
+    /// ext4
+    #[default]
+    Ext4,
+    /// XFS
+    Xfs,
 }
 
 fn one() -> u32 {
@@ -310,6 +349,18 @@ impl Experiment {
         Self::parse(name, &text).map(|experiment| (experiment, text))
     }
 
+    /// The arrays to build; fewer in a trial, where the experiment says which.
+    pub fn arrays(&self, scaled: bool) -> Option<Arrays> {
+        let mut arrays = self.arrays.clone()?;
+        if scaled && !self.scaled.members.is_empty() {
+            arrays.members.clone_from(&self.scaled.members);
+        }
+        if scaled && !self.scaled.strips.is_empty() {
+            arrays.strips.clone_from(&self.scaled.strips);
+        }
+        Some(arrays)
+    }
+
     fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: f64, from: f64, to: f64| match (from..=to).contains(&value) {
             true => Ok(()),
@@ -321,11 +372,12 @@ impl Experiment {
         if self.section.is_empty() {
             return Err("there is no [[section]]: an experiment needs at least one".into());
         }
-        within("scaled.seconds", self.scaled.seconds, 0.5, 60.0)?;
+        within("scaled.seconds", self.scaled.seconds, 0.1, 60.0)?;
+        within("scaled.passes_max", self.scaled.passes_max.into(), 1.0, 1000.0)?;
         within("scaled.rounds_max", self.scaled.rounds_max.into(), 1.0, 25.0)?;
         within("scaled.samples_max", self.scaled.samples_max.into(), 1.0, 1440.0)?;
         within("scaled.span", self.scaled.span.0 as f64, (8 << 20) as f64, 1e15)?;
-        if let Some(arrays) = &self.arrays {
+        for arrays in [self.arrays(false), self.arrays(true)].into_iter().flatten() {
             const LEVELS: [&str; 9] = ["0", "1", "4", "5", "6", "10", "50", "60", "jbod"];
             if let Some(level) = arrays.levels.iter().find(|level| !LEVELS.contains(&level.as_str())) {
                 return Err(format!("arrays.levels: \"{level}\" is no level: allowed are {}", LEVELS.join(", ")));
@@ -354,13 +406,24 @@ impl Experiment {
             within(&key("queue_depth"), section.queue_depth.into(), 1.0, 4096.0)?;
             within(&key("threads"), section.threads.into(), 1.0, 1024.0)?;
             within(&key("read_percent"), section.read_percent.into(), 0.0, 100.0)?;
-            let needs_loads =
-                matches!(section.test, SectionKind::Sweep | SectionKind::States | SectionKind::Raid | SectionKind::FileCopy);
+            let needs_loads = matches!(section.test, SectionKind::Sweep | SectionKind::States | SectionKind::Raid);
             if section.test == SectionKind::Replay {
                 return Err(key("test = \"replay\" cannot be in an experiment: use `stria lab replay`"));
             }
+            if (section.test == SectionKind::FileCopy) == section.copy.is_empty() {
+                return Err(key("file-copy needs at least one copy, and no other test has any"));
+            }
+            for copy in &section.copy {
+                parse_split(&copy.sizes).map_err(|problem| format!("{}: {problem}", key("copy.sizes")))?;
+                within(&key("copy.threads"), copy.threads.into(), 1.0, 1024.0)?;
+                within(&key("copy.total"), copy.total.0 as f64, 4096.0, 1e15)?;
+            }
             if needs_loads == section.load.is_empty() {
-                let rule = if needs_loads { "needs at least one load" } else { "is fixed by SNIA and takes no load" };
+                let rule = match section.test {
+                    _ if needs_loads => "needs at least one load",
+                    SectionKind::FileCopy => "copies files and takes no load",
+                    _ => "is fixed by SNIA and takes no load",
+                };
                 return Err(key(&format!("the test {rule}")));
             }
             for (at, load) in section.load.iter().enumerate() {

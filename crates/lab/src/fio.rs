@@ -1,7 +1,7 @@
 //! fio: the job file that makes a load, its run, and its JSON.
 
 use crate::plan::Load;
-use crate::result::{Figures, IoMode, Latency, Pattern, Sample};
+use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Sample};
 use crate::units::show_seconds;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -50,6 +50,23 @@ pub enum Place {
     Nbd(String),
 }
 
+impl Place {
+    /// An NBD URI, or a path.
+    pub fn new(text: &str) -> Self {
+        let is_nbd = ["nbd:", "nbd+unix:", "nbds:", "nbds+unix:"].iter().any(|scheme| text.starts_with(scheme));
+        if is_nbd { Self::Nbd(text.into()) } else { Self::Path(text.into()) }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => write!(out, "{}", path.display()),
+            Self::Nbd(uri) => out.write_str(uri),
+        }
+    }
+}
+
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
@@ -68,6 +85,8 @@ pub enum Work<'a> {
     },
     /// Discards of all of the span.
     Trim,
+    /// A log, by the options that [`crate::replay::iolog`] gives.
+    Replay(&'a [(String, String)]),
 }
 
 /// What a job file says.
@@ -92,6 +111,7 @@ impl Job<'_> {
             Work::Load(load) if self.places.len() > 1 => self.depth_each(load) * self.places.len() as u32,
             Work::Load(load) => load.queue_depth * load.threads,
             Work::Fill { .. } | Work::Trim => 32,
+            Work::Replay(_) => 0,
         }
     }
 
@@ -188,6 +208,7 @@ impl Job<'_> {
                 say("size", &span_each);
                 say("io_size", &((span_each as f64 * fills) as u64));
             }
+            Work::Replay(options) => options.iter().for_each(|(key, value)| say(key, value)),
             Work::Trim => {
                 for (key, value) in [("rw", "trim"), ("bs", "1m"), ("direct", "1"), ("iodepth", "32")] {
                     say(key, &value);
@@ -214,7 +235,7 @@ impl Job<'_> {
     fn seconds(&self) -> Option<f64> {
         match self.work {
             Work::Load(load) => Some(load.seconds + load.warmup_seconds),
-            Work::Fill { .. } | Work::Trim => None,
+            Work::Fill { .. } | Work::Trim | Work::Replay(_) => None,
         }
     }
 }
@@ -330,29 +351,6 @@ impl Fio {
         }
         Ok(measured)
     }
-}
-
-/// What one fio measured, on one host.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
-    /// Empty: this machine.
-    pub host: String,
-    /// Measured.
-    pub seconds: f64,
-    /// Reads.
-    pub read: Option<Figures>,
-    /// Writes.
-    pub write: Option<Figures>,
-    /// Discards.
-    pub trim: Option<Figures>,
-    /// All.
-    pub total: Figures,
-    /// Percent of one CPU.
-    pub cpu_user_percent: f64,
-    /// Percent of one CPU.
-    pub cpu_system_percent: f64,
-    /// Failed requests, or 1 where fio only tells that there was an error.
-    pub errors: u64,
 }
 
 /// The results in fio's JSON: one per host (none is named where fio ran here).

@@ -1,6 +1,6 @@
 //! From an experiment and its targets to what will run, how long it takes and how much it writes.
 
-use crate::experiment::{Experiment, LoadSpec, Prepare, Scaling, SectionSpec, parse_split};
+use crate::experiment::{CopySpec, Experiment, FileSystem, LoadSpec, Prepare, Scaling, SectionSpec, parse_split};
 use crate::raid_runs;
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Scaled, SectionKind};
 use crate::snia::{self, Choice, Demand, ROUNDS_MAX, WINDOW_ROUNDS};
@@ -9,7 +9,7 @@ use crate::units::{show_seconds, show_size};
 use serde::Serialize;
 
 /// How long things take, and how often they are done.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Scale(Option<Scaling>);
 
 impl Scale {
@@ -23,40 +23,48 @@ impl Scale {
         self.0.is_some()
     }
 
-    /// Seconds for what should take so long: a trial takes its share of a minute, half a second at least, and no longer than
-    /// ten such shares.
+    /// Seconds for what should take so long: a trial takes its share of a minute, half a second at least (or all of a shorter
+    /// one), and no longer than ten such shares.
     pub fn seconds(&self, seconds: f64) -> f64 {
-        self.0.map_or(seconds, |scaling| (seconds * scaling.seconds / 60.0).clamp(0.5, 10.0 * scaling.seconds.max(0.5)))
+        self.0
+            .as_ref()
+            .map_or(seconds, |scaling| (seconds * scaling.seconds / 60.0).clamp(scaling.seconds.min(0.5), 10.0 * scaling.seconds))
     }
 
     /// Rounds at most.
     pub fn rounds(&self, rounds: u32) -> u32 {
-        self.0.map_or(rounds, |scaling| rounds.min(scaling.rounds_max))
+        self.0.as_ref().map_or(rounds, |scaling| rounds.min(scaling.rounds_max))
+    }
+
+    /// Passes at most.
+    pub fn passes(&self, passes: u32) -> u32 {
+        self.0.as_ref().map_or(passes, |scaling| passes.min(scaling.passes_max))
     }
 
     /// Repetitions of what is repeated for hours.
     pub fn samples(&self, samples: u32) -> u32 {
-        self.0.map_or(samples, |scaling| samples.min(scaling.samples_max))
+        self.0.as_ref().map_or(samples, |scaling| samples.min(scaling.samples_max))
     }
 
     /// Bytes of a target that are used.
     pub fn span(&self, size_bytes: u64) -> u64 {
-        let span = self.0.map_or(size_bytes, |scaling| size_bytes.min(scaling.span.0));
+        let span = self.0.as_ref().map_or(size_bytes, |scaling| size_bytes.min(scaling.span.0));
         // Whole MiB, so that every block size fits.
         if span >= 1 << 20 { span >> 20 << 20 } else { span }
     }
 
     /// What a report prints about it.
     pub fn words(&self) -> Option<Scaled> {
-        self.0.map(|scaling| Scaled {
+        self.0.as_ref().map(|scaling| Scaled {
             time_share: scaling.seconds / 60.0,
             span_bytes: Some(scaling.span.0),
             rounds_max: Some(scaling.rounds_max),
             words: format!(
-                "Scaled trial, not a measurement by the method: {} for a minute, at most {} of the target, {} rounds and {} repetitions.",
+                "Scaled trial, not a measurement by the method: {} for a minute, at most {} of the target, {} rounds, {} passes and {} repetitions.",
                 show_seconds(scaling.seconds),
                 show_size(scaling.span.0),
                 scaling.rounds_max,
+                scaling.passes_max,
                 scaling.samples_max
             ),
         })
@@ -177,6 +185,45 @@ pub enum Step {
     },
     /// Discard all of the span, through the target.
     Trim,
+    /// Copy files in a file system on the target.
+    Copy(CopySet),
+}
+
+/// Files that are copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CopySet {
+    /// What they are.
+    pub name: String,
+    /// Their sizes, in the order in which they are made.
+    pub files: Vec<u64>,
+    /// Files at a time.
+    pub threads: u32,
+    /// Where there is no file system.
+    pub file_system: FileSystem,
+}
+
+impl CopySet {
+    /// As many files as make the total, or a third of the span; the same ones each time.
+    fn new(spec: &CopySpec, file_system: FileSystem, span_bytes: u64) -> Self {
+        let total = spec.total.0.min(span_bytes / 3);
+        let sizes = parse_split(&spec.sizes).expect("it was checked when it was read");
+        let mut counts = vec![0_u32; sizes.len()];
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        // The size that lags farthest behind its share comes next; none is larger than half of all.
+        while bytes < total && files.len() < 1_000_000 {
+            let lag = |at: &usize| sizes[*at].1 * (files.len() + 1) as f64 / 100.0 - f64::from(counts[*at]);
+            let next = (0..sizes.len()).max_by(|a, b| lag(a).total_cmp(&lag(b))).expect("there is a size");
+            counts[next] += 1;
+            files.push(sizes[next].0.min(total / 2).max(1));
+            bytes += files[files.len() - 1];
+        }
+        Self { name: spec.name.clone(), files, threads: spec.threads, file_system }
+    }
+
+    /// Of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().sum()
+    }
 }
 
 impl Step {
@@ -184,7 +231,8 @@ impl Step {
     pub fn load(&self) -> Option<&Load> {
         match self {
             Self::Load(load) | Self::Demand(_, load) | Self::LoadDuring(load, _) => Some(load),
-            Self::Purge | Self::Fill { .. } | Self::Raid(_) | Self::WaitForSweep | Self::Idle { .. } | Self::Trim => None,
+            Self::Purge | Self::Fill { .. } | Self::Raid(_) | Self::WaitForSweep => None,
+            Self::Idle { .. } | Self::Trim | Self::Copy(_) => None,
         }
     }
 }
@@ -279,7 +327,7 @@ impl Stage {
 /// The stages of a section on a span of a target.
 pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale: &Scale) -> Vec<Stage> {
     let seconds = scale.seconds(section.seconds);
-    let (passes, warmup) = (section.passes, if scale.is_scaled() { 0.0 } else { section.warmup });
+    let (passes, warmup) = (scale.passes(section.passes), if scale.is_scaled() { 0.0 } else { section.warmup });
     let loads = |state: DriveState| -> Vec<Load> {
         let all =
             section.load.iter().flat_map(|spec| expand(spec, seconds, warmup)).map(|load| Load { drive_state: state, ..load });
@@ -289,7 +337,12 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
     let fill =
         |fills, pattern| Step::Fill { fills, block_bytes: if pattern == Pattern::Random { 4096 } else { 128 << 10 }, pattern };
     match section.test {
-        SectionKind::Sweep | SectionKind::FileCopy => {
+        SectionKind::FileCopy => {
+            let set = |spec| Step::Copy(CopySet::new(spec, section.file_system, span_bytes));
+            let copies = section.copy.iter().map(set).collect();
+            vec![Stage::once("purge", vec![Step::Purge]), Stage::new("passes", copies, Rounds::Times(passes))]
+        }
+        SectionKind::Sweep => {
             let (prepare, state) = match section.state {
                 Prepare::AsFound => (vec![], DriveState::AsFound),
                 Prepare::Fresh => (vec![Step::Purge], DriveState::Fresh),
@@ -405,7 +458,7 @@ pub struct PlannedSection {
     pub target: String,
     /// Bytes of it that are used.
     pub span_bytes: u64,
-    /// Measurements in a round, over all stages.
+    /// Results of a round, over all stages.
     pub loads: usize,
     /// Rounds of the longest stage: fewest and most.
     pub rounds: (u32, u32),
@@ -419,6 +472,9 @@ pub struct PlannedSection {
     pub destroys: bool,
 }
 
+/// How much longer a rebuild or scrub is taken to last under load than alone.
+const SWEEP_SLOWDOWN: f64 = 4.0;
+
 /// Seconds and bytes of one step at an assumed speed.
 pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
     let bytes_per_s = mb_per_s * 1e6;
@@ -430,6 +486,8 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
             let bytes = span_bytes as f64 * fills;
             (bytes / bytes_per_s, bytes as u64)
         }
+        // Made once, read and written again in each pass.
+        Step::Copy(set) => (2.0 * set.bytes() as f64 / bytes_per_s, 2 * set.bytes()),
         Step::Load(load) | Step::Demand(_, load) | Step::LoadDuring(load, _) => {
             let seconds = load.seconds + load.warmup_seconds;
             let bytes = seconds * bytes_per_s * f64::from(100 - load.read_percent) / 100.0;
@@ -442,7 +500,7 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
 /// Whether a step writes to the target, or makes it lose what it holds.
 pub fn destroys(step: &Step) -> bool {
     match step {
-        Step::Purge | Step::Trim | Step::Fill { .. } | Step::Raid(_) | Step::LoadDuring(..) => true,
+        Step::Purge | Step::Trim | Step::Fill { .. } | Step::Raid(_) | Step::LoadDuring(..) | Step::Copy(_) => true,
         Step::Load(load) | Step::Demand(_, load) => load.read_percent < 100,
         Step::WaitForSweep | Step::Idle { .. } => false,
     }
@@ -482,7 +540,11 @@ pub fn plan(
             let (mut seconds, mut bytes, mut rounds) = ((0.0, 0.0), (0, 0), (1, 1));
             let mut words = Vec::new();
             for stage in &stages {
-                let (fewest, most) = stage.rounds_range();
+                let (fewest, mut most) = stage.rounds_range();
+                if let (Rounds::WhileSweep(_), Some(load)) = (&stage.rounds, stage.steps.first().and_then(Step::load)) {
+                    let sweep_seconds = target.member_bytes() as f64 / (assumed_mb_per_s * 1e6) * SWEEP_SLOWDOWN;
+                    most = most.min((sweep_seconds / load.seconds).ceil() as u32);
+                }
                 rounds = (rounds.0.max(fewest), rounds.1.max(most));
                 let (mut stage_seconds, mut stage_bytes) = (0.0, 0);
                 for step in &stage.steps {
@@ -498,7 +560,12 @@ pub fn plan(
                 bytes = (bytes.0 + (stage_bytes * u64::from(fewest)).min(most_bytes), bytes.1 + most_bytes);
                 words.push(stage_words(stage));
             }
-            let loads = stages.iter().flat_map(|stage| &stage.steps).filter(|step| step.load().is_some()).count();
+            let sure = stages.iter().filter(|stage| !matches!(stage.rounds, Rounds::WhileSweep(_)));
+            let loads = sure.flat_map(|stage| &stage.steps).filter(|step| match step {
+                Step::Copy(_) => true,
+                step => step.load().is_some_and(|load| !load.preparation),
+            });
+            let loads = loads.count();
             drive_bytes += bytes.1 as f64 * drive_share(target.level(), target.drive_count());
             total = (total.0 + seconds.0, total.1 + seconds.1, total.2 + bytes.1);
             sections.push(PlannedSection {
@@ -549,6 +616,9 @@ fn stage_words(stage: &Stage) -> String {
             Step::Raid(RaidAction::Refill) | Step::LoadDuring(_, RaidAction::Refill) => parts.push("rebuild it".into()),
             Step::Raid(RaidAction::Scrub) | Step::LoadDuring(_, RaidAction::Scrub) => parts.push("scrub".into()),
             Step::WaitForSweep => parts.push("wait for its end".into()),
+            Step::Copy(set) => {
+                parts.push(format!("copy {}: {} of {} in all", set.name, set.files.len(), show_size(set.bytes())));
+            }
             Step::LoadDuring(_, RaidAction::Fail) | Step::Load(_) | Step::Demand(..) | Step::Idle { .. } => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Replays a trace: on files and block devices by threads of its own, which know how late every request was; elsewhere through
-//! fio, as its log version 3.
+//! Replays a trace: on files, block devices and NBD exports by threads of its own, which know how late every request was; or
+//! through fio, as its log version 3. The trace is read while it is replayed.
 //!
 //! ```text
 //!   open loop      a request is due when the trace says, whatever became of those before it; scaled: sooner or later
@@ -11,17 +11,22 @@
 //! in the device, and a replay that drifts measured another load than the trace's.
 
 mod keep;
+mod nbd;
 mod player;
+mod tally;
 
+use crate::fio::Place;
 use crate::result::Figures;
-use crate::trace::{Op, Record, Trace};
+use crate::trace::{Op, Record, Source, Totals, TraceError};
 use serde::Serialize;
-use std::fmt::Write;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use keep::{KeepError, Request, keep};
-pub use player::play;
+pub use player::{Reached, play};
 
 /// When a request is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +69,18 @@ pub struct Options {
     pub direct: bool,
 }
 
+impl Options {
+    /// In words: "as recorded".
+    pub fn pace_words(&self) -> String {
+        match self.pace {
+            Pace::Open { stretch: 1.0 } => "as recorded".into(),
+            Pace::Open { stretch } => format!("in {stretch} times its time"),
+            Pace::Closed => "as fast as it goes".into(),
+            Pace::ThinkTime { .. } => "with think time".into(),
+        }
+    }
+}
+
 impl Default for Options {
     /// As recorded, 64 at most, folded, 4 KiB, direct.
     fn default() -> Self {
@@ -75,10 +92,10 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The target could not be opened or a request failed in a way that ends the replay.
-    #[error("cannot replay on {path}: {source}")]
+    #[error("cannot replay on {target}: {source}")]
     Target {
         /// The target.
-        path: PathBuf,
+        target: String,
         /// Why.
         source: std::io::Error,
     },
@@ -90,6 +107,12 @@ pub enum ReplayError {
         /// Why.
         source: std::io::Error,
     },
+    /// The trace cannot be read any more.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// fio gave no result.
+    #[error(transparent)]
+    Fio(#[from] crate::fio::FioError),
     /// The target is smaller than one of the trace's requests.
     #[error(
         "target of {size_bytes} bytes is smaller than the trace's largest request of {request_bytes} bytes; use a larger one"
@@ -115,20 +138,6 @@ pub struct Drift {
 }
 
 impl Drift {
-    fn of(mut late: Vec<f64>) -> Self {
-        late.sort_by(f64::total_cmp);
-        let Some(&max_ns) = late.last() else { return Self::default() };
-        let at = |share: f64| late[((late.len() - 1) as f64 * share) as usize];
-        let count = late.len() as f64;
-        Self {
-            mean_ns: late.iter().sum::<f64>() / count,
-            p50_ns: at(0.5),
-            p99_ns: at(0.99),
-            max_ns,
-            late_share: late.iter().filter(|late| **late > 1e6).count() as f64 / count,
-        }
-    }
-
     /// In a sentence that says whether the replay was faithful.
     pub fn sentence(&self) -> String {
         let time = crate::select::time;
@@ -163,8 +172,10 @@ pub struct Outcome {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
-    /// How late requests were; all 0 in a closed loop, where none is due.
+    /// How late requests were; all 0 in a closed loop, where none is due, and through fio, which does not tell.
     pub drift: Drift,
+    /// It was interrupted: this is what came before.
+    pub cut_short: bool,
 }
 
 impl Outcome {
@@ -175,27 +186,37 @@ impl Outcome {
     }
 }
 
-/// Requests as they fit a target of `size_bytes`, in order of time; devices of the trace lie over each other.
-fn fitted(trace: &Trace, size_bytes: u64, options: &Options) -> Result<Vec<Record>, ReplayError> {
-    let align = options.align_bytes.max(1);
-    let room = size_bytes / align * align;
-    let widest = trace.records.iter().map(|record| record.bytes.next_multiple_of(align)).max().unwrap_or(0);
-    if room == 0 || widest > room {
-        return Err(ReplayError::TooSmall { size_bytes, request_bytes: widest });
-    }
-    let end = trace.records.iter().map(Record::end).max().unwrap_or(0).max(1);
-    let fit = |record: &Record| {
-        if record.op == Op::Flush {
-            return *record;
+/// How requests fit a target; devices of the trace lie over each other.
+#[derive(Clone, Copy, Debug)]
+struct Fitting {
+    align: u64,
+    room: u64,
+    end: u64,
+    fit: Fit,
+}
+
+impl Fitting {
+    fn new(totals: &Totals, size_bytes: u64, options: &Options) -> Result<Self, ReplayError> {
+        let align = options.align_bytes.max(1);
+        let room = size_bytes / align * align;
+        let request_bytes = totals.bytes_max.next_multiple_of(align);
+        if room == 0 || request_bytes > room {
+            return Err(ReplayError::TooSmall { size_bytes, request_bytes });
         }
-        let bytes = record.bytes.max(1).next_multiple_of(align);
-        let offset = match options.fit {
-            Fit::Fold => record.offset % room,
-            Fit::Scale => (u128::from(record.offset) * u128::from(room) / u128::from(end.max(room))) as u64,
+        Ok(Self { align, room, end: totals.end_max.max(room), fit: options.fit })
+    }
+
+    fn of(&self, record: Record) -> Record {
+        if record.op == Op::Flush {
+            return record;
+        }
+        let bytes = record.bytes.max(1).next_multiple_of(self.align);
+        let offset = match self.fit {
+            Fit::Fold => record.offset % self.room,
+            Fit::Scale => (u128::from(record.offset) * u128::from(self.room) / u128::from(self.end)) as u64,
         };
-        Record { offset: (offset / align * align).min(room - bytes), bytes, ..*record }
-    };
-    Ok(trace.records.iter().map(fit).collect())
+        Record { offset: (offset / self.align * self.align).min(self.room - bytes), bytes, ..record }
+    }
 }
 
 /// Writes a trace as fio's log version 3 to `log`, for a target that fio calls `name`; gives the options of the job that replays
@@ -204,38 +225,44 @@ fn fitted(trace: &Trace, size_bytes: u64, options: &Options) -> Result<Vec<Recor
 /// # Errors
 /// When the target is too small, or the log cannot be written. Think time is beyond fio and refused: use [`play`].
 pub fn iolog(
-    trace: &Trace,
+    source: &Source,
     name: &str,
     size_bytes: u64,
     options: &Options,
     log: &Path,
 ) -> Result<Vec<(String, String)>, ReplayError> {
-    let records = fitted(trace, size_bytes, options)?;
+    let fitting = Fitting::new(source.totals(), size_bytes, options)?;
     let failed = |source| ReplayError::Log { path: log.to_path_buf(), source };
     let stretch = match options.pace {
         Pace::Open { stretch } => stretch,
         Pace::Closed => 0.0,
         Pace::ThinkTime { .. } => {
-            let problem = "fio cannot pause between a request's end and the next; replay on a file or block device instead";
+            let problem = "fio cannot pause between a request's end and the next; replay without fio instead";
             return Err(failed(std::io::Error::new(std::io::ErrorKind::Unsupported, problem)));
         }
     };
-    let mut text = format!("fio version 3 iolog\n1 {name} add\n1 {name} open\n");
+    let mut file = BufWriter::new(File::create(log).map_err(failed)?);
+    let mut written = writeln!(file, "fio version 3 iolog\n1 {name} add\n1 {name} open");
     let mut last = 1;
-    for record in &records {
+    source.each(&mut |record| {
+        let record = fitting.of(record);
         // fio 3.33 takes a pause after time 0 for the log's start and leaves it out, so times begin at 1 µs.
         last = 1 + (record.time_ns as f64 * stretch / 1000.0) as u64;
-        let _ = match record.op {
-            Op::Read => writeln!(text, "{last} {name} read {} {}", record.offset, record.bytes),
-            Op::Write => writeln!(text, "{last} {name} write {} {}", record.offset, record.bytes),
-            Op::Discard => writeln!(text, "{last} {name} trim {} {}", record.offset, record.bytes),
-            Op::Flush => writeln!(text, "{last} {name} datasync 0 0"),
+        let line = match record.op {
+            Op::Read => writeln!(file, "{last} {name} read {} {}", record.offset, record.bytes),
+            Op::Write => writeln!(file, "{last} {name} write {} {}", record.offset, record.bytes),
+            Op::Discard => writeln!(file, "{last} {name} trim {} {}", record.offset, record.bytes),
+            // Of datasync fio 3.33 counts nothing, and its NBD engine fails.
+            Op::Flush => writeln!(file, "{last} {name} sync 0 0"),
         };
-    }
-    let _ = writeln!(text, "{last} {name} close");
-    std::fs::write(log, text).map_err(failed)?;
+        let is_written = line.is_ok();
+        written = std::mem::replace(&mut written, Ok(())).and(line);
+        if is_written { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    written.and_then(|()| writeln!(file, "{last} {name} close")).and_then(|()| file.flush()).map_err(failed)?;
     let mut job = vec![
         ("read_iolog".to_string(), log.display().to_string()),
+        ("read_iolog_chunked".to_string(), "1".to_string()),
         ("iodepth".to_string(), options.depth.to_string()),
         ("direct".to_string(), u8::from(options.direct).to_string()),
     ];
@@ -243,6 +270,18 @@ pub fn iolog(
         job.push(("replay_no_stall".to_string(), "1".to_string()));
     }
     Ok(job)
+}
+
+/// Bytes of what is behind a place.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn size_of(place: &Place) -> Result<u64, ReplayError> {
+    let failed = |source| ReplayError::Target { target: place.to_string(), source };
+    match place {
+        Place::Path(path) => crate::state::size_of(path).map_err(|problem| failed(std::io::Error::other(problem))),
+        Place::Nbd(uri) => nbd::Client::connect(uri).map(|client| client.size_bytes()).map_err(failed),
+    }
 }
 
 #[cfg(test)]

@@ -163,6 +163,9 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
     badges.push(match manifest.status {
         RunStatus::Done => ("good", "✓ complete".to_string()),
         RunStatus::Running => ("notable", "! still running".to_string()),
+        RunStatus::Interrupted if manifest.sections.iter().all(|section| section.kind == SectionKind::Replay) => {
+            ("notable", "! cut short".to_string())
+        }
         RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
         RunStatus::Failed => ("bad", "✗ failed".to_string()),
     });
@@ -256,10 +259,15 @@ fn sentence_of_pair(
             format!(" (95 %: {:+.0} to {:+.0} %)", (interval.low - 1.0) * 100.0, (interval.high - 1.0) * 100.0)
         });
         format!("{what}: {second} gives {change:+.0} % against {first}{ends}.")
-    } else {
+    } else if noise >= change.abs() {
         format!(
             "{what}: {second} measured {change:+.1} % against {first}, but repeats scatter by ±{noise:.1} %: the noise is larger than \
              the difference."
+        )
+    } else {
+        let repeats = before.len().min(after.len());
+        format!(
+            "{what}: {second} measured {change:+.1} % against {first}, but {repeats} repeats are too few to tell that from chance."
         )
     })
 }

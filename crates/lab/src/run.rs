@@ -4,14 +4,17 @@
 //! record is there is not done again. A round that counts towards a steady state is done again as a whole, because SNIA allows
 //! no idle gap in it; so is a section of RAID runs, because its array was in the midst of something.
 
+mod copy;
 mod measure;
+mod prepare;
+mod raid;
 
 use crate::experiment::{Experiment, SchemaError};
-use crate::fio::{Fio, FioError, Place, Work};
+use crate::fio::{Fio, FioError, Work};
 use crate::plan::{self, Load, RaidAction, Rounds, Scale, Stage, Step, stages, step_cost};
 use crate::result::{
-    DriveState, FORMAT, Manifest, Note, NoteKind, Pattern, Record, ResultError, RunStatus, RunWriter, Section, SectionKind,
-    TargetKind, now_ms,
+    DriveInfo, DriveState, FORMAT, Manifest, Note, NoteKind, Pattern, Record, ResultError, RunStatus, RunWriter, Section,
+    SectionKind, TargetKind, now_ms,
 };
 use crate::snia::{Tracker, verdict};
 use crate::state;
@@ -105,8 +108,8 @@ impl Request {
         let pool = self.pool();
         let mut specs: Vec<TargetSpec> =
             self.targets.iter().map(|text| TargetSpec::parse(text, &pool, self.size)).collect::<Result<_, _>>()?;
-        if let Some(arrays) = experiment.arrays.as_ref().filter(|_| specs.is_empty()) {
-            specs = TargetSpec::all(arrays, &pool)?;
+        if let Some(arrays) = experiment.arrays(self.scale(experiment).is_scaled()).filter(|_| specs.is_empty()) {
+            specs = TargetSpec::all(&arrays, &pool)?;
         }
         if specs.is_empty() {
             return Err(TargetError::Usage(
@@ -130,7 +133,7 @@ impl Request {
 
     /// The scale.
     pub fn scale(&self, experiment: &Experiment) -> Scale {
-        Scale::new((self.scaled || experiment.always_scaled).then_some(experiment.scaled))
+        Scale::new((self.scaled || experiment.always_scaled).then(|| experiment.scaled.clone()))
     }
 }
 
@@ -216,7 +219,7 @@ pub fn run(
     };
     let writer = RunWriter::create(folder, &manifest, text)?;
     save_request(folder, &request)?;
-    Runner::new(experiment, request, scale, fio, writer, manifest, Vec::new(), stop, progress)?.go(&specs)
+    Runner::new(Begin { experiment, request, writer, manifest, records: Vec::new(), fio, stop, progress })?.go(&specs)
 }
 
 /// Goes on with an interrupted run.
@@ -242,11 +245,11 @@ pub fn resume(folder: &Path, stop: &AtomicBool, progress: &mut dyn Progress) -> 
         crate::purge::refuse_busy(drive).map_err(RunError::Failed)?;
     }
     let specs = request.target_specs(&experiment)?;
-    let scale = request.scale(&experiment);
     run.manifest.status = RunStatus::Running;
     run.manifest.resumed_ms.push(now_ms());
     run.manifest.ended_ms = None;
-    Runner::new(&experiment, request, scale, Fio::find()?, writer, run.manifest, run.records, stop, progress)?.go(&specs)
+    let (manifest, records, fio) = (run.manifest, run.records, Fio::find()?);
+    Runner::new(Begin { experiment: &experiment, request, writer, manifest, records, fio, stop, progress })?.go(&specs)
 }
 
 fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
@@ -347,40 +350,45 @@ struct Runner<'a> {
     extra: BTreeMap<String, f64>,
     /// When the rebuild or scrub that runs began.
     sweep_begun: Option<(RaidAction, Instant, Company)>,
+    /// Where files are copied, while a section does.
+    copies: Option<copy::Place>,
+    /// Drives on other hosts.
+    host_drives: Vec<DriveInfo>,
     _lock: File,
 }
 
+/// What a run is begun or gone on with.
+struct Begin<'a> {
+    experiment: &'a Experiment,
+    request: Request,
+    writer: RunWriter,
+    manifest: Manifest,
+    records: Vec<Record>,
+    fio: Fio,
+    stop: &'a AtomicBool,
+    progress: &'a mut dyn Progress,
+}
+
 impl<'a> Runner<'a> {
-    #[allow(clippy::too_many_arguments)]
-    fn new(
-        experiment: &'a Experiment,
-        request: Request,
-        scale: Scale,
-        fio: Fio,
-        writer: RunWriter,
-        manifest: Manifest,
-        records: Vec<Record>,
-        stop: &'a AtomicBool,
-        progress: &'a mut dyn Progress,
-    ) -> Result<Self, RunError> {
-        let lock = lock(writer.folder())?;
-        let moment = Moment::default();
-        let (extra, sweep_begun) = (BTreeMap::new(), None);
+    fn new(begin: Begin<'a>) -> Result<Self, RunError> {
+        let Begin { experiment, request, writer, manifest, records, fio, stop, progress } = begin;
         Ok(Self {
+            _lock: lock(writer.folder())?,
+            scale: request.scale(experiment),
             experiment,
             request,
-            scale,
             fio,
             writer,
             manifest,
             records,
             stop,
             progress,
-            moment,
+            moment: Moment::default(),
             section: 0,
-            extra,
-            sweep_begun,
-            _lock: lock,
+            extra: BTreeMap::new(),
+            sweep_begun: None,
+            copies: None,
+            host_drives: Vec::new(),
         })
     }
 
@@ -389,6 +397,7 @@ impl<'a> Runner<'a> {
         if busy > BUSY_PERCENT && self.manifest.resumed_ms.is_empty() {
             self.note(NoteKind::Background, None, format!("others used {busy:.0} % of the CPUs just before the run"))?;
         }
+        self.ask_hosts(specs)?;
         self.moment.total_seconds = specs.iter().map(|spec| self.seconds_of(spec.size_bytes())).sum();
         let mut ending = Ok(());
         let per_target = self.experiment.section.len();
@@ -412,8 +421,13 @@ impl<'a> Runner<'a> {
                 RunStatus::Failed
             }
         };
-        let paths: Vec<String> =
-            self.manifest.targets.iter().flat_map(|target| target.drives.iter().map(|drive| drive.path.clone())).collect();
+        let paths: Vec<String> = self
+            .manifest
+            .targets
+            .iter()
+            .flat_map(|target| target.drives.iter().map(|drive| drive.path.clone()))
+            .filter(|_| self.request.hosts.is_empty())
+            .collect();
         let mut after = BTreeMap::new();
         for path in paths {
             after.entry(path.clone()).or_insert_with(|| state::drive_info(Path::new(&path)));
@@ -453,6 +467,9 @@ impl<'a> Runner<'a> {
         if let Some(members) = self.request.members.filter(|_| target.info.members.is_none()) {
             target.info.members = Some(members);
         }
+        if hosts {
+            target.info.drives.clone_from(&self.host_drives);
+        }
         for drive in &mut target.info.drives {
             drive.rated_written_bytes = self.request.rated_bytes;
         }
@@ -466,7 +483,9 @@ impl<'a> Runner<'a> {
             if self.manifest.sections[at].ended_ms.is_some() {
                 continue;
             }
-            self.run_section(&mut target, small_blocks)?;
+            let ended = self.run_section(&mut target, small_blocks);
+            self.copies = None;
+            ended?;
         }
         target.close().map_err(Broken::Failed)
     }
@@ -609,7 +628,8 @@ impl<'a> Runner<'a> {
             let done = |from, to| self.records_of(from, to).any(|record| record.round == round);
             // What leaves no record was done if something after it was.
             if done(number, base + stage.steps.len() as u32)
-                && (!matches!(step, Step::Load(_) | Step::Fill { .. } | Step::Demand(..)) || done(number, number + 1))
+                && (!matches!(step, Step::Load(_) | Step::Fill { .. } | Step::Demand(..) | Step::Copy(_))
+                    || done(number, number + 1))
             {
                 continue;
             }
@@ -662,136 +682,8 @@ impl<'a> Runner<'a> {
             Step::WaitForSweep => self.wait_for_sweep(target, "sweep"),
             Step::Idle { seconds } => self.sleep(*seconds),
             Step::Trim => self.trim(target),
+            Step::Copy(set) => self.copy(set, number, round, target),
         }
-    }
-
-    fn purge(&mut self, target: &mut Target) -> Result<(), Broken> {
-        if !self.request.hosts.is_empty() {
-            self.manifest.sections[self.section].purge = Some("skipped: other hosts' drives cannot be purged from here".into());
-            return Ok(self.note(
-                NoteKind::Fallback,
-                None,
-                "not purged: other hosts' drives cannot be purged from here".into(),
-            )?);
-        }
-        let (fio, folder, stop, span) = (&self.fio, self.writer.folder(), self.stop, target.info.span_bytes);
-        let mut overwrite = |place: &Place| {
-            let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: true };
-            let places = [place.clone()];
-            let job = crate::fio::Job { places: &places, span_bytes: span, work, seed: 0, logs: None };
-            let raw = folder.join("raw/purge.json");
-            fio.run(&job, &raw.with_extension("fio"), &raw, &[], stop, &mut |_| {}).map(|_| ()).map_err(|error| error.to_string())
-        };
-        let purged = target.purge(&mut overwrite).map_err(|words| match self.stop.load(Ordering::Relaxed) {
-            true => Broken::Interrupted,
-            false => Broken::Failed(format!("purge of {}: {words}", target.info.name)),
-        })?;
-        for tried in &purged.tried {
-            self.note(NoteKind::Fallback, None, format!("purge by {tried}; {} was used instead", purged.by))?;
-        }
-        self.note(NoteKind::Purge, None, format!("purged: {}", purged.by))?;
-        self.manifest.sections[self.section].purge = Some(purged.by);
-        self.wait_for_sweep(target, "first resync")
-    }
-
-    fn trim(&mut self, target: &mut Target) -> Result<(), Broken> {
-        let drives = target.drives();
-        let allocated = |drives: &[PathBuf]| crate::array::allocated_bytes(drives);
-        let before = allocated(&drives);
-        let failed = |words: String| Broken::Failed(format!("trim of {}: {words}", target.info.name));
-        let mut refused = None;
-        if let Some(array) = &target.array {
-            array.trim().map_err(failed)?;
-        } else {
-            for place in &target.places {
-                match place {
-                    Place::Path(path) if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) => {
-                        crate::purge::punch(path, target.info.span_bytes).map_err(failed)?;
-                    }
-                    Place::Path(_) | Place::Nbd(_) => {
-                        let places = [place.clone()];
-                        let span_bytes = target.info.span_bytes / target.places.len() as u64;
-                        let job = crate::fio::Job { places: &places, span_bytes, work: Work::Trim, seed: 0, logs: None };
-                        let raw = self.writer.folder().join("raw/trim.json");
-                        match self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut |_| {}) {
-                            Ok(_) => {}
-                            Err(FioError::Interrupted) => return Err(Broken::Interrupted),
-                            Err(error) => refused = Some(error.to_string()),
-                        }
-                    }
-                }
-            }
-        }
-        if let Some(words) = refused {
-            return Ok(self.note(
-                NoteKind::Fallback,
-                None,
-                format!("{} takes no discards, so it is measured without: {words}", target.info.name),
-            )?);
-        }
-        let words = match (before, allocated(&drives)) {
-            (Some(before), Some(after)) => {
-                let back = before.saturating_sub(after);
-                self.extra.insert("reclaimed_bytes".into(), back as f64);
-                self.extra.insert("allocated_before_bytes".into(), before as f64);
-                format!("trimmed: {} of {} came back on {} drives", show_size(back), show_size(before), drives.len())
-            }
-            _ => "trimmed; what came back cannot be seen on these drives".into(),
-        };
-        Ok(self.note(NoteKind::Step, None, words)?)
-    }
-
-    fn act(&mut self, action: RaidAction, target: &Target) -> Result<(), Broken> {
-        let array = target.array.as_ref().expect("RAID runs are for our arrays");
-        let done = match action {
-            RaidAction::Fail => {
-                self.wait_for_sweep(target, "sweep")?;
-                array.fail()
-            }
-            RaidAction::Refill => array.refill(),
-            RaidAction::Scrub => array.scrub(),
-        };
-        done.map_err(Broken::Failed)?;
-        if action != RaidAction::Fail {
-            self.sweep_begun = Some((action, Instant::now(), Company::Alone));
-        }
-        Ok(())
-    }
-
-    fn sweep_runs(&self, target: &Target) -> bool {
-        target.array.as_ref().is_some_and(|array| array.sweep().is_ok_and(|sweep| sweep.is_some()))
-    }
-
-    /// Until nothing is rebuilt, resynced or scrubbed; tells how long it took if we began it.
-    fn wait_for_sweep(&mut self, target: &Target, what: &str) -> Result<(), Broken> {
-        while self.sweep_runs(target) {
-            self.moment.words = format!("waiting for the {what} to end");
-            self.sleep(0.1)?;
-        }
-        if let Some((action, begun, company)) = self.sweep_begun.take() {
-            let seconds = begun.elapsed().as_secs_f64();
-            self.sweep_done(action, seconds, company, target)?;
-        }
-        Ok(())
-    }
-
-    fn sweep_done(&mut self, action: RaidAction, seconds: f64, company: Company, target: &Target) -> Result<(), Broken> {
-        let key = if action == RaidAction::Scrub { "scrub" } else { "rebuild" };
-        let (suffix, words) = match company {
-            Company::Alone => ("_alone", "without load"),
-            Company::UnderLoad => ("", "under load"),
-        };
-        self.extra.insert(format!("{key}{suffix}_seconds"), seconds);
-        let found = target
-            .array
-            .as_ref()
-            .filter(|_| action == RaidAction::Scrub)
-            .and_then(|array| array.mismatch_sectors().ok().flatten());
-        if let Some(sectors) = found {
-            self.extra.insert("mismatch_sectors".into(), sectors as f64);
-        }
-        let disagree = found.map_or(String::new(), |sectors| format!("; {sectors} sectors disagree"));
-        Ok(self.note(NoteKind::Step, None, format!("{key} took {}, {words}{disagree}", show_seconds(seconds)))?)
     }
 
     fn sleep(&mut self, seconds: f64) -> Result<(), Broken> {
@@ -828,6 +720,7 @@ fn words_of(step: &Step) -> String {
         Step::WaitForSweep => "waiting for rebuild or scrub".into(),
         Step::Idle { seconds } => format!("idle for {}", show_seconds(*seconds)),
         Step::Trim => "trim".into(),
+        Step::Copy(set) => format!("copying {}", set.name),
     }
 }
 

@@ -45,6 +45,10 @@ pub fn direction(read_percent: u8) -> String {
 
 /// The load of a point without its target: "4 KiB random read, QD 32 × 2".
 pub fn load(point: &Point) -> String {
+    if point.variant.starts_with("copied ") {
+        let threads = if point.threads > 1 { format!(", {} at a time", point.threads) } else { String::new() };
+        return format!("{}, {}{threads}", point.mix, point.variant);
+    }
     let order = match point.pattern {
         Pattern::Sequential => "sequential",
         Pattern::Random => "random",

@@ -91,10 +91,11 @@ pub struct TargetSpec {
     /// What the user says about the platform.
     pub platform: String,
     bytes: u64,
+    member_bytes: u64,
 }
 
 impl TargetSpec {
-    /// `file:PATH`, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`, `members:COUNT`, or a path that is there.
+    /// `file:PATH`, `dir:FOLDER` for a file in it, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`, `members:COUNT`, or a path that is there.
     ///
     /// # Errors
     /// When it is none of these.
@@ -103,6 +104,15 @@ impl TargetSpec {
         let (kind, rest) = text.split_once(':').unwrap_or(("", text));
         match kind {
             "file" => Self::file(text, rest, size),
+            "dir" if Path::new(rest).is_dir() => {
+                let file = Path::new(rest).join("stria-lab.img");
+                Self::file(text, &file.display().to_string(), size)
+            }
+            "dir" => Err(usage("there is no such folder".into())),
+            // On other hosts only.
+            "block" if size.is_some() && !Path::new(rest).exists() => {
+                Ok(Self::new(text, rest, TargetKind::Block, size.unwrap_or(FILE_BYTES)))
+            }
             "block" => Self::block(text, rest),
             "nbd" | "nbd+unix" | "nbds" | "nbds+unix" => {
                 let found = size.or_else(|| nbd_size(text));
@@ -124,7 +134,9 @@ impl TargetSpec {
             }
             _ => {
                 let metadata = fs::metadata(text).map_err(|error| {
-                    usage(format!("{error}; write file:PATH for a file to make, block:PATH, an NBD URI, or array:LEVEL:COUNT"))
+                    usage(format!(
+                        "{error}; write file:PATH for a file to make, dir:FOLDER, block:PATH, an NBD URI, or array:LEVEL:COUNT"
+                    ))
                 })?;
                 if metadata.file_type().is_block_device() { Self::block(text, text) } else { Self::file(text, text, size) }
             }
@@ -144,6 +156,7 @@ impl TargetSpec {
             spans: None,
             platform: String::new(),
             bytes,
+            member_bytes: bytes,
         }
     }
 
@@ -201,6 +214,7 @@ impl TargetSpec {
             spans: spans.or((level == "50" || level == "60").then_some(2)),
             platform: String::new(),
             bytes: data_drives * pool.bytes_each(),
+            member_bytes: pool.bytes_each(),
         })
     }
 
@@ -251,6 +265,11 @@ impl TargetSpec {
     /// Bytes, as far as they are known before it is opened.
     pub fn size_bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of a member of an array: what a rebuild fills.
+    pub fn member_bytes(&self) -> u64 {
+        self.member_bytes
     }
 
     /// Level, for arrays.

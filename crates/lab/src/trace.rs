@@ -1,18 +1,23 @@
 //! Traces of what applications asked of block devices, in one common form.
 //!
-//! Every reader gives [`Record`]s in order of time, the first at 0. What a format leaves out or counts coarsely is said at its
-//! [`Format`]. Files that end in `.gz` are unpacked on the way.
+//! A [`Source`] gives [`Record`]s in order of time, the first at 0, and reads its file as it goes: a trace may be larger than
+//! memory. What a format leaves out or counts coarsely is said at its [`Format`]. Files that end in `.gz` are unpacked on the way.
 
 mod blktrace;
 mod iolog;
+mod source;
 pub mod synthetic;
 mod text;
 
 use serde::Serialize;
+use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+pub use source::Source;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -137,31 +142,45 @@ pub enum TraceError {
     },
 }
 
-/// Reads a whole trace.
+/// Reads a whole trace into memory: for short ones.
+///
+/// # Errors
+/// When it is none of this format.
 pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
-    let mut trace = match format {
-        Format::Blktrace => blktrace::read(path)?,
-        Format::Iolog => iolog::read(path)?,
-        _ => text::read(path, format)?,
-    };
-    if trace.records.is_empty() {
-        return Err(TraceError::Empty { path: path.into() });
-    }
-    trace.records.sort_by_key(|record| record.time_ns);
-    let start = trace.records[0].time_ns;
-    trace.records.iter_mut().for_each(|record| record.time_ns -= start);
-    if format == Format::Tencent {
-        spread_within_seconds(&mut trace.records);
-    }
+    let source = Source::open(path, format)?;
+    let mut trace = Trace { devices: source.devices().to_vec(), records: Vec::new() };
+    source.each(&mut |record| {
+        trace.records.push(record);
+        ControlFlow::Continue(())
+    })?;
     Ok(trace)
 }
 
-fn spread_within_seconds(records: &mut [Record]) {
-    for second in records.chunk_by_mut(|a, b| a.time_ns == b.time_ns) {
-        let step = 1_000_000_000 / second.len() as u64;
-        second.iter_mut().enumerate().for_each(|(index, record)| record.time_ns += index as u64 * step);
+/// Names of devices in the order in which they come up.
+#[derive(Default)]
+struct Devices(Vec<String>);
+
+impl Devices {
+    /// The index of a device, which is added when it is new.
+    fn index(&mut self, name: &str) -> u32 {
+        // Traces name few devices, and the same again and again.
+        let index = self.0.iter().rposition(|known| known == name).unwrap_or_else(|| {
+            self.0.push(name.to_string());
+            self.0.len() - 1
+        });
+        index as u32
     }
 }
+
+/// A request as it stands in a file, which need not be in order.
+struct Event {
+    record: Record,
+    /// It was issued to the device; kept where queue events are missing.
+    issue: bool,
+}
+
+/// Who takes the events of a file.
+type Take<'a> = &'a mut dyn FnMut(Event) -> ControlFlow<()>;
 
 /// Opens a file, unpacking it if its name ends in `.gz`.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
@@ -173,24 +192,7 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
     })
 }
 
-/// All of a file, unpacked.
-fn contents(path: &Path) -> Result<Vec<u8>, TraceError> {
-    let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes).map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
-    Ok(bytes)
-}
-
 impl Trace {
-    /// The index of a device, which is added when it is new.
-    fn device(&mut self, name: &str) -> u32 {
-        // Traces name few devices, and the same again and again.
-        let index = self.devices.iter().rposition(|known| known == name).unwrap_or_else(|| {
-            self.devices.push(name.to_string());
-            self.devices.len() - 1
-        });
-        index as u32
-    }
-
     /// From the first request to the last.
     pub fn span_ns(&self) -> u64 {
         self.records.last().map_or(0, |record| record.time_ns)
@@ -198,23 +200,9 @@ impl Trace {
 
     /// What it is made of.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { seconds: self.span_ns() as f64 / 1e9, ..Totals::default() };
-        let mut ends = std::collections::HashMap::new();
-        for record in &self.records {
-            totals.end_max = totals.end_max.max(record.end());
-            // Sequential: goes on where the last request of its kind on its device ended.
-            let sequential = ends.insert((record.device, record.op), record.end()) == Some(record.offset);
-            let (operations, bytes, sequential_count) = match record.op {
-                Op::Read => (&mut totals.reads, &mut totals.read_bytes, &mut totals.sequential_reads),
-                Op::Write => (&mut totals.writes, &mut totals.written_bytes, &mut totals.sequential_writes),
-                Op::Discard => (&mut totals.discards, &mut totals.discarded_bytes, &mut 0),
-                Op::Flush => (&mut totals.flushes, &mut 0, &mut 0),
-            };
-            *operations += 1;
-            *bytes += record.bytes;
-            *sequential_count += u64::from(sequential);
-        }
-        totals
+        let mut counter = Counter::default();
+        self.records.iter().for_each(|record| counter.add(record));
+        counter.totals()
     }
 }
 
@@ -236,6 +224,53 @@ pub struct Totals {
     pub flushes: u64,
     /// The first byte after all requests: a target must be this large, or offsets must be folded.
     pub end_max: u64,
+    /// The largest request.
+    pub bytes_max: u64,
+}
+
+impl Totals {
+    /// Requests of all kinds.
+    pub fn requests(&self) -> u64 {
+        self.reads + self.writes + self.discards + self.flushes
+    }
+}
+
+/// Adds up what a trace is made of.
+#[derive(Default)]
+struct Counter {
+    totals: Totals,
+    /// Earliest and latest, ns.
+    times: Option<(u64, u64)>,
+    ends: HashMap<(u32, Op), u64>,
+}
+
+impl Counter {
+    fn add(&mut self, record: &Record) {
+        let (first, last) = self.times.unwrap_or((u64::MAX, 0));
+        self.times = Some((first.min(record.time_ns), last.max(record.time_ns)));
+        let totals = &mut self.totals;
+        totals.end_max = totals.end_max.max(record.end());
+        totals.bytes_max = totals.bytes_max.max(record.bytes);
+        // Sequential: goes on where the last request of its kind on its device ended.
+        let sequential = self.ends.insert((record.device, record.op), record.end()) == Some(record.offset);
+        let (operations, bytes, sequential_count) = match record.op {
+            Op::Read => (&mut totals.reads, &mut totals.read_bytes, &mut totals.sequential_reads),
+            Op::Write => (&mut totals.writes, &mut totals.written_bytes, &mut totals.sequential_writes),
+            Op::Discard => (&mut totals.discards, &mut totals.discarded_bytes, &mut 0),
+            Op::Flush => (&mut totals.flushes, &mut 0, &mut 0),
+        };
+        *operations += 1;
+        *bytes += record.bytes;
+        *sequential_count += u64::from(sequential);
+    }
+
+    fn start_ns(&self) -> u64 {
+        self.times.map_or(0, |(first, _)| first)
+    }
+
+    fn totals(&self) -> Totals {
+        Totals { seconds: self.times.map_or(0.0, |(first, last)| (last - first) as f64 / 1e9), ..self.totals }
+    }
 }
 
 #[cfg(test)]

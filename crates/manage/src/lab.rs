@@ -187,10 +187,10 @@ fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
 }
 
 /// With a bar on a terminal and lines elsewhere; the first interrupt ends the run in good order, a second one at once.
-fn with_progress(
+fn with_progress<T, E: Into<Failure>>(
     json: bool,
-    work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> Result<Manifest, RunError>,
-) -> Result<Manifest, Failure> {
+    work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> Result<T, E>,
+) -> Result<T, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let caught = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
@@ -201,9 +201,9 @@ fn with_progress(
     let style = ProgressStyle::with_template("[{bar:30}] {percent:>3} %, {msg}").expect("the template is a constant");
     bar.set_style(style.progress_chars("=> "));
     let mut teller = Teller { bar, quiet: json, line_due: Instant::now() };
-    let manifest = work(&stop, &mut teller);
+    let done = work(&stop, &mut teller);
     teller.bar.finish_and_clear();
-    Ok(manifest?)
+    done.map_err(Into::into)
 }
 
 struct Teller {

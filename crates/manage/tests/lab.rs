@@ -87,3 +87,187 @@ fn a_killed_run_is_resumed_on_the_same_array() {
     assert_eq!(after.len(), 1 + 2 * 2, "a fill and two passes of two loads");
     place.run(&["lab", "resume", "run"]).refused(1, &["nothing to resume"]);
 }
+
+#[test]
+fn a_bare_nbd_uri_is_measured_and_replayed_on() {
+    let place = Place::new();
+    let images = place.images(2, 48 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    let serve = place.serve(&[&images[0], &images[1]]);
+    let uri = serve.uri("tank").to_owned();
+    let experiment = format!(
+        "{HEAD}test = \"sweep\"\nstate = \"as-found\"\nload = [{{ pattern = \"random\", read_percent = [100, 0], queue_depth = 4 }}]\n"
+    );
+    std::fs::write(place.path("t.toml"), experiment).expect("a file");
+    place.run(&["lab", "run", "t.toml", "--target", &uri]).refused(4, &["--destroy", &uri]);
+    place.ok(&["lab", "run", "t.toml", "--target", &uri, "--destroy", &uri, "--out", "run"]);
+    let measured = records(&place, "run");
+    assert_eq!(measured.len(), 2);
+    assert!(measured.iter().all(|record| record["total"]["requests"].as_u64() > Some(0) && record["errors"] == 0));
+
+    // The same trace by our own threads and by fio: equal counts, and the member's counters agree with both.
+    let trace = "fio version 3 iolog\n1 x add\n1 x open\n1 x write 0 8192\n50000 x write 65536 4096\n100000 x datasync\n\
+        150000 x trim 1048576 4096\n200000 x read 0 8192\n250000 x read 65536 4096\n250000 x close\n";
+    std::fs::write(place.path("x.log"), trace).expect("a file");
+    let replay = ["lab", "replay", "x.log", "--format", "iolog", "--target", &uri, "--passes", "1"];
+    place.run(&replay).refused(4, &["--destroy", &uri]);
+    for (out, more) in [("own", &[][..]), ("fio", &["--fio", "--depth", "1"]), ("fast", &["--fio", "--pace", "closed"])] {
+        let said = place.ok(&[&replay[..], &["--destroy", &uri, "--out", out], more].concat());
+        let record = &records(&place, out)[0];
+        let counts = ["read", "write", "trim"].map(|kind| record[kind]["requests"].as_u64());
+        // fio 3.33 leaves discards out, and the lab says so.
+        assert_eq!(counts, [Some(2), Some(2), if out == "own" { Some(1) } else { None }], "{out}: {said}");
+        let notes = std::fs::read_to_string(place.path(out).join("notes.jsonl")).unwrap_or_default();
+        assert_eq!(notes.contains("0 of 1 discards"), out != "own", "{notes}");
+        assert_eq!((record["read"]["bytes"].as_u64(), record["errors"].as_u64()), (Some(12_288), Some(0)), "{out}");
+        let seconds = record["seconds"].as_f64().expect("seconds");
+        assert!(if out == "fast" { seconds < 0.2 } else { (0.2..2.0).contains(&seconds) }, "{out} took {seconds} s");
+    }
+    serve.signal("-TERM");
+    serve.ended_well();
+}
+
+#[test]
+fn an_interrupted_replay_tells_its_progress_and_keeps_what_it_has() {
+    let place = Place::new();
+    std::fs::write(place.path("x.img"), vec![0; 8 << 20]).expect("a file");
+    // Ten requests a second for a minute.
+    let lines: String = (0..600).map(|at| format!("{} x read {} 4096\n", 1 + at * 100_000, at * 4096)).collect();
+    std::fs::write(place.path("x.log"), format!("fio version 3 iolog\n1 x add\n1 x open\n{lines}")).expect("a file");
+    let replay = ["lab", "replay", "x.log", "--format", "iolog", "--target", "x.img", "--out", "run", "--cached"];
+    let child = place.command(&replay).stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn();
+    let child = child.expect("the program starts");
+    while !place.path("run/manifest.json").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let begun = Instant::now();
+    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill").success());
+    let ended = child.wait_with_output().expect("it ends");
+    assert!(begun.elapsed() < Duration::from_secs(20), "in good order, but soon");
+    let (said, told) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(1), "{said} {told}");
+    assert!(said.contains("cut short") && told.contains("left") && told.contains("of 600 requests"), "{said} {told}");
+    let manifest = std::fs::read_to_string(place.path("run/manifest.json")).expect("there");
+    assert!(manifest.contains("\"interrupted\""), "{manifest}");
+    let done = records(&place, "run")[0]["read"]["requests"].as_u64().expect("a number");
+    assert!((5..600).contains(&done), "{done}");
+}
+
+/// Two fio servers of this machine are the hosts; what goes by ssh, a stand-in hands to a shell here.
+#[test]
+fn several_hosts_are_measured_together_purged_and_tell_what_they_are() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("bin")).expect("a folder");
+    std::fs::write(place.path("bin/ssh"), "#!/bin/sh\nexec sh\n").expect("a file");
+    let made = std::process::Command::new("chmod").arg("+x").arg(place.path("bin/ssh")).status().expect("chmod");
+    assert!(made.success());
+    let file = place.path("x.img");
+    std::fs::write(&file, vec![1; 32 << 20]).expect("a file");
+    let ports = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port());
+    let hosts = ports.map(|port| format!("127.0.0.1,{port}"));
+    let serve = |host: &String| std::process::Command::new("fio").arg(format!("--server={host}")).spawn().expect("fio");
+    let mut servers = [serve(&hosts[0]), serve(&hosts[1])];
+    for port in ports {
+        let end = Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < end, "no fio server on port {port}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let experiment = format!(
+        "{HEAD}test = \"sweep\"\nstate = \"fresh\"\nload = [{{ pattern = \"random\", read_percent = 100, queue_depth = 4 }}]\n"
+    );
+    std::fs::write(place.path("t.toml"), experiment).expect("a file");
+    let target = file.to_str().expect("a plain name");
+    let mut arguments = vec!["lab", "run", "t.toml", "--target", target, "--destroy", target, "--out", "run"];
+    hosts.iter().for_each(|host| arguments.extend(["--host", host]));
+    let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").expect("it is set"));
+    let ran = place.command(&arguments).env("PATH", path).output().expect("the program starts");
+    servers.iter_mut().for_each(|server| {
+        server.kill().expect("it runs");
+        server.wait().expect("it ends");
+    });
+    assert!(ran.status.success(), "{ran:?}");
+    let told: Vec<_> = records(&place, "run").iter().map(|record| record["host"].as_str().unwrap_or("").to_owned()).collect();
+    assert_eq!(told.len(), 3, "each host and all together: {told:?}");
+    assert_eq!(told[0], "all");
+    let manifest: Value = serde_json::from_slice(&std::fs::read(place.path("run/manifest.json")).expect("there")).expect("JSON");
+    for host in &hosts {
+        assert!(manifest["hosts"][host]["kernel"].as_str().is_some_and(|kernel| kernel.starts_with("Linux ")), "{manifest:#}");
+        assert!(manifest["hosts"][host]["memory_bytes"].as_u64() > Some(1 << 20));
+        let purge = manifest["sections"][0]["purge"].as_str().expect("it was purged");
+        assert!(purge.contains(&format!("{host}: new empty file")), "{purge}");
+    }
+    assert!(std::fs::read(&file).expect("there").iter().all(|byte| *byte == 0), "as new");
+    let page = std::fs::read_to_string(place.path("run/report.html")).expect("a page");
+    assert!(page.contains("Other hosts") && page.contains("CPUs, Linux"));
+}
+
+/// A loop device of `bytes`, gone when dropped.
+struct Loop(String);
+
+impl Loop {
+    fn new(place: &Place, bytes: u64) -> Self {
+        let image = place.path("loop.img");
+        std::fs::File::create(&image).and_then(|file| file.set_len(bytes)).expect("a file");
+        let output = std::process::Command::new("losetup").args(["--find", "--show"]).arg(&image).output().expect("losetup");
+        assert!(output.status.success(), "{output:?}");
+        Self(String::from_utf8(output.stdout).expect("text").trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+const COPY: &str = "[[section]]\nname = \"s\"\ntest = \"file-copy\"\n\
+    copy = [{ name = \"few\", sizes = \"8M/100\", total = \"32M\" }, { name = \"many\", sizes = \"4K/60:64K/40\", total = \"8M\" }]\n";
+
+fn copies(place: &Place, target: &[&str], kind: &str) {
+    let head = HEAD.split("[[section]]").next().expect("a head").replace("32M", "96M");
+    std::fs::write(place.path("t.toml"), format!("{head}{}", COPY.replace("test", &format!("{kind}test")))).expect("a file");
+    place.ok(&[&["lab", "run", "t.toml", "--out", "run"], target].concat());
+    let all = records(place, "run");
+    let notes = std::fs::read_to_string(place.path("run/notes.jsonl")).expect("notes");
+    assert_eq!(all.len(), 2, "{notes}");
+    let of = |name: &str| all.iter().find(|record| record["point"]["mix"] == name).expect("it was copied");
+    assert_eq!((of("few")["total"]["requests"].as_u64(), of("few")["total"]["bytes"].as_u64()), (Some(4), Some(32 << 20)));
+    assert!(of("many")["total"]["requests"].as_u64() > Some(200) && of("many")["extra"]["files_per_s"].as_f64() > Some(0.0));
+    for record in &all {
+        let sum = |key: &str| -> u64 {
+            record["members"].as_array().expect("a list").iter().filter_map(|member| member[key].as_u64()).sum()
+        };
+        // Drives that count by themselves have read and written at least all the files: nothing came from a cache.
+        if sum("written_bytes") > 0 {
+            let bytes = record["total"]["bytes"].as_u64().expect("bytes");
+            assert!(sum("written_bytes") >= bytes && sum("read_bytes") >= bytes, "{record}");
+        }
+    }
+}
+
+#[test]
+fn files_are_copied_in_the_folder_of_a_file_and_nothing_stays() {
+    let place = Place::new();
+    copies(&place, &["--target", "file:x.img", "--size", "128MiB"], "");
+    let left: Vec<_> =
+        std::fs::read_dir(place.path(".")).expect("there").map(|entry| entry.expect("there").file_name()).collect();
+    assert_eq!(left.len(), 2, "the experiment and its run: {left:?}");
+}
+
+#[test]
+#[ignore = "needs root, a free loop device, and mkfs"]
+fn files_are_copied_on_a_file_system_made_on_a_device_and_on_an_array() {
+    for kind in ["", "file_system = \"xfs\"\n"] {
+        let place = Place::new();
+        let device = Loop::new(&place, 400 << 20);
+        place.run(&["lab", "run", "file-copy", "--scaled", "--target", &device.0]).refused(4, &["--destroy"]);
+        copies(&place, &["--target", &device.0, "--destroy", &device.0], kind);
+        let mounts = std::fs::read_to_string("/proc/mounts").expect("there");
+        assert!(!mounts.contains(&device.0), "{mounts}");
+    }
+    let place = Place::new();
+    copies(&place, &["--target", "array:5:3", "--pool", "pool", "--drive-size", "96MiB"], "");
+}

@@ -1,26 +1,32 @@
 //! A replay as a run folder, so that it can be reported, compared and exported as any other measurement.
 
-use super::{Options, Outcome, Pace, ReplayError, play};
+use super::{Drift, Options, Outcome, Pace, Reached, ReplayError, iolog, play, size_of};
+use crate::fio::{Fio, FioError, Job, Place, Work};
 use crate::result::{
-    ArrayState, DriveState, FORMAT, IoMode, Manifest, Note, NoteKind, Pattern, Point, Record, ResultError, RunStatus, RunWriter,
-    Section, SectionKind, Series, TargetInfo, TargetKind, now_ms,
+    ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
+    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, now_ms,
 };
+use crate::run::{Moment, Progress};
 use crate::state;
-use crate::trace::{Op, Totals, Trace};
+use crate::trace::{Source, Totals};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// What to replay where.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// For people: the file's name, or the application's.
     pub name: String,
-    /// A file or block device.
-    pub target: PathBuf,
+    /// A file, block device or NBD export.
+    pub target: Place,
     /// How.
     pub options: Options,
+    /// By fio instead of threads of our own.
+    pub through_fio: bool,
     /// How often: three tell how far results scatter.
     pub passes: u32,
     /// Whether the target's data may be overwritten.
@@ -36,7 +42,7 @@ pub enum KeepError {
     #[error("the trace writes to {target}, which would destroy what is there: allow it with --destroy {target}")]
     NotAllowed {
         /// The target.
-        target: PathBuf,
+        target: String,
     },
     /// The replay itself.
     #[error(transparent)]
@@ -46,62 +52,178 @@ pub enum KeepError {
     Folder(#[from] ResultError),
 }
 
-/// Replays `trace` as often as asked and keeps it in the new run folder `out`; `progress` hears of passes and requests done.
+/// Replays a trace as often as asked and keeps it in the new run folder `out`. `stop` ends it in good order: what was measured
+/// until then is kept, marked as cut short.
 ///
 /// # Errors
 /// When the target may not be written, the replay cannot start, or the folder cannot be written.
 pub fn keep(
-    trace: &Trace,
+    source: &Source,
     request: &Request,
     out: &Path,
-    progress: &(dyn Fn(u32, usize) + Sync),
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
 ) -> Result<(Manifest, Vec<Outcome>), KeepError> {
-    let totals = trace.totals();
+    let totals = source.totals();
     if totals.writes + totals.discards > 0 && !request.destroy {
-        return Err(KeepError::NotAllowed { target: request.target.clone() });
+        return Err(KeepError::NotAllowed { target: request.target.to_string() });
     }
-    let mut manifest = manifest(request, &totals);
+    let size_bytes = size_of(&request.target)?;
+    let fio = if request.through_fio { Some(Fio::find().map_err(ReplayError::Fio)?) } else { None };
+    let mut manifest = manifest(request, totals, size_bytes, fio.as_ref());
     let mut writer =
         RunWriter::create(out, &manifest, &format!("# A replay, not an experiment.\nname = \"{}\"\n", request.name))?;
+    let begun = Instant::now();
     let mut outcomes = Vec::new();
     for pass in 1..=request.passes.max(1) {
         let begun_ms = now_ms();
-        let outcome = match play(trace, &request.target, &request.options, &|done| progress(pass, done)) {
+        let mut tell = |reached: Reached| progress.at(&moment(request, totals, pass, reached, begun));
+        let index = writer.next_index();
+        let replayed = match &fio {
+            None => play(source, &request.target, &request.options, stop, &mut tell),
+            Some(fio) => through_fio(source, request, size_bytes, fio, &out.join(RunWriter::raw_name(index)), stop, &mut tell),
+        };
+        let outcome = match replayed {
             Ok(outcome) => outcome,
+            Err(ReplayError::Fio(FioError::Interrupted)) => Outcome { cut_short: true, ..Outcome::default() },
             Err(error) => {
                 manifest.status = RunStatus::Failed;
                 writer.save_manifest(&manifest)?;
                 return Err(error.into());
             }
         };
-        let record = record(request, trace, &totals, &outcome, (writer.next_index(), pass, begun_ms));
-        let raw = out.join(&record.raw);
-        let failed = |source| ResultError::Io { path: raw.clone(), source };
-        fs::write(&raw, serde_json::to_vec_pretty(&outcome).expect("plain data becomes JSON")).map_err(failed)?;
-        writer.append(&[record], &Series::default())?;
-        if request.options.pace != Pace::Closed {
+        let mut say = |kind, text: String| {
+            let note = Note {
+                at_ms: now_ms(),
+                section: SECTION.into(),
+                record: Some(index),
+                kind,
+                text: format!("Pass {pass}: {text}"),
+            };
+            progress.say(&note);
+            writer.note(&note)
+        };
+        if request.options.pace != Pace::Closed && fio.is_none() {
             let kind = if outcome.drift.late_share > 0.01 { NoteKind::Fallback } else { NoteKind::Verdict };
-            let text = format!("Pass {pass}: {}", outcome.drift.sentence());
-            writer.note(&Note { at_ms: now_ms(), section: SECTION.into(), record: Some(pass - 1), kind, text })?;
+            say(kind, outcome.drift.sentence())?;
+        } else if let Pace::Open { stretch } = request.options.pace {
+            let due = crate::units::show_seconds(totals.seconds * stretch);
+            let text = format!(
+                "fio took {} for {due} of the trace; it does not tell how late requests were, and while it waits for the next one it \
+                 does not look for those that ended, so latencies are too high: replay without fio to know them.",
+                crate::units::show_seconds(outcome.seconds)
+            );
+            say(NoteKind::Fallback, text)?;
         }
-        outcomes.push(outcome);
+        let discards = outcome.trim.as_ref().map_or(0, |trim| trim.requests);
+        if fio.is_some() && discards < totals.discards && !outcome.cut_short {
+            say(NoteKind::Fallback, format!("fio replayed {discards} of {} discards.", totals.discards))?;
+        }
+        if outcome.cut_short {
+            let text = format!(
+                "it was interrupted after {} of {} requests.",
+                outcome.total.requests + outcome.flushes,
+                totals.requests()
+            );
+            say(NoteKind::Fallback, text)?;
+        }
+        let is_cut = outcome.cut_short && stop.load(Ordering::Relaxed);
+        if outcome.total.requests > 0 {
+            let record = record(request, totals, &outcome, (index, pass, begun_ms));
+            let raw = out.join(&record.raw);
+            if fio.is_none() {
+                let failed = |source| ResultError::Io { path: raw.clone(), source };
+                fs::write(&raw, serde_json::to_vec_pretty(&outcome).expect("plain data becomes JSON")).map_err(failed)?;
+            }
+            writer.append(&[record], &Series::default())?;
+            outcomes.push(outcome);
+        }
+        if is_cut {
+            manifest.status = RunStatus::Interrupted;
+            break;
+        }
     }
-    manifest.status = RunStatus::Done;
+    if manifest.status == RunStatus::Running {
+        manifest.status = RunStatus::Done;
+    }
     manifest.ended_ms = Some(now_ms());
     manifest.sections[0].ended_ms = manifest.ended_ms;
-    manifest.drives_after = vec![state::drive_info(&request.target)];
+    manifest.drives_after = drives(request);
     writer.save_manifest(&manifest)?;
     Ok((manifest, outcomes))
 }
 
+/// How far all passes are. What is left of an open loop is known; of others it follows from the speed so far.
+fn moment(request: &Request, totals: &Totals, pass: u32, reached: Reached, begun: Instant) -> Moment {
+    let done = match request.options.pace {
+        Pace::Open { .. } if totals.seconds > 0.0 => reached.trace_seconds / totals.seconds,
+        _ => reached.requests as f64 / totals.requests().max(1) as f64,
+    };
+    let passes = f64::from(request.passes.max(1));
+    let share = ((f64::from(pass - 1) + done.min(1.0)) / passes).clamp(1e-6, 1.0);
+    let done_seconds = begun.elapsed().as_secs_f64();
+    let total_seconds = match request.options.pace {
+        Pace::Open { stretch } => (totals.seconds * stretch * passes).max(done_seconds),
+        _ => done_seconds / share,
+    };
+    let words = format!("pass {pass} of {}, {} of {} requests", request.passes.max(1), reached.requests, totals.requests());
+    Moment { section: format!("replay of {}", request.name), words, done_seconds, total_seconds }
+}
+
+/// One pass by fio, which is given the trace as a log of its own.
+fn through_fio(
+    source: &Source,
+    request: &Request,
+    size_bytes: u64,
+    fio: &Fio,
+    raw: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Reached),
+) -> Result<Outcome, ReplayError> {
+    let name = if matches!(request.target, Place::Nbd(_)) { "nbd".into() } else { request.target.to_string() };
+    let log = raw.with_extension("iolog");
+    let options = iolog(source, &name, size_bytes, &request.options, &log)?;
+    let places = [request.target.clone()];
+    let job = Job { places: &places, span_bytes: size_bytes, work: Work::Replay(&options), seed: 0, logs: None };
+    let stretch = if let Pace::Open { stretch } = request.options.pace { stretch.max(1e-9) } else { 1.0 };
+    let mut tick = |at: std::time::Duration| tell(Reached { requests: 0, trace_seconds: at.as_secs_f64() / stretch });
+    let measured = fio.run(&job, &raw.with_extension("fio"), raw, &[], stop, &mut tick);
+    let _ = fs::remove_file(&log);
+    let one = measured?.swap_remove(0);
+    let totals = source.totals();
+    Ok(Outcome {
+        seconds: one.seconds,
+        busy_seconds: one.seconds,
+        flushes: totals.flushes,
+        errors: one.errors,
+        drift: Drift::default(),
+        cut_short: false,
+        read: one.read,
+        write: one.write,
+        trim: one.trim,
+        total: one.total,
+    })
+}
+
+fn drives(request: &Request) -> Vec<DriveInfo> {
+    match &request.target {
+        Place::Path(path) => vec![state::drive_info(path)],
+        Place::Nbd(_) => Vec::new(),
+    }
+}
+
 const SECTION: &str = "1-replay";
 
-fn manifest(request: &Request, totals: &Totals) -> Manifest {
+fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fio>) -> Manifest {
     let begun_ms = now_ms();
-    let block = fs::metadata(&request.target).is_ok_and(|metadata| metadata.file_type().is_block_device());
-    let size_bytes = state::size_of(&request.target).unwrap_or(0);
-    let target = request.target.display().to_string();
-    let title = format!("Replay of {}, {}", request.name, pace(&request.options));
+    let is_block = |path: &Path| fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device());
+    let kind = match &request.target {
+        Place::Path(path) if is_block(path) => TargetKind::Block,
+        Place::Path(_) => TargetKind::File,
+        Place::Nbd(_) => TargetKind::Nbd,
+    };
+    let target = request.target.to_string();
+    let title = format!("Replay of {}, {}", request.name, request.options.pace_words());
     let question = format!(
         "How does {target} serve this trace: {} reads, {} writes, {} discards and {} flushes over {}?",
         totals.reads,
@@ -122,13 +244,13 @@ fn manifest(request: &Request, totals: &Totals) -> Manifest {
         ended_ms: None,
         resumed_ms: Vec::new(),
         program: concat!("stria ", env!("CARGO_PKG_VERSION")).into(),
-        fio: "replayed without fio".into(),
+        fio: fio.map_or("replayed without fio".into(), |fio| fio.version.clone()),
         command: request.command.clone(),
         note: String::new(),
         targets: vec![TargetInfo {
             name: target.clone(),
             spec: target.clone(),
-            kind: if block { TargetKind::Block } else { TargetKind::File },
+            kind,
             size_bytes,
             span_bytes: size_bytes,
             level: None,
@@ -136,7 +258,7 @@ fn manifest(request: &Request, totals: &Totals) -> Manifest {
             strip_bytes: None,
             spans: None,
             platform: String::new(),
-            drives: vec![state::drive_info(&request.target)],
+            drives: drives(request),
         }],
         environment: state::environment(),
         hosts: BTreeMap::new(),
@@ -157,26 +279,13 @@ fn manifest(request: &Request, totals: &Totals) -> Manifest {
     }
 }
 
-/// The pace in words.
-fn pace(options: &Options) -> String {
-    match options.pace {
-        Pace::Open { stretch: 1.0 } => "as recorded".into(),
-        Pace::Open { stretch } => format!("in {stretch} times its time"),
-        Pace::Closed => "as fast as it goes".into(),
-        Pace::ThinkTime { .. } => "with think time".into(),
+fn record(request: &Request, totals: &Totals, outcome: &Outcome, (index, round, begun_ms): (u32, u32, u64)) -> Record {
+    let moved = (totals.requests() - totals.flushes).max(1);
+    let mut extra = BTreeMap::new();
+    if !request.through_fio {
+        extra.insert("busy_mb_per_s".into(), outcome.busy_mb_per_s());
     }
-}
-
-fn record(
-    request: &Request,
-    trace: &Trace,
-    totals: &Totals,
-    outcome: &Outcome,
-    (index, round, begun_ms): (u32, u32, u64),
-) -> Record {
-    let moved = trace.records.iter().filter(|record| record.op != Op::Flush).count().max(1) as u64;
-    let mut extra = BTreeMap::from([("busy_mb_per_s".to_string(), outcome.busy_mb_per_s())]);
-    if request.options.pace != Pace::Closed {
+    if request.options.pace != Pace::Closed && !request.through_fio {
         extra.insert("drift_p99_ns".into(), outcome.drift.p99_ns);
         extra.insert("drift_max_ns".into(), outcome.drift.max_ns);
         extra.insert("late_percent".into(), outcome.drift.late_share * 100.0);
@@ -186,7 +295,7 @@ fn record(
         section: SECTION.into(),
         preparation: false,
         point: Point {
-            target: request.target.display().to_string(),
+            target: request.target.to_string(),
             level: None,
             members: None,
             strip_bytes: None,
@@ -201,20 +310,24 @@ fn record(
             drive_state: DriveState::AsFound,
             array_state: ArrayState::Optimal,
             mode: if request.options.direct { IoMode::Direct } else { IoMode::Cached },
-            variant: pace(&request.options),
+            variant: [request.options.pace_words().as_str(), if outcome.cut_short { "cut short" } else { "" }]
+                .into_iter()
+                .filter(|words| !words.is_empty())
+                .collect::<Vec<_>>()
+                .join(", "),
         },
         round,
         step: 0,
-        host: String::new(),
         begun_ms,
-        seconds: outcome.seconds,
-        read: outcome.read.clone(),
-        write: outcome.write.clone(),
-        trim: outcome.trim.clone(),
-        total: outcome.total.clone(),
-        cpu_user_percent: 0.0,
-        cpu_system_percent: 0.0,
-        errors: outcome.errors,
+        measured: Measured {
+            seconds: outcome.seconds,
+            read: outcome.read.clone(),
+            write: outcome.write.clone(),
+            trim: outcome.trim.clone(),
+            total: outcome.total.clone(),
+            errors: outcome.errors,
+            ..Measured::default()
+        },
         raw: RunWriter::raw_name(index),
         series: None,
         members: Vec::new(),

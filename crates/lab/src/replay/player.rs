@@ -1,111 +1,256 @@
-//! Threads that replay on a file or block device, each one request at a time, and note when it was due, issued and done.
+//! Threads that replay, each one request at a time, and note when it was due, issued and done. One more reads ahead in the trace.
 
-use super::{Drift, Options, Outcome, Pace, ReplayError, fitted};
-use crate::result::{Figures, Latency};
-use crate::trace::{Op, Record, Trace};
+use super::nbd::Client;
+use super::tally::{Busy, Kind, Lateness};
+use super::{Drift, Fitting, Options, Outcome, Pace, ReplayError};
+use crate::fio::Place;
+use crate::trace::{Op, Record, Source};
 use rustix::fs::{FallocateFlags, OFlags};
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{Error, Result as IoResult};
+use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stria_block::Buffer;
 
-/// What became of one request, in nanoseconds since the start.
-#[derive(Clone, Copy)]
-struct Done {
-    record: usize,
-    due_ns: u64,
-    issued_ns: u64,
-    ended_ns: u64,
-    failed: bool,
+/// Requests that are read ahead of their time.
+const AHEAD: usize = 1 << 16;
+/// How often it is told how far it is, and looked whether to stop.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// How far a replay is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reached {
+    /// Requests done.
+    pub requests: u64,
+    /// Of the trace's time, seconds.
+    pub trace_seconds: f64,
 }
 
-/// Replays `trace` on a file or block device; what it writes there destroys what was there. `progress` is called now and then
-/// with the requests done.
+/// A request, and the trace's pause before it.
+struct Item {
+    record: Record,
+    pause_ns: u64,
+}
+
+/// How a thread reaches the target.
+enum Reach {
+    File(File),
+    Nbd(Client),
+}
+
+/// Replays a trace; what it writes destroys what was there. `progress` is told now and then; `stop` ends it in good order.
 ///
 /// # Errors
-/// When the target cannot be opened or is smaller than a request. Requests that fail are counted, not fatal.
-pub fn play(trace: &Trace, target: &Path, options: &Options, progress: &(dyn Fn(usize) + Sync)) -> Result<Outcome, ReplayError> {
-    let failed = |source| ReplayError::Target { path: target.to_path_buf(), source };
-    let writes = trace.records.iter().any(|record| record.op != Op::Read);
-    let flags = if options.direct { OFlags::DIRECT.bits() as i32 } else { 0 };
-    let mut file = OpenOptions::new().read(true).write(writes).custom_flags(flags).open(target).map_err(failed)?;
-    // Of a block device metadata tells no length; its end does.
-    let size_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
-    let records = fitted(trace, size_bytes, options)?;
-    let next = AtomicUsize::new(0);
-    let seed = AtomicU64::new(1);
-    let start = Instant::now();
-    let depth = options.depth.clamp(1, records.len().max(1));
-    let mut done: Vec<Done> = std::thread::scope(|scope| {
-        let worker = || {
-            let largest = records.iter().filter(|record| record.op != Op::Discard).map(|record| record.bytes).max().unwrap_or(0);
-            let mut buffer = Buffer::zeroed(largest as usize);
-            fill(&mut buffer, seed.fetch_add(1, Ordering::Relaxed));
-            let mut done = Vec::new();
-            let mut ready_ns = 0;
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some(record) = records.get(index) else { return done };
-                let due_ns = due(&records, index, options.pace, ready_ns);
-                wait_until(start, due_ns);
-                let issued_ns = now(start);
-                let failed = issue(&file, record, &mut buffer).is_err();
-                ready_ns = now(start);
-                done.push(Done { record: index, due_ns, issued_ns, ended_ns: ready_ns, failed });
-                if index.is_multiple_of(256) {
-                    progress(index);
-                }
-            }
+/// When the target cannot be opened or is smaller than a request, or the trace cannot be read on. Requests that fail are counted.
+pub fn play(
+    source: &Source,
+    target: &Place,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Reached),
+) -> Result<Outcome, ReplayError> {
+    let totals = source.totals();
+    let fitting = Fitting::new(totals, super::size_of(target)?, options)?;
+    let failed = |source| ReplayError::Target { target: target.to_string(), source };
+    let depth = options.depth.clamp(1, totals.requests().clamp(1, 4096) as usize);
+    let reaches = (0..depth).map(|_| Reach::open(target, totals.reads < totals.requests(), options.direct));
+    let reaches = reaches.collect::<IoResult<Vec<_>>>().map_err(failed)?;
+    let largest = totals.bytes_max.next_multiple_of(options.align_bytes.max(1));
+
+    let (send, receive) = sync_channel(AHEAD);
+    let receive = Arc::new(Mutex::new(receive));
+    let (busy, requests, trace_ns) = (Busy::default(), AtomicU64::new(0), AtomicU64::new(0));
+    let ready = AtomicBool::new(false);
+    let (mut tally, read, seconds) = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut before_ns, mut ahead) = (0, 0);
+            let read = source.each(&mut |record| {
+                let pause_ns = record.time_ns - before_ns;
+                before_ns = record.time_ns;
+                ahead += 1;
+                ready.fetch_or(ahead >= AHEAD / 2, Ordering::Relaxed);
+                let sent = send.send(Item { record: fitting.of(record), pause_ns });
+                if sent.is_err() || stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            ready.store(true, Ordering::Relaxed);
+            drop(send);
+            read
+        });
+        while !ready.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let start = Instant::now();
+        let worker = |reach: Reach, seed: usize| {
+            let (receive, pace, busy, requests, trace_ns) = (Arc::clone(&receive), options.pace, &busy, &requests, &trace_ns);
+            scope.spawn(move || {
+                let shared = Shared { receive: &receive, start, pace, stop, busy, requests, trace_ns };
+                let mut buffer = Buffer::zeroed(largest as usize);
+                fill(&mut buffer, seed as u64 + 1);
+                shared.work(reach, buffer)
+            })
         };
-        let workers: Vec<_> = (0..depth).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("a worker does not panic")).collect()
+        let workers: Vec<_> = reaches.into_iter().enumerate().map(|(seed, reach)| worker(reach, seed)).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::sleep(EVERY.min(start.elapsed()));
+            let trace_seconds = trace_ns.load(Ordering::Relaxed) as f64 / 1e9;
+            progress(Reached { requests: requests.load(Ordering::Relaxed), trace_seconds });
+        }
+        let mut all = Tally::default();
+        workers.into_iter().for_each(|worker| all.merge(&worker.join().expect("a worker does not panic")));
+        let seconds = all.ended_ns as f64 / 1e9;
+        // The reader sees that nobody takes any more.
+        drop(receive);
+        (all, reader.join().expect("the reader does not panic"), seconds)
     });
-    done.sort_by_key(|done| done.issued_ns);
-    progress(records.len());
-    Ok(outcome(&records, &done, options.pace))
+    read?;
+    let mut total = tally.read.clone();
+    total.merge(&tally.write);
+    total.merge(&tally.trim);
+    let drift = if options.pace == Pace::Closed { Drift::default() } else { tally.late.drift() };
+    Ok(Outcome {
+        seconds,
+        busy_seconds: busy.seconds(),
+        read: tally.read.figures(seconds),
+        write: tally.write.figures(seconds),
+        trim: tally.trim.figures(seconds),
+        total: total.figures(seconds).unwrap_or_default(),
+        flushes: tally.flushes,
+        errors: std::mem::take(&mut tally.errors),
+        drift,
+        cut_short: requests.load(Ordering::Relaxed) < totals.requests(),
+    })
 }
 
-/// When a request is due, in nanoseconds since the start; `ready_ns`: when its thread became free.
-fn due(records: &[Record], index: usize, pace: Pace, ready_ns: u64) -> u64 {
-    match pace {
-        Pace::Open { stretch } => (records[index].time_ns as f64 * stretch) as u64,
-        Pace::Closed => ready_ns,
-        Pace::ThinkTime { pause_max } => {
-            let before = if index == 0 { 0 } else { records[index - 1].time_ns };
-            ready_ns + (records[index].time_ns - before).min(pause_max.as_nanos() as u64)
+/// What one thread did.
+#[derive(Default)]
+struct Tally {
+    read: Kind,
+    write: Kind,
+    trim: Kind,
+    late: Lateness,
+    flushes: u64,
+    errors: u64,
+    ended_ns: u64,
+}
+
+impl Tally {
+    fn merge(&mut self, other: &Self) {
+        self.read.merge(&other.read);
+        self.write.merge(&other.write);
+        self.trim.merge(&other.trim);
+        self.late.merge(&other.late);
+        self.flushes += other.flushes;
+        self.errors += other.errors;
+        self.ended_ns = self.ended_ns.max(other.ended_ns);
+    }
+}
+
+/// What threads have in common.
+struct Shared<'a> {
+    receive: &'a Mutex<Receiver<Item>>,
+    start: Instant,
+    pace: Pace,
+    stop: &'a AtomicBool,
+    busy: &'a Busy,
+    requests: &'a AtomicU64,
+    trace_ns: &'a AtomicU64,
+}
+
+impl Shared<'_> {
+    fn work(&self, mut reach: Reach, mut buffer: Buffer) -> Tally {
+        let mut tally = Tally::default();
+        let mut ready_ns = 0;
+        loop {
+            let next = self.receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(Item { record, pause_ns }) = next else { return tally };
+            let due_ns = match self.pace {
+                Pace::Open { stretch } => (record.time_ns as f64 * stretch) as u64,
+                Pace::Closed => ready_ns,
+                Pace::ThinkTime { pause_max } => ready_ns + pause_ns.min(pause_max.as_nanos() as u64),
+            };
+            if !self.wait_until(due_ns) {
+                return tally;
+            }
+            self.busy.begin();
+            let issued_ns = self.now();
+            let done = reach.issue(&record, &mut buffer);
+            ready_ns = self.now();
+            self.busy.end();
+            tally.late.add(issued_ns.saturating_sub(due_ns));
+            tally.ended_ns = ready_ns;
+            let kind = match record.op {
+                Op::Read => Some(&mut tally.read),
+                Op::Write => Some(&mut tally.write),
+                Op::Discard => Some(&mut tally.trim),
+                Op::Flush => None,
+            };
+            match (done, kind) {
+                (Err(_), _) => tally.errors += 1,
+                (Ok(()), Some(kind)) => {
+                    kind.times.add(ready_ns - issued_ns);
+                    kind.bytes += record.bytes;
+                }
+                (Ok(()), None) => tally.flushes += 1,
+            }
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            self.trace_ns.fetch_max(record.time_ns, Ordering::Relaxed);
         }
     }
-}
 
-fn now(start: Instant) -> u64 {
-    start.elapsed().as_nanos() as u64
-}
-
-/// Sleeps to just before, then spins: a sleep alone ends some 60 µs late.
-fn wait_until(start: Instant, due_ns: u64) {
-    const SPIN: Duration = Duration::from_micros(100);
-    let left = Duration::from_nanos(due_ns).saturating_sub(start.elapsed());
-    if left > SPIN {
-        std::thread::sleep(left - SPIN);
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
     }
-    while start.elapsed().as_nanos() < u128::from(due_ns) {
-        std::hint::spin_loop();
-    }
-}
 
-fn issue(file: &File, record: &Record, buffer: &mut Buffer) -> std::io::Result<()> {
-    match record.op {
-        Op::Read => file.read_exact_at(&mut buffer[..record.bytes as usize], record.offset),
-        Op::Write => file.write_all_at(&buffer[..record.bytes as usize], record.offset),
-        Op::Discard => {
-            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            rustix::fs::fallocate(file, hole, record.offset, record.bytes).map_err(Into::into)
+    /// Sleeps to just before, then spins: a sleep alone ends some 60 µs late. False: it was told to stop.
+    fn wait_until(&self, due_ns: u64) -> bool {
+        const SPIN: Duration = Duration::from_micros(100);
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return false;
+            }
+            let left = Duration::from_nanos(due_ns).saturating_sub(self.start.elapsed());
+            if left <= SPIN {
+                break;
+            }
+            std::thread::sleep((left - SPIN).min(EVERY));
         }
-        Op::Flush => file.sync_data(),
+        while self.now() < due_ns {
+            std::hint::spin_loop();
+        }
+        true
+    }
+}
+
+impl Reach {
+    fn open(target: &Place, writes: bool, direct: bool) -> IoResult<Self> {
+        match target {
+            Place::Path(path) => {
+                let flags = if direct { OFlags::DIRECT.bits() as i32 } else { 0 };
+                OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path).map(Self::File)
+            }
+            Place::Nbd(uri) => Client::connect(uri).map(Self::Nbd),
+        }
+    }
+
+    fn issue(&mut self, record: &Record, buffer: &mut Buffer) -> IoResult<()> {
+        let data = if record.op == Op::Discard { &mut [] } else { &mut buffer[..record.bytes as usize] };
+        match (self, record.op) {
+            (Self::File(file), Op::Read) => file.read_exact_at(data, record.offset),
+            (Self::File(file), Op::Write) => file.write_all_at(data, record.offset),
+            (Self::File(file), Op::Discard) => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                rustix::fs::fallocate(file, hole, record.offset, record.bytes).map_err(Error::from)
+            }
+            (Self::File(file), Op::Flush) => file.sync_data(),
+            (Self::Nbd(client), Op::Read) => client.read(data, record.offset),
+            (Self::Nbd(client), Op::Write) => client.write(data, record.offset),
+            (Self::Nbd(client), Op::Discard) => client.discard(record.offset, record.bytes),
+            (Self::Nbd(client), Op::Flush) => client.flush(),
+        }
     }
 }
 
@@ -118,69 +263,5 @@ fn fill(buffer: &mut [u8], seed: u64) {
         state ^= state << 25;
         state ^= state >> 27;
         chunk.copy_from_slice(&state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()[..chunk.len()]);
-    }
-}
-
-fn outcome(records: &[Record], done: &[Done], pace: Pace) -> Outcome {
-    let end_ns = done.iter().map(|done| done.ended_ns).max().unwrap_or(0);
-    let seconds = end_ns as f64 / 1e9;
-    // Requests in order of issue: busy time is the length of their union.
-    let (mut busy_ns, mut covered_ns) = (0, 0);
-    for request in done {
-        busy_ns += request.ended_ns.saturating_sub(request.issued_ns.max(covered_ns));
-        covered_ns = covered_ns.max(request.ended_ns);
-    }
-    let figures = |wanted: &[Op]| {
-        let found = done.iter().filter(|done| !done.failed && wanted.contains(&records[done.record].op));
-        let (mut bytes, mut latencies) = (0, Vec::new());
-        for request in found {
-            bytes += records[request.record].bytes;
-            latencies.push(request.ended_ns - request.issued_ns);
-        }
-        let requests = latencies.len() as u64;
-        (requests > 0).then(|| Figures {
-            requests,
-            bytes,
-            iops: requests as f64 / seconds,
-            mb_per_s: bytes as f64 / 1e6 / seconds,
-            latency: latency(latencies),
-        })
-    };
-    let late = done.iter().map(|done| done.issued_ns.saturating_sub(done.due_ns) as f64);
-    Outcome {
-        seconds,
-        busy_seconds: busy_ns as f64 / 1e9,
-        read: figures(&[Op::Read]),
-        write: figures(&[Op::Write]),
-        trim: figures(&[Op::Discard]),
-        total: figures(&[Op::Read, Op::Write, Op::Discard]).unwrap_or_default(),
-        flushes: done.iter().filter(|done| records[done.record].op == Op::Flush).count() as u64,
-        errors: done.iter().filter(|done| done.failed).count() as u64,
-        drift: if pace == Pace::Closed { Drift::default() } else { Drift::of(late.collect()) },
-    }
-}
-
-fn latency(mut nanos: Vec<u64>) -> Latency {
-    nanos.sort_unstable();
-    let count = nanos.len() as f64;
-    let mean_ns = nanos.iter().sum::<u64>() as f64 / count;
-    let variance = nanos.iter().map(|value| (*value as f64 - mean_ns).powi(2)).sum::<f64>() / count;
-    let at = |share: f64| nanos[((count * share).ceil() as usize).clamp(1, nanos.len()) - 1] as f64;
-    let mut bins = BTreeMap::new();
-    for value in &nanos {
-        // 32 bins to a power of two: within 3 %.
-        let shift = (64 - value.leading_zeros()).saturating_sub(6);
-        *bins.entry(value >> shift << shift).or_insert(0) += 1;
-    }
-    Latency {
-        min_ns: nanos[0] as f64,
-        mean_ns,
-        stddev_ns: variance.sqrt(),
-        p50_ns: at(0.5),
-        p99_ns: at(0.99),
-        p999_ns: at(0.999),
-        p99999_ns: at(0.99999),
-        max_ns: nanos[nanos.len() - 1] as f64,
-        bins: bins.into_iter().collect(),
     }
 }

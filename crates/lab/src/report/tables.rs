@@ -364,6 +364,10 @@ pub fn method(report: &Report<'_>) -> String {
         rows.collect(),
     );
     let environment = &manifest.environment;
+    let of_host = |(name, host): (&String, &crate::result::Environment)| match host.kernel.is_empty() {
+        true => name.clone(),
+        false => format!("{name} ({}, {} CPUs, {})", host.cpu, host.cpu_count, host.kernel),
+    };
     let percent = |share: f64| format!("{share:.0} %");
     let mut facts = vec![
         ("Run", manifest.id.clone()),
@@ -373,7 +377,7 @@ pub fn method(report: &Report<'_>) -> String {
         ("CPU governor", environment.cpu_governor.clone()),
         ("CPU used by others before", percent(environment.busy_percent)),
         ("I/O of others before", format!("{} MB/s", short(environment.background_bytes_per_s / 1e6))),
-        ("Other hosts", manifest.hosts.keys().cloned().collect::<Vec<_>>().join(", ")),
+        ("Other hosts", manifest.hosts.iter().map(of_host).collect::<Vec<_>>().join("; ")),
         ("Resumed", manifest.resumed_ms.iter().map(|at| when(*at)).collect::<Vec<_>>().join(", ")),
         ("Remark", manifest.note.clone()),
         ("Measured with", manifest.command.join(" ")),

@@ -1,10 +1,10 @@
 //! One measurement: fio, what is watched meanwhile, and the record that remains.
 
 use super::{Broken, Company, Runner};
-use crate::fio::{Job, Measured, Place, Work, sum, take_series};
+use crate::fio::{Job, Place, Work, sum, take_series};
 use crate::plan::{Load, RaidAction};
 use crate::result::{
-    ArrayState, IoMode, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, now_ms,
+    ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, now_ms,
 };
 use crate::state::{HOT_C, Watch};
 use crate::target::Target;
@@ -94,16 +94,8 @@ impl Runner<'_> {
             point: point(load, target),
             round,
             step,
-            host: measured.host,
             begun_ms,
-            seconds: measured.seconds,
-            read: measured.read,
-            write: measured.write,
-            trim: measured.trim,
-            total: measured.total,
-            cpu_user_percent: measured.cpu_user_percent,
-            cpu_system_percent: measured.cpu_system_percent,
-            errors: measured.errors,
+            measured,
             raw: RunWriter::raw_name(index),
             series: keep_series.then(|| RunWriter::series_name(index)),
             members: members.clone(),
@@ -121,7 +113,7 @@ impl Runner<'_> {
     }
 
     /// What went wrong in a measurement is said beside it.
-    fn look_for_trouble(&mut self, record: &Record, series: &Series) -> Result<(), Broken> {
+    pub(super) fn look_for_trouble(&mut self, record: &Record, series: &Series) -> Result<(), Broken> {
         let index = Some(record.index);
         if record.errors > 0 {
             self.note(NoteKind::Error, index, format!("{} requests failed: see {}", record.errors, record.raw))?;
@@ -164,7 +156,7 @@ fn impossible(load: &Load, target: &Target) -> Option<String> {
     }
 }
 
-fn point(load: &Load, target: &Target) -> Point {
+pub(super) fn point(load: &Load, target: &Target) -> Point {
     let info = &target.info;
     Point {
         target: info.name.clone(),

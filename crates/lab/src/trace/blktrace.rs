@@ -7,7 +7,9 @@
 //! followed by `pdu_len` bytes. The byte order is the machine's that traced; the magic tells which. The low half of `action` is
 //! what happened (queue 1, issue 7), the high half what kind of request it was.
 
-use super::{Op, Record, Trace, TraceError, contents};
+use super::{Devices, Event, Op, Record, Take, TraceError, open};
+use std::collections::VecDeque;
+use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
 const EVENT: usize = 48;
@@ -32,24 +34,54 @@ fn siblings(path: &Path) -> Vec<PathBuf> {
     if found.is_empty() { vec![path.into()] } else { found }
 }
 
-pub fn read(path: &Path) -> Result<Trace, TraceError> {
-    let mut trace = Trace::default();
-    let mut issued = Vec::new();
-    for file in siblings(path) {
-        events(&file, &contents(&file)?, &mut trace, &mut issued)?;
+/// Merges the files of all CPUs by time; each is all but in order.
+pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
+    let mut files = Vec::new();
+    for path in siblings(path) {
+        let mut file = Events { stream: open(&path)?, path, at: 0, ready: VecDeque::new() };
+        file.prepare(devices)?;
+        files.push(file);
     }
-    if trace.records.is_empty() {
-        trace.records = issued;
+    loop {
+        let time = |file: &Events| file.ready.front().map(|event| event.record.time_ns);
+        let first = files.iter_mut().filter(|file| !file.ready.is_empty()).min_by_key(|file| time(file));
+        let Some((file, event)) = first.and_then(|file| file.ready.pop_front().map(|event| (file, event))) else {
+            return Ok(());
+        };
+        if take(event).is_break() {
+            return Ok(());
+        }
+        file.prepare(devices)?;
     }
-    Ok(trace)
 }
 
-fn events(path: &Path, bytes: &[u8], trace: &mut Trace, issued: &mut Vec<Record>) -> Result<(), TraceError> {
-    let mut at = 0;
-    while at < bytes.len() {
+/// A file of events, read one after the other.
+struct Events {
+    path: PathBuf,
+    stream: Box<dyn BufRead>,
+    at: u64,
+    /// What the last event came to.
+    ready: VecDeque<Event>,
+}
+
+impl Events {
+    /// Reads on until a request is ready or the file ends.
+    fn prepare(&mut self, devices: &mut Devices) -> Result<(), TraceError> {
+        while self.ready.is_empty() && self.next(devices)? {}
+        Ok(())
+    }
+
+    /// One event; false at the end.
+    fn next(&mut self, devices: &mut Devices) -> Result<bool, TraceError> {
+        let (path, at) = (self.path.clone(), self.at);
         let bad =
-            |problem: &str| TraceError::Malformed { path: path.into(), place: format!("byte {at}"), problem: problem.into() };
-        let event = bytes.get(at..at + EVENT).ok_or_else(|| bad("the last event is cut off"))?;
+            |problem: &str| TraceError::Malformed { path: path.clone(), place: format!("byte {at}"), problem: problem.into() };
+        let unreadable = |source| TraceError::Unreadable { path: path.clone(), source };
+        if self.stream.fill_buf().map_err(unreadable)?.is_empty() {
+            return Ok(false);
+        }
+        let mut event = [0; EVENT];
+        self.stream.read_exact(&mut event).map_err(|_| bad("the last event is cut off"))?;
         let field = |from: usize, len: usize| &event[from..from + len];
         let magic = u32::from_le_bytes(field(0, 4).try_into().expect("four bytes"));
         let little = magic & !0xff == MAGIC;
@@ -61,13 +93,14 @@ fn events(path: &Path, bytes: &[u8], trace: &mut Trace, issued: &mut Vec<Record>
             if little { field(from, len).iter().rev().fold(0, add) } else { field(from, len).iter().fold(0, add) }
         };
         let (time_ns, sector, length) = (number(8, 8), number(16, 8), number(24, 4));
-        let (action, device) = (number(28, 4) as u32, number(36, 4));
-        at += EVENT + number(46, 2) as usize;
+        let (action, device, more) = (number(28, 4) as u32, number(36, 4), number(46, 2));
+        std::io::copy(&mut self.stream.by_ref().take(more), &mut std::io::sink()).map_err(unreadable)?;
+        self.at += EVENT as u64 + more;
         let what = action & 0xffff;
         if action & NOTIFY != 0 || !matches!(what, QUEUE | ISSUE) {
-            continue;
+            return Ok(true);
         }
-        let device = trace.device(&format!("{},{}", device >> 20, device & 0xf_ffff));
+        let device = devices.index(&format!("{},{}", device >> 20, device & 0xf_ffff));
         let op = match () {
             () if action & DISCARD != 0 => Op::Discard,
             () if action & WRITE != 0 => Op::Write,
@@ -75,10 +108,12 @@ fn events(path: &Path, bytes: &[u8], trace: &mut Trace, issued: &mut Vec<Record>
         };
         let record = Record { time_ns, device, offset: sector.saturating_mul(512), bytes: length, op };
         let flush = Record { offset: 0, bytes: 0, op: Op::Flush, ..record };
-        let into = if what == QUEUE { &mut trace.records } else { &mut *issued };
-        into.extend((action & FLUSH != 0).then_some(flush));
-        into.extend((length > 0).then_some(record));
-        into.extend((action & FUA != 0 && length > 0).then_some(flush));
+        let parts = [
+            (action & FLUSH != 0).then_some(flush),
+            (length > 0).then_some(record),
+            (action & FUA != 0 && length > 0).then_some(flush),
+        ];
+        self.ready.extend(parts.into_iter().flatten().map(|record| Event { record, issue: what == ISSUE }));
+        Ok(true)
     }
-    Ok(())
 }

@@ -1,12 +1,11 @@
 //! fio's own logs: version 2 with `wait`, version 3 with a time in µs on every line.
 
-use super::{Op, Record, Trace, TraceError, open};
+use super::{Devices, Event, Op, Record, Take, TraceError, open};
 use std::io::BufRead;
 use std::path::Path;
 
-pub fn read(path: &Path) -> Result<Trace, TraceError> {
+pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
     let bad = |line: usize, problem: String| TraceError::Malformed { path: path.into(), place: format!("line {line}"), problem };
-    let mut trace = Trace::default();
     let (mut version, mut now_ns) = (0, 0);
     for (index, line) in open(path)?.lines().enumerate() {
         let line = line.map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
@@ -33,7 +32,7 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
         let name = *fields.first().ok_or_else(|| bad(index + 1, "file is missing".into()))?;
         let op = match *fields.get(1).ok_or_else(|| bad(index + 1, "action is missing".into()))? {
             "add" | "open" | "close" => {
-                trace.device(name);
+                devices.index(name);
                 continue;
             }
             "wait" if version == 2 => {
@@ -48,8 +47,10 @@ pub fn read(path: &Path) -> Result<Trace, TraceError> {
         };
         let (offset, bytes) =
             if op == Op::Flush { (0, 0) } else { (number(fields.get(2), "offset")?, number(fields.get(3), "length")?) };
-        let device = trace.device(name);
-        trace.records.push(Record { time_ns: now_ns, device, offset, bytes, op });
+        let device = devices.index(name);
+        if take(Event { record: Record { time_ns: now_ns, device, offset, bytes, op }, issue: false }).is_break() {
+            break;
+        }
     }
-    Ok(trace)
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Formats with one request to a line.
 
-use super::{Format, Op, Record, Trace, TraceError, open};
+use super::{Devices, Event, Format, Op, Record, Take, TraceError, open};
 use std::io::BufRead;
 use std::path::Path;
 
@@ -29,25 +29,13 @@ fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
     Ok(product(whole, unit_ns)? + (part * u128::from(unit_ns) / scale) as u64)
 }
 
-pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
-    let mut trace = Trace::default();
-    // blkparse: issues are kept apart until it is clear that there are no queue events.
-    let mut issued = Vec::new();
+pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
     for (index, line) in open(path)?.lines().enumerate() {
         let line = line.map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
         let text = line.trim();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let mut add = |trace: &mut Trace, line: Line<'_>| {
-            let device = trace.device(&line.device);
-            let record = |op| Record { time_ns: line.time_ns, device, offset: line.offset, bytes: line.bytes, op };
-            let flush = Record { offset: 0, bytes: 0, ..record(Op::Flush) };
-            let into = if line.issue { &mut issued } else { &mut trace.records };
-            into.extend(line.flush_before.then_some(flush));
-            into.extend(line.op.map(record));
-            into.extend(line.flush_after.then_some(flush));
-        };
         let line = match format {
             Format::Msr => msr(text),
             Format::Alibaba => alibaba(text),
@@ -58,7 +46,16 @@ pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
             Format::Blktrace | Format::Iolog => unreachable!("read elsewhere"),
         };
         match line {
-            Ok(Some(line)) => add(&mut trace, line),
+            Ok(Some(line)) => {
+                let device = devices.index(&line.device);
+                let record = |op| Record { time_ns: line.time_ns, device, offset: line.offset, bytes: line.bytes, op };
+                let flush = Record { offset: 0, bytes: 0, ..record(Op::Flush) };
+                let parts = [line.flush_before.then_some(flush), line.op.map(record), line.flush_after.then_some(flush)];
+                let mut parts = parts.into_iter().flatten().map(|record| Event { record, issue: line.issue });
+                if parts.try_for_each(&mut *take).is_break() {
+                    return Ok(());
+                }
+            }
             Ok(None) => {}
             // A heading is not data.
             Err(_) if index == 0 && !text.starts_with(|first: char| first.is_ascii_digit()) => {}
@@ -67,10 +64,7 @@ pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
             }
         }
     }
-    if trace.records.is_empty() {
-        trace.records = issued;
-    }
-    Ok(trace)
+    Ok(())
 }
 
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use stria_lab::result::{
-    ArrayState, DriveInfo, DriveState, Environment, Figures, IoMode, Latency, Manifest, MemberFigures, Note, NoteKind, Pattern,
-    Point, Record, RunStatus, RunWriter, Sample, Scaled, Section, SectionKind, Series, SteadyVerdict, SweepSample, TargetInfo,
-    TargetKind,
+    ArrayState, DriveInfo, DriveState, Environment, Figures, IoMode, Latency, Manifest, Measured, MemberFigures, Note, NoteKind,
+    Pattern, Point, Record, RunStatus, RunWriter, Sample, Scaled, Section, SectionKind, Series, SteadyVerdict, SweepSample,
+    TargetInfo, TargetKind,
 };
 
 /// Numbers that are the same in every run.
@@ -214,16 +214,18 @@ impl Story {
             point: point.clone(),
             round,
             step: 0,
-            host: String::new(),
             begun_ms: self.now_ms,
-            seconds,
-            read: (read_share > 0.0).then(|| figures(iops * read_share, &latency)),
-            write: (read_share < 1.0).then(|| figures(iops * (1.0 - read_share), &latency)),
-            trim: None,
-            total: figures(iops, &latency),
-            cpu_user_percent: 12.0,
-            cpu_system_percent: 30.0,
-            errors: 0,
+            measured: Measured {
+                host: String::new(),
+                seconds,
+                read: (read_share > 0.0).then(|| figures(iops * read_share, &latency)),
+                write: (read_share < 1.0).then(|| figures(iops * (1.0 - read_share), &latency)),
+                trim: None,
+                total: figures(iops, &latency),
+                cpu_user_percent: 12.0,
+                cpu_system_percent: 30.0,
+                errors: 0,
+            },
             raw: RunWriter::raw_name(index),
             series: None,
             members: Vec::new(),

@@ -1,4 +1,4 @@
-//! `stria lab replay`: a trace, or the look-alike of an application, on a file or block device.
+//! `stria lab replay`: a trace, or the look-alike of an application, on a file, block device or NBD export.
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
@@ -6,10 +6,12 @@ use clap::{Args, ValueEnum, ValueHint};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_lab::fio::Place;
 use stria_lab::replay::{Fit, KeepError, Options, Pace, Request, keep};
 use stria_lab::report;
+use stria_lab::result::RunStatus;
 use stria_lab::trace::synthetic::{APPLICATIONS, Application};
-use stria_lab::trace::{self, Format, Trace};
+use stria_lab::trace::{Format, Source};
 
 /// `stria lab replay`
 #[derive(Args, Debug)]
@@ -20,9 +22,12 @@ pub struct Replay {
     /// What the trace file is: msr, alibaba, tencent, blkparse, blktrace, iolog, disksim or mqsim; packed if it ends in .gz.
     #[arg(long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// An existing file or a block device; requests beyond its end are folded into it.
+    /// An existing file, a block device, or an NBD URI; requests beyond its end are folded into it.
     #[arg(long, short, value_name = "TARGET", value_hint = ValueHint::FilePath)]
-    pub target: PathBuf,
+    pub target: String,
+    /// Replay through fio, as its log, instead of with threads that know how late every request is.
+    #[arg(long)]
+    pub fio: bool,
     /// When requests are made; closed for applications, which have no times, else as recorded.
     #[arg(long)]
     pub pace: Option<When>,
@@ -49,7 +54,7 @@ pub struct Replay {
     pub seed: u64,
     /// Overwrite this target: needed for traces that write.
     #[arg(long, value_name = "TARGET", value_hint = ValueHint::FilePath)]
-    pub destroy: Vec<PathBuf>,
+    pub destroy: Vec<String>,
     /// The run's folder, which must not be there; lab-replay-1 and so on if not given.
     #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
@@ -68,7 +73,7 @@ pub enum When {
 
 impl Replay {
     /// The trace with its name, and whether it has times.
-    fn read(&self) -> Result<(String, Trace, bool), Failure> {
+    fn read(&self) -> Result<(String, Source, bool), Failure> {
         let Some(format) = self.format else {
             let application = Application::named(&self.trace).ok_or_else(|| {
                 let names: Vec<&str> = APPLICATIONS.iter().map(|application| application.name).collect();
@@ -78,17 +83,17 @@ impl Replay {
                     names.join(", ")
                 ))
             })?;
-            return Ok((self.trace.clone(), application.trace(self.seed), false));
+            return Ok((self.trace.clone(), application.trace(self.seed).into(), false));
         };
         let path = Path::new(&self.trace);
         let name = path.file_name().map_or_else(|| self.trace.clone(), |name| name.to_string_lossy().into_owned());
-        Ok((name, trace::read(path, format).map_err(Failure::failed)?, true))
+        Ok((name, Source::open(path, format).map_err(Failure::failed)?, true))
     }
 }
 
 /// Replays, keeps the run, writes its page and says what came of it.
 pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
-    let (name, trace, timed) = command.read()?;
+    let (name, source, timed) = command.read()?;
     let when = command.pace.unwrap_or(if timed { When::Recorded } else { When::Closed });
     let pause_max =
         Duration::try_from_secs_f64(command.pause_max).map_err(|error| Failure::Usage(format!("--pause-max: {error}")))?;
@@ -107,27 +112,27 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
     let request = Request {
         name,
         destroy: command.destroy.contains(&command.target),
-        target: command.target,
+        target: Place::new(command.target.strip_prefix("file:").unwrap_or(&command.target)),
         options,
+        through_fio: command.fio,
         passes: command.passes,
         command: std::env::args().collect(),
     };
     let free = || (1..).map(|at| PathBuf::from(format!("lab-replay-{at}"))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
-    let (manifest, outcomes) = keep(&trace, &request, &folder, &|_, _| ()).map_err(|error| match error {
-        KeepError::NotAllowed { .. } => Failure::Unsafe(error.to_string()),
-        error => Failure::failed(error),
-    })?;
+    let (manifest, outcomes) = super::with_progress(json, |stop, progress| keep(&source, &request, &folder, stop, progress))?;
     let page = folder.join("report.html");
     report::write(&folder, &page).map_err(Failure::failed)?;
     if json {
         print_json(&json!({"status": manifest.status, "folder": folder, "report": page, "passes": outcomes}));
-        return Ok(0);
+        return Ok(u8::from(manifest.status != RunStatus::Done));
     }
     for (index, outcome) in outcomes.iter().enumerate() {
-        let drift = if when == When::Closed { String::new() } else { format!(" {}", outcome.drift.sentence()) };
+        let drift =
+            if when == When::Closed || request.through_fio { String::new() } else { format!(" {}", outcome.drift.sentence()) };
+        let cut = if outcome.cut_short { ", cut short" } else { "" };
         print(&format!(
-            "pass {}: {:.1} s, {:.0} requests a second, {:.1} MB/s while busy, {} errors.{drift}\n",
+            "pass {}{cut}: {:.1} s, {:.0} requests a second, {:.1} MB/s while busy, {} errors.{drift}\n",
             index + 1,
             outcome.seconds,
             outcome.total.iops,
@@ -136,5 +141,14 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
         ));
     }
     print(&format!("the page is {}\n", page.display()));
-    Ok(0)
+    Ok(u8::from(manifest.status != RunStatus::Done))
+}
+
+impl From<KeepError> for Failure {
+    fn from(error: KeepError) -> Self {
+        match error {
+            KeepError::NotAllowed { .. } => Self::Unsafe(error.to_string()),
+            KeepError::Replay(_) | KeepError::Folder(_) => Self::failed(error),
+        }
+    }
 }

@@ -1,0 +1,122 @@
+//! What fio's client and server do not do on other hosts: tell what machine it is, and purge. By ssh, without asking for anything,
+//! so keys must be set up; a run goes on without, and says so.
+
+use crate::result::{DriveInfo, Environment};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// `KEY value` lines; each of plain tools that every Linux has.
+const FACTS: &str = r#"
+say() { printf '%s %s\n' "$1" "$2"; }
+say host "$(cat /proc/sys/kernel/hostname)"
+say kernel "Linux $(cat /proc/sys/kernel/osrelease)"
+say os "$(. /etc/os-release 2>/dev/null; echo "$PRETTY_NAME")"
+say cpu "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+say cpu_count "$(nproc 2>/dev/null || grep -c ^processor /proc/cpuinfo)"
+say governor "$(cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null)"
+say memory_kib "$(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)"
+say load "$(cut -d ' ' -f 1 /proc/loadavg)"
+say virtualization "$(systemd-detect-virt 2>/dev/null | grep -v none)"
+sys="/sys/class/block/$(basename "$(readlink -f "$PLACE")")"
+if [ -e "$sys/partition" ]; then sys="$(readlink -f "$sys")/.."; fi
+say drive_model "$(cat "$sys/device/model" 2>/dev/null)"
+say drive_serial "$(cat "$sys/device/serial" 2>/dev/null)"
+say drive_firmware "$(cat "$sys/device/firmware_rev" 2>/dev/null || cat "$sys/device/rev" 2>/dev/null)"
+say drive_sectors "$(cat "$sys/size" 2>/dev/null)"
+say drive_cache "$(cat "$sys/queue/write_cache" 2>/dev/null)"
+"#;
+
+/// As [`crate::purge`] does here: a file is made anew; a device is formatted, else discarded. Never one that is in use.
+const PURGE: &str = r#"
+if [ -f "$PLACE" ]; then
+    bytes=$(stat -c %s "$PLACE"); truncate -s 0 "$PLACE" && truncate -s "$bytes" "$PLACE" && echo "new empty file"; exit
+fi
+[ -e "$PLACE" ] || { echo "nothing is there yet"; exit 0; }
+real=$(readlink -f "$PLACE"); name=$(basename "$real")
+if lsblk -nro MOUNTPOINTS "$real" | grep -q . || [ -n "$(ls "/sys/class/block/$name/holders" 2>/dev/null)" ]; then
+    echo "$PLACE is in use there: unmount it, or stop what it is part of" >&2; exit 1
+fi
+case $name in nvme*p*) ;; nvme*) nvme format --force --ses=1 "$real" >/dev/null 2>&1 && { echo "nvme format"; exit 0; } ;; esac
+blkdiscard "$real" && echo blkdiscard
+"#;
+
+/// The machine part of what fio calls a client: `host`, `host,port`, `ip4:host`; none for a socket.
+fn machine(host: &str) -> Option<&str> {
+    let name = host.strip_prefix("ip4:").or(host.strip_prefix("ip6:")).or(host.strip_prefix("ip:")).unwrap_or(host);
+    (!name.starts_with("sock:") && !name.starts_with('-')).then(|| name.split(',').next().unwrap_or(name))
+}
+
+fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
+    let machine = machine(host).ok_or_else(|| format!("{host} is no machine that ssh reaches"))?;
+    let mut ssh = Command::new("ssh")
+        .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", machine, "sh"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("ssh does not start: {error}"))?;
+    let quoted = place.replace('\'', r"'\''");
+    let mut stdin = ssh.stdin.take().expect("it is piped");
+    // If it ended already, it says why.
+    let _ = stdin.write_all(format!("PLACE='{quoted}'\n{script}").as_bytes());
+    drop(stdin);
+    let output = ssh.wait_with_output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// What a host and its drive, as `place` is called there, tell of themselves.
+///
+/// # Errors
+/// When ssh does not get there.
+pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String> {
+    let told = by_ssh(host, place, FACTS)?;
+    let of = |key: &str| -> String {
+        let line = told.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        line.unwrap_or_default().trim().to_owned()
+    };
+    let environment = Environment {
+        host: host.to_owned(),
+        kernel: of("kernel"),
+        os: of("os"),
+        cpu: of("cpu"),
+        cpu_count: of("cpu_count").parse().unwrap_or(0),
+        cpu_governor: of("governor"),
+        memory_bytes: of("memory_kib").parse::<u64>().unwrap_or(0) * 1024,
+        load_average: of("load").parse().unwrap_or(0.0),
+        virtualization: of("virtualization"),
+        ..Environment::default()
+    };
+    let drive = DriveInfo {
+        path: format!("{host}: {place}"),
+        model: of("drive_model"),
+        serial: of("drive_serial"),
+        firmware: of("drive_firmware"),
+        size_bytes: of("drive_sectors").parse::<u64>().unwrap_or(0) * 512,
+        write_cache: of("drive_cache"),
+        source: "sysfs over ssh".into(),
+        ..DriveInfo::default()
+    };
+    Ok((environment, drive))
+}
+
+/// Purges what is called `place` on a host; tells how.
+///
+/// # Errors
+/// When ssh does not get there, it is in use, or nothing works.
+pub fn purge(host: &str, place: &str) -> Result<String, String> {
+    by_ssh(host, place, PURGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fios_words_for_a_client_name_a_machine() {
+        assert_eq!(["a", "a,8765", "ip4:10.0.0.1,8765"].map(machine), [Some("a"), Some("a"), Some("10.0.0.1")]);
+        assert_eq!([machine("sock:/tmp/x"), machine("-oProxyCommand=x")], [None, None]);
+    }
+}

@@ -1,0 +1,304 @@
+//! Copies of files in a real file system: where the target is a file, in the folder that it lies in; on a block device, an
+//! array or an NBD export in a file system that is made on it, which needs root.
+//!
+//! Sources are read cold, and the clock stops when everything is durable. Data is read and written through the page cache, 1 MiB
+//! at a time, so that no file system can share blocks instead of copying them.
+
+use super::{Broken, Runner};
+use crate::experiment::FileSystem;
+use crate::plan::{CopySet, Load};
+use crate::result::{Figures, IoMode, Measured, NoteKind, Pattern, Record, RunWriter, Series, TargetKind, now_ms};
+use crate::state::Watch;
+use crate::target::Target;
+use crate::times::Times;
+use rustix::fs::{Advice, fadvise, syncfs};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Read and written at a time.
+const CHUNK: usize = 1 << 20;
+/// Files in a folder.
+const PER_FOLDER: usize = 200;
+const EVERY: Duration = Duration::from_millis(50);
+
+/// Where files are copied. Dropping it takes everything away again.
+pub struct Place {
+    folder: PathBuf,
+    /// `ext4`, for the report.
+    file_system: String,
+    mounted: Option<Mounted>,
+}
+
+/// What was set up to reach it.
+#[derive(Default)]
+struct Mounted {
+    mount_point: PathBuf,
+    is_mounted: bool,
+    loop_device: Option<String>,
+    /// Shows an export as a file, in this folder.
+    fuse: Option<(Child, PathBuf)>,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_mounted {
+            let _ = command("umount", &[&self.mount_point.display().to_string()]);
+        }
+        if let Some(device) = &self.loop_device {
+            let _ = command("losetup", &["--detach", device]);
+        }
+        if let Some((mut child, folder)) = self.fuse.take() {
+            // The loop device lets go of the file a moment after it was told to.
+            let begun = Instant::now();
+            while command("umount", &[&folder.display().to_string()]).is_err() && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(EVERY);
+            }
+            let _ = child.kill();
+            let _ = child.wait();
+            let _ = fs::remove_dir(folder);
+        }
+        let _ = fs::remove_dir(&self.mount_point);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn command(program: &str, words: &[&str]) -> Result<String, String> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program} does not start: {error}"))?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(said(&output.stdout)) } else { Err(format!("{program}: {}", said(&output.stderr))) }
+}
+
+impl Place {
+    fn new(target: &Target, file_system: FileSystem, sockets: &Path) -> Result<Self, String> {
+        match target.info.kind {
+            TargetKind::File => {
+                let file = Path::new(&target.info.name);
+                let folder = file.with_file_name(format!("{}.copies", file.file_name().unwrap_or_default().to_string_lossy()));
+                fs::create_dir(&folder).map_err(|error| format!("{}: {error}: it must not be there", folder.display()))?;
+                let found = command("stat", &["--file-system", "--format=%T", &folder.display().to_string()]);
+                Ok(Self { folder, file_system: found.unwrap_or_default(), mounted: None })
+            }
+            TargetKind::Block | TargetKind::Array | TargetKind::Nbd => Self::mount(target, file_system, sockets)
+                .map_err(|error| format!("{error}; a file system is made and mounted by root only: as another user name a folder on one with dir:PATH")),
+            TargetKind::Members => Err("bare drives together have no file system; measure one of them".into()),
+        }
+    }
+
+    fn mount(target: &Target, file_system: FileSystem, sockets: &Path) -> Result<Self, String> {
+        let mut mounted = Mounted::default();
+        let made = |folder: PathBuf| {
+            fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display())).map(|()| folder)
+        };
+        let device = match &target.places[..] {
+            [crate::fio::Place::Path(path)] => path.display().to_string(),
+            [crate::fio::Place::Nbd(uri)] => {
+                // A kernel without NBD can still mount: the export as a file, the file as a loop device.
+                let folder = made(sockets.join("export"))?;
+                let file = folder.join("nbd");
+                let child = Command::new("nbdfuse").arg(&file).arg(uri).stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+                let child = child.map_err(|error| format!("nbdfuse does not start: {error}; install libnbd-bin and fuse3"))?;
+                mounted.fuse = Some((child, folder));
+                let begun = Instant::now();
+                while !file.exists() {
+                    if begun.elapsed() > Duration::from_secs(10) {
+                        return Err("nbdfuse shows no file in ten seconds: is /dev/fuse there?".into());
+                    }
+                    std::thread::sleep(EVERY);
+                }
+                let device = command("losetup", &["--find", "--show", &file.display().to_string()])?;
+                mounted.loop_device = Some(device.clone());
+                device
+            }
+            _ => return Err("there is no one device to make a file system on".into()),
+        };
+        let (program, force, name) = match file_system {
+            FileSystem::Ext4 => ("mkfs.ext4", "-F", "ext4"),
+            FileSystem::Xfs => ("mkfs.xfs", "-f", "xfs"),
+        };
+        command(program, &["-q", force, &device])?;
+        mounted.mount_point = made(sockets.join("mount"))?;
+        command("mount", &["-t", name, &device, &mounted.mount_point.display().to_string()])?;
+        mounted.is_mounted = true;
+        let folder = mounted.mount_point.join("stria-lab");
+        fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { folder, file_system: name.into(), mounted: Some(mounted) })
+    }
+}
+
+fn file_of(folder: &Path, at: usize) -> PathBuf {
+    folder.join(format!("{}/{at}", at / PER_FOLDER))
+}
+
+fn make_folders(folder: &Path, files: usize) -> io::Result<()> {
+    (0..files.div_ceil(PER_FOLDER)).try_for_each(|at| fs::create_dir_all(folder.join(at.to_string())))
+}
+
+/// Files of these sizes full of what cannot be compressed.
+fn make_files(folder: &Path, set: &CopySet, stop: &AtomicBool) -> io::Result<()> {
+    make_folders(folder, set.files.len())?;
+    let mut random = File::open("/dev/urandom")?;
+    let mut data = vec![0; CHUNK];
+    for (at, bytes) in set.files.iter().enumerate() {
+        let mut file = File::create(file_of(folder, at))?;
+        let mut left = *bytes as usize;
+        while left > 0 && !stop.load(Ordering::Relaxed) {
+            let part = &mut data[..left.min(CHUNK)];
+            random.read_exact(part)?;
+            file.write_all(part)?;
+            left -= part.len();
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path, buffer: &mut [u8]) -> io::Result<()> {
+    let (mut from, mut to) = (File::open(from)?, File::create(to)?);
+    loop {
+        match from.read(buffer)? {
+            0 => return Ok(()),
+            read => to.write_all(&buffer[..read])?,
+        }
+    }
+}
+
+impl Runner<'_> {
+    pub(super) fn copy(&mut self, set: &CopySet, step: u32, round: u32, target: &Target) -> Result<(), Broken> {
+        if !self.request.hosts.is_empty() {
+            return Ok(self.note(
+                NoteKind::Fallback,
+                None,
+                format!("{} are not copied: copies are made on this machine only", set.name),
+            )?);
+        }
+        if self.copies.is_none() {
+            match Place::new(target, set.file_system, &self.request.sockets) {
+                Ok(place) => {
+                    let words = if place.mounted.is_some() { "made and mounted" } else { "as it is" };
+                    self.note(NoteKind::Step, None, format!("copies go through {}, {words}", place.file_system))?;
+                    self.copies = Some(place);
+                }
+                Err(words) => {
+                    return Ok(self.note(NoteKind::Fallback, None, format!("{} are not copied: {words}", set.name))?);
+                }
+            }
+        }
+        let Some(place) = &self.copies else { return Ok(()) };
+        let (file_system, from, to) = (place.file_system.clone(), place.folder.join(&set.name), place.folder.join("copy"));
+        let failed = |error: io::Error| Broken::Failed(format!("copy of {}: {error}", set.name));
+        if !from.exists() {
+            make_files(&from, set, self.stop).map_err(failed)?;
+        }
+        make_folders(&to, set.files.len()).map_err(failed)?;
+        let root = File::open(&from).map_err(failed)?;
+        syncfs(&root).map_err(|error| failed(error.into()))?;
+        for at in 0..set.files.len() {
+            // What lies in the cache is not read from the storage.
+            let file = File::open(file_of(&from, at)).map_err(failed)?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| failed(error.into()))?;
+        }
+        if place.mounted.is_some() {
+            // Nor what lies in the cache of what is below: an export is a file here.
+            fs::write("/proc/sys/vm/drop_caches", "1").map_err(failed)?;
+        }
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Broken::Interrupted);
+        }
+
+        let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let (begun_ms, begun) = (now_ms(), Instant::now());
+        let (next, bytes, times) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new((Times::default(), Ok(()))));
+        let (stop, done_before, moment) = (self.stop, self.moment.done_seconds, &mut self.moment);
+        let progress = &mut *self.progress;
+        std::thread::scope(|scope| {
+            let work = || {
+                let mut buffer = vec![0; CHUNK];
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    if at >= set.files.len() || stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let start = Instant::now();
+                    let copied = copy_file(&file_of(&from, at), &file_of(&to, at), &mut buffer);
+                    bytes.fetch_add(set.files[at], Ordering::Relaxed);
+                    let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+                    times.0.add(start.elapsed().as_nanos() as u64);
+                    times.1 = std::mem::replace(&mut times.1, Ok(())).and(copied);
+                }
+            };
+            let workers: Vec<_> = (0..set.threads).map(|_| scope.spawn(work)).collect();
+            while workers.iter().any(|worker| !worker.is_finished()) {
+                std::thread::sleep(EVERY.min(begun.elapsed()));
+                moment.done_seconds = done_before + begun.elapsed().as_secs_f64();
+                progress.at(moment);
+                watch.look(begun.elapsed(), target.array.as_ref(), false);
+            }
+        });
+        syncfs(&root).map_err(|error| failed(error.into()))?;
+        let seconds = begun.elapsed().as_secs_f64();
+        self.moment.done_seconds = done_before;
+        let (times, copied) = times.into_inner().unwrap_or_else(PoisonError::into_inner);
+        copied.map_err(failed)?;
+        let members = watch.finish(target.array.as_ref());
+        let removed = fs::remove_dir_all(&to);
+        if stop.load(Ordering::Relaxed) {
+            return Err(Broken::Interrupted);
+        }
+        removed.map_err(failed)?;
+
+        let (requests, bytes) = (set.files.len() as u64, bytes.into_inner());
+        let figures = Figures {
+            requests,
+            bytes,
+            iops: requests as f64 / seconds,
+            mb_per_s: bytes as f64 / 1e6 / seconds,
+            latency: times.latency(),
+        };
+        let index = self.writer.next_index();
+        let load = Load {
+            threads: set.threads,
+            mode: IoMode::Cached,
+            variant: format!("copied on {file_system}"),
+            ..Load::new(Pattern::Sequential, bytes / requests.max(1), 50, seconds)
+        };
+        let mut point = super::measure::point(&load, target);
+        point.mix.clone_from(&set.name);
+        let mut extra = std::mem::take(&mut self.extra);
+        extra.insert("files_per_s".into(), figures.iops);
+        let (read, write) = (Some(figures.clone()), Some(figures.clone()));
+        let measured = Measured { seconds, read, write, total: figures, ..Measured::default() };
+        let raw = RunWriter::raw_name(index);
+        let path = self.writer.folder().join(&raw);
+        fs::write(&path, serde_json::to_vec_pretty(&measured).expect("plain data becomes JSON")).map_err(failed)?;
+        let section = self.id();
+        let record = Record {
+            index,
+            section,
+            preparation: false,
+            point,
+            round,
+            step,
+            begun_ms,
+            measured,
+            raw,
+            series: None,
+            members,
+            extra,
+        };
+        self.writer.append(std::slice::from_ref(&record), &Series::default())?;
+        self.look_for_trouble(&record, &Series::default())?;
+        self.records.push(record);
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Making a target as new, here and on other hosts, and giving its blocks back.
+
+use super::{Broken, Runner};
+use crate::fio::{FioError, Place, Work};
+use crate::result::{NoteKind, Pattern, ResultError, TargetKind};
+use crate::target::{Target, TargetSpec};
+use crate::units::show_size;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+impl Runner<'_> {
+    pub(super) fn purge(&mut self, target: &mut Target) -> Result<(), Broken> {
+        if !self.request.hosts.is_empty() {
+            return self.purge_hosts(target);
+        }
+        let (fio, folder, stop, span) = (&self.fio, self.writer.folder(), self.stop, target.info.span_bytes);
+        let mut overwrite = |place: &Place| {
+            let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: true };
+            let places = [place.clone()];
+            let job = crate::fio::Job { places: &places, span_bytes: span, work, seed: 0, logs: None };
+            let raw = folder.join("raw/purge.json");
+            fio.run(&job, &raw.with_extension("fio"), &raw, &[], stop, &mut |_| {}).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let purged = target.purge(&mut overwrite).map_err(|words| match self.stop.load(Ordering::Relaxed) {
+            true => Broken::Interrupted,
+            false => Broken::Failed(format!("purge of {}: {words}", target.info.name)),
+        })?;
+        for tried in &purged.tried {
+            self.note(NoteKind::Fallback, None, format!("purge by {tried}; {} was used instead", purged.by))?;
+        }
+        self.note(NoteKind::Purge, None, format!("purged: {}", purged.by))?;
+        self.manifest.sections[self.section].purge = Some(purged.by);
+        self.wait_for_sweep(target, "first resync")
+    }
+
+    /// Each host's own drive; where that cannot be, it is measured as it is, and the report says so.
+    pub(super) fn purge_hosts(&mut self, target: &Target) -> Result<(), Broken> {
+        let mut ways = Vec::new();
+        for host in self.request.hosts.clone() {
+            let purged = match target.info.kind {
+                TargetKind::File | TargetKind::Block => crate::remote::purge(&host, &target.info.name),
+                _ => Err("only files and block devices can be purged there".into()),
+            };
+            ways.push(match purged {
+                Ok(way) => {
+                    self.note(NoteKind::Purge, None, format!("purged on {host}: {way}"))?;
+                    format!("{host}: {way}")
+                }
+                Err(words) => {
+                    self.note(NoteKind::Fallback, None, format!("not purged on {host}: {words}"))?;
+                    format!("{host}: skipped")
+                }
+            });
+        }
+        self.manifest.sections[self.section].purge = Some(ways.join(", "));
+        Ok(())
+    }
+
+    /// What the other hosts tell of themselves and their drives.
+    pub(super) fn ask_hosts(&mut self, specs: &[TargetSpec]) -> Result<(), ResultError> {
+        for host in self.request.hosts.clone() {
+            let place = specs.first().map_or("", |spec| spec.place.as_str());
+            match crate::remote::facts(&host, place) {
+                Ok((environment, drive)) => {
+                    self.manifest.hosts.insert(host, environment);
+                    self.host_drives.push(drive);
+                }
+                Err(words) => {
+                    let words = format!("{host} does not tell what it is: {words}; give its user's key to ssh to have that");
+                    self.note(NoteKind::Fallback, None, words)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn trim(&mut self, target: &mut Target) -> Result<(), Broken> {
+        let drives = target.drives();
+        let allocated = |drives: &[PathBuf]| crate::array::allocated_bytes(drives);
+        let before = allocated(&drives);
+        let failed = |words: String| Broken::Failed(format!("trim of {}: {words}", target.info.name));
+        let mut refused = None;
+        if let Some(array) = &target.array {
+            array.trim().map_err(failed)?;
+        } else {
+            for place in &target.places {
+                match place {
+                    Place::Path(path) if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) => {
+                        crate::purge::punch(path, target.info.span_bytes).map_err(failed)?;
+                    }
+                    Place::Path(_) | Place::Nbd(_) => {
+                        let places = [place.clone()];
+                        let span_bytes = target.info.span_bytes / target.places.len() as u64;
+                        let job = crate::fio::Job { places: &places, span_bytes, work: Work::Trim, seed: 0, logs: None };
+                        let raw = self.writer.folder().join("raw/trim.json");
+                        match self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut |_| {}) {
+                            Ok(_) => {}
+                            Err(FioError::Interrupted) => return Err(Broken::Interrupted),
+                            Err(error) => refused = Some(error.to_string()),
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(words) = refused {
+            return Ok(self.note(
+                NoteKind::Fallback,
+                None,
+                format!("{} takes no discards, so it is measured without: {words}", target.info.name),
+            )?);
+        }
+        let words = match (before, allocated(&drives)) {
+            (Some(before), Some(after)) => {
+                let back = before.saturating_sub(after);
+                self.extra.insert("reclaimed_bytes".into(), back as f64);
+                self.extra.insert("allocated_before_bytes".into(), before as f64);
+                format!("trimmed: {} of {} came back on {} drives", show_size(back), show_size(before), drives.len())
+            }
+            _ => "trimmed; what came back cannot be seen on these drives".into(),
+        };
+        Ok(self.note(NoteKind::Step, None, words)?)
+    }
+}

@@ -1,0 +1,190 @@
+//! A trace that is read while it is used.
+//!
+//! [`Source::open`] reads the file once: what is in it, and how far it is out of order. [`Source::each`] reads it again and
+//! holds back only what may still have to be overtaken, so memory is bounded by the disorder, not by the length.
+
+use super::{Counter, Devices, Event, Format, Record, Take, Totals, Trace, TraceError, blktrace, iolog, text};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+/// A trace.
+pub struct Source {
+    origin: Origin,
+    devices: Vec<String>,
+    totals: Totals,
+}
+
+enum Origin {
+    File {
+        path: PathBuf,
+        format: Format,
+        start_ns: u64,
+        /// How much earlier than one before it a request may be.
+        disorder_ns: u64,
+        /// Issues are taken, as there are no queue events.
+        issues: bool,
+    },
+    Memory(Vec<Record>),
+}
+
+impl From<Trace> for Source {
+    fn from(trace: Trace) -> Self {
+        Self { totals: trace.totals(), devices: trace.devices, origin: Origin::Memory(trace.records) }
+    }
+}
+
+/// What one kind of event of a file comes to.
+#[derive(Default)]
+struct Census {
+    counter: Counter,
+    latest_ns: u64,
+    disorder_ns: u64,
+}
+
+impl Source {
+    /// Reads a trace once through.
+    ///
+    /// # Errors
+    /// When it is none of this format.
+    pub fn open(path: &Path, format: Format) -> Result<Self, TraceError> {
+        let mut devices = Devices::default();
+        let (mut queued, mut issued) = (Census::default(), Census::default());
+        events(path, format, &mut devices, &mut |Event { record, issue }| {
+            let census = if issue { &mut issued } else { &mut queued };
+            census.counter.add(&record);
+            census.latest_ns = census.latest_ns.max(record.time_ns);
+            census.disorder_ns = census.disorder_ns.max(census.latest_ns - record.time_ns);
+            ControlFlow::Continue(())
+        })?;
+        let issues = queued.counter.times.is_none();
+        let census = if issues { issued } else { queued };
+        if census.counter.times.is_none() {
+            return Err(TraceError::Empty { path: path.into() });
+        }
+        let (start_ns, disorder_ns) = (census.counter.start_ns(), census.disorder_ns);
+        let origin = Origin::File { path: path.into(), format, start_ns, disorder_ns, issues };
+        let mut source = Self { origin, devices: devices.0, totals: census.counter.totals() };
+        if disorder_ns > 0 || format == Format::Tencent {
+            // What follows on what, and how long it takes, shows in order only.
+            let mut counter = Counter::default();
+            source.each(&mut |record| {
+                counter.add(&record);
+                ControlFlow::Continue(())
+            })?;
+            source.totals = counter.totals();
+        }
+        Ok(source)
+    }
+
+    /// Names as the trace has them.
+    pub fn devices(&self) -> &[String] {
+        &self.devices
+    }
+
+    /// What it is made of.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// Gives all requests in order of time, until `take` breaks off.
+    ///
+    /// # Errors
+    /// When the file cannot be read again.
+    pub fn each(&self, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> Result<(), TraceError> {
+        let (path, format, start_ns, disorder_ns, issues) = match &self.origin {
+            Origin::Memory(records) => {
+                let _ = records.iter().try_for_each(|record| take(*record));
+                return Ok(());
+            }
+            Origin::File { path, format, start_ns, disorder_ns, issues } => (path, *format, *start_ns, *disorder_ns, *issues),
+        };
+        let mut second = Second { records: Vec::new(), on: format == Format::Tencent };
+        let mut held: BinaryHeap<Reverse<Held>> = BinaryHeap::new();
+        let (mut latest_ns, mut arrival) = (0, 0);
+        let mut gone_on = ControlFlow::Continue(());
+        events(path, format, &mut Devices::default(), &mut |event| {
+            if event.issue != issues {
+                return ControlFlow::Continue(());
+            }
+            let record = Record { time_ns: event.record.time_ns - start_ns, ..event.record };
+            latest_ns = latest_ns.max(record.time_ns);
+            held.push(Reverse(Held { time_ns: record.time_ns, arrival, record }));
+            arrival += 1;
+            while held.peek().is_some_and(|Reverse(first)| first.time_ns + disorder_ns <= latest_ns) && gone_on.is_continue() {
+                let Some(Reverse(first)) = held.pop() else { break };
+                gone_on = second.pass(first.record, take);
+            }
+            gone_on
+        })?;
+        while let (Some(Reverse(first)), ControlFlow::Continue(())) = (held.pop(), gone_on) {
+            gone_on = second.pass(first.record, take);
+        }
+        if gone_on.is_continue() {
+            let _ = second.flush(take);
+        }
+        Ok(())
+    }
+}
+
+/// All events of a file in its own order.
+fn events(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
+    match format {
+        Format::Blktrace => blktrace::read(path, devices, take),
+        Format::Iolog => iolog::read(path, devices, take),
+        _ => text::read(path, format, devices, take),
+    }
+}
+
+/// A request that may still be overtaken; those of one time keep their order.
+struct Held {
+    time_ns: u64,
+    arrival: u64,
+    record: Record,
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.time_ns, self.arrival).cmp(&(other.time_ns, other.arrival))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Held {}
+
+/// Where times are in whole seconds: spreads the requests of one evenly over it.
+struct Second {
+    records: Vec<Record>,
+    on: bool,
+}
+
+impl Second {
+    fn pass(&mut self, record: Record, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> ControlFlow<()> {
+        if !self.on {
+            return take(record);
+        }
+        if self.records.last().is_some_and(|last| last.time_ns != record.time_ns) {
+            self.flush(take)?;
+        }
+        self.records.push(record);
+        ControlFlow::Continue(())
+    }
+
+    fn flush(&mut self, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> ControlFlow<()> {
+        let step_ns = 1_000_000_000 / self.records.len().max(1) as u64;
+        let spread = |(index, record): (usize, Record)| Record { time_ns: record.time_ns + index as u64 * step_ns, ..record };
+        self.records.drain(..).enumerate().map(spread).try_for_each(take)
+    }
+}
