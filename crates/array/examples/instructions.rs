@@ -7,8 +7,8 @@
 
 use std::process::exit;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayState, Geometry, Level, LogConfig, LogRecord, MemberConfig, MemberId, MetadataWrite,
-    REDO_SECTORS_MAX, Recorder, SlotConfig,
+    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Geometry, Level, LogConfig, LogRecord, MemberConfig, MemberId,
+    MetadataWrite, REDO_SECTORS_MAX, Recorder, SlotConfig,
 };
 use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
 
@@ -54,7 +54,7 @@ impl Recorder for Nowhere {
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
     }
-    fn append_log(&mut self, member: MemberId, _: &[LogRecord], _: u64) -> Option<MetadataWrite> {
+    fn append_log(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
         Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
     }
 }

@@ -35,6 +35,13 @@ pub struct SlotConfig {
     pub replacement: Option<MemberConfig>,
 }
 
+impl SlotConfig {
+    /// Held by a member that has all it should, and nobody else is being made ready for it.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.recovered_sector == u64::MAX) && self.replacement.is_none()
+    }
+}
+
 /// The write-intent bitmap as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntentConfig {

@@ -15,11 +15,11 @@ pub(crate) use segments::{Cutter, one_piece, slice_segments};
 use crate::gather::Gathers;
 use crate::intent::Intent;
 use crate::lock::{Guard, Locks, Mode};
-use crate::log::{Log, LogRecord};
+use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
 use crate::mirror_io::MirrorWrite;
 use crate::task::{Crew, Ready, Waiters};
-use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, StripeMap};
+use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, SlotConfig, StripeMap};
 use client::Parent;
 use member_io::{BatchState, InFlight};
 use recording::Recording;
@@ -64,16 +64,18 @@ pub enum Action {
     /// Begin the members' logs anew, durably: what they hold counts no more. Answer with
     /// [`Engine::log_reset`](crate::Engine::log_reset).
     ResetLog,
-    /// Append these records to the log of a member, durably. Records with numbers below `retired_below` need not be kept.
-    /// Answer with [`Engine::log_appended`](crate::Engine::log_appended), or, when there is no room before more are retired,
-    /// with [`Engine::log_full`](crate::Engine::log_full). The next one for this member comes after the answer.
+    /// Append these records to the log of a member, or none, only to say what is retired. Answer with
+    /// [`Engine::log_appended`](crate::Engine::log_appended), or, when there is no room, with
+    /// [`Engine::log_full`](crate::Engine::log_full). The next one for this member comes after the answer.
     AppendLog {
         /// Whose log.
         member: MemberId,
         /// In the order of their numbers, or nearly so.
         records: Vec<LogRecord>,
-        /// Of all members' records.
-        retired_below: u64,
+        /// What it says beside them.
+        terms: AppendTerms,
+        /// Whether it must be durable when it ends.
+        fua: bool,
     },
     /// A client's request has ended.
     Done(Completion),
@@ -108,10 +110,17 @@ pub(crate) struct Core {
     pub last_write: Cell<Nanos>,
     pub read_only: Cell<bool>,
     pub stopping: Cell<bool>,
+    /// What another crash must not undo once clients have read: see [`Core::prepare`].
+    pub prepared: Cell<bool>,
     /// Something changed that the sweeper should look at.
     pub sweep_changed: Waiters,
     /// As much zeros as one strip or a MiB.
     zeros: Data,
+}
+
+/// Whether a role has nobody, or somebody in the making.
+pub(crate) fn lacks_members(config: &ArrayConfig) -> bool {
+    config.geometry.level().is_redundant() && !config.slots.iter().all(SlotConfig::is_whole)
 }
 
 impl Core {
@@ -153,10 +162,33 @@ impl Core {
             last_write: Cell::new(0),
             read_only: Cell::new(config.read_only),
             stopping: Cell::new(false),
+            prepared: Cell::new(config.replay.is_empty() && !lacks_members(config)),
             sweep_changed: Waiters::default(),
             zeros,
             geometry,
         }
+    }
+
+    /// Whether clients' requests may begin.
+    pub fn serves(&self) -> bool {
+        self.prepared.get() || self.read_only.get() && self.log.stage.get() > Stage::Replaying
+    }
+
+    /// Makes durable what the assembler found, before clients read by it. Who `lacks` is said on the members: one that comes back
+    /// after another crash could else not be told from one that was there all the time, though what its cache held is gone. And
+    /// the records of the last run are made void: replayed with a member less, they may give the new bytes of a write of which
+    /// clients have read the old.
+    pub async fn prepare(&self, lacks: bool, replays: bool) {
+        self.ready.until(&self.sweep_changed, || !self.read_only.get()).await;
+        if lacks {
+            self.raise_barrier();
+            self.record_barrier().await;
+        }
+        if replays {
+            // Who cannot flush fails writes; there is no better time for reads.
+            let _ = self.log_open().await;
+        }
+        self.prepared.set(true);
     }
 
     pub fn map(&self, stripe: u64) -> &StripeMap {

@@ -50,13 +50,15 @@ struct Binder<R> {
     members: Vec<Bound>,
     /// By kind.
     pending: [Pending; 6],
-    /// Waits until members have caught up.
+    /// Waits until members have caught up; without one a new log does.
     next_state: Option<ArrayState>,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
     unix_seconds_at_zero: u64,
     now: Nanos,
-    ended: Vec<Completion>,
-    from_members: Vec<Completion>,
+    /// The engine's requests and records that have ended and are not clients' by themselves.
+    others: Vec<Completion>,
+    /// Requests of the engine that no device took.
+    refused: Vec<Completion>,
     actions: bool,
 }
 
@@ -92,8 +94,8 @@ impl<R: Recorder> ArrayDevice<R> {
             next_state: None,
             unix_seconds_at_zero,
             now: 0,
-            ended: Vec::new(),
-            from_members: Vec::new(),
+            others: Vec::new(),
+            refused: Vec::new(),
             actions: true,
         };
         Self { binder: Rc::new(RefCell::new(binder)), limits }
@@ -152,34 +154,37 @@ impl<R: Recorder> ArrayDevice<R> {
 }
 
 impl<R: Recorder> Binder<R> {
-    fn poll(&mut self) {
+    fn poll(&mut self, ended: &mut Vec<Completion>) {
         self.engine.set_now(self.now);
         loop {
-            let mut from_members = std::mem::take(&mut self.from_members);
+            let start = ended.len();
+            ended.append(&mut self.refused);
             for bound in &mut self.members {
                 let Some(device) = &mut bound.device else { continue };
-                let before = from_members.len();
-                device.poll(self.now, &mut from_members);
-                bound.in_flight -= from_members.len() - before;
+                let before = ended.len();
+                device.poll(self.now, ended);
+                bound.in_flight -= ended.len() - before;
                 if bound.leaves && bound.in_flight == 0 {
                     bound.device = None;
                 }
             }
-            let progress = !from_members.is_empty() || self.actions;
+            let progress = ended.len() > start || self.actions;
             self.actions = false;
-            for completion in from_members.drain(..) {
+            // Most are requests of clients as they were, which stay where they are.
+            let is_other = |completion: &mut Completion| completion.tag & METADATA != 0 || !self.engine.ends_client(completion);
+            self.others.extend(ended.extract_if(start.., is_other));
+            let mut others = std::mem::take(&mut self.others);
+            for completion in others.drain(..) {
                 if completion.tag & METADATA == 0 {
-                    self.ended.extend(self.engine.complete(completion));
+                    ended.extend(self.engine.complete(completion));
                 } else {
                     self.metadata_written(completion);
                 }
             }
-            // What was refused meanwhile ends with the next round.
-            from_members.append(&mut self.from_members);
-            self.from_members = from_members;
+            self.others = others;
             self.engine.run();
             while let Some(action) = self.engine.next_action() {
-                self.carry_out(action);
+                self.carry_out(action, ended);
             }
             if !progress && !self.actions {
                 return;
@@ -187,10 +192,10 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    fn carry_out(&mut self, action: Action) {
+    fn carry_out(&mut self, action: Action, ended: &mut Vec<Completion>) {
         match action {
-            Action::Done(completion) => self.ended.push(completion),
-            Action::Io { member, request } => self.submit_io(member, request),
+            Action::Done(completion) => ended.push(completion),
+            Action::Io { member, request } => self.submit(member, request),
             Action::RecordState(state) => {
                 self.next_state = Some(state);
                 self.recorded(CATCH_UP);
@@ -199,19 +204,15 @@ impl<R: Recorder> Binder<R> {
                 let writes = self.recorder.record_intent(&set, &clear);
                 self.record(INTENT, writes);
             }
-            Action::ResetLog => {
-                let writes = self.recorder.reset_log();
-                self.record(LOG_RESET, writes);
-            }
-            Action::AppendLog { member, records, retired_below } => {
-                match self.recorder.append_log(member, &records, retired_below) {
-                    Some(write) => self.submit_metadata(LOG_APPEND, write),
-                    None => {
-                        self.engine.log_full(member, records);
-                        self.actions = true;
-                    }
+            // Logs begun anew do not speak for superblocks from before the last record.
+            Action::ResetLog => self.recorded(CATCH_UP),
+            Action::AppendLog { member, records, terms, fua } => match self.recorder.append_log(member, &records, terms) {
+                Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
+                None => {
+                    self.engine.log_full(member, records);
+                    self.actions = true;
                 }
-            }
+            },
             Action::RecordBadBlocks { member, blocks } => {
                 let unix_seconds = self.unix_seconds();
                 match self.recorder.record_bad_blocks(member, &blocks, unix_seconds) {
@@ -225,16 +226,12 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    /// Positions are in the member's data area.
-    fn submit_io(&mut self, member: MemberId, mut request: Request) {
-        if !matches!(request.operation, Operation::Flush) {
-            request.start_sector += self.members[member.0].data_start_sector;
-        }
-        self.submit(member, request);
-    }
-
-    fn submit(&mut self, member: MemberId, request: Request) {
+    /// Positions of the engine's requests are in the member's data area, those of records are not.
+    fn submit(&mut self, member: MemberId, mut request: Request) {
         let bound = &mut self.members[member.0];
+        if request.tag & METADATA == 0 && !matches!(request.operation, Operation::Flush) {
+            request.start_sector += bound.data_start_sector;
+        }
         match &mut bound.device {
             Some(device) if !bound.leaves => {
                 bound.in_flight += 1;
@@ -242,7 +239,7 @@ impl<R: Recorder> Binder<R> {
             }
             _ => {
                 let error = IoError::new(ErrorKind::Gone, "the member was removed");
-                self.from_members.push(request.complete(Err(error)));
+                self.refused.push(request.complete(Err(error)));
                 self.actions = true;
             }
         }
@@ -259,15 +256,15 @@ impl<R: Recorder> Binder<R> {
             return;
         }
         for write in writes {
-            self.submit_metadata(kind, write);
+            self.submit_metadata(kind, write, true);
         }
     }
 
-    fn submit_metadata(&mut self, kind: usize, write: MetadataWrite) {
+    fn submit_metadata(&mut self, kind: usize, write: MetadataWrite, fua: bool) {
         let MetadataWrite { member, start_sector, data } = write;
         let tag = METADATA | (kind as Tag) << KIND_SHIFT | member.0 as Tag;
         let sectors = (data.len() / SECTOR_BYTES) as u64;
-        let operation = Operation::Write { from: std::iter::once(data).collect(), fua: true };
+        let operation = Operation::Write { from: std::iter::once(data).collect(), fua };
         self.submit(member, Request { tag, start_sector, sectors, operation });
     }
 
@@ -302,7 +299,11 @@ impl<R: Recorder> Binder<R> {
                     self.pending[CATCH_UP].failures = failures;
                     return self.record(CATCH_UP, writes);
                 }
-                let state = self.next_state.take().expect("it waits");
+                let Some(state) = self.next_state.take() else {
+                    let writes = self.recorder.reset_log();
+                    self.pending[LOG_RESET].failures = failures;
+                    return self.record(LOG_RESET, writes);
+                };
                 let unix_seconds = self.unix_seconds();
                 let writes = self.recorder.record_state(&state, unix_seconds);
                 // Who could not be told the last record cannot be told this one.
@@ -323,7 +324,7 @@ impl<R: Recorder> BlockDevice for ArrayDevice<R> {
     fn submit(&mut self, request: Request) {
         let mut binder = self.binder.borrow_mut();
         if let Some((member, request)) = binder.engine.submit(request) {
-            binder.submit_io(member, request);
+            binder.submit(member, request);
         }
         binder.actions = true;
     }
@@ -331,13 +332,12 @@ impl<R: Recorder> BlockDevice for ArrayDevice<R> {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         let mut binder = self.binder.borrow_mut();
         binder.now = now.max(binder.now);
-        binder.poll();
-        completions.append(&mut binder.ended);
+        binder.poll(completions);
     }
 
     fn next_wake(&self) -> Option<Nanos> {
         let binder = self.binder.borrow();
-        if binder.actions || !binder.ended.is_empty() {
+        if binder.actions {
             return Some(0);
         }
         let members = binder.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());

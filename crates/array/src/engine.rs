@@ -1,9 +1,10 @@
 //! The engine's face: it is told what happened, and asked what to do next.
 
-use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, Then, lost, one_piece, slice_segments};
+use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, Then, lacks_members, lost, one_piece, slice_segments};
 use crate::gather::{self, Part};
 use crate::log::Stage;
 use crate::mirror_io::MirrorWrite;
+use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
@@ -25,8 +26,10 @@ pub struct Engine {
     tasks: Tasks,
     sweeper: Rc<Sweeper>,
     limits: Limits,
-    /// Requests that wait until the records of the last run are made sense of.
+    /// Requests that wait until the array serves.
     held: Vec<Request>,
+    /// Since the last run.
+    members_answered: bool,
 }
 
 /// A run of a request on one member.
@@ -51,6 +54,10 @@ impl Engine {
         core.ready.spawn(async move { intents.record_intents().await });
         let bad_blocks = Rc::clone(&core);
         core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
+        if !core.prepared.get() {
+            let (prepares, lacks, replays) = (Rc::clone(&core), lacks_members(config), !config.replay.is_empty());
+            core.ready.spawn(async move { prepares.prepare(lacks, replays).await });
+        }
         core.ready.spawn(settle(Rc::clone(&core)));
         core.ready.spawn(clear_intents(Rc::clone(&core)));
         core.ready.spawn(crate::sweep::sweep_forever(Rc::clone(&core), Rc::clone(&sweeper)));
@@ -62,7 +69,7 @@ impl Engine {
             core.ready.spawn(crate::log::replay(Rc::clone(&core), config.replay.clone()));
         }
         let limits = array_limits(config, member_limits);
-        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits, held: Vec::new() };
+        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits, held: Vec::new(), members_answered: false };
         engine.tasks.run(&engine.core.ready);
         engine
     }
@@ -84,8 +91,11 @@ impl Engine {
 
     /// Advances every task that can; afterwards [`Engine::next_action`] has what they want.
     pub fn run(&mut self) {
+        if !std::mem::take(&mut self.members_answered) {
+            self.sweeper.widen(&self.core);
+        }
         self.tasks.run(&self.core.ready);
-        if !self.held.is_empty() && self.core.log.stage.get() > Stage::Replaying {
+        if !self.held.is_empty() && self.core.serves() {
             for request in std::mem::take(&mut self.held) {
                 let at_once = self.submit(request).map(|(member, request)| Action::Io { member, request });
                 self.core.outbox.borrow_mut().extend(at_once);
@@ -102,7 +112,7 @@ impl Engine {
     /// A client's request. One that a member can do as it is comes back at once, to be submitted to it; what becomes of
     /// others, [`Engine::next_action`] tells.
     pub fn submit(&mut self, mut request: Request) -> Option<(MemberId, Request)> {
-        if self.core.log.stage.get() == Stage::Replaying {
+        if !self.core.serves() {
             self.held.push(request);
             return None;
         }
@@ -116,9 +126,12 @@ impl Engine {
             return None;
         }
         self.core.last_client.set(self.core.now());
+        if let Some(member) = self.pass_on(&mut request) {
+            return Some((member, request));
+        }
         match request.operation {
-            Operation::Read { .. } => return self.read(request),
-            Operation::Write { .. } => return self.write(request),
+            Operation::Read { .. } => self.read(request),
+            Operation::Write { .. } => self.write(request),
             Operation::Flush => {
                 let parent = self.core.begin(&mut request, 1);
                 self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
@@ -165,39 +178,35 @@ impl Engine {
         (slot, (stripe << shift) + in_strip, sectors.min(strip - in_strip))
     }
 
-    /// A request that one whole member can answer goes there as it is; else it comes back.
-    fn read_whole(&self, request: Request) -> Result<(MemberId, Request), Request> {
+    /// Makes a read or write that one member can do by itself a request to that member.
+    fn pass_on(&self, request: &mut Request) -> Option<MemberId> {
         let core = &self.core;
-        let sectors = request.sectors;
-        let (member, start_sector) = match core.geometry.level() {
-            Level::Raid1 | Level::Raid10 => {
-                let (copies, run) = core.geometry.copies_of(request.start_sector, sectors);
-                match mirror_io::choose(core, request.start_sector, &copies, sectors).filter(|_| run == sectors) {
-                    Some((copy, member)) => (member, copy.start_sector),
-                    None => return Err(request),
-                }
+        let Request { start_sector, sectors, .. } = *request;
+        let reads = matches!(request.operation, Operation::Read { .. });
+        let (member, member_sector) = match core.geometry.level() {
+            Level::Raid1 | Level::Raid10 if reads => {
+                let (copies, run) = core.geometry.copies_of(start_sector, sectors);
+                let (copy, member) = mirror_io::choose(core, start_sector, &copies, sectors).filter(|_| run == sectors)?;
+                (member, copy.start_sector)
             }
-            _ => {
-                let (slot, start_sector, run) = self.place(request.start_sector, sectors);
+            level if reads || (!level.is_redundant() && matches!(request.operation, Operation::Write { .. })) => {
+                let (slot, member_sector, run) = self.place(start_sector, sectors);
                 let members = core.members.borrow();
-                let rows = start_sector..start_sector + sectors;
-                match members.slots()[slot].member {
-                    Some(member) if run == sectors && members.presence(slot, &rows) == crate::plan::Presence::Whole => {
-                        (member, start_sector)
-                    }
-                    _ => return Err(request),
+                let member = members.slots()[slot].member.filter(|_| run == sectors)?;
+                let rows = member_sector..member_sector + sectors;
+                let is_aside = || level.is_redundant() && core.log.is_aside(slot, &rows);
+                if reads && (members.presence(slot, &rows) != Presence::Whole || is_aside()) {
+                    return None;
                 }
+                (member, member_sector)
             }
+            _ => return None,
         };
-        let io = MemberIo { member, start_sector, sectors, operation: request.operation };
-        Ok(core.whole(request.tag, request.start_sector, io))
+        core.whole(request, member, member_sector);
+        Some(member)
     }
 
-    fn read(&mut self, request: Request) -> Option<(MemberId, Request)> {
-        let mut request = match self.read_whole(request) {
-            Ok(whole) => return Some(whole),
-            Err(request) => request,
-        };
+    fn read(&mut self, mut request: Request) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -214,7 +223,7 @@ impl Engine {
             let members = core.members.borrow();
             for run in self.runs(range) {
                 let rows = run.start_sector..run.start_sector + run.sectors;
-                let whole = members.presence(run.slot, &rows) == crate::plan::Presence::Whole;
+                let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_aside(run.slot, &rows);
                 let member = members.slots()[run.slot].member.filter(|_| whole);
                 runs.push((run, member));
             }
@@ -237,7 +246,6 @@ impl Engine {
                 None => self.read_elsewhere(parent, request.start_sector, run, into),
             }
         }
-        None
     }
 
     /// A run whose member is missing or cannot be read.
@@ -265,7 +273,7 @@ impl Engine {
         }
     }
 
-    fn write(&mut self, mut request: Request) -> Option<(MemberId, Request)> {
+    fn write(&mut self, mut request: Request) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -291,14 +299,6 @@ impl Engine {
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             mirror_io::write(core, MirrorWrite { parent, start_sector: range.start, from, fua });
         } else {
-            let (slot, start_sector, sectors) = self.place(range.start, request.sectors);
-            let member = core.members.borrow().slots()[slot].member;
-            if let Some(member) = member
-                && sectors == request.sectors
-            {
-                let io = MemberIo { member, start_sector, sectors, operation: request.operation };
-                return Some(core.whole(request.tag, request.start_sector, io));
-            }
             let runs = self.runs(range);
             let parent = core.begin(&mut request, runs.len());
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
@@ -308,7 +308,6 @@ impl Engine {
                 self.send_run(parent, run, operation);
             }
         }
-        None
     }
 
     /// Sends a run of a level without redundancy.
@@ -379,10 +378,10 @@ impl Engine {
         let strip = core.geometry.strip_sectors();
         let width = strip * core.geometry.data_count() as u64;
         // Small ones keep to the log's promise of old or new bytes, as small writes do: zeros by being written, discards by
-        // being left out.
+        // records of zeros.
         let small = core.log.keeps_bytes_of(request.sectors);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
-        let whole = if small { whole.start..whole.start } else { whole };
+        let whole = if small && !discard { whole.start..whole.start } else { whole };
         let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
             std::iter::once(range.clone()).collect()
         } else {
@@ -416,7 +415,7 @@ impl Engine {
         let mut stripe = zeroed.start;
         while stripe < zeroed.end {
             let end = zeroed.end.min(stripe + stripes_per_part);
-            core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, fua, unmap));
+            core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, fua, unmap, small));
             stripe = end;
         }
         for (start, sectors) in pieces {
@@ -439,7 +438,7 @@ impl Engine {
             self.place(request.start_sector, request.sectors)
         };
         let rows = start_sector..start_sector + sectors;
-        let whole = core.members.borrow().presence(slot, &rows) == crate::plan::Presence::Whole;
+        let whole = core.members.borrow().presence(slot, &rows) == Presence::Whole && !core.log.is_aside(slot, &rows);
         let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
         let Some(member) = member else {
             let extents = vec![Extent { sectors: request.sectors, hole: false }];
@@ -451,7 +450,14 @@ impl Engine {
         core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: request.operation });
     }
 
-    /// A member's request has ended. Gives a client's that has ended with it.
+    /// A member's request has ended. `true`: it was a client's as it is, whose completion this now is; else it is to be told
+    /// with [`Engine::complete`].
+    pub fn ends_client(&mut self, completion: &mut Completion) -> bool {
+        self.members_answered = true;
+        self.core.ends_client(completion)
+    }
+
+    /// A member's request has ended with which no client's has by itself. Gives a client's that has failed with it.
     pub fn complete(&mut self, completion: Completion) -> Option<Completion> {
         let failed = match self.core.complete(completion) {
             Then::Nothing => return None,
@@ -510,7 +516,10 @@ impl Engine {
             let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));
             (!dropped).then(|| lost("write", &error.context))
         });
-        self.core.log_appended(member, error);
+        if self.core.log_appended(member, error) {
+            let core = Rc::clone(&self.core);
+            self.core.ready.spawn(async move { core.log_flush(member).await });
+        }
     }
 
     /// An append to a member's log found no room.
@@ -748,11 +757,8 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         volatile_cache: geometry.level().is_redundant() || !all(|limits| !limits.volatile_cache),
         discard_granularity_bytes: match (discard, geometry.level().parity_count() > 0) {
             (false, _) => 0,
-            (true, true) => {
-                // Smaller ones are left out.
-                let redo_sectors_max = config.log.map_or(0, |log| log.redo_sectors_max);
-                u32::try_from(bytes(width * (redo_sectors_max / width + 1))).unwrap_or(0)
-            }
+            // Parts of a stripe are left out.
+            (true, true) => u32::try_from(bytes(width)).unwrap_or(0),
             (true, false) => largest(|limits| limits.discard_granularity_bytes),
         },
         unmap_zeroes,
@@ -761,6 +767,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
 }
 
 async fn flush(core: Rc<Core>, parent: usize) {
+    core.behind_settled().await;
     let result = core.flush_volatile().await;
     core.record_barrier().await;
     core.part_done(parent, None, result);

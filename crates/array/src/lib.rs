@@ -29,6 +29,6 @@ pub use device::ArrayDevice;
 pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use level::{Copies, Layout, Level, ParityLayout, Zones};
-pub use log::{LogConfig, LogRecord, REDO_SECTORS_MAX};
+pub use log::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
 pub use record::{ArrayState, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
 pub use status::{ArrayStatus, Event, Health, LogStatus, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};

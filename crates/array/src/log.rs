@@ -16,14 +16,24 @@
 //! U did not change since, or there would be a newer one. A record is *retired* when its write is durable; the next append
 //! to any member says up to which number that is so.
 //!
-//! Members with a volatile cache may lose what ended. Their records are retired by a flush, and a write to rows that hold
-//! unflushed bytes of another W flushes first, as the partial parity would else speak of bytes that a crash can take back.
+//! A small write whose records keep its new bytes may be *acknowledged early*: when they are kept, before a byte of W has
+//! changed. A replay brings the bytes to their places. Until they are down ([`Behind`]) reads of them wait, and so do clients'
+//! flushes and records that drop a member, on which a record may rest. FUA writes wait for their places.
+//!
+//! Members with a volatile cache may lose what ended. Appends to them are *kept* when they end, which outlives the process,
+//! and *durable* after a flush, which W waits for; all that were kept meanwhile share it. Their records are retired by a
+//! flush as well, and a write to rows that hold unflushed bytes of another W flushes first, as the partial parity would
+//! else speak of bytes that a crash can take back.
 
+mod behind;
 mod replay;
 
+pub(crate) use behind::Keepers;
+use behind::{Behind, BehindWrite};
 pub(crate) use replay::replay;
 
-use crate::core::{Action, Core};
+use crate::core::{Action, Core, MemberIo, lost};
+use crate::parity_io::settle_writes;
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
 use crate::{LogStatus, MemberId};
@@ -34,7 +44,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
-use stria_block::{Data, IoError};
+use stria_block::{Data, IoError, Operation};
 
 /// 64 KiB: requests up to this size keep the new bytes of strips that they write together. Their price is small, and
 /// beyond it bandwidth counts for more than what a crash together with a lost drive leaves of a write in flight.
@@ -70,6 +80,8 @@ pub struct LogRecord {
     /// The new bytes of each written strip, in order; empty: not kept. A record without either is bare: all strips are
     /// written, and older records count no more.
     pub redo: SmallVec<[Data; 1]>,
+    /// The new bytes are zeros, which `redo` need not tell.
+    pub zeros: bool,
 }
 
 impl LogRecord {
@@ -86,37 +98,90 @@ impl LogRecord {
     }
 
     fn is_bare(&self) -> bool {
-        self.partial.is_none() && self.redo.is_empty()
+        self.partial.is_none() && self.redo.is_empty() && !self.zeros
     }
 }
 
 /// 128 KiB: rows of a strip that one record covers at most.
 pub(crate) const BAND_SECTORS: u64 = 256;
 
+/// 512: writes that wait for a flush alone get one, so that logs do not run full.
+const RETIRE_COUNT: usize = 512;
+
 /// 1 s: how long to wait before a flush that failed is tried again.
 const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
+
+/// What an append says beside its records, and where it may lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppendTerms {
+    /// Records with smaller numbers need not be kept, of any member.
+    pub retired_below: u64,
+    /// The same, as this member's log is durably known to say: their room is free.
+    pub free_below: u64,
+    /// How many appends before it are not known to be durable.
+    pub unsure_count: u32,
+}
+
+/// Numbers that begin in order and end in any.
+#[derive(Default)]
+struct Numbers {
+    /// All before this have ended.
+    first: u64,
+    ended: VecDeque<bool>,
+}
+
+impl Numbers {
+    /// The number that begins next.
+    fn next(&self) -> u64 {
+        self.first + self.ended.len() as u64
+    }
+
+    fn begin(&mut self) -> u64 {
+        self.ended.push_back(false);
+        self.next() - 1
+    }
+
+    fn end(&mut self, number: u64) {
+        self.ended[(number - self.first) as usize] = true;
+        while self.ended.front() == Some(&true) {
+            self.ended.pop_front();
+            self.first += 1;
+        }
+    }
+}
 
 /// Records on their way to one member.
 #[derive(Default)]
 struct Queue {
     /// With who waits for each.
     waiting: VecDeque<(LogRecord, usize)>,
-    /// Waits that end with the append under way.
+    /// An append is under way.
+    busy: bool,
+    /// Waits that its end concerns.
     in_flight: Vec<usize>,
     /// Its length.
     in_flight_sectors: u64,
+    /// What it says.
+    retiring: u64,
     /// The last append found no room.
     stalled: bool,
     /// Records below this number are known to be retired by what lies on this member, durably.
     retired_below: u64,
-    /// What the append under way will make of it.
-    retiring: u64,
+    /// Waits of appends that have ended in a volatile cache, how many these are, and what the newest says.
+    unflushed: Vec<usize>,
+    unflushed_count: u32,
+    unflushed_retiring: u64,
+    /// A flush for them is under way, or its task is about to begin one.
+    flushing: bool,
 }
 
 /// A write that waits for its records.
 struct Wait {
     task: TaskId,
-    pending: usize,
+    /// Appends that have not ended.
+    unkept: usize,
+    /// Appends that are not durable.
+    undurable: usize,
     error: Option<IoError>,
 }
 
@@ -157,8 +222,9 @@ pub(crate) struct Log {
     pub stage_changed: Waiters,
     queues: RefCell<Vec<Queue>>,
     waits: RefCell<Slab<Wait>>,
-    /// Numbers from `first` on: whether each has ended durably.
-    numbers: RefCell<(u64, VecDeque<bool>)>,
+    /// Of writes with records, until they have ended durably; from 1.
+    numbers: RefCell<Numbers>,
+    behind: Behind,
     covered: RefCell<BTreeMap<u64, Covered>>,
     unflushed: RefCell<BTreeMap<u64, SmallVec<[Unflushed; 2]>>>,
     /// Numbers that have ended and wait for a flush, with the epoch of their end.
@@ -166,7 +232,7 @@ pub(crate) struct Log {
     /// Flushes begun.
     epoch: Cell<u64>,
     flushing: Cell<bool>,
-    /// Parity as the records say, where it is not written yet: by slot and row.
+    /// New bytes and parity as the records say, where they are not written yet: by slot and row.
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
     done: Cell<LogStatus>,
 }
@@ -180,7 +246,8 @@ impl Log {
             stage_changed: Waiters::default(),
             queues: RefCell::default(),
             waits: RefCell::default(),
-            numbers: RefCell::new((1, VecDeque::new())),
+            numbers: RefCell::new(Numbers { first: 1, ended: VecDeque::new() }),
+            behind: Behind::default(),
             covered: RefCell::default(),
             unflushed: RefCell::default(),
             ended: RefCell::default(),
@@ -191,6 +258,7 @@ impl Log {
                 append_count: 0,
                 record_count: 0,
                 append_sectors: 0,
+                early_count: 0,
                 replaying: false,
                 replayed_count: replayed_count as u64,
                 newest_only: false,
@@ -201,6 +269,18 @@ impl Log {
     /// Whether new bytes of a request of so many sectors are kept where that is needed.
     pub fn keeps_bytes_of(&self, sectors: u64) -> bool {
         self.config.is_some_and(|config| sectors <= config.redo_sectors_max)
+    }
+
+    /// Whether clients may be told of a write of so many sectors when its records are kept, with so many requests under way.
+    pub fn may_be_behind(&self, sectors: u64, requests: usize, volatile: impl FnOnce() -> bool) -> bool {
+        self.config.is_some_and(|config| !config.newest_only) && self.behind.takes(sectors, requests, volatile)
+    }
+
+    /// Clients are told of a write to these rows of slots.
+    pub fn go_behind(&self, places: impl Iterator<Item = (usize, Range<u64>)>, keepers: Keepers) -> BehindWrite {
+        let done = self.done.get();
+        self.done.set(LogStatus { early_count: done.early_count + 1, ..done });
+        self.behind.begin(places, keepers)
     }
 
     /// Whether a request of so many sectors must not be written together with others: what is promised of it is kept by
@@ -223,36 +303,40 @@ impl Log {
         })
     }
 
-    fn next_number(&self) -> u64 {
-        let mut numbers = self.numbers.borrow_mut();
-        numbers.1.push_back(false);
-        numbers.0 + numbers.1.len() as u64 - 1
-    }
-
     /// Numbers below this have ended durably.
     fn retired_below(&self) -> u64 {
-        self.numbers.borrow().0
+        self.numbers.borrow().first
     }
 
     fn retire(&self, number: u64) {
-        let mut numbers = self.numbers.borrow_mut();
-        let index = (number - numbers.0) as usize;
-        numbers.1[index] = true;
-        while numbers.1.front() == Some(&true) {
-            numbers.1.pop_front();
-            numbers.0 += 1;
-        }
+        self.numbers.borrow_mut().end(number);
     }
 
-    fn cover(&self, record: &LogRecord) {
+    /// Notes the newest record of a stripe.
+    fn cover(&self, number: u64, record: &LogRecord) {
         let mut covered = self.covered.borrow_mut();
         let before = covered.get(&record.stripe);
         let alike = before.is_none_or(|before| before.bare.as_ref() == Some(&record.rows));
         let bare = (record.is_bare() && alike).then(|| record.rows.clone());
-        covered.insert(record.stripe, Covered { number: record.number, bare });
+        covered.insert(record.stripe, Covered { number, bare });
     }
 
-    /// The parity of some rows of a slot, where the log knows better than the member.
+    /// Whether a client may not read these rows of a slot's member as they are: what was acknowledged is still on its way,
+    /// or the log knows better.
+    pub fn is_aside(&self, slot: usize, rows: &Range<u64>) -> bool {
+        self.behind.is_at(slot, rows) || self.knows_better(slot, rows)
+    }
+
+    fn knows_better(&self, slot: usize, rows: &Range<u64>) -> bool {
+        let overlay = self.overlay.borrow();
+        if overlay.is_empty() {
+            return false;
+        }
+        let mut near = overlay.range((slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end));
+        near.any(|(&(_, start), data)| rows.start < start + (data.len() / 512) as u64)
+    }
+
+    /// The bytes of some rows of a slot, where the log knows better than the member.
     pub fn correct(&self, slot: usize, rows: &Range<u64>, bytes: &mut [u8]) {
         let overlay = self.overlay.borrow();
         if overlay.is_empty() {
@@ -276,6 +360,8 @@ impl Log {
 /// A write whose records are durable; to be ended with [`Core::log_end`].
 pub(crate) struct Logged {
     numbers: SmallVec<[u64; 3]>,
+    /// What is not durable yet.
+    wait: Option<usize>,
 }
 
 impl Core {
@@ -291,21 +377,34 @@ impl Core {
         members.active().map(|id| u64::from(members.get(id).limits.logical_block_bytes) / 512).max().unwrap_or(1)
     }
 
-    /// Waits until the log takes records; the first write of a run begins the members' logs anew.
-    pub async fn log_open(&self) {
+    /// Waits until the log takes records; the first write of a run begins the members' logs anew. What lies in caches since the
+    /// last run is made durable before: its records count until then, and records of this run build on it.
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped.
+    pub async fn log_open(&self) -> Result<(), IoError> {
         let log = &self.log;
         if log.config.is_none() || log.stage.get() == Stage::Open {
-            return;
+            return Ok(());
         }
         self.ready.until(&log.stage_changed, || log.stage.get() >= Stage::Replayed).await;
         if log.stage.get() == Stage::Replayed {
             log.stage.set(Stage::Opening);
+            if let Err(error) = self.flush_volatile().await {
+                log.stage.set(Stage::Replayed);
+                log.stage_changed.wake_all(&self.ready);
+                return Err(error);
+            }
             // A record beside it would say that logs hold which are still to be begun.
             let _turn = self.turn().await;
             self.outbox.borrow_mut().push_back(Action::ResetLog);
             self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
         }
-        self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
+        self.ready.until(&log.stage_changed, || log.stage.get() != Stage::Opening).await;
+        match log.stage.get() {
+            Stage::Open => Ok(()),
+            _ => Err(lost("write", "members cannot flush what the last run left in their caches")),
+        }
     }
 
     /// Before a write to rows of a stripe that relies on what the strips beside `written` hold: makes that durable.
@@ -328,20 +427,39 @@ impl Core {
     /// # Errors
     /// When a member could not keep its record and cannot be dropped either. Nothing was changed.
     pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
-        let mut logged = Logged { numbers: SmallVec::new() };
+        let mut logged = self.log_keep(groups).await?;
+        match self.log_harden(&mut logged).await {
+            Ok(()) => Ok(logged),
+            Err(error) => {
+                self.log_forget(logged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Brings records to their members, where they outlive the process; the write may start after [`Core::log_harden`].
+    ///
+    /// # Errors
+    /// As [`Core::log_begin`].
+    pub async fn log_keep(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
+        let mut logged = Logged { numbers: SmallVec::new(), wait: None };
         if groups.is_empty() {
             return Ok(logged);
         }
         let log = &self.log;
-        let pending = groups.iter().map(SmallVec::len).sum();
-        let wait = log.waits.borrow_mut().insert(Wait { task: self.ready.current(), pending, error: None });
+        let count = groups.iter().map(SmallVec::len).sum();
+        let state = Wait { task: self.ready.current(), unkept: count, undurable: count, error: None };
+        let wait = log.waits.borrow_mut().insert(state);
+        logged.wait = Some(wait);
         let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
         for group in groups {
-            let number = log.next_number();
+            let number = log.numbers.borrow_mut().begin();
             logged.numbers.push(number);
+            if let Some((_, record)) = group.first() {
+                log.cover(number, record);
+            }
             for (member, mut record) in group {
                 record.number = number;
-                log.cover(&record);
                 let mut queues = log.queues.borrow_mut();
                 if queues.len() <= member.0 {
                     queues.resize_with(member.0 + 1, Queue::default);
@@ -353,15 +471,30 @@ impl Core {
         for member in members {
             self.log_append(member);
         }
-        poll_fn(|_| if log.waits.borrow()[wait].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
-        match log.waits.borrow_mut().remove(wait).error {
-            None => Ok(logged),
-            Some(error) => {
-                logged.numbers.iter().for_each(|&number| log.retire(number));
-                self.log_retry();
-                Err(error)
-            }
+        poll_fn(|_| if log.waits.borrow()[wait].unkept > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        if log.waits.borrow()[wait].error.is_none() {
+            return Ok(logged);
         }
+        let error = self.log_harden(&mut logged).await.expect_err("it is known");
+        self.log_forget(logged);
+        Err(error)
+    }
+
+    /// Waits until records that are kept are durable.
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped either.
+    pub async fn log_harden(&self, logged: &mut Logged) -> Result<(), IoError> {
+        let Some(wait) = logged.wait.take() else { return Ok(()) };
+        let waits = &self.log.waits;
+        poll_fn(|_| if waits.borrow()[wait].undurable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
+    }
+
+    /// Nothing came of a write.
+    pub fn log_forget(&self, logged: Logged) {
+        logged.numbers.iter().for_each(|&number| self.log.retire(number));
+        self.log_retry();
     }
 
     /// A write to parts of a stripe has ended on all members.
@@ -388,6 +521,10 @@ impl Core {
                     None => list.push(Unflushed { rows: rows.clone(), written: strips.clone(), epoch }),
                 }
             }
+            if log.ended.borrow().len() >= RETIRE_COUNT && !log.flushing.replace(true) {
+                log.stage_changed.wake_all(&self.ready);
+            }
+            self.log_flush_if_stalled();
         }
         self.log_retry();
     }
@@ -438,6 +575,7 @@ impl Core {
                 parity,
                 partial: None,
                 redo: SmallVec::new(),
+                zeros: false,
             };
             members.targets(usize::from(slot)).into_iter().map(move |member| (member, record.clone()))
         };
@@ -447,98 +585,169 @@ impl Core {
     /// Sends what waits for a member's log, as much as one append holds.
     fn log_append(&self, member: MemberId) {
         let Some(config) = self.log.config else { return };
+        let retired_below = self.log.retired_below();
         let mut queues = self.log.queues.borrow_mut();
         let queue = &mut queues[member.0];
-        if !queue.in_flight.is_empty() || queue.waiting.is_empty() {
+        if queue.busy || queue.waiting.is_empty() {
             return;
         }
         let mut records = Vec::new();
         let mut sectors = 8;
-        while let Some((_, first)) = queue.waiting.front() {
-            // A part of a write's records would wait for the rest, and the rest for the part to be retired.
-            let together = queue.waiting.iter().take_while(|(_, wait)| config.newest_only && wait == first).count().max(1);
-            let payload: u64 = queue.waiting.iter().take(together).map(|(record, _)| record.payload_sectors()).sum();
-            let fits = records.len() + together <= LogRecord::APPEND_COUNT_MAX && sectors + payload <= config.append_sectors_max;
-            if !fits && !records.is_empty() {
-                break;
+        if queue.stalled && config.newest_only && retired_below == queue.retiring {
+            return;
+        }
+        if queue.stalled && !config.newest_only {
+            // Room comes free when the log itself says durably what is retired: that much always fits.
+            if retired_below == queue.retired_below.max(queue.unflushed_retiring) {
+                return;
             }
-            sectors += payload;
-            for (record, wait) in queue.waiting.drain(..together) {
-                records.push(record);
-                queue.in_flight.push(wait);
+        } else {
+            while let Some((_, first)) = queue.waiting.front() {
+                // A part of a write's records would wait for the rest, and the rest for the part to be retired.
+                let together = queue.waiting.iter().take_while(|(_, wait)| config.newest_only && wait == first).count().max(1);
+                let payload: u64 = queue.waiting.iter().take(together).map(|(record, _)| record.payload_sectors()).sum();
+                let fits =
+                    records.len() + together <= LogRecord::APPEND_COUNT_MAX && sectors + payload <= config.append_sectors_max;
+                if !fits && !records.is_empty() {
+                    break;
+                }
+                sectors += payload;
+                for (record, wait) in queue.waiting.drain(..together) {
+                    records.push(record);
+                    queue.in_flight.push(wait);
+                }
             }
         }
-        queue.stalled = false;
+        queue.busy = true;
         queue.in_flight_sectors = sectors;
-        queue.retiring = self.log.retired_below();
-        let retired_below = queue.retiring;
+        queue.retiring = retired_below;
+        let terms = AppendTerms { retired_below, free_below: queue.retired_below, unsure_count: queue.unflushed_count };
         drop(queues);
-        self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, retired_below });
+        let fua = config.newest_only || !self.members.borrow().get(member).limits.volatile_cache;
+        self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, terms, fua });
     }
 
-    /// An append has ended.
-    pub fn log_appended(&self, member: MemberId, error: Option<IoError>) {
+    /// An append has ended. Whether [`Core::log_flush`] is to make it durable.
+    #[must_use]
+    pub fn log_appended(&self, member: MemberId, error: Option<IoError>) -> bool {
         let log = &self.log;
-        let (waits, sectors) = {
+        let config = log.config.expect("only a log is appended to");
+        let volatile = !config.newest_only && self.members.borrow().get(member).limits.volatile_cache;
+        let durable = !volatile || error.is_some() || self.members.borrow().get(member).role == crate::MemberRole::Failed;
+        let (waits, sectors, flush) = {
             let mut queues = log.queues.borrow_mut();
             let queue = &mut queues[member.0];
-            if error.is_none() {
+            queue.busy = false;
+            let waits = std::mem::take(&mut queue.in_flight);
+            if !durable {
+                queue.unflushed.extend_from_slice(&waits);
+                queue.unflushed_count += 1;
+                queue.unflushed_retiring = queue.retiring;
+            } else if error.is_none() {
                 queue.retired_below = queue.retiring;
+                queue.stalled = false;
             }
-            (std::mem::take(&mut queue.in_flight), queue.in_flight_sectors)
+            (waits, queue.in_flight_sectors, !durable && !std::mem::replace(&mut queue.flushing, true))
         };
         let mut done = log.done.get();
         done.append_count += 1;
         done.append_sectors += sectors;
         done.record_count += waits.len() as u64;
         log.done.set(done);
-        self.log_release(&waits, error.as_ref());
+        self.log_release(&waits, error.as_ref(), |wait| {
+            wait.unkept -= 1;
+            wait.undurable -= usize::from(durable);
+        });
         self.log_append(member);
         self.log_prune();
+        flush
     }
 
     /// An append found no room: its records wait for others to be retired.
     pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
-        let again = {
+        let only_to_say = records.is_empty();
+        {
             let mut queues = self.log.queues.borrow_mut();
             let queue = &mut queues[member.0];
             let waits = std::mem::take(&mut queue.in_flight);
             for (record, wait) in records.into_iter().zip(waits).rev() {
                 queue.waiting.push_front((record, wait));
             }
-            queue.stalled = true;
-            // Some may have been retired since the append was sent off.
-            queue.retiring < self.log.retired_below()
-        };
-        if again {
-            self.log_append(member);
+            (queue.busy, queue.stalled) = (false, true);
         }
-        if !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
+        if only_to_say {
+            // To say it would free nothing yet.
+            return;
+        }
+        // Some may have been retired since the append was sent off.
+        self.log_retry();
+        self.log_flush_if_stalled();
+    }
+
+    /// Where appends find no room, what only waits for a flush gets one.
+    fn log_flush_if_stalled(&self) {
+        let stalled = self.log.queues.borrow().iter().any(|queue| queue.stalled);
+        if stalled && !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
             self.log.stage_changed.wake_all(&self.ready);
         }
     }
 
     /// Members that were dropped keep no more records.
     pub fn log_drop(&self, member: MemberId) {
-        let waits: Vec<usize> = {
+        let (waiting, unflushed) = {
             let mut queues = self.log.queues.borrow_mut();
             let Some(queue) = queues.get_mut(member.0) else { return };
-            queue.waiting.drain(..).map(|(_, wait)| wait).collect()
+            let waiting: Vec<usize> = queue.waiting.drain(..).map(|(_, wait)| wait).collect();
+            (waiting, std::mem::take(&mut queue.unflushed))
         };
-        self.log_release(&waits, None);
+        self.log_release(&waiting, None, |wait| {
+            wait.unkept -= 1;
+            wait.undurable -= 1;
+        });
+        self.log_release(&unflushed, None, |wait| wait.undurable -= 1);
+        self.record.state_waiters.wake_all(&self.ready);
     }
 
-    fn log_release(&self, waits: &[usize], error: Option<&IoError>) {
+    fn log_release(&self, waits: &[usize], error: Option<&IoError>, mut step: impl FnMut(&mut Wait)) {
         let mut all = self.log.waits.borrow_mut();
         for &wait in waits {
             let state = &mut all[wait];
-            state.pending -= 1;
+            step(state);
             if state.error.is_none() {
                 state.error = error.cloned();
             }
-            if state.pending == 0 {
+            if state.unkept == 0 || state.undurable == 0 {
                 self.ready.wake(state.task);
             }
+        }
+    }
+
+    /// Flushes a member until all appends to its log that have ended are durable.
+    pub async fn log_flush(&self, member: MemberId) {
+        loop {
+            let (waits, count, retiring) = {
+                let mut queues = self.log.queues.borrow_mut();
+                let queue = &mut queues[member.0];
+                if queue.unflushed_count == 0 {
+                    queue.flushing = false;
+                    return;
+                }
+                (std::mem::take(&mut queue.unflushed), queue.unflushed_count, queue.unflushed_retiring)
+            };
+            let flush = MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
+            let result = self.io(std::iter::once(flush).collect()).await.pop().expect("one was sent").0;
+            let result = settle_writes(self, &[member], std::iter::once(&result));
+            {
+                let mut queues = self.log.queues.borrow_mut();
+                let queue = &mut queues[member.0];
+                queue.unflushed_count -= count;
+                if result.is_ok() {
+                    queue.retired_below = retiring;
+                    queue.stalled = false;
+                }
+            }
+            self.log_release(&waits, result.as_ref().err(), |wait| wait.undurable -= 1);
+            self.log_append(member);
         }
     }
 
@@ -546,7 +755,7 @@ impl Core {
     fn log_retry(&self) {
         let stalled: SmallVec<[usize; 4]> = {
             let queues = self.log.queues.borrow();
-            (0..queues.len()).filter(|&index| queues[index].stalled).collect()
+            (0..queues.len()).filter(|&index| queues[index].stalled && !queues[index].busy).collect()
         };
         for index in stalled {
             self.log_append(MemberId(index));

@@ -53,14 +53,24 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
         return readable(core, copies, sectors).into_iter().next();
     }
     let members = core.members.borrow();
-    let whole = |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Whole;
-    let candidates = copies.iter().filter(whole).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole")));
-    candidates.min_by_key(|(copy, id)| {
-        let member = members.get(*id);
+    // Among equal queues whoever comes first by address, so that idle drives share random reads too.
+    let first = (copies[0].start_sector / 128) as u32 as usize % copies.len();
+    let (before, from_first) = copies.split_at(first);
+    let mut best = None;
+    let mut least = (usize::MAX, u64::MAX);
+    for copy in from_first.iter().chain(before) {
+        if members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) != Presence::Whole {
+            continue;
+        }
+        let id = members.slots()[copy.slot].member.expect("whole");
+        let member = members.get(id);
         let distance = if member.limits.rotational { member.head_sector.abs_diff(copy.start_sector) } else { 0 };
-        // Equal queues: spread over members by address, so that idle drives share random reads too.
-        (member.in_flight, distance, (copy.start_sector / 128 + copy.slot as u64) % copies.len() as u64)
-    })
+        let load = (member.in_flight, distance);
+        if load < least {
+            (best, least) = (Some((*copy, id)), load);
+        }
+    }
+    best
 }
 
 /// The copies of a range as runs on members, neighbours joined: whole requests for RAID 1, long ones for RAID 10.

@@ -8,10 +8,11 @@
 use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segments, write_io};
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
-use crate::log::{BAND_SECTORS, LogRecord};
+use crate::log::{BAND_SECTORS, Keepers, LogRecord};
 use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, indices, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
@@ -89,9 +90,7 @@ pub(crate) async fn read_units(
     let mut failed = false;
     for ((unit, rows), Ended { result, operation, .. }) in wanted.iter().zip(ended.drain(..)) {
         let Operation::Read { mut into } = operation else { unreachable!("a read comes back as a read") };
-        if let Unit::Parity(_) = unit {
-            core.log.correct(unit.slot(map), rows, &mut into[0]);
-        }
+        core.log.correct(unit.slot(map), rows, &mut into[0]);
         buffers.extend(into);
         if result.is_err() {
             failed = true;
@@ -184,27 +183,30 @@ fn cuts(strips: &[Segments<Data>], len: usize) -> SmallVec<[usize; 4]> {
 
 /// Writes what clients want written to one stripe, with all that joins it until its rows are locked.
 pub(crate) async fn write_gathered(core: &Rc<Core>, key: usize) {
-    core.log_open().await;
+    let opened = core.log_open().await;
     let locked = core.hold(key).await;
     let strip = core.geometry.strip_sectors();
     let base = core.gathers.stripe(key) * strip;
     let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
     let mut gather = core.gathers.close(key);
-    let start = gather.stripe * strip * core.geometry.data_count() as u64;
     let write = StripeWrite {
         stripe: gather.stripe,
         range: gather.range,
         fua: gather.parts.iter().any(|part| part.fua),
         small: gather.parts.iter().any(|part| part.small),
         parts: &gather.parts,
+        start_sector: gather.stripe * strip * core.geometry.data_count() as u64,
+        acknowledged: Cell::new(false),
     };
-    let result = write_stripe(core, &write).await;
+    let result = match opened {
+        Ok(()) => write_stripe(core, &write).await,
+        failed => failed,
+    };
     drop(guard);
-    core.gathers.end(&core.ready, gather.parts.iter().map(|part| start + part.end_sector()));
-    for Part { parent, data, .. } in gather.parts.drain(..) {
-        drop(data);
-        core.part_done(parent, None, result.clone());
+    if !write.acknowledged.get() {
+        write.acknowledge(core, &result);
     }
+    gather.parts.clear();
     core.gathers.reuse(gather.parts);
 }
 
@@ -218,9 +220,28 @@ struct StripeWrite<'a> {
     fua: bool,
     /// Of requests so small that the log keeps their bytes where it must.
     small: bool,
+    /// Of the stripe, in the array.
+    start_sector: u64,
+    /// Clients know already.
+    acknowledged: Cell<bool>,
 }
 
 impl StripeWrite<'_> {
+    /// Tells the clients.
+    fn acknowledge(&self, core: &Core, result: &Result<(), IoError>) {
+        self.acknowledged.set(true);
+        core.gathers.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector()));
+        self.parts.iter().for_each(|part| core.part_done(part.parent, None, result.clone()));
+    }
+
+    /// Whether clients may be told when the records of all that is written are kept.
+    fn may_be_early(&self, core: &Core, parts: &[Rectangle]) -> bool {
+        let sectors = parts.iter().map(|part| (part.rows.end - part.rows.start) * part.strips.len() as u64).sum::<u64>();
+        let all = sectors == self.range.end - self.range.start;
+        let volatile = || core.has_volatile_members();
+        self.small && !self.fua && all && core.log.may_be_behind(sectors, core.requests_in_flight(), volatile)
+    }
+
     /// The new bytes of some rows of a data strip.
     fn new_strip(&self, index: usize, rows: &Range<u64>, strip_sectors: u64) -> Segments<Data> {
         let start = index as u64 * strip_sectors + rows.start - self.range.start;
@@ -311,10 +332,22 @@ async fn try_write(
     }
     let mut read = read_units(core, map, &wanted, unreadable).await?.into_iter();
     let mut wanted = wanted.into_iter();
+    let early = write.may_be_early(core, parts);
 
     let mut claims: SmallVec<[_; 4]> = SmallVec::new();
     let mut records: Vec<SmallVec<[(crate::MemberId, LogRecord); 2]>> = Vec::new();
     let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
+    // Who keeps the records and counts after a crash; who is being filled does not yet.
+    let keepers: Keepers = if early {
+        let members = core.members.borrow();
+        let rows = |part: &Rectangle| base + part.rows.start..base + part.rows.end;
+        let whole = |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(part)) == Presence::Whole);
+        let slots = map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot));
+        let holders = slots.filter_map(|slot| members.slots()[slot].member);
+        holders.filter(|&member| members.get(member).role == crate::MemberRole::InSync).collect()
+    } else {
+        Keepers::new()
+    };
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
         let mut found = Found(SmallVec::new());
@@ -333,14 +366,37 @@ async fn try_write(
         };
         let partial: SmallVec<[(usize, Data); 2]> = partial.into_iter().map(&mut freeze).collect();
         parities.push(parity.into_iter().map(freeze).collect());
-        records.extend(part_records(core, write, part, &parity_there, &partial, &written));
+        records.extend(part_records(core, write, part, &parity_there, &partial, &written, early));
     }
-    let logged = match core.log_begin(records).await {
+    let redone = records.iter().flatten().all(|(_, record)| !record.redo.is_empty());
+    let early = early && redone && records.len() == parts.len();
+    let mut logged = match core.log_keep(records).await {
         Ok(logged) => logged,
         Err(error) => return Some(Err(error)),
     };
     // Who was dropped keeps no record of this: after a crash it must not be asked for one.
     core.record_barrier().await;
+    let places = || {
+        parts.iter().flat_map(|part| {
+            let rows = base + part.rows.start..base + part.rows.end;
+            part.strips.clone().map(move |index| (usize::from(map.data[index]), rows.clone()))
+        })
+    };
+    // Who has just been filled is not in sync after a crash before the record that says so, nor is a log replayed before the
+    // one that says that all is.
+    let counts = core.is_recorded() && core.resync_sector.get() == u64::MAX && !core.are_gone(&keepers);
+    let behind = (early && counts).then(|| {
+        write.acknowledge(core, &Ok(()));
+        core.log.go_behind(places(), keepers.clone())
+    });
+    match core.log_harden(&mut logged).await {
+        Err(error) if behind.is_none() => {
+            core.log_forget(logged);
+            return Some(Err(error));
+        }
+        // What was acknowledged goes to its places in any case: with its records lost, there is nothing else left of it.
+        _ => core.record_barrier_or(|| behind.is_some() && core.are_gone(&keepers)).await,
+    }
     let batch = core.batch();
     for (part, parities) in parts.iter().zip(parities) {
         let (start_sector, sectors) = (base + part.rows.start, part.rows.end - part.rows.start);
@@ -369,6 +425,9 @@ async fn try_write(
     }
     core.reuse(ended);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    if let Some(behind) = behind {
+        core.behind_end(behind, places());
+    }
     // Nor may records be retired of which a dropped member may still be in need.
     core.record_barrier().await;
     core.log_end(write.stripe, parts, logged);
@@ -383,13 +442,14 @@ fn part_records(
     parity_there: &Strips,
     partial: &[(usize, Data)],
     written: &[Segments<Data>],
+    early: bool,
 ) -> Option<SmallVec<[(crate::MemberId, LogRecord); 2]>> {
     let config = core.log.config?;
     let map = core.map(write.stripe);
     let all = part.strips.len() == map.data.len();
     let several = part.strips.len() > 1;
     let redo_sectors = (part.rows.end - part.rows.start) * part.strips.len() as u64;
-    let redo = write.small && several && 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max;
+    let redo = write.small && (several || early) && 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max;
     if all && !redo {
         return core.log_covers(write.stripe, &part.rows).then(|| core.log_bare(write.stripe, &part.rows));
     }
@@ -404,6 +464,7 @@ fn part_records(
             parity,
             partial: partial.iter().find(|(index, _)| *index == parity).map(|(_, data)| data.clone()),
             redo: redone.clone(),
+            zeros: false,
         };
         // Who is to replace a member must know its records when it does.
         members.targets(usize::from(map.parity[parity])).into_iter().map(move |member| (member, record.clone()))
@@ -698,18 +759,24 @@ pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: 
     }
 }
 
-/// Whole stripes become zeros on every member, parity with them, and give their room back where members can.
-pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, fua: bool, unmap: bool) {
+/// Whole stripes become zeros on every member, parity with them, and give their room back where members can. `small`: the log
+/// keeps its promise of old bytes or zeros, whatever is lost with a crash.
+pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, fua: bool, unmap: bool, small: bool) {
     let strip = core.geometry.strip_sectors();
     let rows = stripes.start * strip..stripes.end * strip;
-    core.log_open().await;
+    if let Err(error) = core.log_open().await {
+        return core.part_done(parent, None, Err(error));
+    }
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     core.write_begin(&rows).await;
-    let mut bare = Vec::new();
-    for stripe in core.log_covered(&stripes) {
-        bare.push(core.log_bare(stripe, &(0..strip)));
-    }
-    let result = match core.log_begin(bare).await {
+    let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
+    let records = recorded.into_iter().map(|stripe| {
+        let mut records = core.log_bare(stripe, &(0..strip));
+        records.iter_mut().for_each(|(_, record)| record.zeros = small);
+        records
+    });
+    let records = records.collect();
+    let result = match core.log_begin(records).await {
         Ok(logged) => {
             // Durable where caches may forget: what is written next to it then stands on firm ground.
             let fua = fua || core.has_volatile_members() && core.log.config.is_some();

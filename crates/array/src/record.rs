@@ -4,7 +4,7 @@
 //! says *which bytes*, and the binder writes them. Recording is synchronous in thought: the engine does
 //! not acknowledge what depends on a record before all of its writes have ended.
 
-use crate::{LogRecord, MemberId};
+use crate::{AppendTerms, LogRecord, MemberId};
 use std::ops::Range;
 use stria_block::Data;
 
@@ -101,13 +101,13 @@ pub trait Recorder {
         Vec::new()
     }
 
-    /// The write that appends `records` to a member's log. Records below `retired_below` need not be kept.
-    /// `None`: no room before more are retired.
+    /// The write that appends `records` to a member's log. `None`: no room before more is free; without records, which always
+    /// find some: it would free none.
     ///
     /// # Panics
     /// Formats without a log are never asked; the default says so.
-    fn append_log(&mut self, member: MemberId, records: &[LogRecord], retired_below: u64) -> Option<MetadataWrite> {
-        panic!("{} records below {retired_below} for {member:?}, and no log to keep them", records.len());
+    fn append_log(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
+        panic!("{} records for {member:?}, {terms:?}, and no log to keep them", records.len());
     }
 }
 

@@ -131,6 +131,8 @@ pub struct LogStatus {
     pub record_count: u64,
     /// Sectors of appends, heads included.
     pub append_sectors: u64,
+    /// Writes that were acknowledged when their records were kept.
+    pub early_count: u64,
     /// Records of the last run are being made sense of, or not yet carried out.
     pub replaying: bool,
     /// How many there were.

@@ -1,7 +1,8 @@
 //! The price of the write log: 4 KiB random writes with and without it, on RAM members, one lane, md metadata and bitmap.
 //!
-//! `cargo run --release -p stria-bench --example log [RUN_MS [ROUNDS]]`; rounds alternate between the two, medians are
-//! shown. Beside the price: writes to members and bytes of them, for each write of a client.
+//! `cargo run --release -p stria-bench --example log [RUN_MS [ROUNDS [null]]]`; rounds alternate between the two, medians are
+//! shown. Beside the price: writes to members and bytes of them, for each write of a client. With `null` members do nothing:
+//! what is left is the engine's own time, where memory as a member charges for copies that a drive does by itself.
 
 mod support;
 
@@ -9,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 use stria_array::{ArrayDevice, Level};
-use stria_bench::{Limit, Load, Order, Target};
+use stria_bench::{Limit, Load, NullDevice, Order, Target};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, RamDevice, Request};
 use stria_format::md::{LogChoice, MdRecorder};
 
@@ -19,32 +20,35 @@ const MEMBER_SECTORS: u64 = 64 << 11;
 type Count = Rc<Cell<(u64, u64)>>;
 
 struct Counted {
-    ram: RamDevice,
+    device: Box<dyn BlockDevice>,
     count: Count,
 }
 
 impl BlockDevice for Counted {
     fn limits(&self) -> &Limits {
-        self.ram.limits()
+        self.device.limits()
     }
     fn submit(&mut self, request: Request) {
         if let Operation::Write { .. } = request.operation {
             let (writes, sectors) = self.count.get();
             self.count.set((writes + 1, sectors + request.sectors));
         }
-        self.ram.submit(request);
+        self.device.submit(request);
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
-        self.ram.poll(now, completions);
+        self.device.poll(now, completions);
     }
     fn next_wake(&self) -> Option<Nanos> {
-        self.ram.next_wake()
+        self.device.next_wake()
     }
 }
 
-fn array(level: Level, count: usize, log: LogChoice) -> (ArrayDevice<MdRecorder>, Count) {
+fn array(level: Level, count: usize, log: LogChoice, null: bool) -> (ArrayDevice<MdRecorder>, Count) {
     let counter = Count::default();
-    let counted = |ram| Box::new(Counted { ram, count: Rc::clone(&counter) }) as Box<dyn BlockDevice>;
+    let counted = |ram: RamDevice| {
+        let device: Box<dyn BlockDevice> = if null { Box::new(NullDevice::new(MEMBER_SECTORS)) } else { Box::new(ram) };
+        Box::new(Counted { device, count: Rc::clone(&counter) }) as Box<dyn BlockDevice>
+    };
     let array = support::md_array(level, count, MEMBER_SECTORS, log, counted);
     (array, counter)
 }
@@ -58,12 +62,13 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let run = Duration::from_millis(arguments.next().map_or(200, |ms| ms.parse().expect("RUN_MS is a number")));
     let rounds: usize = arguments.next().map_or(7, |count| count.parse().expect("ROUNDS is a number"));
+    let null = arguments.next().is_some_and(|members| members == "null");
     println!(
         "{:<22} {:>10} {:>10} {:>7} {:>21} {:>23}",
         "4 KiB random writes", "without", "with log", "ratio", "member writes/write", "member bytes/byte"
     );
     for (level, count) in [(Level::Raid5, 4), (Level::Raid6, 6)] {
-        let mut arrays = [LogChoice::None, LogChoice::Auto].map(|log| array(level, count, log));
+        let mut arrays = [LogChoice::None, LogChoice::Auto].map(|log| array(level, count, log, null));
         for queue_depth in [1, 32, 128] {
             let mut iops = [Vec::new(), Vec::new()];
             let mut per_write = [(0.0, 0.0); 2];

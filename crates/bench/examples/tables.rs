@@ -5,20 +5,22 @@
 //!
 //! `levels`: 4 KiB at random and whole stripes on RAM members, md metadata, bitmap and write log as `stria create` makes
 //! them; all subjects are loaded in 48 MiB, so that caches hold as much of each. `cost`: on members that do nothing.
-//! `sweeps`: rebuild and scrub of RAM members; its MB/s are all bytes that members read and wrote.
+//! `sweeps`: rebuild and scrub of RAM members, and copying from and to one; its MB/s are all bytes that members read and
+//! wrote, in seconds of processor time.
 
 mod support;
 
+use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 use stria_array::Level;
 use stria_bench::{Limit, Load, NullDevice, Order, SweepJob, Target, array_over, time_sweep};
-use stria_block::{BlockDevice, RamDevice};
-use stria_drive::monotonic_now;
+use stria_block::{BlockDevice, Nanos, RamDevice};
 use stria_format::md::LogChoice;
 use stria_host::ArrayLevel;
 
 const MEMBER_SECTORS: u64 = 64 << 11;
 const REGION_SECTORS: u64 = 48 << 11;
+const SWEPT_SECTORS: u64 = 256 << 11;
 /// Name, level, members, strips of data that are whole stripes of every span.
 const LEVELS: [(&str, ArrayLevel, usize, u32); 7] = [
     ("RAID 0 of 4", ArrayLevel::Single(Level::Raid0), 4, 4),
@@ -76,15 +78,39 @@ fn measure(table: &str, round: usize, case: &str, subject: &mut Subject, load: &
     println!("{table},{round},{case},{},{iops:.0},{mb_per_s:.1},{cpu:.1}", subject.name);
 }
 
+/// Larger than the caches, and touched once, so that nothing is answered from the page of zeros.
+fn swept_member() -> Box<dyn BlockDevice> {
+    let mut ram = RamDevice::new(SWEPT_SECTORS);
+    ram.memory_mut().chunks_mut(4096).for_each(|page| page[0] = 0);
+    Box::new(ram)
+}
+
+/// What this thread has used, which does not count the machine's other work.
+fn thread_time() -> Nanos {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Goes once through a bare member as large as those that are swept.
+fn copy(round: usize, kind: &str) {
+    let (mut device, block_bytes) = (swept_member(), 512 << 10);
+    let load = Load {
+        block_bytes,
+        read_percent: if kind == "read" { 100 } else { 0 },
+        queue_depth: 1,
+        order: Order::Sequential,
+        limit: Limit::Operations(SWEPT_SECTORS * 512 / u64::from(block_bytes)),
+        ..Load::default()
+    };
+    let outcome = load.run(Target { device: &mut device, ring: None }, None).expect("memory does not fail");
+    let mb_per_s = f64::from(block_bytes) * 1e3 / outcome.cpu_ns_per_io();
+    println!("sweeps,{round},bare {kind},bare member,0,{mb_per_s:.1},0");
+}
+
 fn sweep(round: usize, name: &str, level: Level, count: usize, job: SweepJob) {
     let count = count + usize::from(job == SweepJob::Rebuild);
-    let members = (0..count).map(|_| {
-        let mut ram = RamDevice::new(4 * MEMBER_SECTORS);
-        // Touched once, so that no member is answered from the page of zeros.
-        ram.memory_mut().chunks_mut(4096).for_each(|page| page[0] = 0);
-        Box::new(ram) as Box<dyn BlockDevice>
-    });
-    let time = time_sweep(level, 128, members.collect(), job, |_| monotonic_now()).expect("the geometry fits");
+    let members = (0..count).map(|_| swept_member()).collect();
+    let time = time_sweep(level, 128, members, job, |_| thread_time()).expect("the geometry fits");
     // A scrub reads every member; a rebuild writes the spare, and reads all that are left, or of copies one.
     let passes = match job {
         SweepJob::Scrub => count,
@@ -137,15 +163,8 @@ fn main() {
             }
         }
         for kind in ["read", "write"] {
-            let load = Load {
-                block_bytes: 512 << 10,
-                read_percent: if kind == "read" { 100 } else { 0 },
-                queue_depth: 4,
-                order: Order::Sequential,
-                ..base.clone()
-            };
             if wanted("sweeps", kind, "bare member") {
-                measure("sweeps", round, &format!("bare {kind}"), &mut ram[0], &load);
+                copy(round, kind);
             }
         }
         for (name, level, count, _) in LEVELS {

@@ -1,9 +1,11 @@
 //! Goal: a rebuild and a scrub without clients go at the speed of the slowest member.
 //! Method: members of known speeds in virtual time, so that neither this machine nor its load counts.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use stria_array::Level;
 use stria_bench::{PacedDevice, SweepJob, time_sweep};
-use stria_block::{BlockDevice, Nanos, RamDevice};
+use stria_block::{BlockDevice, Completion, Limits, Nanos, RamDevice, Request};
 
 /// A rebuild or scrub's speed, in parts of the slowest member's; the last of `speeds` is the spare's.
 fn share(level: Level, job: SweepJob, mib: u64, speeds: &[u64], latency: Nanos) -> f64 {
@@ -42,4 +44,39 @@ fn sweeps_go_at_the_speed_of_the_slowest_member() {
 #[test]
 fn sweeps_do_not_mind_members_that_are_far_away() {
     goes_at_the_speed_of_the_slowest(Level::Raid5, 4, 64, 200_000_000, 4_000_000);
+}
+
+/// RAM that tells how many requests it had at once.
+struct Counting {
+    ram: RamDevice,
+    open: usize,
+    most: Rc<Cell<usize>>,
+}
+
+impl BlockDevice for Counting {
+    fn limits(&self) -> &Limits {
+        self.ram.limits()
+    }
+    fn submit(&mut self, request: Request) {
+        self.open += 1;
+        self.most.set(self.most.get().max(self.open));
+        self.ram.submit(request);
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.open = 0;
+        self.ram.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.ram.next_wake()
+    }
+}
+
+/// One window's buffers stay in the processor's caches from reading to writing; those of eight made sweeps half as fast.
+#[test]
+fn sweeps_of_members_that_answer_at_once_keep_to_one_window() {
+    let most = Rc::new(Cell::new(0));
+    let member = |_| Box::new(Counting { ram: RamDevice::new(8 << 11), open: 0, most: Rc::clone(&most) }) as Box<dyn BlockDevice>;
+    time_sweep(Level::Raid5, 128, (0..4).map(member).collect(), SweepJob::Scrub, |due| due.unwrap_or(0).max(1_000_000_000))
+        .expect("the geometry fits");
+    assert_eq!(most.get(), 1, "requests to one member at once");
 }

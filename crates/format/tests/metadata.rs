@@ -383,6 +383,37 @@ fn unreadable_bitmaps_need_force_and_then_count_as_all_set() {
 }
 
 #[test]
+fn stale_bitmaps_vouch_for_no_page_before_all_are_made_anew() {
+    let create = request(Level::Raid1, Level::Raid1.default_layout(), 2, 0, 9 << 21);
+    let mut drives = carry_out(&create).0;
+    // Of a whole array that was stopped no bit counts.
+    drives.pop();
+    for drive in &mut drives {
+        let mut head = drive.read(16, 1).expect("readable");
+        head[0x30] |= 2;
+        drive.write(16, &head);
+    }
+    let mut start = started(&drives, &Options::default());
+    let all = start.config.intent.as_ref().expect("bitmap").dirty.len();
+    assert!(all > 4 * 4096 * 8, "{all} bits make several pages");
+    let state = state_of(&start.config, false);
+    loop {
+        let mut writes = start.recorder.catch_up();
+        let last = writes.is_empty();
+        if last {
+            writes = start.recorder.record_state(&state, NOW);
+        }
+        let mut torn = drives.clone();
+        apply(&mut torn, &writes.iter().filter(|write| write.start_sector <= 16).cloned().collect::<Vec<_>>());
+        assert_eq!(started(&torn, &Options::default()).config.intent.expect("bitmap").dirty.len(), all);
+        if last {
+            break;
+        }
+        apply(&mut drives, &writes);
+    }
+}
+
+#[test]
 fn one_damaged_bitmap_is_replaced_by_the_others() {
     let mut drives = created(Level::Raid1, 2, 0);
     let mut start = started(&drives, &Options::default());

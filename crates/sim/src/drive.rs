@@ -275,6 +275,11 @@ impl Drive {
         self.put(sector, &bytes);
     }
 
+    /// Whether it has nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Writes bytes durably, past every queue: for tools that write before an array runs.
     pub fn put(&mut self, start_sector: u64, bytes: &[u8]) {
         self.heal(&(start_sector..start_sector + bytes.len() as u64 / 512));
@@ -564,10 +569,10 @@ impl Drive {
     /// What a mutant makes of a request that the drive is to carry out. Gives who is told of its end.
     fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
         match self.mutant {
-            Some(Mutant::PartialWrong) => {
+            Some(mutant @ (Mutant::PartialWrong | Mutant::RedoWrong)) => {
                 let superblock = self.image.bytes_of(mutant::SUPERBLOCK_SECTOR, mutant::SUPERBLOCK_SECTORS);
                 if let Operation::Write { from, .. } = &mut request.operation
-                    && let Some(wrong) = mutant::with_wrong_partial(&from[0], &superblock)
+                    && let Some(wrong) = mutant::with_wrong_bit(&from[0], &superblock, mutant == Mutant::RedoWrong)
                 {
                     from[0] = wrong;
                 }

@@ -24,13 +24,15 @@ struct Version {
     over: Moment,
     /// By a read that saw another, not by a write.
     by_read: bool,
+    /// A write that came later ended then.
+    replaced: Moment,
     /// It cannot come back after a power cut.
     dead: bool,
 }
 
 impl Version {
     fn zeros() -> Self {
-        Self { write: 0, begun: 0, ended: 0, over: NEVER, by_read: false, dead: false }
+        Self { write: 0, begun: 0, ended: 0, over: NEVER, by_read: false, replaced: NEVER, dead: false }
     }
 }
 
@@ -121,7 +123,15 @@ impl Model {
         let begun = self.tick();
         for index in range {
             let sector = &mut self.sectors[index as usize];
-            sector.versions.push(Version { write, begun, ended: NEVER, over: NEVER, by_read: false, dead: false });
+            sector.versions.push(Version {
+                write,
+                begun,
+                ended: NEVER,
+                over: NEVER,
+                by_read: false,
+                replaced: NEVER,
+                dead: false,
+            });
             if !sector.listed {
                 sector.listed = true;
                 self.loose.push(index as u32);
@@ -140,7 +150,7 @@ impl Model {
                     version.ended = now;
                 } else if done && version.ended < begun {
                     version.over = version.over.min(now);
-                    version.by_read = false;
+                    version.replaced = version.replaced.min(now);
                     version.dead |= fua;
                 }
             }
@@ -155,7 +165,7 @@ impl Model {
         self.loose.retain(|&index| {
             let sector = &mut sectors[index as usize];
             for version in &mut sector.versions {
-                version.dead |= version.over < begun && (settled || !version.by_read);
+                version.dead |= version.replaced < begun || settled && version.over < begun;
             }
             sector.versions.retain(|version| !(version.dead && version.over < oldest_read));
             sector.listed = sector.versions.len() > 1;
@@ -211,7 +221,7 @@ impl Model {
             for version in &mut sector.versions {
                 version.ended = version.ended.min(now);
                 if power_cut {
-                    (version.over, version.by_read) = (NEVER, false);
+                    (version.over, version.by_read, version.replaced) = (NEVER, false, NEVER);
                 }
             }
             sector.listed = sector.versions.len() > 1;
@@ -224,7 +234,7 @@ impl Model {
         self.forgotten = self.tick();
         for &index in &self.loose {
             for version in self.sectors[index as usize].versions.iter_mut().filter(|version| version.by_read) {
-                (version.over, version.by_read) = (NEVER, false);
+                (version.over, version.by_read) = (version.replaced, false);
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::power::Power;
 use std::cell::RefCell;
 use std::rc::Rc;
 use stria_array::Geometry;
-use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, Request};
+use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, Request, SECTOR_BYTES};
 use stria_parity::crc32c;
 
 /// One bug.
@@ -33,6 +33,8 @@ pub enum Mutant {
     LogDropped,
     /// Partial parity in the log has a wrong bit, under right checksums.
     PartialWrong,
+    /// New bytes in the log have a wrong bit, under right checksums.
+    RedoWrong,
     /// What a crash left in the log is not replayed.
     ReplaySkipped,
     /// A member's write-intent bits are cleared as soon as the next write to its data has ended.
@@ -66,7 +68,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 14] = [
+    pub const ALL: [Mutant; 15] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -77,6 +79,7 @@ impl Mutant {
         Mutant::OneSuperblockDropped,
         Mutant::LogDropped,
         Mutant::PartialWrong,
+        Mutant::RedoWrong,
         Mutant::ReplaySkipped,
         Mutant::IntentClearedEarly,
         Mutant::DropRecordedLate,
@@ -97,6 +100,7 @@ impl Mutant {
             | Mutant::RecordFuaForgotten
             | Mutant::StaleAccepted
             | Mutant::PartialWrong
+            | Mutant::RedoWrong
             | Mutant::ReplaySkipped
             | Mutant::IntentClearedEarly
             | Mutant::DropRecordedLate
@@ -134,15 +138,19 @@ pub(crate) fn drops_a_member(request: &Request, before: &[u8]) -> bool {
     request.start_sector == SUPERBLOCK_SECTOR && from.first().is_some_and(|now| faulty_count(now) > faulty_count(before))
 }
 
-/// An append to the write log with one wrong bit in its first partial parity, if it has one, and sums that say it is right.
-pub(crate) fn with_wrong_partial(append: &Data, superblock: &[u8]) -> Option<Data> {
+/// An append to the write log with one wrong bit in the partial parity of its first record, or in its new bytes (`redo`), if it
+/// has such, and sums that say it is right.
+pub(crate) fn with_wrong_bit(append: &Data, superblock: &[u8], redo: bool) -> Option<Data> {
     const PAGE: usize = 4096;
-    let holds_partial = append.get(0x40 + 0x1d)? & 1 != 0;
-    if !append.starts_with(LOG_APPEND) || append.len() <= PAGE || !holds_partial {
+    let entry = append.get(0x40..0x80)?;
+    let (partial, new) = (entry[0x1d] & 1 != 0, entry[0x1d] & 2 != 0);
+    if !append.starts_with(LOG_APPEND) || append.len() <= PAGE || !(if redo { new } else { partial }) {
         return None;
     }
+    let rows = u32::from_le_bytes(entry[0x14..0x18].try_into().expect("four bytes")) as usize;
+    let at = PAGE + if redo && partial { rows * SECTOR_BYTES } else { 0 };
     let mut wrong = Buffer::copy_of(append);
-    wrong[PAGE] ^= 1;
+    wrong[at] ^= 1;
     let payload = crc32c(&wrong[PAGE..]);
     wrong[0x30..0x34].copy_from_slice(&payload.to_le_bytes());
     wrong[0x2c..0x30].fill(0);

@@ -19,6 +19,8 @@ pub struct Power {
     pub client_flush: Cell<u32>,
     /// A deliberate bug of the array that is started.
     pub mutant: Cell<Option<Mutant>>,
+    /// In what pieces bitmaps are written, where not in the usual ones.
+    pub bitmap_page_bytes: Cell<Option<usize>>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
     now: Cell<Nanos>,
@@ -36,6 +38,7 @@ impl Default for Power {
             off: Cell::new(false),
             client_flush: Cell::new(0),
             mutant: Cell::new(None),
+            bitmap_page_bytes: Cell::new(None),
             degraded: Cell::new(false),
             now: Cell::new(0),
             trace: Trace::default(),

@@ -25,6 +25,8 @@ pub struct Setup {
     pub strip_sectors: u64,
     /// Write-intent bitmap: bytes of a chunk.
     pub intent_chunk_bytes: Option<u32>,
+    /// The bitmap is written in pages of so many bytes, so that a small array's has several.
+    pub bitmap_page_bytes: Option<usize>,
     /// Parity levels keep a write log.
     pub log: bool,
     /// Drives have checksums of what they hold.
@@ -113,6 +115,7 @@ impl Setup {
             loose_count,
             strip_sectors,
             intent_chunk_bytes: (redundant && !chance.one_in(8)).then_some(chunk),
+            bitmap_page_bytes: None,
             log: level.parity_count() > 0 && !chance.one_in(4),
             checksums: false,
             assume_clean: !chance.one_in(6),
@@ -141,11 +144,20 @@ impl Setup {
             loose_count: usize::from(redundant),
             strip_sectors: 8,
             intent_chunk_bytes: redundant.then_some(4096),
+            bitmap_page_bytes: None,
             log: level.parity_count() > 0,
             checksums: false,
             assume_clean: true,
             drives: vec![model; member_count * span_count + usize::from(redundant)],
         }
+    }
+
+    /// The same array with a bitmap of several pages, on drives that are long enough for that.
+    #[must_use]
+    pub fn with_bitmap_pages(self) -> Self {
+        let longer = |model: Model| Model { sectors: model.sectors + 20_480, ..model };
+        let drives = self.drives.into_iter().map(longer).collect();
+        Self { intent_chunk_bytes: Some(4096), bitmap_page_bytes: Some(512), drives, ..self }
     }
 
     /// The same array with checksums: on drives that have room for them.
@@ -194,7 +206,7 @@ impl fmt::Display for Setup {
             self.spare_count,
             self.strip_sectors,
             match self.intent_chunk_bytes {
-                Some(chunk) => format!("bitmap of {chunk} B chunks"),
+                Some(chunk) => format!("bitmap of {chunk} B chunks{}", self.bitmap_page_bytes.map_or("", |_| " in small pages")),
                 None => "no bitmap".into(),
             },
             if self.log { ", write log" } else { "" },

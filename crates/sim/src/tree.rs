@@ -245,7 +245,12 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 checked.push(check);
                 members.push(source);
             }
-            let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), UNIX_SECONDS);
+            let recorder = start.recorder.clone();
+            let recorder = match power.bitmap_page_bytes.get() {
+                Some(page_bytes) => recorder.with_bitmap_pages(page_bytes),
+                None => recorder,
+            };
+            let device = ArrayDevice::new(&start.config, devices, recorder, UNIX_SECONDS);
             let geometry = start.config.geometry.clone();
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
             if !nested {

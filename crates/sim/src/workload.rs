@@ -176,6 +176,10 @@ impl History {
     /// The history of a seed with faults that seeds did not have at first, and that those kept in tests are to go on without.
     pub fn draw_more(seed: u64, family: Option<&str>) -> Self {
         let mut history = Self::draw(seed, family);
+        let small_blocks = history.setup.drives.iter().all(|drive| drive.block_sectors == 1);
+        if history.setup.intent_chunk_bytes.is_some() && small_blocks && Chance::new(seed, 8).one_in(6) {
+            history.setup = history.setup.with_bitmap_pages();
+        }
         let mut chance = Chance::new(seed, 5);
         for _ in 0..1 + chance.below(6) {
             let which = chance.any();

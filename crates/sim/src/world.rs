@@ -22,8 +22,6 @@ use stria_block::{BlockDevice, Buffer, Completion, Nanos, Operation, Request, SE
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
-    /// Parity arrays may lose power again before the first record after a start is through. Not so yet.
-    pub stragglers_caught_up: bool,
     /// Half of the drives with a volatile cache lie about flushes: nothing is promised then, and a failure is no bug.
     pub lying_flush: bool,
     /// Count what is met together.
@@ -116,8 +114,6 @@ pub struct World<'a> {
     kill: bool,
     /// A crash together with lost members harms nothing that was at rest, and requests are done whole or not at all.
     write_hole_closed: bool,
-    /// By leaf: the count of records when it started, and one more where somebody is missing: the last one is told again.
-    started_at: Vec<u64>,
     /// The log tells of all that may disagree, and the members say so: not so before the first resync is through.
     firm: bool,
     /// Something may still change by itself: members, sweeps.
@@ -174,6 +170,7 @@ impl<'a> World<'a> {
                 Rc::new(RefCell::new(Drive::new(model, Rc::clone(&power), chance).numbered(index)))
             })
             .collect();
+        power.bitmap_page_bytes.set(setup.bitmap_page_bytes);
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
         if let Some(mutant) = rules.mutant {
@@ -208,7 +205,6 @@ impl<'a> World<'a> {
             kill: false,
             write_hole_closed: setup.log && history.bounded,
             firm: setup.assume_clean,
-            started_at: Vec::new(),
             watched: true,
             settled: false,
             tally: Tally::default(),
@@ -559,6 +555,9 @@ impl<'a> World<'a> {
         self.events()?;
         let statuses = self.statuses();
         self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
+        if statuses.iter().any(|status| status.log.is_some_and(|log| log.early_count > 0)) {
+            self.meet("acknowledged early");
+        }
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());
@@ -585,13 +584,6 @@ impl<'a> World<'a> {
     fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
         if self.examined.is_some() {
             return false;
-        }
-        if !self.rules.stragglers_caught_up && self.history.setup.level.parity_count() > 0 {
-            let leaves = self.node().leaves();
-            let events = leaves.iter().map(|leaf| leaf.device.recorder().superblock().header.events);
-            if events.zip(&self.started_at).any(|(now, then)| now < then + 2) {
-                return false;
-            }
         }
         if self.write_hole_closed && self.firm || self.history.setup.level.parity_count() == 0 {
             return true;
@@ -836,8 +828,13 @@ impl<'a> World<'a> {
             .loose()
             .into_iter()
             .filter(|&drive| {
+                // Who still works for its last owner is in use. RULE: what a cache lost can be told by nothing but the members, so
+                // a drive with one does not come back before they say that it left.
+                let idle = self.drives[drive].borrow().is_idle();
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
-                pulled || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some())
+                let volatile = self.drives[drive].borrow().model().volatile_cache;
+                let failed = || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some());
+                idle && (pulled && (!volatile || self.is_told_of(drive)) || failed())
             })
             .collect();
         if away.is_empty() {
@@ -860,6 +857,17 @@ impl<'a> World<'a> {
         self.suspect[drive] = false;
         self.let_in(drive, (which >> 32) as usize);
         Ok(())
+    }
+
+    /// Whether the members say that a drive which is pulled is missing.
+    fn is_told_of(&self, drive: usize) -> bool {
+        let candidate = |drive: usize| tree::candidate_of(drive, &self.drives[drive].borrow()).found;
+        let Ok(found) = candidate(drive) else { return true };
+        let header = found.superblock.header;
+        let leaves = self.node().leaves();
+        let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid == header.set_uuid) else { return true };
+        let later = |holder: usize| candidate(holder).is_ok_and(|other| other.superblock.header.events > header.events);
+        home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).all(later)
     }
 
     /// Gives a drive to the array that it comes from, or else to the `which`-th.
@@ -959,12 +967,6 @@ impl<'a> World<'a> {
             Ok(node) => {
                 self.node = Some(node);
                 self.tell_state();
-                let leaves = self.node().leaves();
-                let events = |leaf: &&Node| {
-                    let missing = leaf.device.status().slots.contains(&None);
-                    leaf.device.recorder().superblock().header.events + u64::from(missing)
-                };
-                self.started_at = leaves.iter().map(events).collect();
                 self.watched = true;
                 self.watch()
             }
@@ -987,6 +989,8 @@ impl<'a> World<'a> {
                 .collect(),
             None => Vec::new(),
         };
+        let pulled = |&drive: &usize| self.drives[drive].borrow().presence() == Presence::Pulled;
+        let untold = self.node.is_some() && (0..self.drives.len()).filter(pulled).any(|drive| !self.is_told_of(drive));
         // With the power, sometimes a member too.
         let superblock = self.loses_superblock(&whole_before);
         let lost = superblock.or_else(|| self.may_lose_with_power(&whole_before));
@@ -994,6 +998,7 @@ impl<'a> World<'a> {
         if let Some(drive) = lost {
             self.lose_with_power(drive, superblock.is_some());
         }
+        let gone = (lost.is_some() || untold) && self.history.setup.level.parity_count() > 0;
         self.tally.crashes += 1;
         self.meet(if self.kill { "process killed" } else { "power cut" });
         let (kill, keep) = (self.kill, self.keep());
@@ -1006,7 +1011,8 @@ impl<'a> World<'a> {
                 (Presence::There, false) => drive.cut(keep),
             }
         }
-        self.model.crash(!kill);
+        // With a drive goes its log: what was acknowledged by that is as after a power cut.
+        self.model.crash(!kill || gone);
         if !self.settled {
             self.model.forget_reads();
         }
@@ -1019,7 +1025,7 @@ impl<'a> World<'a> {
         // Sometimes it crashes again while it recovers.
         if self.chance.one_in(4) {
             self.kill = self.chance.one_in(3);
-            self.power.allow(self.rules.stragglers_caught_up || self.history.setup.level.parity_count() == 0);
+            self.power.allow(true);
             self.power.cut_after(self.chance.below(60));
         }
         self.mount("after a crash")?;

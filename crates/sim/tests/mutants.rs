@@ -60,6 +60,11 @@ fn wrong_partial_parity_in_the_log_is_found() {
 }
 
 #[test]
+fn wrong_new_bytes_in_the_log_are_found() {
+    is_found(Mutant::RedoWrong, "5", 50);
+}
+
+#[test]
 fn a_skipped_replay_is_found() {
     is_found(Mutant::ReplaySkipped, "5", 50);
 }

@@ -37,11 +37,12 @@ impl Core {
         self.parents.borrow_mut().insert(Parent::new(request.tag, request.start_sector, parts, operation))
     }
 
-    /// A client's request as it is to go to one member.
-    pub fn whole(&self, tag: Tag, array_sector: u64, io: MemberIo) -> (MemberId, Request) {
+    /// Makes a client's request one to a member, at `start_sector` there.
+    pub fn whole(&self, request: &mut Request, member: MemberId, start_sector: u64) {
         self.whole_requests.set(self.whole_requests.get() + 1);
-        let waiting = Waiting::Client { tag, array_sector };
-        (io.member, self.note(io.member, io.start_sector, io.sectors, io.operation, waiting))
+        let waiting = Waiting::Client { tag: request.tag, array_sector: request.start_sector };
+        request.tag = self.note(member, start_sector, request.sectors, waiting);
+        request.start_sector = start_sector;
     }
 
     pub fn more_parts(&self, parent: usize, parts: usize) {

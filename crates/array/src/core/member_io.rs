@@ -78,27 +78,20 @@ pub(crate) enum Then {
 
 impl Core {
     pub(super) fn send(&self, member: MemberId, start_sector: u64, sectors: u64, operation: Operation, waiting: Waiting) {
-        let request = self.note(member, start_sector, sectors, operation, waiting);
+        let tag = self.note(member, start_sector, sectors, waiting);
+        let request = Request { tag, start_sector, sectors, operation };
         self.outbox.borrow_mut().push_back(Action::Io { member, request });
     }
 
-    /// Notes a request that goes to a member, and who waits for it.
-    pub(super) fn note(
-        &self,
-        member: MemberId,
-        start_sector: u64,
-        sectors: u64,
-        operation: Operation,
-        waiting: Waiting,
-    ) -> Request {
+    /// Notes a request that goes to a member, and who waits for it; its tag.
+    pub(super) fn note(&self, member: MemberId, start_sector: u64, sectors: u64, waiting: Waiting) -> Tag {
         {
             let mut members = self.members.borrow_mut();
             let member = members.get_mut(member);
             member.in_flight += 1;
             member.head_sector = start_sector + sectors;
         }
-        let key = self.in_flight.borrow_mut().insert(InFlight { member, start_sector, sectors, waiting });
-        Request { tag: key as Tag, start_sector, sectors, operation }
+        self.in_flight.borrow_mut().insert(InFlight { member, start_sector, sectors, waiting }) as Tag
     }
 
     /// Does all of `batch` at once, and gives each its end, in the same order.
@@ -146,29 +139,55 @@ impl Core {
         self.spare_batches.borrow_mut().push(ended);
     }
 
+    /// A client's request that went to a member as it was has ended there: the completion becomes the client's. `false`: there
+    /// is more to do, see [`Core::complete`].
+    pub fn ends_client(&self, completion: &mut Completion) -> bool {
+        let mut in_flight = self.in_flight.borrow_mut();
+        let &InFlight { member, start_sector, sectors, waiting: Waiting::Client { tag, .. } } =
+            &in_flight[completion.tag as usize]
+        else {
+            return false;
+        };
+        if completion.result.is_err() {
+            return false;
+        }
+        in_flight.remove(completion.tag as usize);
+        drop(in_flight);
+        self.count(completion, member, start_sector, sectors);
+        self.whole_requests.set(self.whole_requests.get() - 1);
+        completion.tag = tag;
+        true
+    }
+
+    /// Counts a member's request that has ended.
+    fn count(&self, completion: &Completion, member: MemberId, start_sector: u64, sectors: u64) {
+        let mut members = self.members.borrow_mut();
+        let state = members.get_mut(member);
+        state.in_flight -= 1;
+        match completion.operation {
+            Operation::Read { .. } => {
+                state.read_count += 1;
+                state.read_sectors += sectors;
+                state.read_errors += u64::from(completion.result.is_err());
+                return;
+            }
+            Operation::Write { .. } => {
+                state.write_count += 1;
+                state.written_sectors += sectors;
+            }
+            Operation::WriteZeroes { .. } => {}
+            Operation::Flush | Operation::Discard | Operation::Extents { .. } => return,
+        }
+        drop(members);
+        if completion.result.is_ok() {
+            self.mark_good(member, &(start_sector..start_sector + sectors));
+        }
+    }
+
     /// A member's request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
-        {
-            let mut members = self.members.borrow_mut();
-            let member = members.get_mut(member);
-            member.in_flight -= 1;
-            match completion.operation {
-                Operation::Read { .. } => {
-                    member.read_count += 1;
-                    member.read_sectors += sectors;
-                    member.read_errors += u64::from(completion.result.is_err());
-                }
-                Operation::Write { .. } => {
-                    member.write_count += 1;
-                    member.written_sectors += sectors;
-                }
-                _ => {}
-            }
-        }
-        if matches!(completion.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) && completion.result.is_ok() {
-            self.mark_good(member, &(start_sector..start_sector + sectors));
-        }
+        self.count(&completion, member, start_sector, sectors);
         match waiting {
             Waiting::Batch { batch, index } => {
                 let mut batches = self.batches.borrow_mut();

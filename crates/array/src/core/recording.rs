@@ -60,15 +60,24 @@ impl Core {
         self.record.barrier.set(self.want_record());
     }
 
+    /// Whether the members know the state as it is.
+    pub fn is_recorded(&self) -> bool {
+        self.record.durable.get() == self.record.wanted.get()
+    }
+
     pub async fn recorded(&self, number: u64) {
         self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= number).await;
     }
 
     /// Waits until every dropped member is known as such on the others.
     pub async fn record_barrier(&self) {
-        if self.record.durable.get() < self.record.barrier.get() {
-            self.recorded(self.record.barrier.get()).await;
-        }
+        self.record_barrier_or(|| false).await;
+    }
+
+    /// As [`Core::record_barrier`], but no longer than until `enough`, which the loss of a member may change.
+    pub async fn record_barrier_or(&self, enough: impl Fn() -> bool) {
+        let barrier = self.record.barrier.get();
+        self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= barrier || enough()).await;
     }
 
     /// Records states, one at a time, each the latest.
@@ -83,7 +92,15 @@ impl Core {
             let clean = || self.record.clean.get() && self.log.stage.get() >= crate::log::Stage::Replayed;
             let state = || self.members.borrow().state(clean(), self.resync_sector.get());
             let (turn, state) = loop {
+                let dropped = state().failed.len();
+                // Who was dropped may be the one whose log tells what is still to be carried out, or is on its way.
+                let carried_out = || self.log.stage.get() >= crate::log::Stage::Replayed || self.read_only.get();
+                self.ready.until(&self.log.stage_changed, carried_out).await;
+                self.orphans_settled().await;
                 let before = state();
+                if before.failed.len() != dropped {
+                    continue;
+                }
                 let flushed = self.flush_members().await.is_ok();
                 let turn = self.turn().await;
                 let mut now = state();

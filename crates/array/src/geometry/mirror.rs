@@ -42,21 +42,27 @@ impl Geometry {
     /// copies, first the one that md reads by preference.
     pub fn copies_of(&self, sector: u64, sectors: u64) -> (SmallVec<[Copy; 4]>, u64) {
         let Layout::Copies(copies) = self.layout else {
-            return ((0..self.slot_count()).map(|slot| Copy { slot, start_sector: sector }).collect(), sectors);
+            let mut found = SmallVec::new();
+            for slot in 0..self.slot_count() {
+                found.push(Copy { slot, start_sector: sector });
+            }
+            return (found, sectors);
         };
         let slots = self.slot_count() as u64;
         let strip = self.strip_sectors;
         let (near, far) = (u64::from(copies.near), u64::from(copies.far));
-        let in_strip = sector % strip;
-        let first = sector / strip * near;
+        // As for RAID 0: no division that can be avoided.
+        let in_strip = sector & (strip - 1);
+        let first = (sector >> strip.trailing_zeros()) * near;
         let (mut slot, mut row) = (first % slots, first / slots);
-        let stride = self.far_stride_sectors();
+        let stride = if far > 1 { self.far_stride_sectors() } else { 0 };
         let mut found = SmallVec::new();
         for _ in 0..near {
             let stripe = if copies.offset { row * far } else { row };
             for distance in 0..far {
+                let turned = slot + distance * near;
                 found.push(Copy {
-                    slot: ((slot + distance * near) % slots) as usize,
+                    slot: (if turned < slots { turned } else { turned - slots }) as usize,
                     start_sector: stripe * strip + distance * stride + in_strip,
                 });
             }

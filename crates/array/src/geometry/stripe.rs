@@ -59,8 +59,7 @@ impl Geometry {
 
     /// Where array sector `sector` of a level without redundancy lies, and how far it runs on there, at most `sectors`.
     pub fn extent(&self, sector: u64, sectors: u64) -> Extent {
-        let index = self.zones.partition_point(|zone| zone.end_sector <= sector);
-        let zone = &self.zones[index];
+        let zone = self.zones.iter().find(|zone| sector < zone.end_sector).expect("the sector is one of the array");
         if let [slot] = zone.slots[..] {
             let start_sector = zone.member_sector + (sector - zone.start_sector);
             return Extent { slot, start_sector, sectors: sectors.min(zone.end_sector - sector) };
@@ -70,12 +69,12 @@ impl Geometry {
         let shift = self.strip_sectors.trailing_zeros();
         let in_zone = (sector - zone.start_sector) >> shift;
         let turn = match self.layout {
-            Layout::Zones(Zones::Original) => sector >> shift,
-            _ => in_zone,
+            Layout::Zones(Zones::Original) if zone.start_sector > 0 => (sector >> shift) % width,
+            _ => in_zone % width,
         };
         let in_strip = sector & (self.strip_sectors - 1);
         Extent {
-            slot: zone.slots[(turn % width) as usize],
+            slot: zone.slots[turn as usize],
             start_sector: zone.member_sector + ((in_zone / width) << shift) + in_strip,
             sectors: sectors.min(self.strip_sectors - in_strip),
         }

@@ -1,10 +1,10 @@
 //! Making sense of the records that a crash left: parity agrees again before anybody reads by it.
 //!
 //! For every row the newest record counts that all parity members at hand have: one that some lack was not durable, so its
-//! write had not begun. First the parity that the records demand is computed and kept as an overlay, which corrects what
-//! is read of parity members; nothing is written, so an array may be looked at read-only. Once it may be written to, the
-//! overlay goes to the members. Only parity is written, and always to the same bytes: a replay may be broken off and
-//! begun again any number of times, also with a member less.
+//! write had not begun. First what the records demand is computed and kept as an overlay, which corrects what is read of
+//! members: new bytes, where records keep them, and the parity that then results. Nothing is written, so an array may be
+//! looked at read-only. Once it may be written to, the overlay goes to the members, always the same bytes: a replay may be
+//! broken off and begun again any number of times, also with a member less.
 
 use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::StripeMap;
@@ -28,11 +28,17 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
     for record in records {
         stripes.entry(record.stripe).or_default().push(record);
     }
-    for (stripe, records) in stripes {
-        settle_stripe(&core, stripe, &records).await;
+    // Who is dropped from now on was there when the records were read, so they count.
+    let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
+    for piece in &pieces {
+        settle_rows(&core, piece, piece.rows.clone()).await;
     }
     enter(&core, Stage::Readable);
     core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
+    // What was read of logs may still lie in volatile caches, and is needed until all of it is carried out.
+    if core.flush_members().await.is_err() {
+        return give_up(&core);
+    }
     let overlay: Vec<((usize, u64), Data)> =
         core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
     for pieces in overlay.chunks(BATCH) {
@@ -44,9 +50,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
         let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
         let outcomes = core.io(batch).await;
         if settle_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)).is_err() {
-            // Reads go on by the overlay; writes are not let in over parity that could not be mended.
-            core.read_only.set(true);
-            return;
+            return give_up(&core);
         }
     }
     // Reads that began before parity was mended may have found it as it was, and come only now: they need the overlay still.
@@ -62,17 +66,36 @@ fn enter(core: &Core, stage: Stage) {
     core.log.stage_changed.wake_all(&core.ready);
 }
 
-/// Finds what the parity of a stripe must be, interval by interval of rows under the same records.
-async fn settle_stripe(core: &Core, stripe: u64, records: &[LogRecord]) {
+/// Reads go on by the overlay; writes are not let in over what could not be mended.
+fn give_up(core: &Core) {
+    core.read_only.set(true);
+    core.log.stage_changed.wake_all(&core.ready);
+}
+
+/// Rows of a stripe under the same records.
+struct Piece<'a> {
+    stripe: u64,
+    rows: Range<u64>,
+    records: Vec<&'a LogRecord>,
+    /// Whose members were in sync at the start.
+    parities: Strips,
+}
+
+fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'a>> {
+    let base = stripe * core.geometry.strip_sectors();
     let cuts: BTreeSet<u64> = records.iter().flat_map(|record| [record.rows.start, record.rows.end]).collect();
     let cuts: Vec<u64> = cuts.into_iter().collect();
+    let mut pieces = Vec::new();
     for pair in cuts.windows(2) {
-        let over: Vec<&LogRecord> =
-            records.iter().filter(|record| record.rows.start <= pair[0] && pair[1] <= record.rows.end).collect();
+        let over = |record: &&LogRecord| record.rows.start <= pair[0] && pair[1] <= record.rows.end;
         for start in (pair[0]..pair[1]).step_by(BAND_SECTORS as usize) {
-            settle_rows(core, stripe, start..pair[1].min(start + BAND_SECTORS), &over).await;
+            let rows = start..pair[1].min(start + BAND_SECTORS);
+            let there = presences(core, core.map(stripe), &(base + rows.start..base + rows.end), &Strips::new());
+            let parities = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Whole).collect();
+            pieces.push(Piece { stripe, rows, records: records.iter().filter(over).collect(), parities });
         }
     }
+    pieces
 }
 
 /// The part of a record's bytes that stands for `rows` of its own.
@@ -80,29 +103,30 @@ fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<u64>) -> &'a [u8] {
     &data[bytes(rows.start - record.rows.start)..][..bytes(rows.end - rows.start)]
 }
 
-async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&LogRecord]) {
-    let map = core.map(stripe);
+/// Finds what some rows of a piece must hold.
+async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
+    let Piece { stripe, records, parities, .. } = piece;
+    let map = core.map(*stripe);
     let base = stripe * core.geometry.strip_sectors();
     let on_member = base + rows.start..base + rows.end;
     let sectors = rows.end - rows.start;
     let mut unreadable = Strips::new();
     loop {
-        let there = presences(core, map, &on_member, &Strips::new());
-        let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Whole).collect();
         let numbers: BTreeSet<u64> = records.iter().map(|record| record.number).collect();
         let of = |number: u64, parity: usize| records.iter().find(|record| record.number == number && record.parity == parity);
         let complete = |number: &u64| parities.iter().all(|&parity| of(*number, parity).is_some());
         let Some(number) = numbers.into_iter().rev().find(complete).filter(|_| !parities.is_empty()) else { return };
         let newest: SmallVec<[&LogRecord; 2]> = parities.iter().map(|&parity| *of(number, parity).expect("complete")).collect();
         let written = newest[0].written.clone();
+        let redone = !newest[0].redo.is_empty() || newest[0].zeros;
         let there = presences(core, map, &on_member, &unreadable);
-        let lost: Strips = written.clone().filter(|&index| there[0][index] != Presence::Whole).collect();
-        let by_parity = !lost.is_empty() && newest[0].redo.is_empty();
+        let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Whole).collect();
+        let by_parity = !redone && !unread.is_empty();
         let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
-        let found = written.clone().filter(|index| !lost.contains(index));
+        let found = written.clone().filter(|index| !unread.contains(index));
         wanted.extend(found.map(|index| (Unit::Data(index), on_member.clone())));
         if by_parity {
-            let sources = parities.iter().filter(|&&parity| there[1][parity] == Presence::Whole).take(lost.len());
+            let sources = parities.iter().filter(|&&parity| there[1][parity] == Presence::Whole).take(unread.len());
             wanted.extend(sources.map(|&parity| (Unit::Parity(parity), on_member.clone())));
         }
         let Some(read) = read_units(core, map, &wanted, &mut unreadable).await else {
@@ -112,12 +136,12 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
             }
             // What can be read of a strip beside what cannot must not be taken for what parity says of it.
             for start in rows.clone().step_by(block as usize) {
-                Box::pin(settle_rows(core, stripe, start..rows.end.min(start + block), records)).await;
+                Box::pin(settle_rows(core, piece, start..rows.end.min(start + block))).await;
             }
             return;
         };
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read).collect());
-        let mut data: SmallVec<[(usize, Buffer); 4]> = lost.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
+        let mut data: SmallVec<[(usize, Buffer); 4]> = unread.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
         if by_parity {
             if recover(core, map, &rows, &newest, &found, &mut data).is_err() {
                 // More is lost than the level survives: the parity stays as it is.
@@ -125,7 +149,10 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
             }
         } else {
             for (index, buffer) in &mut data {
-                buffer.copy_from_slice(part(newest[0], &newest[0].redo[*index - written.start], &rows));
+                match newest[0].zeros {
+                    true => buffer.fill(0),
+                    false => buffer.copy_from_slice(part(newest[0], &newest[0].redo[*index - written.start], &rows)),
+                }
             }
         }
         let code = core.code.as_ref().expect("a parity level");
@@ -135,8 +162,8 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
                 None => Buffer::zeroed(bytes(sectors)),
             };
             for index in written.clone() {
-                let strip = data.iter().find(|(lost, _)| *lost == index).map(|(_, buffer)| buffer);
-                let strip = strip.unwrap_or_else(|| found.get(Unit::Data(index)).expect("read or recovered"));
+                let strip = data.iter().find(|(unread, _)| *unread == index).map(|(_, buffer)| buffer);
+                let strip = strip.unwrap_or_else(|| found.get(Unit::Data(index)).expect("read, recovered or kept"));
                 let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
                 outputs[record.parity] = Some(&mut parity);
                 code.add(usize::from(map.code[index]), strip, &mut outputs);
@@ -144,7 +171,14 @@ async fn settle_rows(core: &Core, stripe: u64, rows: Range<u64>, records: &[&Log
             let slot = usize::from(map.parity[record.parity]);
             core.log.overlay.borrow_mut().insert((slot, on_member.start), parity.freeze());
         }
-        data.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+        for (index, buffer) in data {
+            match redone && there[0][index] != Presence::Missing {
+                true => {
+                    drop(core.log.overlay.borrow_mut().insert((usize::from(map.data[index]), on_member.start), buffer.freeze()))
+                }
+                false => core.give_buffer(buffer),
+            }
+        }
         found.recycle(core);
         return;
     }

@@ -257,26 +257,26 @@ impl Bitmap {
 
     /// The bitmap as it stands on disk, whole pages.
     pub fn encode(&self) -> Vec<u8> {
-        (0..self.page_count()).flat_map(|page| self.encode_page(page)).collect()
+        (0..self.page_count(PAGE_BYTES)).flat_map(|page| self.encode_page(page, PAGE_BYTES)).collect()
     }
 
-    /// Count of pages of [`PAGE_BYTES`].
-    pub fn page_count(&self) -> usize {
-        (Header::SIZE_BYTES + self.bits.len()) / PAGE_BYTES
+    /// Count of pages of so many bytes, a part of [`PAGE_BYTES`].
+    pub fn page_count(&self, page_bytes: usize) -> usize {
+        (Header::SIZE_BYTES + self.bits.len()) / page_bytes
     }
 
     /// One page as it stands on disk; the first starts with the header.
     ///
     /// # Panics
     /// Beyond the last page.
-    pub fn encode_page(&self, page: usize) -> [u8; PAGE_BYTES] {
-        let mut bytes = [0; PAGE_BYTES];
+    pub fn encode_page(&self, page: usize, page_bytes: usize) -> Vec<u8> {
+        let mut bytes = vec![0; page_bytes];
         let header_length = if page == 0 { Header::SIZE_BYTES } else { 0 };
         if page == 0 {
             bytes[..header_length].copy_from_slice(&self.header.write());
         }
-        let start = page * PAGE_BYTES + header_length - Header::SIZE_BYTES;
-        bytes[header_length..].copy_from_slice(&self.bits[start..][..PAGE_BYTES - header_length]);
+        let start = page * page_bytes + header_length - Header::SIZE_BYTES;
+        bytes[header_length..].copy_from_slice(&self.bits[start..][..page_bytes - header_length]);
         bytes
     }
 }

@@ -10,8 +10,9 @@
 //! also names the tag before, as superblocks follow later.
 //!
 //! An append is a head of 4 KiB with up to 62 entries, then their bytes. Appends follow one another around the ring, with
-//! sequence numbers without gaps; each says up to which record all are retired. A torn append is one that nothing has
-//! followed, as the next one starts when it is durable.
+//! sequence numbers; each says up to which record all are retired, and how many before it were not known to be durable when it
+//! was sent. These may be missing or torn, and nothing else may. Room is used again when what says that it is free is durable,
+//! and one page is always left to say so.
 //!
 //! A kernel sees free room and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
 
@@ -19,7 +20,7 @@ use super::superblock::{Superblock, feature};
 use crate::fields::on_disk;
 use std::collections::VecDeque;
 use std::ops::Range;
-use stria_array::{LogRecord, MemberId, MetadataWrite};
+use stria_array::{AppendTerms, LogRecord, MemberId, MetadataWrite};
 use stria_block::{Buffer, Claim, Data, Pool, bytes};
 use stria_parity::crc32c;
 
@@ -94,8 +95,8 @@ on_disk! {
         0x30 payload_crc: u32,
         /// The sequence number of the oldest append that still counts.
         0x34 live_from: u64,
-        /// Zero.
-        0x3c reserved: u32,
+        /// How many appends before it were not known to be durable.
+        0x3c unsure_count: u32,
     }
 }
 
@@ -116,7 +117,7 @@ on_disk! {
         0x1a count: u16,
         /// 0: P, 1: Q, 2: R.
         0x1c parity: u8,
-        /// Bit 0: partial parity follows. Bit 1: then the new bytes of each written strip.
+        /// Bit 0: partial parity follows. Bit 1: then the new bytes of each written strip. Bit 2: the new bytes are zeros.
         0x1d holds: u8,
         /// Zero.
         0x1e reserved: [u8; 34],
@@ -127,6 +128,7 @@ const _: () = assert!(AppendHead::SIZE_BYTES + LogRecord::APPEND_COUNT_MAX * Ent
 
 const HOLDS_PARTIAL: u8 = 1;
 const HOLDS_REDO: u8 = 2;
+const HOLDS_ZEROS: u8 = 4;
 
 /// Where a member's log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,9 +292,11 @@ impl FoundLog {
         }
         appends.sort_by_key(|(head, _)| head.sequence);
         self.retired_below = appends.last().map_or(0, |(head, _)| head.retired_below);
-        let Some((newest, live_from)) = appends.last().map(|(head, _)| (head.sequence, head.live_from)) else { return };
+        let of_newest = appends.last().map(|(head, _)| (head.live_from, head.sequence.saturating_sub(head.unsure_count.into())));
+        let Some((live_from, sure_below)) = of_newest else { return };
         let counts = |head: &AppendHead| head.sequence >= live_from;
-        self.damaged = appends.iter().filter(|(head, _)| counts(head)).count() as u64 != newest.saturating_sub(live_from) + 1;
+        let sure_count = appends.iter().filter(|(head, _)| (live_from..sure_below).contains(&head.sequence)).count() as u64;
+        self.damaged = sure_count != sure_below.saturating_sub(live_from);
         let records = appends.into_iter().filter(|(head, _)| counts(head)).flat_map(|(_, records)| records);
         self.records = records.filter(|record| record.number >= self.retired_below).collect();
     }
@@ -337,6 +341,7 @@ fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8
             parity: entry.parity.into(),
             partial,
             redo,
+            zeros: entry.holds & HOLDS_ZEROS != 0,
         });
     }
     Some((head, records))
@@ -376,15 +381,22 @@ impl Ring {
         Self { sequence: before.sequence, sequence_from: before.sequence + 1, ..Self::default() }
     }
 
-    /// A place for an append of so many sectors, given that records below `retired_below` are retired.
-    fn place(&mut self, ring_sectors: u64, sectors: u64, retired_below: u64) -> Option<u64> {
-        while self.live.front().is_some_and(|live| live.last_number < retired_below) {
+    /// A place for an append of so many sectors, given that what records below `free_below` had is free. With records, a head
+    /// without any will have room behind it.
+    fn place(&mut self, ring_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
+        while self.live.front().is_some_and(|live| live.last_number < free_below) {
             self.live.pop_front();
         }
-        let start = if self.next + sectors <= ring_sectors { self.next } else { 0 };
-        let range = start..start + sectors;
-        let taken = self.live.iter().any(|live| live.range.start < range.end && range.start < live.range.end);
-        (!taken && range.end <= ring_sectors).then_some(start)
+        let from = |next: u64, sectors: u64| if next + sectors <= ring_sectors { next } else { 0 };
+        let is_free = |start: u64, sectors: u64| {
+            let taken = |live: &Live| live.range.start < start + sectors && start < live.range.end;
+            start + sectors <= ring_sectors && !self.live.iter().any(taken)
+        };
+        let start = from(self.next, sectors);
+        let behind = from(start + sectors, PAGE_SECTORS);
+        let leaves_room = behind >= start + sectors || behind + PAGE_SECTORS <= start;
+        let room = is_free(start, sectors) && (!has_records || leaves_room && is_free(behind, PAGE_SECTORS));
+        room.then_some(start)
     }
 
     /// The write that appends `records`; `None`: no room before more are retired.
@@ -392,20 +404,26 @@ impl Ring {
         &mut self,
         at: (MemberId, &LogPlace, &[u8; 16], u64),
         records: &[LogRecord],
-        retired_below: u64,
+        terms: AppendTerms,
         memory: &mut Memory,
     ) -> Option<MetadataWrite> {
+        let AppendTerms { retired_below, free_below, unsure_count } = terms;
+        // Without records it is there to free the oldest; else it would but fill the ring.
+        if records.is_empty() && self.live.front().is_none_or(|live| live.last_number >= retired_below) {
+            return None;
+        }
         let (member, place, device_uuid, session) = at;
         let payload: u64 = records.iter().map(LogRecord::payload_sectors).sum();
         let sectors = PAGE_SECTORS + payload.next_multiple_of(PAGE_SECTORS);
-        let start = self.place(place.ring_sectors, sectors, retired_below)?;
+        let start = self.place(place.ring_sectors, sectors, free_below, !records.is_empty())?;
         let mut buffer = memory.take(bytes(sectors));
         let (page, body) = buffer.split_at_mut(PAGE_BYTES);
         page.fill(0);
         let mut rest = &mut body[..];
         for (record, slot) in records.iter().zip(page[AppendHead::SIZE_BYTES..].chunks_exact_mut(Entry::SIZE_BYTES)) {
-            let holds =
-                if record.partial.is_some() { HOLDS_PARTIAL } else { 0 } | if record.redo.is_empty() { 0 } else { HOLDS_REDO };
+            let holds = if record.partial.is_some() { HOLDS_PARTIAL } else { 0 }
+                | if record.redo.is_empty() { 0 } else { HOLDS_REDO }
+                | if record.zeros { HOLDS_ZEROS } else { 0 };
             let entry = Entry {
                 number: record.number,
                 stripe: record.stripe,
@@ -436,8 +454,12 @@ impl Ring {
             count: records.len() as u32,
             crc: 0,
             payload_crc: crc32c(body),
-            live_from: self.live.front().map_or(self.sequence, |live| live.sequence),
-            reserved: 0,
+            live_from: self
+                .live
+                .iter()
+                .find(|live| live.last_number >= retired_below)
+                .map_or(self.sequence, |live| live.sequence),
+            unsure_count,
         };
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
         head.crc = append_crc(&page[..AppendHead::SIZE_BYTES + records.len() * Entry::SIZE_BYTES], device_uuid);
@@ -486,36 +508,137 @@ mod tests {
     use super::*;
     use crate::md::superblock::{Header, MAGIC as SUPERBLOCK_MAGIC};
 
+    /// A drive with a log of 1 MiB.
+    struct Bench {
+        drive: Vec<u8>,
+        superblock: Superblock,
+        place: LogPlace,
+        session: Session,
+        memory: Memory,
+    }
+
+    impl Bench {
+        fn new() -> Self {
+            let mut header = Header::read(&[0; Header::SIZE_BYTES]);
+            (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, 2048);
+            let session = Session::after(6, 0);
+            // The superblock carries the session's tag.
+            header.utime = u64::from(session.tag) << 40;
+            let superblock = Superblock { header, roles: Vec::new() };
+            let place = LogPlace::of(&superblock, 0).expect("there is room");
+            Self { drive: vec![0; bytes(2048)], superblock, place, session, memory: Memory::default() }
+        }
+
+        fn write_head(&mut self, ring: &Ring) {
+            let head = encode_head(&self.superblock, &self.place, &self.session, false, ring.sequence_from);
+            self.drive[bytes(self.place.head_start)..][..head.len()].copy_from_slice(&head);
+        }
+
+        /// Appends a record with so many sectors of partial parity, or none; where it went. `None`: no room.
+        fn append(&mut self, ring: &mut Ring, record: Option<(u64, u64)>, terms: AppendTerms) -> Option<Range<usize>> {
+            let record = record.map(|(number, sectors)| LogRecord {
+                number,
+                stripe: 1,
+                rows: 0..sectors.max(8),
+                written: 0..2,
+                parity: 0,
+                partial: (sectors > 0).then(|| Buffer::zeroed(bytes(sectors)).freeze()),
+                redo: Default::default(),
+                zeros: false,
+            });
+            let at = (MemberId(0), &self.place, &[0; 16], self.session.number);
+            let write = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
+            let range = bytes(write.start_sector)..bytes(write.start_sector) + write.data.len();
+            self.drive[range.clone()].copy_from_slice(&write.data);
+            Some(range)
+        }
+
+        fn found(&self) -> FoundLog {
+            let mut read = |start: u64, sectors: u64| Ok(self.drive[bytes(start)..][..bytes(sectors)].to_vec());
+            FoundLog::read(&self.superblock, &self.place, &mut read).expect("there is a log")
+        }
+    }
+
+    const FIRST: AppendTerms = AppendTerms { retired_below: 0, free_below: 0, unsure_count: 0 };
+
+    fn numbers(found: &FoundLog) -> Vec<u64> {
+        found.records.iter().map(|record| record.number).collect()
+    }
+
     /// Seed 22045: the head was written after the first appends, and told of the next one only.
     #[test]
     fn appends_count_that_come_before_the_head_when_a_member_is_back() {
-        let mut header = Header::read(&[0; Header::SIZE_BYTES]);
-        (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, 2048);
-        let superblock = Superblock { header, roles: Vec::new() };
-        let place = LogPlace::of(&superblock, 0).expect("there is room");
-        let session = Session::after(6, 0);
-        let mut drive = vec![0; bytes(2048)];
-        let mut memory = Memory::default();
-        let mut append = |ring: &mut Ring, number: u64, drive: &mut Vec<u8>| {
-            let bare =
-                LogRecord { number, stripe: 1, rows: 0..8, written: 0..2, parity: 0, partial: None, redo: Default::default() };
-            let write = ring.append((MemberId(0), &place, &[0; 16], session.number), &[bare], 0, &mut memory);
-            let write = write.expect("there is room");
-            drive[bytes(write.start_sector)..][..write.data.len()].copy_from_slice(&write.data);
-        };
+        let mut bench = Bench::new();
         let mut before = Ring::default();
-        (1..4).for_each(|number| append(&mut before, number, &mut drive));
+        for number in 1..4 {
+            bench.append(&mut before, Some((number, 0)), FIRST).expect("there is room");
+        }
         let mut ring = Ring::after(&before);
-        append(&mut ring, 7, &mut drive);
-        let head = encode_head(&superblock, &place, &session, false, ring.sequence_from);
-        drive[bytes(place.head_start)..][..head.len()].copy_from_slice(&head);
-        append(&mut ring, 8, &mut drive);
-        let mut read = |start: u64, sectors: u64| Ok(drive[bytes(start)..][..bytes(sectors)].to_vec());
-        // The superblock carries the session's tag.
-        let superblock =
-            Superblock { header: Header { utime: u64::from(session.tag) << 40, ..superblock.header }, roles: Vec::new() };
-        let found = FoundLog::read(&superblock, &place, &mut read).expect("there is a log");
-        assert!(found.is_of(session.number), "{found:?}");
-        assert_eq!(found.records.iter().map(|record| record.number).collect::<Vec<_>>(), [7, 8]);
+        bench.append(&mut ring, Some((7, 0)), FIRST).expect("there is room");
+        bench.write_head(&ring);
+        bench.append(&mut ring, Some((8, 0)), FIRST).expect("there is room");
+        let found = bench.found();
+        assert!(found.is_of(bench.session.number), "{found:?}");
+        assert_eq!(numbers(&found), [7, 8]);
+    }
+
+    #[test]
+    fn an_append_that_nobody_waited_for_may_be_missing_and_no_other() {
+        for (unsure_count, damaged) in [(0, true), (1, false)] {
+            let mut bench = Bench::new();
+            let mut ring = Ring::default();
+            bench.write_head(&ring);
+            bench.append(&mut ring, Some((1, 8)), FIRST).expect("there is room");
+            let second = bench.append(&mut ring, Some((2, 8)), FIRST).expect("there is room");
+            bench.append(&mut ring, Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is room");
+            bench.drive[second].fill(0);
+            let found = bench.found();
+            assert_eq!(found.damaged, damaged, "{unsure_count} were not known to be durable");
+            assert_eq!(numbers(&found), [1, 3]);
+        }
+    }
+
+    /// Around the ring many times with records that are retired late: whichever append is torn, what counts is all there.
+    #[test]
+    fn a_torn_append_harms_none_that_counts() {
+        let mut bench = Bench::new();
+        let mut ring = Ring::default();
+        bench.write_head(&ring);
+        let mut chance = 1_u64;
+        let mut below = |bound: u64| {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (chance >> 33) % bound
+        };
+        // `free`: as far as the last append, which is durable, says what is retired.
+        let (mut number, mut retired, mut free, mut full_count) = (1, 1, 0, 0);
+        while number < 2000 {
+            let terms = AppendTerms { retired_below: retired, free_below: free, unsure_count: 0 };
+            let before = bench.drive.clone();
+            let (known, mut said) = (number, retired);
+            let mut wrote = bench.append(&mut ring, Some((number, below(30) * 8)), terms);
+            number += u64::from(wrote.is_some());
+            if wrote.is_none() {
+                full_count += 1;
+                retired = (retired + 1 + below((number - retired).max(1))).min(number);
+                said = retired;
+                wrote = bench.append(&mut ring, None, AppendTerms { retired_below: said, ..terms });
+                let stays = ring.live.front().is_some_and(|live| live.last_number >= retired);
+                assert_eq!(wrote.is_some(), !stays, "a head always fits where it frees something");
+            } else if below(8) == 0 {
+                retired += below(number - retired + 1);
+            }
+            let Some(range) = wrote else { continue };
+            let whole = std::mem::replace(&mut bench.drive, before);
+            // Its end came down, its beginning did not.
+            let half = range.start + range.len() / 2..range.end;
+            bench.drive[half.clone()].copy_from_slice(&whole[half]);
+            let found = bench.found();
+            assert!(!found.damaged, "append {known} is torn");
+            let count = numbers(&found).into_iter().filter(|&number| number >= terms.retired_below).count() as u64;
+            assert_eq!(count, known - terms.retired_below, "append {known} is torn");
+            bench.drive = whole;
+            free = said;
+        }
+        assert!(full_count > 10, "the ring was full {full_count} times only");
     }
 }

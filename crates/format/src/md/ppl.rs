@@ -254,6 +254,7 @@ fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: us
                 parity: 0,
                 partial: (partial_sectors > 0).then(|| partial.slice(bytes(pair[0]), bytes(pair[1] - pair[0]))),
                 redo: Default::default(),
+                zeros: false,
             });
         }
     }

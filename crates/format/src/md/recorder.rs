@@ -20,7 +20,7 @@ use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{ArrayState, LogRecord, MemberConfig, MemberId, MetadataWrite, Recorder};
+use stria_array::{AppendTerms, ArrayState, LogRecord, MemberConfig, MemberId, MetadataWrite, Recorder};
 use stria_block::Buffer;
 use stria_integrity::Region;
 use thiserror::Error;
@@ -108,6 +108,10 @@ pub struct MdRecorder {
     /// crash that took it. It must not pass for the first one of this run.
     retold: Vec<MemberId>,
     bitmap: Option<Bitmap>,
+    /// In what pieces the bitmap is written.
+    page_bytes: usize,
+    /// The bitmap's pages behind the first are on the members as they are here: its header may vouch for them.
+    later_pages_laid: bool,
     redundant: bool,
     /// Who carries the bitmap: the members of the last state that have a slot.
     active: Vec<MemberId>,
@@ -157,7 +161,28 @@ impl MdRecorder {
         let stragglers = holders().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
         let retold = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
         let (active, whole_holders) = (Vec::new(), Vec::new());
-        Self { keepers, common, stragglers, retold, bitmap, redundant, active, whole: false, whole_holders, log, checksums }
+        let (page_bytes, later_pages_laid) = (PAGE_BYTES, false);
+        Self {
+            keepers,
+            common,
+            stragglers,
+            retold,
+            bitmap,
+            page_bytes,
+            later_pages_laid,
+            redundant,
+            active,
+            whole: false,
+            whole_holders,
+            log,
+            checksums,
+        }
+    }
+
+    /// For simulations of small arrays: the bitmap is written in smaller pages, 512 bytes at least, so that it has several.
+    #[must_use]
+    pub fn with_bitmap_pages(self, page_bytes: usize) -> Self {
+        Self { page_bytes, ..self }
     }
 
     /// The array's own record, as of the last update.
@@ -363,13 +388,14 @@ impl MdRecorder {
     /// Writes of some pages of the bitmap, in order and without repetition, to some members.
     fn bitmap_writes(
         bitmap: &Bitmap,
+        page_bytes: usize,
         pages: impl Iterator<Item = usize>,
         targets: impl Iterator<Item = (MemberId, BitmapPlace)> + Clone,
     ) -> Vec<MetadataWrite> {
-        let page_sectors = (PAGE_BYTES / 512) as u64;
+        let page_sectors = (page_bytes / 512) as u64;
         let mut writes = Vec::new();
         for page in pages {
-            let data = Buffer::copy_of(&bitmap.encode_page(page)).freeze();
+            let data = Buffer::copy_of(&bitmap.encode_page(page, page_bytes)).freeze();
             let start = page as u64 * page_sectors;
             for (member, place) in targets.clone() {
                 let end = bitmap.size_sectors().next_multiple_of(place.unit_sectors).min(start + page_sectors);
@@ -403,6 +429,15 @@ impl MdRecorder {
         let bitmap_sectors = self.bitmap.as_ref().map_or(0, Bitmap::size_sectors);
         let superblock = &self.keepers.get(&member)?.superblock;
         LogPlace::of(superblock, bitmap_sectors).filter(|_| matches!(superblock.header.level, 4..=6))
+    }
+
+    /// Who holds a slot may have pages that are out of date, by a bitmap that is made anew or that somebody else did not keep: a
+    /// torn record must not make them count.
+    fn later_pages(&self) -> Vec<MetadataWrite> {
+        let Some(bitmap) = &self.bitmap else { return Vec::new() };
+        let holds = |member: &&MemberId| matches!(self.keepers[*member].superblock.role(), Role::Slot(_));
+        let places: Vec<_> = self.keepers.keys().filter(holds).filter_map(|&member| self.place_of(member)).collect();
+        Self::bitmap_writes(bitmap, self.page_bytes, 1..bitmap.page_count(self.page_bytes), places.into_iter())
     }
 
     fn place_of(&self, member: MemberId) -> Option<(MemberId, BitmapPlace)> {
@@ -483,6 +518,12 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 
 impl Recorder for MdRecorder {
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
+        if !std::mem::replace(&mut self.later_pages_laid, true) {
+            let later = self.later_pages();
+            if !later.is_empty() {
+                return later;
+            }
+        }
         let mut told = std::mem::take(&mut self.stragglers);
         let mut writes = Vec::new();
         if told.is_empty() && !self.retold.is_empty() {
@@ -492,7 +533,7 @@ impl Recorder for MdRecorder {
                 bitmap.header.events = self.common.header.events;
                 let bitmap = self.bitmap.as_ref().expect("it is there");
                 let places: Vec<_> = told.iter().filter_map(|&member| self.place_of(member)).collect();
-                writes = Self::bitmap_writes(bitmap, 0..bitmap.page_count(), places.into_iter());
+                writes = Self::bitmap_writes(bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), places.into_iter());
             }
         }
         let (truth, paged) = (&self.common, !writes.is_empty());
@@ -614,8 +655,9 @@ impl Recorder for MdRecorder {
         if let Some(bitmap) = &self.bitmap {
             let (current, behind): (Vec<_>, Vec<_>) = self.active.iter().partition(|member| self.keepers[member].bitmap_current);
             let place_of = |member: &MemberId| self.place_of(*member);
-            writes.extend(Self::bitmap_writes(bitmap, 0..1, current.iter().filter_map(place_of)));
-            writes.extend(Self::bitmap_writes(bitmap, 0..bitmap.page_count(), behind.iter().filter_map(place_of)));
+            let (page_bytes, pages) = (self.page_bytes, bitmap.page_count(self.page_bytes));
+            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..1, current.iter().filter_map(place_of)));
+            writes.extend(Self::bitmap_writes(bitmap, page_bytes, 0..pages, behind.iter().filter_map(place_of)));
             for member in &self.active {
                 self.keepers.get_mut(member).expect("checked above").bitmap_current = true;
             }
@@ -632,7 +674,7 @@ impl Recorder for MdRecorder {
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {
         let Some(bitmap) = &mut self.bitmap else { return Vec::new() };
         let mut pages = BTreeSet::new();
-        let page_of = |chunk: u64| (Bitmap::byte_of(chunk) / PAGE_BYTES as u64) as usize;
+        let page_of = |chunk: u64| (Bitmap::byte_of(chunk) / self.page_bytes as u64) as usize;
         for &chunk in set {
             if bitmap.put(chunk, true) {
                 pages.insert(page_of(chunk));
@@ -650,7 +692,7 @@ impl Recorder for MdRecorder {
         }
         let bitmap = self.bitmap.as_ref().expect("checked above");
         let targets = self.active.iter().filter_map(|&member| self.place_of(member));
-        Self::bitmap_writes(bitmap, pages.into_iter(), targets)
+        Self::bitmap_writes(bitmap, self.page_bytes, pages.into_iter(), targets)
     }
 
     fn reset_log(&mut self) -> Vec<MetadataWrite> {
@@ -668,16 +710,16 @@ impl Recorder for MdRecorder {
         members.into_iter().filter_map(|member| self.log_head(member)).collect()
     }
 
-    fn append_log(&mut self, member: MemberId, records: &[LogRecord], retired_below: u64) -> Option<MetadataWrite> {
+    fn append_log(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
         let superblock = &self.keepers[&member].superblock;
         if let Some(place) = PplPlace::of(superblock) {
             let ppl = self.log.ppls.entry(member).or_default();
-            return ppl.append((member, superblock, &place), records, retired_below, &mut self.log.memory);
+            return ppl.append((member, superblock, &place), records, terms.retired_below, &mut self.log.memory);
         }
         let place = self.log_place(member).expect("an array with a log has room for it on every member");
         let session = self.log.session.expect("the log was begun").number;
         let device_uuid = self.keepers[&member].superblock.header.device_uuid;
         let ring = self.log.rings.entry(member).or_default();
-        ring.append((member, &place, &device_uuid, session), records, retired_below, &mut self.log.memory)
+        ring.append((member, &place, &device_uuid, session), records, terms, &mut self.log.memory)
     }
 }

@@ -4,14 +4,14 @@
 //!
 //! And what can befall metadata: a superblock that cannot be read at the start, a power cut while a drive gets its first.
 
-use super::{Outcome, Stop, World, is_whole};
+use super::{Kind, Outcome, Stop, World, is_whole};
 use crate::drive::{Keep, Presence};
 use crate::image::Image;
 use crate::tree::{self, PATIENCE};
 use crate::workload::Rot;
 use std::ops::Range;
 use stria_array::{Layout, Level, MemberRole, SweepKind};
-use stria_block::bytes;
+use stria_block::{Operation, bytes};
 
 /// What a scrub has told.
 pub(super) struct Scrubbed {
@@ -35,9 +35,16 @@ impl World<'_> {
         }
     }
 
+    /// Waits for all requests, and with a flush for what of them was acknowledged early.
+    fn drain_down(&mut self) -> Outcome {
+        self.drain()?;
+        self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
+        self.drain()
+    }
+
     /// One member comes to hold other bytes than were written.
     pub(super) fn rot(&mut self, which: u64, at: u64, rot: Rot) -> Outcome {
-        self.drain()?;
+        self.drain_down()?;
         self.watch()?;
         let idle = self.statuses().iter().all(|status| {
             let filled = |role| matches!(role, MemberRole::Rebuilding | MemberRole::Replacing);
@@ -63,7 +70,7 @@ impl World<'_> {
                 self.drives[drive].borrow_mut().lose_next_write(elsewhere, 2048 + room);
                 let range = self.place(at >> 16, self.history.setup.strip_sectors);
                 self.write(range, false)?;
-                self.drain()?;
+                self.drain_down()?;
                 self.drives[drive].borrow_mut().lose_no_write();
             }
         }

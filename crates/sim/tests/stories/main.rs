@@ -1,10 +1,13 @@
 //! Scripted histories, one file each, named for what they tell.
 
+mod acknowledged_early;
 mod bytes_rot_at_rest;
 mod cache_joins_a_span;
 mod clean_recorded_before_flush;
 mod crash_during_rebuild;
 mod crash_during_replace;
+mod discard_cut_short;
+mod killed_and_power_cut;
 mod member_returns_stale;
 mod metadata_unreadable_or_torn;
 mod parity_mended_beside_a_rebuild;
