@@ -259,6 +259,7 @@ impl Log {
                 record_count: 0,
                 append_sectors: 0,
                 early_count: 0,
+                full_count: 0,
                 replaying: false,
                 replayed_count: replayed_count as u64,
                 newest_only: false,
@@ -679,6 +680,8 @@ impl Core {
             // To say it would free nothing yet.
             return;
         }
+        let done = self.log.done.get();
+        self.log.done.set(LogStatus { full_count: done.full_count + 1, ..done });
         // Some may have been retired since the append was sent off.
         self.log_retry();
         self.log_flush_if_stalled();
@@ -813,6 +816,8 @@ impl Core {
                 self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
                 self.log_retry();
             }
+            // What ended meanwhile is not covered, and may be what all others wait for.
+            self.log_flush_if_stalled();
         }
     }
 }

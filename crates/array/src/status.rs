@@ -133,6 +133,8 @@ pub struct LogStatus {
     pub append_sectors: u64,
     /// Writes that were acknowledged when their records were kept.
     pub early_count: u64,
+    /// Appends that found no room, and waited for records to be retired.
+    pub full_count: u64,
     /// Records of the last run are being made sense of, or not yet carried out.
     pub replaying: bool,
     /// How many there were.

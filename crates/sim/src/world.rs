@@ -558,6 +558,9 @@ impl<'a> World<'a> {
         if statuses.iter().any(|status| status.log.is_some_and(|log| log.early_count > 0)) {
             self.meet("acknowledged early");
         }
+        if statuses.iter().any(|status| status.log.is_some_and(|log| log.full_count > 0)) {
+            self.meet("log full");
+        }
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());
         let at_rest = statuses.iter().all(|status| is_whole(status) && status.sweep.is_none());

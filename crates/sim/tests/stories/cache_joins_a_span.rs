@@ -16,6 +16,7 @@ fn a_flush_reaches_a_cache_that_joined_a_span_later() {
             setup.drives[..members].iter_mut().for_each(|drive| drive.volatile_cache = false);
             setup
         },
+        4,
         &|seed| {
             // Both spans make records first, as the atlas keeps the power until they have.
             let before = [write(0, 64), Step::Drain, Step::Pause(1_500_000_000), Step::Replace(seed), Step::Settle];

@@ -8,6 +8,7 @@ mod crash_during_rebuild;
 mod crash_during_replace;
 mod discard_cut_short;
 mod killed_and_power_cut;
+mod log_runs_full;
 mod member_returns_stale;
 mod metadata_unreadable_or_torn;
 mod parity_mended_beside_a_rebuild;
@@ -35,14 +36,14 @@ fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn F
         change(&mut setup);
         setup
     };
-    run_fates(&setup, steps)
+    run_fates(&setup, 4, steps)
 }
 
-/// Runs steps on an array with many different fates; each must end well. What was met in all.
-fn run_fates(setup: &dyn Fn() -> Setup, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
+/// Runs steps on an array, so many requests at once, with many different fates; each must end well. What was met in all.
+fn run_fates(setup: &dyn Fn() -> Setup, depth: usize, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
     let mut all = Tally::default();
     for seed in 0..60 {
-        let history = History { seed, setup: setup(), steps: steps(seed), depth: 4, bounded: true };
+        let history = History { seed, setup: setup(), steps: steps(seed), depth, bounded: true };
         let tally = run(&history, Rules::default()).unwrap_or_else(|failure| panic!("fate {seed}: {failure:?}"));
         all.crashes += tally.crashes;
         for (what, count) in tally.met {
