@@ -14,5 +14,5 @@ fn parity_is_mended_from_what_is_filled() {
         steps.extend([Step::Drain, Step::Pause(50_000_000), Step::Fail(seed + 1), Step::Read { at: 0, sectors: 256 }]);
         steps
     });
-    assert!(tally.met["unreadable sectors"] >= 50 && tally.met["read corrected"] >= 50, "{tally:?}");
+    assert!(tally.met["unreadable sectors"] >= 50 && tally.met["read corrected"] >= 10, "{tally:?}");
 }
