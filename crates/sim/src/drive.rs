@@ -246,6 +246,17 @@ impl Drive {
         !self.bad.is_empty()
     }
 
+    /// Whether requests to any of these sectors have not ended.
+    pub fn is_at(&self, sectors: &Range<u64>) -> bool {
+        let mut queued = self.queue.iter().map(|queued| &queued.request);
+        queued.any(|request| request.start_sector < sectors.end && sectors.start < request.end_sector())
+    }
+
+    /// Whether reads may make more sectors unreadable.
+    pub fn grows_bad(&self) -> bool {
+        self.bad.iter().any(|bad| bad.end < self.bad_grows_to)
+    }
+
     /// The next `count` writes fail.
     pub fn fail_writes(&mut self, count: u32) {
         self.tell(|| format!("fails {count} writes"));
@@ -460,10 +471,7 @@ impl Drive {
         let hits = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
         match request.operation {
             Operation::Read { .. } if self.bad.iter().any(hits) => {
-                let end = self.bad_grows_to;
-                for bad in self.bad.iter_mut().filter(|bad| bad.end < end) {
-                    bad.end = (bad.end + 8).min(end);
-                }
+                self.grow_bad();
                 Some(IoError::new(ErrorKind::Medium, format!("medium error near sector {}", range.start)))
             }
             Operation::Write { .. } | Operation::WriteZeroes { .. } if self.failing_writes > 0 => {
@@ -472,6 +480,24 @@ impl Drive {
             }
             _ => None,
         }
+    }
+
+    /// More sectors become unreadable, where that was asked for.
+    fn grow_bad(&mut self) {
+        let end = self.bad_grows_to;
+        for bad in self.bad.iter_mut().filter(|bad| bad.end < end) {
+            bad.end = (bad.end + 8).min(end);
+            self.power.bad_grew.set(true);
+        }
+        // What overlaps becomes one, or what heals would make ever more ranges of the same sectors.
+        self.bad.sort_unstable_by_key(|bad| bad.start);
+        self.bad.dedup_by(|later, earlier| {
+            let joins = later.start <= earlier.end;
+            if joins {
+                earlier.end = earlier.end.max(later.end);
+            }
+            joins
+        });
     }
 
     /// A write heals the sectors that it covers.

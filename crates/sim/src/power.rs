@@ -23,6 +23,8 @@ pub struct Power {
     pub bitmap_page_bytes: Cell<Option<usize>>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
+    /// On some drive more sectors have become unreadable.
+    pub bad_grew: Cell<bool>,
     now: Cell<Nanos>,
     /// Who is told what happens.
     pub trace: Trace,
@@ -40,6 +42,7 @@ impl Default for Power {
             mutant: Cell::new(None),
             bitmap_page_bytes: Cell::new(None),
             degraded: Cell::new(false),
+            bad_grew: Cell::new(false),
             now: Cell::new(0),
             trace: Trace::default(),
         }

@@ -450,6 +450,10 @@ impl<'a> World<'a> {
         let node = self.node.as_mut().expect("an array runs");
         node.device.poll(self.power.now(), &mut ended);
         let wake = node.device.next_wake();
+        // The copy that was read may be among what has become unreadable before a resync made the others agree with it.
+        if self.power.bad_grew.take() && !self.settled {
+            self.model.forget_reads();
+        }
         for completion in ended.drain(..) {
             self.completed(completion)?;
         }
@@ -750,7 +754,10 @@ impl<'a> World<'a> {
                 self.model.forget_reads();
                 let room = self.node().leaves()[leaf].geometry.member_sectors(0);
                 let start = 2048 + at % room;
-                self.drives[drive].borrow_mut().spoil(start..(start + sectors).min(2048 + room));
+                let spoiled = start..(start + sectors).min(2048 + room);
+                // What spoils between a write that mends and the read that verifies it looks like a drive that cannot be mended.
+                self.suspect[drive] |= self.drives[drive].borrow().is_at(&spoiled);
+                self.drives[drive].borrow_mut().spoil(spoiled);
                 Ok(())
             }
             Step::Stall { drive, pause } => {
@@ -853,11 +860,12 @@ impl<'a> World<'a> {
             }
         }
         {
-            let mut drive = self.drives[drive].borrow_mut();
-            drive.put_back();
-            drive.fail_writes(0);
+            let mut back = self.drives[drive].borrow_mut();
+            back.put_back();
+            back.fail_writes(0);
+            // It comes back with its unreadable sectors.
+            self.suspect[drive] = back.grows_bad();
         }
-        self.suspect[drive] = false;
         self.let_in(drive, (which >> 32) as usize);
         Ok(())
     }
@@ -880,8 +888,9 @@ impl<'a> World<'a> {
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::StaleAccepted);
-        let unreadable = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK);
-        self.suspect[drive] &= !unreadable;
+        // Who starts anew is as good as any other, unless a write is still to fail.
+        let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
+        self.suspect[drive] &= !anew;
         let node = self.node.as_mut().expect("an array runs").leaf_mut(home);
         match node.add(&self.drives, drive, stale) {
             Ok(true) => self.meet("came back by the bitmap"),

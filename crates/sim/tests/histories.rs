@@ -89,6 +89,8 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 10007893),
     // Logs were begun anew before all members had been told the last record, and did not speak for those who had not.
     ("4", 900322),
+    // Sectors that a drive had just mended could not be read again: it was dropped, as it should be.
+    ("6", 10_129_873),
 ];
 
 #[test]
@@ -130,6 +132,23 @@ fn histories_that_once_failed_on_mirrors_lose_nothing() {
     for &(seed, family) in MIRRORS {
         let run = stria_sim::run(&stria_sim::History::draw(seed, family), Rules::default());
         assert_eq!(run.err(), None, "stria sim --from {seed} --count 1, family {family:?}");
+    }
+}
+
+/// Seeds that once failed with more faults, by family, all by the checker's or the drive model's fault: what was wrong.
+const MORE_FAULTS: &[(u64, &str)] = &[
+    (5002528, "1"), // a copy that was read became unreadable, by growth, before a resync made the others agree with it
+    (5002989, "1"), // a drive whose superblock was lost started anew, and the write error that it still had was forgotten
+    (6000240, "6"), // the same
+    (6000150, "6"), // a drive came back, and that its unreadable sectors go on growing was forgotten
+    (6000272, "1"), // unreadable sectors counted twice and twice again, until there was no memory left
+];
+
+#[test]
+fn histories_that_once_failed_with_more_faults_lose_nothing() {
+    for &(seed, family) in MORE_FAULTS {
+        let run = stria_sim::run(&stria_sim::History::draw_more(seed, Some(family)), Rules::default());
+        assert_eq!(run.err(), None, "stria sim --from {seed} --count 1 --level {family} --more-faults");
     }
 }
 

@@ -5,14 +5,29 @@ use super::{tell, write};
 use stria_array::Level;
 use stria_sim::Step;
 
+const STRIP: u64 = 32;
+
+/// Where a blank drive in slot 2 is to hold data: the member with a parity of the stripe, by its place among those that are
+/// whole, and a data strip behind which the stripe's next one is not the blank drive's.
+const PLACES: [(u64, u64, u64); 6] = [(0, 3, 1), (0, 0, 1), (1, 2, 0), (1, 3, 0), (4, 0, 1), (4, 1, 1)];
+
 #[test]
 fn parity_is_mended_from_what_is_filled() {
-    let tally = tell(Level::Raid6, 5, |setup| setup.strip_sectors = 32, &|seed| {
-        let mut steps = vec![write(0, 128), write(128, 128), Step::Drain, Step::Fail(2), Step::Hold(true), Step::AddSpare(0)];
-        steps.extend((0..4).map(|at| Step::Spoil { drive: seed, at: 8 * at + 32 * (seed % 4), sectors: 4 }));
-        steps.extend((0..8).flat_map(|at| [write(32 * at + 28, 8), Step::Drain]));
-        steps.extend([Step::Drain, Step::Pause(50_000_000), Step::Fail(seed + 1), Step::Read { at: 0, sectors: 256 }]);
+    let stripes = |setup: &mut stria_sim::setup::Setup| {
+        setup.strip_sectors = STRIP;
+        setup.drives.iter_mut().for_each(|drive| drive.sectors = 2048 + 5 * STRIP);
+    };
+    let tally = tell(Level::Raid6, 5, stripes, &|seed| {
+        let (stripe, parity, strip) = PLACES[seed as usize % PLACES.len()];
+        let spoil = |row| Step::Spoil { drive: parity, at: STRIP * stripe + row, sectors: 4 };
+        let mut steps: Vec<Step> = (0..5).map(|stripe| write(3 * STRIP * stripe, 3 * STRIP)).collect();
+        steps.extend([Step::Drain, Step::Flush, Step::Drain, Step::Fail(2), Step::Hold(true), Step::AddSpare(1)]);
+        // The write's rows go over the end of a strip: it reads the parity of the first ones and writes it, and finds out
+        // that of those between only when it mends.
+        steps.extend([spoil(seed % 4), spoil(8 + seed % 8), write(STRIP * (3 * stripe + strip + 1) - 4, 8), Step::Drain]);
+        steps.extend([Step::Pause(50_000_000), Step::Fail(parity + 1), Step::Read { at: 0, sectors: 15 * STRIP }]);
         steps
     });
-    assert!(tally.met["unreadable sectors"] >= 50 && tally.met["read corrected"] >= 10, "{tally:?}");
+    assert!(tally.met["unreadable sectors"] == 120 && tally.met["read corrected"] >= 55, "{tally:?}");
+    assert!(tally.met["fail"] >= 115, "mended before the next member is lost: {tally:?}");
 }
