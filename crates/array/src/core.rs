@@ -18,6 +18,7 @@ use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
 use crate::mirror_io::MirrorWrite;
+use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, SlotConfig, StripeMap};
 use client::Parent;
@@ -112,6 +113,8 @@ pub(crate) struct Core {
     pub stopping: Cell<bool>,
     /// What another crash must not undo once clients have read: see [`Core::prepare`].
     pub prepared: Cell<bool>,
+    /// What sweeps leave to clients.
+    pub steering: Steering,
     /// Something changed that the sweeper should look at.
     pub sweep_changed: Waiters,
     /// As much zeros as one strip or a MiB.
@@ -163,6 +166,7 @@ impl Core {
             read_only: Cell::new(config.read_only),
             stopping: Cell::new(false),
             prepared: Cell::new(config.replay.is_empty() && !lacks_members(config)),
+            steering: Steering::default(),
             sweep_changed: Waiters::default(),
             zeros,
             geometry,

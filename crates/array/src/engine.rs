@@ -6,7 +6,7 @@ use crate::log::Stage;
 use crate::mirror_io::MirrorWrite;
 use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
-use crate::sweep::Sweeper;
+use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, mirror_io, parity_io};
 use smallvec::{SmallVec, smallvec};
@@ -69,6 +69,7 @@ impl Engine {
             core.ready.spawn(crate::log::replay(Rc::clone(&core), config.replay.clone()));
         }
         let limits = array_limits(config, member_limits);
+        core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));
         let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits, held: Vec::new(), members_answered: false };
         engine.tasks.run(&engine.core.ready);
         engine
@@ -699,6 +700,16 @@ impl Engine {
     /// is never exceeded. `None` leaves a bound as it is.
     pub fn set_speed(&mut self, min: Option<u64>, max: Option<u64>) {
         self.sweeper.set_speed(min, max);
+    }
+
+    /// Sets what sweeps leave to clients; `None`: they keep to the lower speed bound while clients work.
+    pub fn set_latency_target(&mut self, target: Option<LatencyTarget>) {
+        self.core.steering.set_target(target);
+    }
+
+    /// What sweeps leave to clients.
+    pub fn latency_target(&self) -> Option<LatencyTarget> {
+        self.core.steering.target()
     }
 
     /// Refuses writes and sweeps, or allows them from now on.

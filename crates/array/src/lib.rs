@@ -32,3 +32,4 @@ pub use level::{Copies, Layout, Level, ParityLayout, Zones};
 pub use log::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
 pub use record::{ArrayState, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
 pub use status::{ArrayStatus, Event, Health, LogStatus, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};
+pub use sweep::LatencyTarget;

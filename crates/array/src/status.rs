@@ -89,6 +89,8 @@ pub struct SweepStatus {
     pub sectors_per_s: u64,
     /// When the rest will be done at that speed.
     pub eta_s: Option<u64>,
+    /// Sectors of each member per second to which it is held, as clients work.
+    pub held_sectors_per_s: Option<u64>,
     /// Sectors whose redundancy disagreed.
     pub mismatch_sectors: u64,
     /// Stands still because clients come first, or on command.

@@ -2,11 +2,15 @@
 //!
 //! A window locks its part of the sync space, so clients wait for at most one. Several windows run at once where members
 //! are slower than the processor; the **watermark** is the position below which all are done. Below it a member in the
-//! making counts as whole, and from it a sweep resumes after a restart. Where clients work, windows keep to the lower
-//! speed bound.
+//! making counts as whole, and from it a sweep resumes after a restart. Where clients work, windows keep to a
+//! speed that leaves them their latency (`steer`), the lower bound at least.
 
 mod mirror;
 mod parity;
+mod steer;
+
+pub use steer::LatencyTarget;
+pub(crate) use steer::Steering;
 
 use crate::core::Core;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
@@ -29,7 +33,9 @@ const WINDOW_COUNT_MAX: usize = 32;
 const CLIENT_PAUSE: Nanos = 20_000_000;
 /// How often progress is recorded on the members: what a crash costs at most.
 const CHECKPOINT: Nanos = 10_000_000_000;
-/// 20 MiB/s of each member while clients work.
+/// 10 s: how far back the speed that is told, and by which the end is foretold, remembers.
+const SPEED_MEMORY: u128 = 10_000_000_000;
+/// 20 MiB/s of each member, whatever clients feel.
 const SPEED_MIN: u64 = (20 << 20) / 512;
 
 /// One member to be filled.
@@ -120,6 +126,8 @@ pub(crate) struct Sweeper {
     speed_min: Cell<u64>,
     speed_max: Cell<u64>,
     next_allowed: Cell<Nanos>,
+    /// The speed that is kept to because clients work.
+    held: Cell<Option<u64>>,
     /// A rebuild that failed is not tried again with the same members.
     gave_up: Cell<bool>,
 }
@@ -136,6 +144,7 @@ impl Sweeper {
             speed_min: Cell::new(SPEED_MIN),
             speed_max: Cell::new(u64::MAX),
             next_allowed: Cell::new(0),
+            held: Cell::new(None),
             gave_up: Cell::new(false),
         }
     }
@@ -152,6 +161,7 @@ impl Sweeper {
                 total_sectors: core.geometry.sync_sectors(),
                 sectors_per_s: 0,
                 eta_s: None,
+                held_sectors_per_s: None,
                 mismatch_sectors: found,
                 paused: false,
             });
@@ -164,13 +174,14 @@ impl Sweeper {
             total_sectors: sweep.end,
             sectors_per_s: speed,
             eta_s: (sweep.end - done).checked_div(speed),
+            held_sectors_per_s: self.held.get(),
             mismatch_sectors: sweep.mismatch_sectors.get(),
             paused: self.paused.get(),
         })
     }
 
-    /// Begins one more window of the sweep that runs: for when members are waited for. As long as they answer at once, one
-    /// alone does, whose buffers stay in the processor's caches.
+    /// Begins one more window of the sweep that runs: for when members are waited for, or clients leave room for more. As long
+    /// as members answer at once, one alone does, whose buffers stay in the processor's caches.
     pub fn widen(self: &Rc<Self>, core: &Rc<Core>) {
         let Some(sweep) = self.current.borrow().clone() else { return };
         if (1..WINDOW_COUNT_MAX).contains(&sweep.workers.get()) {
@@ -333,6 +344,7 @@ async fn run(
         finished: Waiters::default(),
     });
     *sweeper.current.borrow_mut() = Some(Rc::clone(&sweep));
+    core.steering.watch(true);
     if kind == SweepKind::Rebuild {
         // Who is filled takes part in this run's log, and had none in the last one's.
         if let Err(error) = core.log_open().await {
@@ -392,6 +404,7 @@ async fn run(
         core.recorded(core.want_record()).await;
     }
     *sweeper.current.borrow_mut() = None;
+    core.steering.watch(false);
     core.sweep_changed.wake_all(&core.ready);
     core.record.intent_waiters.wake_all(&core.ready);
 }
@@ -506,9 +519,17 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
 }
 
 /// Waits for the window's turn under the speed bounds.
-async fn pace(core: &Core, sweeper: &Sweeper, sectors: u64) {
+async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) {
     let clients = core.requests_in_flight() > 0 || core.now() < core.last_client.get().saturating_add(CLIENT_PAUSE);
-    let speed = if clients { sweeper.speed_min.get().min(sweeper.speed_max.get()) } else { sweeper.speed_max.get() };
+    let (min, max) = (sweeper.speed_min.get().min(sweeper.speed_max.get()), sweeper.speed_max.get());
+    let (speed, lags) = if clients { core.steering.speed(core.now(), min, max, sectors) } else { (max, false) };
+    if lags {
+        sweeper.widen(core);
+    }
+    sweeper.held.set((clients && speed < max).then_some(speed));
+    if !clients {
+        core.steering.begin(core.now());
+    }
     if speed == u64::MAX {
         return;
     }
@@ -542,7 +563,10 @@ fn advance(core: &Core, sweep: &Sweep) {
     let now = core.now();
     let (then, before) = sweep.mark.get();
     if now >= then + 1_000_000_000 || (sweep.speed.get() == 0 && now > then) {
-        sweep.speed.set(((u128::from(watermark - before) * 1_000_000_000) / u128::from(now - then)) as u64);
+        let (elapsed, swept) = (u128::from(now - then), u128::from(watermark - before));
+        // A second's speed says little about the hours to come: what went before counts as much as so many seconds.
+        let (weight, known) = if before == sweep.start { (0, 0) } else { (SPEED_MEMORY, u128::from(sweep.speed.get())) };
+        sweep.speed.set(((known * weight + swept * 1_000_000_000) / (weight + elapsed)) as u64);
         if now >= then + 1_000_000_000 {
             sweep.mark.set((now, watermark));
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a ring of a killed process held the kernel closes in its own time, and late on a busy machine.
-const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(10);
+const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
 
 /// Tries until `attempt` gives something else than `None`, or patience ends.
 pub(crate) fn patiently<T>(attempt: impl FnMut() -> Option<T>) -> Option<T> {

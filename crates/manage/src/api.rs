@@ -211,6 +211,9 @@ pub struct SweepView {
     pub bytes_per_s: u64,
     /// When the rest will be done at that speed.
     pub eta_s: Option<u64>,
+    /// Of each member, to which it is held as clients work.
+    #[serde(default)]
+    pub held_bytes_per_s: Option<u64>,
     /// Sectors whose redundancy disagreed so far.
     pub mismatch_sectors: u64,
 }
@@ -355,6 +358,18 @@ pub struct SpeedRequest {
     pub min_bytes_per_s: Option<u64>,
     /// Bytes of each member per second that sweeps never exceed.
     pub max_bytes_per_s: Option<u64>,
+    /// The latency that sweeps leave to clients.
+    #[serde(default)]
+    pub latency: Option<LatencyBound>,
+}
+
+/// So many requests of clients end within a time while sweeps run, or sweeps slow down to `min_bytes_per_s`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyBound {
+    /// 99 or 99.9, say; with two decimals at most.
+    pub percentile: f64,
+    /// `null`: no latency is held; beside clients sweeps keep to `min_bytes_per_s`.
+    pub bound_us: Option<u64>,
 }
 
 /// See the table above.

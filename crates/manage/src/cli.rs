@@ -1,5 +1,6 @@
 //! The command line: every command, option and its words, declared once for parser, help and completions.
 
+use crate::api::LatencyBound;
 use crate::serve::Listen;
 use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
@@ -383,6 +384,17 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     Ok((size::parse(offset)?, size::parse(length)?))
 }
 
+fn latency(text: &str) -> Result<LatencyBound, String> {
+    if text == "off" {
+        return Ok(LatencyBound { percentile: 100.0, bound_us: None });
+    }
+    let usage = "write it as p99=5ms, p99.9=20ms and so on, or off";
+    let (percentile, bound) = text.strip_prefix('p').and_then(|rest| rest.split_once('=')).ok_or(usage)?;
+    let percentile: f64 = percentile.parse().map_err(|_| usage)?;
+    let bound = humantime::parse_duration(bound).map_err(|error| format!("{error}; {usage}"))?;
+    Ok(LatencyBound { percentile, bound_us: u64::try_from(bound.as_micros()).ok() })
+}
+
 /// `stria speed`
 #[derive(Args, Debug)]
 pub struct Speed {
@@ -392,8 +404,12 @@ pub struct Speed {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub min: Option<u64>,
     /// Of each member per second, never exceeded; unbounded at the start.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, required_unless_present = "min")]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, required_unless_present_any = ["min", "latency"])]
     pub max: Option<u64>,
+    /// What sweeps leave to clients, such as p99=1ms (the usual; 50ms on hard disks), or "off": then they keep to --min while
+    /// clients work.
+    #[arg(long, value_name = "pPERCENT=TIME", value_parser = latency)]
+    pub latency: Option<LatencyBound>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
@@ -556,4 +572,6 @@ pub struct Sim {
 pub enum SimWhat {
     /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
     Price(crate::price::Price),
+    /// What clients feel of a rebuild on modelled SSDs, and how fast it is beside them, in virtual time.
+    Rebuild(crate::beside::Rebuild),
 }

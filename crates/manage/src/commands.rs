@@ -92,7 +92,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Speed(speed) => {
             let (client, array) = client::find(speed.control.socket.as_deref(), &speed.name)?;
-            let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max };
+            let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max, latency: speed.latency };
             done(&client.send(Method::PUT, &array_path(&array.name, "/speed"), &body)?, json);
         }
         Command::Pause(named) => pause(&named, "/pause", json)?,

@@ -10,6 +10,7 @@
 
 pub mod api;
 mod bench;
+mod beside;
 pub mod cli;
 pub mod client;
 mod commands;

@@ -110,6 +110,9 @@ pub fn sweep_line(sweep: &SweepView) -> String {
     if let Some(seconds) = sweep.eta_s {
         let _ = write!(line, ", {} left", size::show_duration(seconds));
     }
+    if let Some(speed) = sweep.held_bytes_per_s {
+        let _ = write!(line, ", held to {}/s of each drive for clients", size::show(speed));
+    }
     if sweep.mismatch_sectors > 0 {
         let _ = write!(line, ", {} sectors disagree", sweep.mismatch_sectors);
     }

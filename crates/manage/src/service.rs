@@ -4,8 +4,8 @@
 //! Every call here may block; the control socket calls from threads kept for that.
 
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LaneView, ReplaceRequest, ScrubRequest, ServiceView,
-    SpeedRequest, TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LaneView, LatencyBound, ReplaceRequest, ScrubRequest,
+    ServiceView, SpeedRequest, TrimRequest,
 };
 use crate::event_log::EventLog;
 use crate::view;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stria_array::{Engine, Refusal};
+use stria_array::{Engine, LatencyTarget, Refusal};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{Lane, LaneHandle, Ring};
 use stria_front::{Export, ServerHandle};
@@ -341,8 +341,12 @@ impl Service {
         if min == Some(0) || max == Some(0) {
             return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
         }
+        let target = request.latency.map(latency_target).transpose()?;
         served.command_redundant(move |engine| {
             engine.set_speed(min, max);
+            if let Some(target) = target {
+                engine.set_latency_target(target);
+            }
             Ok(())
         })?;
         self.done(sequence, format!("speed bounds of \"{name}\" are set"))
@@ -492,4 +496,14 @@ fn full_name(array: &HostedArray, name: &str) -> String {
     let tree = array.tree();
     let found = tree.iter().find(|array| array.name() == name || view::short_name(array.name()) == name);
     found.map_or_else(|| name.to_owned(), |array| array.name().to_owned())
+}
+
+/// In the engine's units; `None`: none is held.
+fn latency_target(latency: LatencyBound) -> Result<Option<LatencyTarget>, ApiError> {
+    let Some(bound_us) = latency.bound_us else { return Ok(None) };
+    if !(50.0..100.0).contains(&latency.percentile) || bound_us == 0 {
+        let message = "a latency to hold is a percentile from 50 to 99.99 and a time above zero, such as p99=5ms";
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
+    Ok(Some(LatencyTarget { percentile: (latency.percentile * 100.0).round() as u16, bound: bound_us.saturating_mul(1000) }))
 }

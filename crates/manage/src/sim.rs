@@ -20,8 +20,10 @@ const SHRINK_MAX: Duration = Duration::from_secs(60);
 /// # Errors
 /// When something was lost.
 pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
-    if let Some(SimWhat::Price(command)) = &command.what {
-        return crate::price::run(command, json);
+    match &command.what {
+        Some(SimWhat::Price(command)) => return crate::price::run(command, json),
+        Some(SimWhat::Rebuild(command)) => return crate::beside::run(command, json),
+        None => {}
     }
     if command.trace {
         return trace(command);

@@ -202,6 +202,7 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
         total_bytes: sweep.total_sectors * SECTOR,
         bytes_per_s: sweep.sectors_per_s * SECTOR,
         eta_s: sweep.eta_s,
+        held_bytes_per_s: sweep.held_sectors_per_s.map(|speed| speed * SECTOR),
         mismatch_sectors: sweep.mismatch_sectors,
     }
 }

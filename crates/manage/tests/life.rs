@@ -306,7 +306,10 @@ fn scrub_is_bounded_and_cancelled() {
     place.ok(&["scrub", "tank", "--cancel"]);
     assert!(place.status("tank")["sweep"].is_null());
     place.run(&["scrub", "tank", "--cancel"]).refused(1, &["no scrub runs"]);
-    place.ok(&["speed", "tank", "--max", "10GiB"]);
+    place.run(&["speed", "tank", "--latency", "99=5ms"]).refused(2, &["p99=5ms"]);
+    place.run(&["speed", "tank", "--latency", "p100=5ms"]).refused(1, &["from 50 to 99.99"]);
+    place.ok(&["speed", "tank", "--max", "10GiB", "--latency", "p99.9=20ms"]);
+    place.ok(&["speed", "tank", "--latency", "off"]);
     place.ok(&["scrub", "tank", "--wait"]);
     drop(serve);
 }

@@ -11,6 +11,7 @@
 //! write log on an [`ssd`]. See docs/SIM.md.
 #![forbid(unsafe_code)]
 
+pub mod beside;
 pub mod campaign;
 pub mod chance;
 pub mod crossed;
@@ -18,6 +19,7 @@ pub mod drive;
 pub mod exhaustive;
 pub mod image;
 pub mod model;
+mod modelled;
 pub mod mutant;
 pub mod power;
 pub mod price;

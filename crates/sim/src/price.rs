@@ -4,11 +4,12 @@
 //! The engine's processor time passes on the same clock ([`COST`]). One lane, as an array runs on one.
 
 use crate::chance::Chance;
-use crate::ssd::{Cost, Figures, Meter, Ssd};
+use crate::modelled::Modelled;
+use crate::ssd::{Cost, Figures, Meter};
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Geometry, Level};
-use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request, bytes};
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, Options, assemble};
+use stria_array::{ArrayDevice, Level};
+use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
+use stria_format::md::{LogChoice, MdRecorder};
 
 /// What a write costs where members are memory (`cargo run --release -p stria-bench --example log`, Zen 5, beside other work):
 /// RAID 5 of 4 at QD 32 makes 195,000 writes a second without the log, of four requests to members each, and 155,000 with it.
@@ -71,71 +72,11 @@ pub fn price(plan: &Plan) -> Result<Price, String> {
     Ok(Price { without: side(plan, LogChoice::None)?, with: side(plan, LogChoice::Auto)? })
 }
 
-fn create(plan: &Plan, log: LogChoice) -> Result<Creation, String> {
-    let member = |index: usize| CreateMember {
-        name: format!("drive{index}"),
-        size_sectors: plan.drive.sectors,
-        logical_block_bytes: 512,
-        device_uuid: [index as u8 + 1; 16],
-    };
-    let create = Create {
-        name: "price".into(),
-        homehost: None,
-        uuid: [7; 16],
-        level: plan.level,
-        layout: plan.level.default_layout(),
-        strip_sectors: 128,
-        members: (0..plan.members).map(|index| Some(member(index))).collect(),
-        spares: Vec::new(),
-        member_sectors_max: None,
-        bitmap: BitmapChoice::Internal { chunk_bytes: None },
-        log,
-        checksums: false,
-        assume_clean: true,
-        unix_seconds: crate::tree::UNIX_SECONDS,
-    };
-    create.plan().map_err(|error| error.to_string())
-}
-
-/// Sectors of a drive as its creation left them.
-fn read(creation: &Creation, drive: usize, start: u64, sectors: u64) -> Vec<u8> {
-    let mut found = vec![0; bytes(sectors)];
-    for write in creation.writes.iter().filter(|write| write.drive == drive) {
-        let written = write.start_sector..write.start_sector + write.bytes.len() as u64 / 512;
-        let both = start.max(written.start)..(start + sectors).min(written.end);
-        if both.start < both.end {
-            let from = bytes(both.start - written.start)..bytes(both.end - written.start);
-            found[bytes(both.start - start)..][..from.len()].copy_from_slice(&write.bytes[from]);
-        }
-    }
-    found
-}
-
-fn array(plan: &Plan, log: LogChoice, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdRecorder>, Geometry), String> {
-    let creation = create(plan, log)?;
-    let candidate = |drive: usize| {
-        let mut read = |start: u64, sectors: u64| Ok(read(&creation, drive, start, sectors));
-        Candidate::read(format!("drive{drive}"), plan.drive.sectors, 512, &mut read)
-    };
-    let candidates: Vec<Candidate> = (0..plan.members).map(candidate).collect();
-    let (mut found, _) = assemble(&candidates, &Options::default());
-    let start = found.remove(0).outcome.map_err(|error| error.to_string())?;
-    if start.config.log.is_some() != (log == LogChoice::Auto) {
-        return Err(format!("RAID {} keeps no write log of its own", plan.level));
-    }
-    let data_start = start.config.slots[0].member.as_ref().map_or(0, |member| member.data_start_sector);
-    let drive = |index: usize| {
-        Box::new(Ssd::new(plan.drive, plan.cost, data_start, Rc::clone(meter), Chance::new(9, index as u64)))
-            as Box<dyn BlockDevice>
-    };
-    let devices = (0..plan.members).map(drive).collect();
-    Ok((ArrayDevice::new(&start.config, devices, start.recorder, crate::tree::UNIX_SECONDS), start.config.geometry))
-}
-
 fn side(plan: &Plan, log: LogChoice) -> Result<Outcome, String> {
     let meter = Rc::new(Meter::default());
-    let (mut array, geometry) = array(plan, log, &meter)?;
-    let blocks = geometry.capacity_sectors().min(REGION_SECTORS) / 8;
+    let Plan { drive, level, members, cost, .. } = *plan;
+    let (mut array, capacity_sectors) = Modelled { drive, level, members, log, rebuilds: false, cost }.array(&meter)?;
+    let blocks = capacity_sectors.min(REGION_SECTORS) / 8;
     let mut chance = Chance::new(plan.depth, 8);
     let data = Buffer::zeroed(4096).freeze();
     let mut begun: Vec<Nanos> = Vec::new();

@@ -8,7 +8,7 @@
 //! - **Write amplification**: sectors written at random cost as many times more programming as the published random IOPS lie
 //!   below the sequential speed. What lies before the data (bitmap, log) is overwritten again and again within a few MiB:
 //!   its old pages are dead long before their block is collected, so it costs itself only, unless
-//!   [`Figures::amplifies_all`].
+//!   [`Figures::amplifies_all`]. So do writes of 128 KiB and more, which are taken for parts of a stream.
 //! - **A volatile cache**, on some: FUA writes and flushes wait for a flush; one runs at a time and takes all that wait along.
 
 use crate::chance::{Chance, mix};
@@ -20,6 +20,8 @@ use stria_block::{BlockDevice, Completion, Limits, Nanos, Operation, Request, by
 
 /// 32 KiB: what one program writes, two planes of a TLC die.
 const PROGRAM_BYTES: u64 = 32 << 10;
+/// 128 KiB: what is written so is soon overwritten as one.
+const STREAM_BYTES: u64 = 128 << 10;
 /// How far programming may lag behind what was taken in.
 const BUFFER_NS: Nanos = 4_000_000;
 /// 20 µs: how long a read waits for a program to be suspended.
@@ -248,7 +250,8 @@ impl Ssd {
         self.link_free = self.link_free.max(now) + len * 1_000_000_000 / self.figures.link_bytes_per_s;
         let recycled = sector < self.data_start_sector && !self.figures.amplifies_all;
         let random = self.figures.write_iops * 4096;
-        self.gathered += if recycled { len } else { (len * self.figures.write_bytes_per_s / random).max(len) };
+        self.gathered +=
+            if recycled || len >= STREAM_BYTES { len } else { (len * self.figures.write_bytes_per_s / random).max(len) };
         while self.gathered >= PROGRAM_BYTES {
             self.gathered -= PROGRAM_BYTES;
             self.program(now);

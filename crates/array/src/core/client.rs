@@ -4,11 +4,12 @@ use super::member_io::Waiting;
 use super::{Action, Core, MemberIo, Outcomes, Pieces};
 use crate::MemberId;
 use smallvec::{SmallVec, smallvec};
-use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Request, Segments, Tag, bytes};
+use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag, bytes};
 
 /// A client's request while parts of it run.
 pub(super) struct Parent {
     pub(super) tag: Tag,
+    pub(super) begun: Nanos,
     pub(super) start_sector: u64,
     pub(super) pending: usize,
     pub(super) error: Option<IoError>,
@@ -18,8 +19,8 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    pub(super) fn new(tag: Tag, start_sector: u64, pending: usize, operation: Operation) -> Self {
-        Self { tag, start_sector, pending, error: None, operation, read: SmallVec::new() }
+    pub(super) fn new(tag: Tag, begun: Nanos, start_sector: u64, pending: usize, operation: Operation) -> Self {
+        Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new() }
     }
 }
 
@@ -34,13 +35,13 @@ impl Core {
             Operation::Discard => Operation::Discard,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
         };
-        self.parents.borrow_mut().insert(Parent::new(request.tag, request.start_sector, parts, operation))
+        self.parents.borrow_mut().insert(Parent::new(request.tag, self.now(), request.start_sector, parts, operation))
     }
 
     /// Makes a client's request one to a member, at `start_sector` there.
     pub fn whole(&self, request: &mut Request, member: MemberId, start_sector: u64) {
         self.whole_requests.set(self.whole_requests.get() + 1);
-        let waiting = Waiting::Client { tag: request.tag, array_sector: request.start_sector };
+        let waiting = Waiting::Client { tag: request.tag, begun: self.now(), array_sector: request.start_sector };
         request.tag = self.note(member, start_sector, request.sectors, waiting);
         request.start_sector = start_sector;
     }
@@ -70,6 +71,9 @@ impl Core {
         }
         let mut state = parents.remove(parent);
         drop(parents);
+        if matches!(state.operation, Operation::Read { .. } | Operation::Write { .. }) {
+            self.steering.ended(state.begun, self.now());
+        }
         if let Operation::Read { into } = &mut state.operation {
             state.read.sort_unstable_by_key(|(offset, _)| *offset);
             for buffer in state.read.into_iter().flat_map(|(_, segments)| segments) {

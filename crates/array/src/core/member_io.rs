@@ -6,7 +6,7 @@ use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
 use std::task::Poll;
-use stria_block::{Completion, Data, IoError, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
+use stria_block::{Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
 
 /// One request to a member, from a task.
 pub(crate) struct MemberIo {
@@ -46,6 +46,7 @@ pub(super) enum Waiting {
     /// A client: its request went to one member as it was.
     Client {
         tag: Tag,
+        begun: Nanos,
         array_sector: u64,
     },
     /// A part of a client's request, with nothing else to do.
@@ -143,7 +144,7 @@ impl Core {
     /// is more to do, see [`Core::complete`].
     pub fn ends_client(&self, completion: &mut Completion) -> bool {
         let mut in_flight = self.in_flight.borrow_mut();
-        let &InFlight { member, start_sector, sectors, waiting: Waiting::Client { tag, .. } } =
+        let &InFlight { member, start_sector, sectors, waiting: Waiting::Client { tag, begun, .. } } =
             &in_flight[completion.tag as usize]
         else {
             return false;
@@ -155,6 +156,7 @@ impl Core {
         drop(in_flight);
         self.count(completion, member, start_sector, sectors);
         self.whole_requests.set(self.whole_requests.get() - 1);
+        self.steering.ended(begun, self.now());
         completion.tag = tag;
         true
     }
@@ -200,13 +202,14 @@ impl Core {
                 }
                 Then::Nothing
             }
-            Waiting::Client { tag, array_sector } => {
+            Waiting::Client { tag, begun, array_sector } => {
                 self.whole_requests.set(self.whole_requests.get() - 1);
                 match (completion.result, completion.operation) {
                     // Redundancy may help: from here on it is a request of one part.
                     (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
                         let parent = self.parents.borrow_mut().insert(Parent::new(
                             tag,
+                            begun,
                             array_sector,
                             1,
                             Operation::Read { into: Segments::new() },

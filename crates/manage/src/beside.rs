@@ -1,0 +1,95 @@
+//! `sim rebuild`: what clients feel of a rebuild on modelled SSDs, and how fast it is beside them.
+
+use crate::failure::Failure;
+use crate::output::{print, print_json, table};
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+use stria_array::{LatencyTarget, Level};
+use stria_sim::beside::{Plan, beside};
+use stria_sim::price::COST;
+use stria_sim::ssd::{Cost, DRIVES};
+
+/// `stria sim rebuild`
+#[derive(Args, Debug)]
+pub struct Rebuild {
+    /// Level with redundancy.
+    #[arg(long, default_value = "5", value_parser = level)]
+    level: Level,
+    /// Its members.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    members: usize,
+    /// p4510, p5810 (both with power-loss protection) or 970 (with a volatile cache).
+    #[arg(long, default_value = "p4510", value_parser = DRIVES.map(|drive| drive.key))]
+    drive: String,
+    /// 4 KiB random requests of clients at once.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    depth: u64,
+    /// Share of reads among them, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=100))]
+    rwmixread: u64,
+    /// What 99 of 100 requests shall end within; repeat for more.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_values = ["300us", "500us", "1ms", "2ms", "5ms"])]
+    p99: Vec<Duration>,
+    /// Virtual time that counts, for each line.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
+    runtime: Duration,
+    /// Let the engine take no time, so that only the drives count.
+    #[arg(long)]
+    no_processor: bool,
+}
+
+fn level(text: &str) -> Result<Level, String> {
+    let known = [Level::Raid1, Level::Raid10, Level::Raid4, Level::Raid5, Level::Raid6];
+    known.into_iter().find(|level| level.to_string() == text).ok_or_else(|| "use 1, 10, 4, 5 or 6".into())
+}
+
+/// Measures and shows.
+///
+/// # Errors
+/// When the array cannot be.
+pub fn run(command: &Rebuild, json: bool) -> Result<(), Failure> {
+    let drive = DRIVES.into_iter().find(|drive| drive.key == command.drive).expect("the parser knows them");
+    let plan = Plan {
+        drive,
+        level: command.level,
+        members: command.members,
+        depth: command.depth.max(1),
+        read_percent: command.rwmixread,
+        target: None,
+        held: false,
+        time: u64::try_from(command.runtime.as_nanos()).unwrap_or(u64::MAX).max(1_000_000),
+        cost: if command.no_processor { Cost::default() } else { COST },
+    };
+    let mut lines = vec![("held".to_owned(), Plan { held: true, ..plan.clone() }), ("off".to_owned(), plan.clone())];
+    lines.extend(command.p99.iter().map(|&bound| {
+        let target = LatencyTarget { percentile: 9900, bound: bound.as_nanos() as u64 };
+        (format!("p99={}", humantime::format_duration(bound)), Plan { target: Some(target), ..plan.clone() })
+    }));
+    let (mut rows, mut values) = (Vec::new(), Vec::new());
+    for (name, plan) in lines {
+        let outcome = beside(&plan).map_err(Failure::Failed)?;
+        let (p99_us, speed) = (outcome.p99_ns as f64 / 1e3, outcome.rebuild_bytes_per_s / 1e6);
+        // Of a whole drive at that speed.
+        let hours = drive.sectors as f64 * 512.0 / outcome.rebuild_bytes_per_s / 3600.0;
+        let hours = if outcome.rebuild_bytes_per_s > 0.0 { format!("{hours:.1}") } else { "-".into() };
+        values.push(
+            json!({"latency": name, "iops": outcome.iops, "p99_us": p99_us, "rebuild_bytes_per_s": outcome.rebuild_bytes_per_s}),
+        );
+        rows.push(vec![name, format!("{:.0}", outcome.iops), format!("{p99_us:.0}"), format!("{speed:.0}"), hours]);
+    }
+    if json {
+        let level = command.level.to_string();
+        print_json(
+            &json!({"drive": drive.key, "level": level, "members": command.members, "depth": plan.depth, "lines": values}),
+        );
+        return Ok(());
+    }
+    print(&format!(
+        "RAID {} of {}, {} being rebuilt; 4 KiB random, {} % reads, QD {}, in virtual time; `stria speed --latency` sets the first column\n\n",
+        command.level, command.members, drive.name, command.rwmixread, plan.depth
+    ));
+    let header = ["latency", "clients' IOPS", "p99 us", "rebuild MB/s", "hours a drive"];
+    print(&format!("{}\n", table(&header, &[1, 2, 3, 4], rows)));
+    Ok(())
+}

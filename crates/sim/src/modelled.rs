@@ -1,0 +1,87 @@
+//! Arrays of [modelled SSDs](crate::ssd), in virtual time: the real engine, binder and metadata.
+
+use crate::chance::Chance;
+use crate::ssd::{Cost, Figures, Meter, Ssd};
+use std::rc::Rc;
+use stria_array::{ArrayDevice, Level};
+use stria_block::{BlockDevice, bytes};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, Options, assemble};
+
+/// What it is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Modelled {
+    pub drive: Figures,
+    pub level: Level,
+    pub members: usize,
+    pub log: LogChoice,
+    /// Slot 0 lacks its member, and a spare waits to be filled.
+    pub rebuilds: bool,
+    pub cost: Cost,
+}
+
+impl Modelled {
+    fn create(&self) -> Result<Creation, String> {
+        let member = |index: usize| CreateMember {
+            name: format!("drive{index}"),
+            size_sectors: self.drive.sectors,
+            logical_block_bytes: 512,
+            device_uuid: [index as u8 + 1; 16],
+        };
+        let create = Create {
+            name: "modelled".into(),
+            homehost: None,
+            uuid: [7; 16],
+            level: self.level,
+            layout: self.level.default_layout(),
+            strip_sectors: 128,
+            members: (0..self.members).map(|index| (index > 0 || !self.rebuilds).then(|| member(index))).collect(),
+            spares: self.rebuilds.then(|| member(self.members)).into_iter().collect(),
+            member_sectors_max: None,
+            bitmap: BitmapChoice::Internal { chunk_bytes: None },
+            log: self.log,
+            checksums: false,
+            assume_clean: true,
+            unix_seconds: crate::tree::UNIX_SECONDS,
+        };
+        create.plan().map_err(|error| error.to_string())
+    }
+
+    /// The array, as it is created, and what it can hold.
+    pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdRecorder>, u64), String> {
+        let creation = self.create()?;
+        let candidate = |drive: usize| {
+            let mut read = |start: u64, sectors: u64| Ok(read(&creation, drive, start, sectors));
+            Candidate::read(format!("drive{drive}"), self.drive.sectors, 512, &mut read)
+        };
+        let drives = usize::from(self.rebuilds)..self.members + usize::from(self.rebuilds);
+        let candidates: Vec<Candidate> = drives.map(candidate).collect();
+        let (mut found, _) = assemble(&candidates, &Options::default());
+        let start = found.remove(0).outcome.map_err(|error| error.to_string())?;
+        if start.config.log.is_some() != (self.log == LogChoice::Auto && self.level.parity_count() > 0) {
+            return Err(format!("RAID {} keeps no write log of its own", self.level));
+        }
+        let first = start.config.slots.iter().find_map(|slot| slot.member.as_ref());
+        let data_start = first.map_or(0, |member| member.data_start_sector);
+        let drive = |index: usize| {
+            Box::new(Ssd::new(self.drive, self.cost, data_start, Rc::clone(meter), Chance::new(9, index as u64)))
+                as Box<dyn BlockDevice>
+        };
+        let devices = (0..candidates.len()).map(drive).collect();
+        let array = ArrayDevice::new(&start.config, devices, start.recorder, crate::tree::UNIX_SECONDS);
+        Ok((array, start.config.geometry.capacity_sectors()))
+    }
+}
+
+/// Sectors of a drive as its creation left them.
+fn read(creation: &Creation, drive: usize, start: u64, sectors: u64) -> Vec<u8> {
+    let mut found = vec![0; bytes(sectors)];
+    for write in creation.writes.iter().filter(|write| write.drive == drive) {
+        let written = write.start_sector..write.start_sector + write.bytes.len() as u64 / 512;
+        let both = start.max(written.start)..(start + sectors).min(written.end);
+        if both.start < both.end {
+            let from = bytes(both.start - written.start)..bytes(both.end - written.start);
+            found[bytes(both.start - start)..][..from.len()].copy_from_slice(&write.bytes[from]);
+        }
+    }
+    found
+}
