@@ -631,6 +631,14 @@ impl Engine {
                 config.name, limits.logical_block_bytes, self.limits.logical_block_bytes
             )));
         }
+        // A record torn by the last crash may count as many as this run's first one, and the drive that has it must not be
+        // counted in that: nobody could tell later which of the two came after the other.
+        if slot.is_some() && !self.core.serves() {
+            return Err(Refusal(format!(
+                "{} cannot come back yet: the array has just started, and says so on its members first; add it again in a moment",
+                config.name
+            )));
+        }
         let id = config.id;
         {
             let mut members = self.core.members.borrow_mut();

@@ -227,6 +227,12 @@ pub struct LogView {
     pub record_count: u64,
     /// Bytes of them.
     pub append_bytes: u64,
+    /// Writes that clients were told of when their records were kept.
+    #[serde(default)]
+    pub early_count: u64,
+    /// Appends that found no room, and waited for records to be retired.
+    #[serde(default)]
+    pub full_count: u64,
     /// What a crash left is not made good yet.
     pub replaying: bool,
     /// Records that the last run left in a crash.

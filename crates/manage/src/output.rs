@@ -167,7 +167,12 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
                 count => format!("; {count} of a crash replayed"),
             };
             let (records, appends) = (log.record_count, log.append_count);
-            say("log", &format!("{kind}{records} records in {appends} appends, {size}, since the start{replayed}"));
+            let full = match log.full_count {
+                0 => String::new(),
+                count => format!("; full {count} times"),
+            };
+            let early = format!("{} writes acknowledged by it", log.early_count);
+            say("log", &format!("{kind}{records} records in {appends} appends, {size}, {early} since the start{full}{replayed}"));
         }
         None if ["4", "5", "6"].contains(&view.level.as_str()) => {
             say("log", "none: a crash together with a lost drive can damage data that was not being written");

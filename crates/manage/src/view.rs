@@ -62,6 +62,8 @@ pub fn array(array: &HostedArray) -> ArrayView {
             append_count: log.append_count,
             record_count: log.record_count,
             append_bytes: log.append_sectors * SECTOR,
+            early_count: log.early_count,
+            full_count: log.full_count,
             replaying: log.replaying,
             replayed_count: log.replayed_count,
             partial_parity: log.newest_only,

@@ -104,27 +104,28 @@ fn what_once_failed_stays_mended() {
 
 /// Seeds that once failed, by family, on mirrors: what is written beside them was wrong.
 const MIRRORS: &[(u64, Option<&str>)] = &[
-    (203, Some("1")),      // a state and write-intent bits recorded at once, the older page last
-    (244, None),           // acknowledged after a replacement, before a record told of it
-    (507, Some("1")),      // a read that a drop of its member overtook (the checker's fault)
-    (783, Some("10")),     // a resync that copied from a member dropped meanwhile
-    (1042, Some("1")),     // an unreadable sector that took its neighbours with it
-    (114, Some("10")),     // in sync by word, before a record said so
-    (1678, Some("10")),    // a device number given twice
-    (2090, Some("1")),     // who came back was told it was in sync
-    (5787, Some("1")),     // a read that failed, and its sector written before another try
-    (6001, Some("1")),     // a pulled drive that nobody had asked since (the checker's fault)
-    (6496, Some("1")),     // a record whose member was removed never ended
-    (1743, Some("10")),    // the same
-    (2866, Some("10")),    // another member told it was in sync
-    (6410, Some("1")),     // filled by bits that a torn record's stale bitmap had lost
-    (5843, Some("10")),    // the same
-    (16923, Some("1")),    // a source dropped while what it held was written to the newcomer
-    (35095, Some("1")),    // a read that a drop of its member and a resync overtook (the checker's fault)
-    (29180, Some("10")),   // a read of several members, one of them dropped meanwhile (the checker's fault)
-    (6859, Some("10")),    // a torn record that only a lost member has stood against the others'
-    (101394, Some("10")),  // the same, which then passed for one of theirs
-    (20002982, Some("1")), // what only a read had ruled out taken for overwritten (the checker's fault)
+    (203, Some("1")),       // a state and write-intent bits recorded at once, the older page last
+    (244, None),            // acknowledged after a replacement, before a record told of it
+    (507, Some("1")),       // a read that a drop of its member overtook (the checker's fault)
+    (783, Some("10")),      // a resync that copied from a member dropped meanwhile
+    (1042, Some("1")),      // an unreadable sector that took its neighbours with it
+    (114, Some("10")),      // in sync by word, before a record said so
+    (1678, Some("10")),     // a device number given twice
+    (2090, Some("1")),      // who came back was told it was in sync
+    (5787, Some("1")),      // a read that failed, and its sector written before another try
+    (6001, Some("1")),      // a pulled drive that nobody had asked since (the checker's fault)
+    (6496, Some("1")),      // a record whose member was removed never ended
+    (1743, Some("10")),     // the same
+    (2866, Some("10")),     // another member told it was in sync
+    (6410, Some("1")),      // filled by bits that a torn record's stale bitmap had lost
+    (5843, Some("10")),     // the same
+    (16923, Some("1")),     // a source dropped while what it held was written to the newcomer
+    (35095, Some("1")),     // a read that a drop of its member and a resync overtook (the checker's fault)
+    (29180, Some("10")),    // a read of several members, one of them dropped meanwhile (the checker's fault)
+    (6859, Some("10")),     // a torn record that only a lost member has stood against the others'
+    (101394, Some("10")),   // the same, which then passed for one of theirs
+    (20002982, Some("1")),  // what only a read had ruled out taken for overwritten (the checker's fault)
+    (10335253, Some("10")), // a drive that came back before the record that it was missing, itself with a torn one
 ];
 
 #[test]
