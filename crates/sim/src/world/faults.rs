@@ -90,8 +90,7 @@ impl World<'_> {
         }
         if wrong && scrubbed.mismatch_sectors == 0 {
             // A part of the member that redundancy does not cover may rot unseen.
-            let covered = witnesses.iter().any(|(sector, right)| self.is_covered(leaf, drive, *sector, right.len() as u64 / 512));
-            if covered {
+            if witnesses.iter().any(|witness| self.is_left(leaf, drive, witness)) {
                 return Err(Stop::Wrong(format!("a scrub did not see {rot:?} on drive {drive}")));
             }
         } else if wrong && repair && scrubbed.named != [Some(drive)] {
@@ -110,8 +109,7 @@ impl World<'_> {
             }
         }
         for witness in &witnesses {
-            let left = differs(self.drives[drive].borrow().image(), witness);
-            if left && repair && scrubbed.mismatch_sectors > 0 {
+            if repair && scrubbed.mismatch_sectors > 0 && self.is_left(leaf, drive, witness) {
                 return Err(Stop::Wrong(format!("a scrub left {rot:?} in sector {} of drive {drive}", witness.0)));
             }
             self.drives[drive].borrow_mut().put(witness.0, &witness.1);
@@ -129,16 +127,23 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether redundancy speaks of any of these sectors of a drive.
-    fn is_covered(&self, leaf: usize, drive: usize, start: u64, sectors: u64) -> bool {
+    /// Whether a drive holds other bytes than a witness says, in a sector that redundancy speaks of.
+    fn is_left(&self, leaf: usize, drive: usize, (start, right): &Witness) -> bool {
+        let other = |sector: u64, right: &[u8]| self.drives[drive].borrow().image().bytes_of(sector, 1) != right;
+        let mut sectors = (*start..).zip(right.chunks_exact(512));
+        sectors.any(|(sector, right)| other(sector, right) && self.is_covered(leaf, drive, sector))
+    }
+
+    /// Whether redundancy speaks of a sector of a drive.
+    fn is_covered(&self, leaf: usize, drive: usize, sector: u64) -> bool {
         let leaf = &self.node().leaves()[leaf];
         let slot = leaf.whole_drives().iter().position(|holder| *holder == Some(drive));
         let geometry = &leaf.geometry;
-        let (Some(slot), rows) = (slot, start - 2048..start - 2048 + sectors) else { return false };
+        let (Some(slot), row) = (slot, sector - 2048) else { return false };
         if geometry.level().parity_count() > 0 {
-            return rows.start < geometry.stripe_count() * geometry.strip_sectors();
+            return row < geometry.stripe_count() * geometry.strip_sectors();
         }
-        rows.clone().any(|row| geometry.array_sector_of(slot, row, 1).0.is_some())
+        geometry.array_sector_of(slot, row, 1).0.is_some()
     }
 
     /// A scrub from end to end, with nobody else at work.
