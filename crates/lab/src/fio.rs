@@ -353,6 +353,16 @@ impl Fio {
             fs::write(raw_path, json).map_err(|error| failed("cannot write fio's results", error))?;
         }
         let measured = parse(&value).map_err(FioError::Failed)?;
+        // fio goes on without a host that it does not reach; a sum without that host would be taken for all.
+        if measured.len() < hosts.len() {
+            return Err(FioError::Failed(format!(
+                "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {}",
+                measured.len(),
+                hosts.len(),
+                hosts.join(", "),
+                said()
+            )));
+        }
         let requests: u64 = measured.iter().map(|one| one.total.requests).sum();
         if !status.success() && requests == 0 {
             return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));

@@ -114,6 +114,7 @@ fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Str
         ("raid", "Degraded, rebuilding, rebuilt", timeline::raid(&report)),
         ("tail", "Distribution of latencies", groups::ccdf(&report)),
         ("figures", "Every figure", tables::figures(&report)),
+        ("hosts", "Host by host", tables::hosts(&report)),
         ("drives", "Drives, wear and rebuild", tables::drives(&report)),
         ("notes", "Notes", tables::notes(&report)),
         ("method", "Where the figures come from", tables::method(&report)),

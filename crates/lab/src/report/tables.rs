@@ -204,6 +204,33 @@ pub fn figures(report: &Report<'_>) -> String {
     out
 }
 
+/// Each host's share of what several did together.
+pub fn hosts(report: &Report<'_>) -> String {
+    let mut points: BTreeMap<&Point, BTreeMap<&str, Vec<&Record>>> = BTreeMap::new();
+    for record in report.run.records.iter().filter(|record| !record.host.is_empty() && !record.preparation) {
+        points.entry(&record.point).or_default().entry(record.host.as_str()).or_default().push(record);
+    }
+    let names: BTreeSet<&str> = points.values().flat_map(|hosts| hosts.keys().copied()).filter(|name| *name != "all").collect();
+    if names.len() < 2 {
+        return String::new();
+    }
+    let rows = points.iter().map(|(point, hosts)| {
+        let cell = |name: &&str| {
+            let records = hosts.get(*name)?;
+            let rate = Summary::of(&select::values(records, select::rate))?;
+            let p99 = Summary::of(&select::values(records, |record| record.total.latency.p99_ns))?.median;
+            Some(format!("<td>{} {}<small>p99 {}</small></td>", short(rate.median), select::unit(point), time(p99)))
+        };
+        let cells = names.iter().map(|name| cell(name).unwrap_or_else(|| "<td>–</td>".into()));
+        (escape(&format!("{}: {}", point.target, select::load(point))), cells.collect())
+    });
+    let heads: Vec<String> = std::iter::once("load".into()).chain(names.iter().map(|name| escape(name))).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut out = String::new();
+    table(&mut out, "Medians of each host while all worked together", &heads, rows.collect());
+    out
+}
+
 fn theory_cells(report: &Report<'_>, point: &Point, records: &[&Record]) -> Vec<String> {
     let Some(ideal) = report.bare.ideal(point) else { return vec!["<td>–</td>".into(); 3] };
     let rate = Summary::of(&select::values(records, |record| record.total.iops)).map_or(0.0, |summary| summary.median);
