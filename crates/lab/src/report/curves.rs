@@ -7,7 +7,7 @@ use crate::experiment::PLACE_PERCENT;
 use crate::result::{Point, Record, Sample, SectionKind};
 use crate::select::{self, time};
 use crate::stats::Summary;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Curves of one chart at most.
 const CURVES_MAX: usize = 8;
@@ -22,14 +22,21 @@ fn median(records: &[&Record], value: fn(&Record) -> f64) -> Option<Summary> {
 
 /// Bytes per second over the size of requests: targets together where there are several, else shares of reads.
 pub fn sizes(report: &Report<'_>) -> String {
-    let many = report.run.manifest.targets.len() > 1;
     let groups = group(report, |point| {
-        point.block_bytes = 0;
-        if many { forget_target(point) } else { point.read_percent = 0 }
+        forget_target(point);
+        (point.block_bytes, point.read_percent) = (0, 0);
     });
-    let name = |point: &Point| if many { point.target.clone() } else { select::direction(point.read_percent) };
     let mut charts = Vec::new();
-    for points in groups.into_values() {
+    let apart = groups.into_values().flat_map(|points| {
+        let many = points.iter().any(|(point, _)| point.target != points[0].0.target);
+        let mut by_share: BTreeMap<u8, Group<'_>> = BTreeMap::new();
+        for (point, records) in points {
+            by_share.entry(if many { point.read_percent } else { 0 }).or_default().push((point, records));
+        }
+        by_share.into_values().map(move |points| (many, points))
+    });
+    for (many, points) in apart {
+        let name = |point: &Point| if many { point.target.clone() } else { select::direction(point.read_percent) };
         let points: Group<'_> = points.into_iter().filter(|(point, _)| point.mix.is_empty()).collect();
         let sizes: BTreeSet<u64> = points.iter().map(|(point, _)| point.block_bytes).collect();
         if sizes.len() < 3 {
@@ -62,8 +69,8 @@ pub fn sizes(report: &Report<'_>) -> String {
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let chart = Chart::new(Axis::at("KiB a request", &sizes, true), Axis::from_zero("MB/s", most), series);
         let (first, _) = points[0];
-        // The size is the axis, and the share of reads too where targets are not.
-        let load = select::load(&Point { read_percent: first.read_percent, ..first.clone() });
+        // The size is the axis, and the curves are either targets or shares of reads.
+        let load = select::load(first);
         let load = load.replacen(&format!("{} ", select::size(first.block_bytes)), "", 1);
         let load = if many { load } else { load.replacen(&format!(" {}", select::direction(first.read_percent)), "", 1) };
         let caption = if many { load } else { format!("{}: {load}", first.target) };

@@ -50,11 +50,11 @@ struct Square {
 }
 
 impl Square {
-    /// None if too few of the cells were measured to look like one.
+    /// None if less than three quarters of the cells were measured: a series with another beside it is no square.
     fn new(points: &Group<'_>, row: fn(&Point) -> u64, column: fn(&Point) -> u64) -> Option<Self> {
         let all = |value: fn(&Point) -> u64| points.iter().map(|(point, _)| value(point)).collect::<BTreeSet<u64>>();
         let (rows, columns) = (all(row), all(column));
-        if rows.len() < 2 || columns.len() < 2 || points.len() * 2 <= rows.len() * columns.len() {
+        if rows.len() < 2 || columns.len() < 2 || points.len() * 4 < rows.len() * columns.len() * 3 {
             return None;
         }
         let named = |values: BTreeSet<u64>| values.into_iter().map(|value| (value, value.to_string())).collect();
@@ -107,11 +107,14 @@ pub fn heat_maps(report: &Report<'_>) -> String {
             let bandwidth = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median;
             Some((format!("{}<small>{spread}</small>", short(summary.median)), bandwidth))
         };
+        let depth = select::depth(first);
+        let mut words = vec![depth.as_str(), select::state(first.drive_state), select::array_state(first.array_state)];
+        words.extend([select::mode(first.mode), first.variant.as_str()]);
+        words.retain(|word| !word.is_empty());
         let caption = format!(
-            "{}: {order}, {}{}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
+            "{}: {order}, {}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
             escape(&first.target),
-            select::depth(first),
-            if first.variant.is_empty() { String::new() } else { format!(", {}", escape(&first.variant)) }
+            escape(&words.join(", "))
         );
         out += &square.table(&caption, "block", &points, |point| (point.block_bytes, point.read_percent.into()), cell);
     }

@@ -97,7 +97,7 @@ fn rename(run: &mut Run, label: &str, base: u32) {
 
 fn together(mut first: Manifest, other: Manifest) -> Manifest {
     let add = |text: &mut String, more: &str, between: &str| {
-        if !text.split(between).any(|known| known == more) {
+        if !text.contains(more) {
             *text = format!("{text}{between}{more}");
         }
     };
