@@ -150,7 +150,8 @@ fn forget_target((point, records): (Point, Vec<&Record>)) -> (Point, Vec<&Record
     (Point { target: String::new(), level: None, members: None, strip_bytes: None, spans: None, ..point }, records)
 }
 
-fn caveats(a: &Run, b: &Run) -> Vec<String> {
+/// Circumstances that differ between runs.
+pub(crate) fn caveats(a: &Run, b: &Run) -> Vec<String> {
     let mut caveats = Vec::new();
     let (before, after) = (&a.manifest, &b.manifest);
     let scaled = |run: &Run| run.manifest.scaled.as_ref().map(|scaled| scaled.words.clone()).unwrap_or_default();
@@ -239,6 +240,11 @@ impl Comparison {
 }
 
 impl Row {
+    /// Better or worse, and not by a trifle.
+    pub fn is_significant(&self) -> bool {
+        matches!(self.change, Change::Better | Change::Worse)
+    }
+
     /// "raid5 x4: 4 KiB random write, QD 32: 12.3 k → 10.1 k IOPS, -18 % (95 %: -20 to -15 %)."
     pub fn sentence(&self) -> String {
         let value = |value: f64| if self.metric == Metric::Rate { select::short(value) } else { select::time(value) };

@@ -25,9 +25,13 @@ use crate::units::Size;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::path::Path;
+
+/// The key of [`crate::result::Record::extra`] for the middle of a part of the addresses, where `parts` divides them.
+pub const PLACE_PERCENT: &str = "place_percent";
 
 /// An experiment that cannot be used: which file, where, and what would do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -253,7 +257,70 @@ pub struct LoadSpec {
     pub zones: Option<String>,
     /// A flush after so many writes.
     pub flush_every: Option<u32>,
+    /// So many equal parts of the addresses, measured one after the other.
+    pub parts: Option<u32>,
+    /// More options of fio's, for this load; those that the lab sets itself are refused.
+    #[serde(default)]
+    pub fio: BTreeMap<String, Text>,
 }
+
+/// A value of fio's, written as text, number or truth.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Text {
+    /// `"zipf:1.2"`
+    Words(String),
+    /// `1`
+    Whole(i64),
+    /// `0.5`
+    Number(f64),
+    /// `true` is 1.
+    Truth(bool),
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(words) => out.write_str(words),
+            Self::Whole(number) => write!(out, "{number}"),
+            Self::Number(number) => write!(out, "{number}"),
+            Self::Truth(truth) => write!(out, "{}", u8::from(*truth)),
+        }
+    }
+}
+
+/// What a load's own options of fio's may not change: where it goes, how long it takes, what is recorded of it, and what other keys say.
+const OWN_OPTIONS: &[&str] = &[
+    "filename",
+    "uri",
+    "directory",
+    "size",
+    "io_size",
+    "offset",
+    "offset_increment",
+    "runtime",
+    "time_based",
+    "ramp_time",
+    "bs",
+    "blocksize",
+    "bssplit",
+    "rw",
+    "readwrite",
+    "rwmixread",
+    "rwmixwrite",
+    "iodepth",
+    "numjobs",
+    "group_reporting",
+    "direct",
+    "exec_prerun",
+    "exec_postrun",
+    "include",
+    "write_bw_log",
+    "write_iops_log",
+    "write_lat_log",
+    "log_avg_msec",
+    "loops",
+];
 
 fn four_k() -> Many<Size> {
     Many(vec![Size(4096)])
@@ -361,6 +428,26 @@ impl Experiment {
         Some(arrays)
     }
 
+    /// What of it only reads: loads of sweeps without preparation.
+    ///
+    /// # Errors
+    /// When nothing is left.
+    pub fn read_only(mut self) -> Result<Self, SchemaError> {
+        self.section.retain_mut(|section| {
+            section.state = Prepare::AsFound;
+            for load in &mut section.load {
+                load.read_percent.0.retain(|share| *share == 100);
+                load.mode.0.retain(|mode| *mode != IoMode::Sparse);
+            }
+            section.load.retain(|load| !load.read_percent.0.is_empty() && !load.mode.0.is_empty());
+            section.test == SectionKind::Sweep && !section.load.is_empty()
+        });
+        if self.section.is_empty() {
+            return Err(SchemaError(format!("nothing of experiment {} only reads", self.name)));
+        }
+        Ok(self)
+    }
+
     fn check(&self) -> Result<(), String> {
         let within = |key: &str, value: f64, from: f64, to: f64| match (from..=to).contains(&value) {
             true => Ok(()),
@@ -447,6 +534,18 @@ impl Experiment {
                 }
                 if let Some(zones) = &load.zones {
                     parse_split(zones).map_err(|problem| format!("{}: {problem}", key("zones")))?;
+                }
+                if let Some(parts) = load.parts {
+                    within(&key("parts"), parts.into(), 2.0, 256.0)?;
+                }
+                for (option, value) in &load.fio {
+                    let is_name = option.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+                    if !is_name || OWN_OPTIONS.contains(&option.as_str()) || value.to_string().contains('\n') {
+                        return Err(format!(
+                            "{} cannot be: the lab sets it itself, or it is no option of fio's",
+                            key(&format!("fio.{option}"))
+                        ));
+                    }
                 }
                 if load.mix.is_empty() && (load.block_split.is_some() || load.zones.is_some()) {
                     return Err(format!("{} must name a load whose requests differ, as mix = \"database\"", key("mix")));

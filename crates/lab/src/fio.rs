@@ -3,6 +3,7 @@
 use crate::plan::Load;
 use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Sample};
 use crate::units::show_seconds;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -42,7 +43,7 @@ pub struct Fio {
 }
 
 /// Where a job goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// A file or block device.
     Path(PathBuf),
@@ -127,6 +128,8 @@ impl Job<'_> {
         };
         let is_nbd = matches!(self.places.first(), Some(Place::Nbd(_)));
         let span_each = self.span_bytes / self.places.len() as u64;
+        // Whole MiB where there is room, so that every block size fits.
+        let whole = |bytes: u64| if bytes >= 1 << 20 { bytes >> 20 << 20 } else { bytes / 4096 * 4096 };
         say("ioengine", &if is_nbd { "nbd" } else { fio.engine });
         for (key, value) in [("thread", "1"), ("group_reporting", "1"), ("randrepeat", "0"), ("norandommap", "1")] {
             say(key, &value);
@@ -177,6 +180,11 @@ impl Job<'_> {
                 if let Some(writes) = load.flush_every {
                     say("fsync", &writes);
                 }
+                let part_of = |part: (u32, u32)| whole(span_each / u64::from(part.1));
+                let span_each = load.part.map_or(span_each, part_of);
+                if let Some((at, _)) = load.part {
+                    say("offset", &(span_each * u64::from(at)));
+                }
                 say("time_based", &1);
                 say("runtime", &format!("{}ms", (load.seconds * 1e3) as u64));
                 if load.warmup_seconds > 0.0 {
@@ -189,15 +197,15 @@ impl Job<'_> {
                     say("iodepth", &load.queue_depth);
                     say("numjobs", &load.threads);
                     if load.pattern == Pattern::Sequential && load.threads > 1 {
-                        // Each thread has its own range, of whole MiB where there is room.
-                        let range = span_each / u64::from(load.threads);
-                        let range = if range >= 1 << 20 { range >> 20 << 20 } else { range / 4096 * 4096 };
+                        // Each thread has its own range.
+                        let range = whole(span_each / u64::from(load.threads));
                         say("size", &range);
                         say("offset_increment", &range);
                     } else {
                         say("size", &span_each);
                     }
                 }
+                load.options.iter().for_each(|(key, value)| say(key, value));
             }
             Work::Fill { fills, block_bytes, pattern, zeros } => {
                 say("rw", &if pattern == Pattern::Random { "randwrite" } else { "write" });
@@ -345,6 +353,16 @@ impl Fio {
             fs::write(raw_path, json).map_err(|error| failed("cannot write fio's results", error))?;
         }
         let measured = parse(&value).map_err(FioError::Failed)?;
+        // fio goes on without a host that it does not reach; a sum without that host would be taken for all.
+        if measured.len() < hosts.len() {
+            return Err(FioError::Failed(format!(
+                "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {}",
+                measured.len(),
+                hosts.len(),
+                hosts.join(", "),
+                said()
+            )));
+        }
         let requests: u64 = measured.iter().map(|one| one.total.requests).sum();
         if !status.success() && requests == 0 {
             return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));

@@ -117,6 +117,10 @@ pub struct Load {
     pub array_state: ArrayState,
     /// Keep a sample a second.
     pub series: bool,
+    /// One of so many equal parts of the span, counted from 0; absent: all of it.
+    pub part: Option<(u32, u32)>,
+    /// More options of fio's.
+    pub options: Vec<(String, String)>,
 }
 
 impl Load {
@@ -139,6 +143,8 @@ impl Load {
             drive_state: DriveState::AsFound,
             array_state: ArrayState::Optimal,
             series: false,
+            part: None,
+            options: Vec::new(),
         }
     }
 }
@@ -393,6 +399,10 @@ fn expand(spec: &LoadSpec, seconds: f64, warmup_seconds: f64) -> Vec<Load> {
         let parts = parse_split(split).expect("it was checked when it was read");
         parts.iter().map(|(bytes, share)| *bytes as f64 * share / 100.0).sum::<f64>() as u64
     });
+    let options: Vec<(String, String)> = spec.fio.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+    let words: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let parts: Vec<Option<(u32, u32)>> =
+        spec.parts.map_or(vec![None], |parts| (0..parts).map(|part| Some((part, parts))).collect());
     let mut loads = Vec::new();
     for &mode in &spec.mode.0 {
         for &compressible_percent in &spec.compressible_percent.0 {
@@ -401,17 +411,23 @@ fn expand(spec: &LoadSpec, seconds: f64, warmup_seconds: f64) -> Vec<Load> {
                     for block in &spec.block.0 {
                         for &threads in &spec.threads.0 {
                             for &queue_depth in &spec.queue_depth.0 {
-                                loads.push(Load {
-                                    mix: mix.clone(),
-                                    queue_depth,
-                                    threads,
-                                    compressible_percent,
-                                    mode,
-                                    flush_every: spec.flush_every,
-                                    warmup_seconds,
-                                    series: true,
-                                    ..Load::new(pattern, mean.unwrap_or(block.0), read_percent, seconds)
-                                });
+                                for &part in &parts {
+                                    let part_words = part.map(|(part, of)| format!("part {:02} of {of}", part + 1));
+                                    loads.push(Load {
+                                        mix: mix.clone(),
+                                        queue_depth,
+                                        threads,
+                                        compressible_percent,
+                                        mode,
+                                        flush_every: spec.flush_every,
+                                        warmup_seconds,
+                                        series: true,
+                                        part,
+                                        options: options.clone(),
+                                        variant: part_words.iter().chain(&words).cloned().collect::<Vec<_>>().join(", "),
+                                        ..Load::new(pattern, mean.unwrap_or(block.0), read_percent, seconds)
+                                    });
+                                }
                             }
                         }
                     }
@@ -501,7 +517,8 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
 pub fn destroys(step: &Step) -> bool {
     match step {
         Step::Purge | Step::Trim | Step::Fill { .. } | Step::Raid(_) | Step::LoadDuring(..) | Step::Copy(_) => true,
-        Step::Load(load) | Step::Demand(_, load) => load.read_percent < 100,
+        // Options of fio's may make a write of anything.
+        Step::Load(load) | Step::Demand(_, load) => load.read_percent < 100 || !load.options.is_empty(),
         Step::WaitForSweep | Step::Idle { .. } => false,
     }
 }

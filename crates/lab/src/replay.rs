@@ -18,18 +18,18 @@ mod tally;
 use crate::fio::Place;
 use crate::result::Figures;
 use crate::trace::{Op, Record, Source, Totals, TraceError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use keep::{KeepError, Request, keep};
+pub use keep::{KeepError, Origin, Request, asked, keep, resume};
 pub use player::{Reached, play};
 
 /// When a request is due.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Pace {
     /// At its time, times the factor: 1 as recorded, 0.5 twice as fast.
     Open {
@@ -46,7 +46,7 @@ pub enum Pace {
 }
 
 /// What becomes of requests beyond the end of the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fit {
     /// Their offsets are taken modulo the size, so that localities stay.
     Fold,
@@ -55,7 +55,7 @@ pub enum Fit {
 }
 
 /// How to replay.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
     /// When requests are due.
     pub pace: Pace,

@@ -2,9 +2,12 @@
 //! question that was asked, then every figure with its spread, then where it comes from.
 
 mod chart;
+mod curves;
 mod groups;
+mod modes;
 mod tables;
 mod timeline;
+mod together;
 
 use crate::compare;
 use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStatus, SectionKind, Series};
@@ -41,9 +44,22 @@ pub fn write(run: &Path, out: &Path) -> Result<(), ReportError> {
     std::fs::write(out, page).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
 }
 
+/// Writes one page of several runs, side by side; the first is what the others are compared with.
+///
+/// # Errors
+/// When a run cannot be read or the page not be written.
+pub fn write_together(runs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
+    let runs = runs.iter().map(|run| Run::open(run)).collect::<Result<Vec<Run>, ResultError>>()?;
+    let joined = together::join(runs)?;
+    let page = draw(&joined.run, joined.series, joined.sentences);
+    std::fs::write(out, page).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+}
+
 /// A run with what its parts need of it.
 struct Report<'a> {
     run: &'a Run,
+    /// What was found out before.
+    sentences: Vec<String>,
     results: BTreeMap<&'a Point, Vec<&'a Record>>,
     series: BTreeMap<u32, Series>,
     bare: BareDrives<'a>,
@@ -77,19 +93,28 @@ pub fn page(run: &Run) -> Result<String, ResultError> {
             series.insert(record.index, found);
         }
     }
-    let report = Report { run, results: select::results(run), series, bare: BareDrives::of(run) };
+    Ok(draw(run, series, Vec::new()))
+}
+
+fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> String {
+    let report = Report { run, sentences, results: select::results(run), series, bare: BareDrives::of(run) };
     let parts: Vec<Part> = [
         ("steady", "Steady state", timeline::convergence(&report)),
         ("matrix", "Read share and block size", tables::heat_maps(&report)),
+        ("square", "Depth and threads", tables::depth_by_threads(&report)),
         ("depth", "Latency against throughput", groups::depth_curves(&report)),
+        ("sizes", "By the size of requests", curves::sizes(&report)),
+        ("places", "From the first address to the last", curves::places(&report)),
         ("scaling", "Scaling with drives", groups::scaling(&report)),
         ("levels", "Side by side", groups::side_by_side(&report)),
         ("variants", "In other ways", groups::variants(&report)),
         ("states", "Fresh, used, idle, trimmed", groups::states(&report)),
         ("time", "Over time", timeline::over_time(&report)),
+        ("seconds", "Second by second", curves::seconds(&report)),
         ("raid", "Degraded, rebuilding, rebuilt", timeline::raid(&report)),
         ("tail", "Distribution of latencies", groups::ccdf(&report)),
         ("figures", "Every figure", tables::figures(&report)),
+        ("hosts", "Host by host", tables::hosts(&report)),
         ("drives", "Drives, wear and rebuild", tables::drives(&report)),
         ("notes", "Notes", tables::notes(&report)),
         ("method", "Where the figures come from", tables::method(&report)),
@@ -117,7 +142,7 @@ pub fn page(run: &Run) -> Result<String, ResultError> {
     // A percent sign stays with its number.
     html.push_str(&body.replace(" %", "\u{a0}%"));
     html.push_str("</main>\n</body>\n</html>\n");
-    Ok(html)
+    html
 }
 
 fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
@@ -164,7 +189,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
         RunStatus::Done => ("good", "✓ complete".to_string()),
         RunStatus::Running => ("notable", "! still running".to_string()),
         RunStatus::Interrupted if manifest.sections.iter().all(|section| section.kind == SectionKind::Replay) => {
-            ("notable", "! cut short".to_string())
+            ("notable", "! cut short, can be resumed".to_string())
         }
         RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
         RunStatus::Failed => ("bad", "✗ failed".to_string()),
@@ -187,7 +212,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
 
 /// What was found, in a few sentences.
 fn verdict(report: &Report<'_>) -> Vec<String> {
-    let mut sentences = Vec::new();
+    let mut sentences = report.sentences.clone();
     let spreads: Vec<f64> = report
         .results
         .values()

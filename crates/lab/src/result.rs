@@ -324,6 +324,9 @@ pub struct SteadyVerdict {
     pub slope_excursion_allowed: f64,
     /// Rounds allowed; at that many the window is the last five.
     pub rounds_max: u32,
+    /// Steps whose rounds were counted, from and to before: other parts of the section have no window.
+    #[serde(default)]
+    pub steps: Option<(u32, u32)>,
 }
 
 // ----------------------------------------------------------------------------------------------------------------- records

@@ -14,7 +14,7 @@ use crate::fio::{Fio, FioError, Work};
 use crate::plan::{self, Load, RaidAction, Rounds, Scale, Stage, Step, stages, step_cost};
 use crate::result::{
     DriveInfo, DriveState, FORMAT, Manifest, Note, NoteKind, Pattern, Record, ResultError, RunStatus, RunWriter, Section,
-    SectionKind, TargetKind, now_ms,
+    SectionKind, SteadyVerdict, TargetKind, now_ms,
 };
 use crate::snia::{Tracker, verdict};
 use crate::state;
@@ -68,6 +68,9 @@ pub struct Request {
     pub drive_bytes: Option<u64>,
     /// A trial.
     pub scaled: bool,
+    /// Only what reads.
+    #[serde(default)]
+    pub read_only: bool,
     /// Machines on which fio serves, instead of this one.
     pub hosts: Vec<String>,
     /// What may be overwritten.
@@ -95,6 +98,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// What of an experiment is asked for.
+    ///
+    /// # Errors
+    /// When nothing of it only reads.
+    pub fn experiment(&self, experiment: Experiment) -> Result<Experiment, SchemaError> {
+        if self.read_only { experiment.read_only() } else { Ok(experiment) }
+    }
+
     /// The pool.
     pub fn pool(&self) -> Pool {
         Pool { drives: self.drives.clone(), folder: self.pool.clone(), drive_bytes: self.drive_bytes }
@@ -233,7 +244,7 @@ pub fn resume(folder: &Path, stop: &AtomicBool, progress: &mut dyn Progress) -> 
     };
     let request: Request =
         serde_json::from_str(&read("request.json")?).map_err(|error| RunError::Failed(format!("request.json: {error}")))?;
-    let experiment = Experiment::parse("experiment.toml", &read("experiment.toml")?)?;
+    let experiment = request.experiment(Experiment::parse("experiment.toml", &read("experiment.toml")?)?)?;
     let lock = lock(folder)?;
     let (writer, mut run) = RunWriter::resume(folder)?;
     drop(lock);
@@ -275,7 +286,8 @@ fn save_request(folder: &Path, request: &Request) -> Result<(), RunError> {
         .map_err(|source| RunError::Result(ResultError::Io { path, source }))
 }
 
-fn lock(folder: &Path) -> Result<File, RunError> {
+/// One program at a time has a folder.
+pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(|source| ResultError::Io { path, source })?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
@@ -586,11 +598,18 @@ impl<'a> Runner<'a> {
                                 _ => format!("{tracked} are not steady after {rounds} rounds, which is the limit"),
                             };
                             self.note(NoteKind::Verdict, None, words)?;
+                            let is_result = stage.steps.iter().filter_map(Step::load).any(|load| !load.preparation);
                             let section = &mut self.manifest.sections[self.section];
+                            let now = now.map(|now| SteadyVerdict { steps: Some((base, end)), ..now });
                             // What was not steady in one part is not made good by another.
-                            if section.steady.as_ref().is_none_or(|old| old.reached) {
-                                section.steady = now;
-                            }
+                            section.steady = match (section.steady.take(), now) {
+                                (Some(old), Some(now)) if !old.reached && is_result => {
+                                    let tracked = format!("{}, after a preparation that was not steady", now.tracked);
+                                    Some(SteadyVerdict { reached: false, tracked, ..now })
+                                }
+                                (Some(old), _) if !old.reached => Some(old),
+                                (_, now) => now,
+                            };
                             break;
                         }
                         self.round(stage, base, rounds + 1, *rounds_max, target)?;
@@ -623,7 +642,11 @@ impl<'a> Runner<'a> {
     }
 
     fn round(&mut self, stage: &Stage, base: u32, round: u32, of: u32, target: &mut Target) -> Result<(), Broken> {
+        let begun = self.moment.done_seconds;
+        let mut before = 0.0;
         for (at, step) in stage.steps.iter().enumerate() {
+            self.moment.done_seconds = begun + before;
+            before += step_cost(step, target.info.span_bytes, ASSUMED_MB_PER_S).0;
             let number = base + at as u32;
             let done = |from, to| self.records_of(from, to).any(|record| record.round == round);
             // What leaves no record was done if something after it was.

@@ -1,25 +1,35 @@
 //! Which records count, and what their points are called: shared by report, comparison and export.
 
-use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run};
+use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
+use crate::snia::WINDOW_ROUNDS;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Results by what they measure, in the order of rounds: without preparation; where a section asked for steadiness, of the
 /// window that its verdict is about; where hosts worked together, their sum.
 pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
     let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
-    let windows: BTreeMap<&str, (u32, u32)> = run
-        .manifest
-        .sections
-        .iter()
-        .filter_map(|section| {
-            let steady = section.steady.as_ref()?;
-            Some((section.id.as_str(), (steady.first_round, steady.last_round)))
-        })
-        .collect();
+    let windows: BTreeMap<&str, &SteadyVerdict> =
+        run.manifest.sections.iter().filter_map(|section| Some((section.id.as_str(), section.steady.as_ref()?))).collect();
     let summed: BTreeSet<&str> =
         run.records.iter().filter(|record| record.host == "all").map(|record| record.section.as_str()).collect();
+    // Each block size of Throughput has rounds of its own; a section has the verdict on one of them.
+    let throughput = run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Throughput);
+    let throughput: BTreeSet<&str> = throughput.map(|section| section.id.as_str()).collect();
+    let mut last_rounds: BTreeMap<(&str, u32), u32> = BTreeMap::new();
+    for record in run.records.iter().filter(|record| throughput.contains(record.section.as_str())) {
+        let last = last_rounds.entry((record.section.as_str(), record.step)).or_default();
+        *last = record.round.max(*last);
+    }
     for record in run.records.iter().filter(|record| !record.preparation) {
-        let in_window = windows.get(record.section.as_str()).is_none_or(|(first, last)| (*first..=*last).contains(&record.round));
+        let in_window = windows.get(record.section.as_str()).is_none_or(|window| {
+            let last_of_own = last_rounds.get(&(record.section.as_str(), record.step));
+            match window.steps {
+                Some((from, to)) if !(from..to).contains(&record.step) => {
+                    last_of_own.is_none_or(|last| record.round + WINDOW_ROUNDS > *last)
+                }
+                _ => (window.first_round..=window.last_round).contains(&record.round),
+            }
+        });
         if in_window && (record.host == "all") == summed.contains(record.section.as_str()) {
             points.entry(&record.point).or_default().push(record);
         }

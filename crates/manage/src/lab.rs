@@ -33,13 +33,25 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
         Lab::Plan(command) => plan(&command, json),
         Lab::Run(command) => return self::run_experiment(command, json),
         Lab::Resume(command) => {
+            if let Some(code) = replay::resume(&command.run, json)? {
+                return Ok(code);
+            }
             let manifest = with_progress(json, |stop, progress| resume(&command.run, stop, progress))?;
             return finish(&command.run, None, &manifest, json);
         }
         Lab::Replay(command) => return replay::replay(command, json),
         Lab::Report(command) => {
-            let out = command.out.unwrap_or_else(|| command.run.join("report.html"));
-            report::write(&command.run, &out).map_err(Failure::failed)?;
+            let (out, written) = match &command.runs[..] {
+                [run] => {
+                    let out = command.out.unwrap_or_else(|| run.join("report.html"));
+                    (out.clone(), report::write(run, &out))
+                }
+                runs => {
+                    let out = command.out.unwrap_or_else(|| "together.html".into());
+                    (out.clone(), report::write_together(runs, &out))
+                }
+            };
+            written.map_err(Failure::failed)?;
             say(json, || format!("the page is {}", out.display()), || json!({"report": out}));
             Ok(())
         }
@@ -96,6 +108,7 @@ fn request(subject: &Subject) -> Request {
         rated_bytes: subject.tbw,
         level: subject.level.clone(),
         members: subject.members,
+        read_only: subject.read_only,
         ..Request::default()
     }
 }
@@ -103,6 +116,7 @@ fn request(subject: &Subject) -> Request {
 fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
     let request = request(&command.subject);
     let (experiment, _) = Experiment::find(&command.subject.experiment).map_err(RunError::from)?;
+    let experiment = request.experiment(experiment).map_err(RunError::from)?;
     let targets = request.target_specs(&experiment).map_err(RunError::from)?;
     let plan = plan::plan(&experiment, &targets, &request.scale(&experiment), command.speed, request.rated_bytes);
     if json {
@@ -151,6 +165,7 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
         program: std::env::current_exe().map_err(Failure::failed)?,
         ..request(&command.subject)
     };
+    let experiment = request.experiment(experiment).map_err(RunError::from)?;
     let free = || (1..).map(|at| PathBuf::from(format!("lab-{}-{at}", experiment.name))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
     let manifest = with_progress(json, |stop, progress| run(&experiment, &text, request, &folder, stop, progress))?;
@@ -175,6 +190,9 @@ fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -
 
 fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
     let comparison = compare(&command.before, &command.after).map_err(Failure::failed)?;
+    if let Some(page) = &command.html {
+        report::write_together(&[command.before.clone(), command.after.clone()], page).map_err(Failure::failed)?;
+    }
     match json {
         true => print_json(&comparison),
         false => print(&format!("{}\n", comparison.sentences().join("\n"))),

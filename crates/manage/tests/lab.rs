@@ -154,27 +154,57 @@ fn an_interrupted_replay_tells_its_progress_and_keeps_what_it_has() {
     assert!((5..600).contains(&done), "{done}");
 }
 
-/// Two fio servers of this machine are the hosts; what goes by ssh, a stand-in hands to a shell here.
+/// An `ssh` in the folder `bin` of a place: to a real sshd where one is installed, which ends with the child; else a stand-in that
+/// hands to a shell here what it is given.
+fn ssh(place: &Place) -> Option<std::process::Child> {
+    let sh = |script: &str| {
+        let done = std::process::Command::new("sh").args(["-ec", script]).current_dir(place.path("")).output().expect("sh");
+        assert!(done.status.success(), "{done:?}");
+    };
+    sh("mkdir bin; printf '#!/bin/sh\\nexec sh\\n' > bin/ssh; chmod +x bin/ssh");
+    if !std::path::Path::new("/usr/sbin/sshd").exists() {
+        eprintln!("no /usr/sbin/sshd here: a stand-in takes the place of ssh; install openssh-server to test the real one");
+        return None;
+    }
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    // What sshd asks for when root starts it.
+    let _ = std::fs::create_dir_all("/run/sshd");
+    sh(&format!(
+        "d=$PWD; for key in host user; do ssh-keygen -q -t ed25519 -N '' -f $key; done
+        printf '%s\\n' 'Port {port}' 'ListenAddress 127.0.0.1' \"HostKey $d/host\" \"AuthorizedKeysFile $d/user.pub\" 'PidFile none' \\
+            'StrictModes no' 'UsePAM no' 'PasswordAuthentication no' > sshd_config
+        printf '%s\\n' 'Host *' 'Port {port}' \"IdentityFile $d/user\" 'IdentitiesOnly yes' 'StrictHostKeyChecking no' 'LogLevel ERROR' \\
+            \"UserKnownHostsFile $d/known\" > ssh_config
+        printf '%s\\n' '#!/bin/sh' \"exec $(command -v ssh) -F $d/ssh_config \\\"\\$@\\\"\" > bin/ssh"
+    ));
+    let mut sshd = std::process::Command::new("/usr/sbin/sshd");
+    sshd.args(["-D", "-e", "-f"]).arg(place.path("sshd_config")).stderr(std::process::Stdio::null());
+    let sshd = sshd.spawn().expect("sshd starts");
+    answers(port);
+    Some(sshd)
+}
+
+/// Waits until somebody listens on a port of this machine.
+fn answers(port: u16) {
+    let end = Instant::now() + PATIENCE;
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < end, "nobody listens on port {port}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Two fio servers of this machine are the hosts.
 #[test]
 fn several_hosts_are_measured_together_purged_and_tell_what_they_are() {
     let place = Place::new();
-    std::fs::create_dir(place.path("bin")).expect("a folder");
-    std::fs::write(place.path("bin/ssh"), "#!/bin/sh\nexec sh\n").expect("a file");
-    let made = std::process::Command::new("chmod").arg("+x").arg(place.path("bin/ssh")).status().expect("chmod");
-    assert!(made.success());
+    let sshd = ssh(&place);
     let file = place.path("x.img");
     std::fs::write(&file, vec![1; 32 << 20]).expect("a file");
     let ports = [0, 1].map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port());
     let hosts = ports.map(|port| format!("127.0.0.1,{port}"));
     let serve = |host: &String| std::process::Command::new("fio").arg(format!("--server={host}")).spawn().expect("fio");
     let mut servers = [serve(&hosts[0]), serve(&hosts[1])];
-    for port in ports {
-        let end = Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "no fio server on port {port}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
+    ports.into_iter().for_each(answers);
     let experiment = format!(
         "{HEAD}test = \"sweep\"\nstate = \"fresh\"\nload = [{{ pattern = \"random\", read_percent = 100, queue_depth = 4 }}]\n"
     );
@@ -183,12 +213,20 @@ fn several_hosts_are_measured_together_purged_and_tell_what_they_are() {
     let mut arguments = vec!["lab", "run", "t.toml", "--target", target, "--destroy", target, "--out", "run"];
     hosts.iter().for_each(|host| arguments.extend(["--host", host]));
     let path = format!("{}:{}", place.path("bin").display(), std::env::var("PATH").expect("it is set"));
-    let ran = place.command(&arguments).env("PATH", path).output().expect("the program starts");
-    servers.iter_mut().for_each(|server| {
-        server.kill().expect("it runs");
-        server.wait().expect("it ends");
-    });
+    let ran = place.command(&arguments).env("PATH", &path).output().expect("the program starts");
+    let end = |child: &mut std::process::Child| {
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    };
+    end(&mut servers[1]);
+    let arguments: Vec<&str> = arguments.into_iter().map(|word| if word == "run" { "lonely" } else { word }).collect();
+    let arguments: Vec<&str> = [&["lab", "run"], &arguments[2..]].concat();
+    let lonely = place.command(&arguments).env("PATH", &path).output().expect("the program starts");
+    end(&mut servers[0]);
+    sshd.into_iter().for_each(|mut sshd| end(&mut sshd));
     assert!(ran.status.success(), "{ran:?}");
+    let said = String::from_utf8_lossy(&lonely.stderr);
+    assert!(!lonely.status.success() && said.contains("1 of 2 hosts gave a result"), "a host that is away is no result: {said}");
     let told: Vec<_> = records(&place, "run").iter().map(|record| record["host"].as_str().unwrap_or("").to_owned()).collect();
     assert_eq!(told.len(), 3, "each host and all together: {told:?}");
     assert_eq!(told[0], "all");

@@ -82,6 +82,11 @@ experiments! {
     threads: "threads" "seconds = 0.1" ["figures"];
     #[ignore = "eleven loads on 12 drives, three times: half a minute; scaling runs the same code"]
     many_drives: "many-drives" "seconds = 0.1, members = [12]" ["matrix"];
+    #[ignore = "98 loads of up to 4096 requests at once: a minute; sustained runs the same code"]
+    depth_threads: "depth-threads" "seconds = 0.1" ["square"];
+    #[ignore = "64 loads with long runs of 256 threads: a minute; quick runs the same code"]
+    sustained: "sustained" "seconds = 0.1" ["sizes"];
+    places: "places" "seconds = 0.1" ["places"];
     read_share: "read-share" "seconds = 0.1, members = [4]" ["levels"];
     trim: "trim" "seconds = 0.1" ["states"];
     file_copy: "file-copy" "seconds = 0.1" ["figures"];

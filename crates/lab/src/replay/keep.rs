@@ -6,9 +6,10 @@ use crate::result::{
     ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
     RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, now_ms,
 };
-use crate::run::{Moment, Progress};
+use crate::run::{Moment, Progress, lock};
 use crate::state;
 use crate::trace::{Source, Totals};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -16,9 +17,22 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What to replay where.
-#[derive(Clone, Debug)]
+/// Where a trace comes from, so that it is found again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// A file, or an application.
+    pub trace: String,
+    /// Of the file.
+    pub format: Option<String>,
+    /// Of the application's look-alike.
+    pub seed: u64,
+}
+
+/// What to replay where: kept as `replay.json`, so that it can be taken up again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
+    /// What is replayed.
+    pub origin: Origin,
     /// For people: the file's name, or the application's.
     pub name: String,
     /// A file, block device or NBD export.
@@ -50,6 +64,26 @@ pub enum KeepError {
     /// The run folder.
     #[error(transparent)]
     Folder(#[from] ResultError),
+    /// It cannot be taken up again, or somebody is at it.
+    #[error("{0}")]
+    Resume(String),
+}
+
+/// The file that tells a replay's folder from that of a run.
+const ASKED: &str = "replay.json";
+
+/// What a folder's replay was asked for; none if it holds no replay.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn asked(folder: &Path) -> Result<Option<Request>, KeepError> {
+    let path = folder.join(ASKED);
+    let failed = |problem: String| KeepError::Resume(format!("{}: {problem}", path.display()));
+    match fs::read(&path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(error.to_string())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error.to_string())),
+    }
 }
 
 /// Replays a trace as often as asked and keeps it in the new run folder `out`. `stop` ends it in good order: what was measured
@@ -70,14 +104,74 @@ pub fn keep(
     }
     let size_bytes = size_of(&request.target)?;
     let fio = if request.through_fio { Some(Fio::find().map_err(ReplayError::Fio)?) } else { None };
-    let mut manifest = manifest(request, totals, size_bytes, fio.as_ref());
-    let mut writer =
-        RunWriter::create(out, &manifest, &format!("# A replay, not an experiment.\nname = \"{}\"\n", request.name))?;
+    let manifest = manifest(request, totals, size_bytes, fio.as_ref());
+    let writer = RunWriter::create(out, &manifest, &format!("# A replay, not an experiment.\nname = \"{}\"\n", request.name))?;
+    let path = out.join(ASKED);
+    fs::write(&path, serde_json::to_vec_pretty(request).expect("plain data becomes JSON"))
+        .map_err(|source| ResultError::Io { path, source })?;
+    let _lock = lock(out).map_err(|error| KeepError::Resume(error.to_string()))?;
+    passes(source, request, writer, manifest, 1, stop, progress)
+}
+
+/// Goes on with a replay that was interrupted: passes that were replayed to their end count, one that was broken off is replayed
+/// again as a whole. Half a pass before a pause and half after it would measure a target that has rested, and one with a cold
+/// cache; no joining of the two makes them what the trace asked for.
+///
+/// # Errors
+/// As [`keep`], and when it is done or the trace is not the same.
+pub fn resume(
+    source: &Source,
+    request: &Request,
+    folder: &Path,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<(Manifest, Vec<Outcome>), KeepError> {
+    let _lock = lock(folder).map_err(|error| KeepError::Resume(error.to_string()))?;
+    let (writer, run) = RunWriter::resume(folder)?;
+    let mut manifest = run.manifest;
+    let place = folder.display();
+    if manifest.status == RunStatus::Done {
+        return Err(KeepError::Resume(format!("the replay in {place} is done: there is nothing to resume")));
+    }
+    if question(request, source.totals()) != manifest.question {
+        return Err(KeepError::Resume(format!("{} is not the trace that was replayed in {place}", request.origin.trace)));
+    }
+    let whole: Vec<Record> = run.records.into_iter().filter(|record| !record.extra.contains_key(CUT_SHORT)).collect();
+    writer.rewrite_records(&whole)?;
+    let first = whole.iter().map(|record| record.round + 1).max().unwrap_or(1);
+    manifest.status = RunStatus::Running;
+    manifest.resumed_ms.push(now_ms());
+    let note = Note {
+        at_ms: now_ms(),
+        section: SECTION.into(),
+        record: None,
+        kind: NoteKind::Fallback,
+        text: format!("It was interrupted and taken up again with pass {first}, which was replayed as a whole."),
+    };
+    progress.say(&note);
+    writer.note(&note)?;
+    passes(source, request, writer, manifest, first, stop, progress)
+}
+
+/// Replays the passes from `first` on.
+fn passes(
+    source: &Source,
+    request: &Request,
+    mut writer: RunWriter,
+    mut manifest: Manifest,
+    first: u32,
+    stop: &AtomicBool,
+    progress: &mut dyn Progress,
+) -> Result<(Manifest, Vec<Outcome>), KeepError> {
+    let totals = source.totals();
+    let out = writer.folder().to_path_buf();
+    let size_bytes = size_of(&request.target)?;
+    let fio = if request.through_fio { Some(Fio::find().map_err(ReplayError::Fio)?) } else { None };
     let begun = Instant::now();
     let mut outcomes = Vec::new();
-    for pass in 1..=request.passes.max(1) {
+    for pass in first..=request.passes.max(1) {
         let begun_ms = now_ms();
-        let mut tell = |reached: Reached| progress.at(&moment(request, totals, pass, reached, begun));
+        let mut tell = |reached: Reached| progress.at(&moment(request, totals, (first, pass), reached, begun));
         let index = writer.next_index();
         let replayed = match &fio {
             None => play(source, &request.target, &request.options, stop, &mut tell),
@@ -154,13 +248,13 @@ pub fn keep(
 }
 
 /// How far all passes are. What is left of an open loop is known; of others it follows from the speed so far.
-fn moment(request: &Request, totals: &Totals, pass: u32, reached: Reached, begun: Instant) -> Moment {
+fn moment(request: &Request, totals: &Totals, (first, pass): (u32, u32), reached: Reached, begun: Instant) -> Moment {
     let done = match request.options.pace {
         Pace::Open { .. } if totals.seconds > 0.0 => reached.trace_seconds / totals.seconds,
         _ => reached.requests as f64 / totals.requests().max(1) as f64,
     };
-    let passes = f64::from(request.passes.max(1));
-    let share = ((f64::from(pass - 1) + done.min(1.0)) / passes).clamp(1e-6, 1.0);
+    let passes = f64::from(request.passes.max(1) + 1 - first);
+    let share = ((f64::from(pass - first) + done.min(1.0)) / passes).clamp(1e-6, 1.0);
     let done_seconds = begun.elapsed().as_secs_f64();
     let total_seconds = match request.options.pace {
         Pace::Open { stretch } => (totals.seconds * stretch * passes).max(done_seconds),
@@ -213,6 +307,20 @@ fn drives(request: &Request) -> Vec<DriveInfo> {
 }
 
 const SECTION: &str = "1-replay";
+/// The key of [`Record::extra`] that says that a pass was interrupted.
+const CUT_SHORT: &str = "cut_short";
+
+fn question(request: &Request, totals: &Totals) -> String {
+    format!(
+        "How does {} serve this trace: {} reads, {} writes, {} discards and {} flushes over {}?",
+        request.target,
+        totals.reads,
+        totals.writes,
+        totals.discards,
+        totals.flushes,
+        crate::units::show_seconds(totals.seconds)
+    )
+}
 
 fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fio>) -> Manifest {
     let begun_ms = now_ms();
@@ -224,14 +332,7 @@ fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fi
     };
     let target = request.target.to_string();
     let title = format!("Replay of {}, {}", request.name, request.options.pace_words());
-    let question = format!(
-        "How does {target} serve this trace: {} reads, {} writes, {} discards and {} flushes over {}?",
-        totals.reads,
-        totals.writes,
-        totals.discards,
-        totals.flushes,
-        crate::units::show_seconds(totals.seconds)
-    );
+    let question = question(request, totals);
     Manifest {
         format: FORMAT,
         id: format!("replay-{}-{begun_ms}", request.name),
@@ -282,6 +383,9 @@ fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fi
 fn record(request: &Request, totals: &Totals, outcome: &Outcome, (index, round, begun_ms): (u32, u32, u64)) -> Record {
     let moved = (totals.requests() - totals.flushes).max(1);
     let mut extra = BTreeMap::new();
+    if outcome.cut_short {
+        extra.insert(CUT_SHORT.into(), 1.0);
+    }
     if !request.through_fio {
         extra.insert("busy_mb_per_s".into(), outcome.busy_mb_per_s());
     }

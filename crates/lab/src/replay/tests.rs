@@ -156,6 +156,7 @@ fn a_replay_is_kept_as_a_run_that_can_be_reported() {
     let file = target(16 * MIB);
     let folder = tempfile::tempdir().expect("a folder");
     let mut request = Request {
+        origin: Origin::default(),
         name: "small".into(),
         target: Place::Path(file.path().into()),
         options: buffered(Pace::Open { stretch: 0.1 }, 4),
@@ -199,6 +200,7 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
     let file = target(MIB);
     let folder = tempfile::tempdir().expect("a folder");
     let request = Request {
+        origin: Origin::default(),
         name: "small".into(),
         target: Place::Path(file.path().into()),
         options: buffered(Pace::Open { stretch: 10.0 }, 4),
@@ -218,4 +220,20 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
     assert!(run.records[0].point.variant.contains("cut short"));
     assert!(run.notes.iter().any(|note| note.text.contains("after 2 of 5 requests")), "{:?}", run.notes);
     assert!(crate::report::page(&run).expect("a page").contains("cut short"));
+
+    // It is taken up with the pass that was broken off; another trace is not.
+    let out = folder.path().join("run");
+    let asked = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
+    let go_on = AtomicBool::new(false);
+    let mut other = small();
+    other.records.pop();
+    assert!(resume(&other.into(), &asked, &out, &go_on, &mut Quiet).expect_err("refused").to_string().contains("not the trace"));
+    let (manifest, outcomes) = resume(&small().into(), &asked, &out, &go_on, &mut Quiet).expect("a run");
+    assert_eq!((manifest.status, manifest.resumed_ms.len(), outcomes.len()), (crate::result::RunStatus::Done, 1, 3));
+    let run = crate::result::Run::open(&out).expect("a run folder");
+    let passes: Vec<(u32, u64)> = run.records.iter().map(|record| (record.round, record.total.requests)).collect();
+    assert_eq!(passes, [(1, 4), (2, 4), (3, 4)], "what was cut short is gone");
+    assert!(
+        resume(&small().into(), &asked, &out, &go_on, &mut Quiet).expect_err("done").to_string().contains("nothing to resume")
+    );
 }

@@ -12,11 +12,11 @@ use std::fmt::Write;
 /// Charts of one kind at most; what is left out is said, and in the table of every figure.
 const CHARTS_MAX: usize = 12;
 
-type Found<'a> = (&'a Point, &'a Vec<&'a Record>);
-type Group<'a> = Vec<Found<'a>>;
+pub type Found<'a> = (&'a Point, &'a Vec<&'a Record>);
+pub type Group<'a> = Vec<Found<'a>>;
 
 /// Points alike once `forget` has wiped what may differ.
-fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Point, Group<'a>> {
+pub fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Point, Group<'a>> {
     let mut groups: BTreeMap<Point, Group<'a>> = BTreeMap::new();
     for (point, records) in &report.results {
         let mut key = (*point).clone();
@@ -26,7 +26,7 @@ fn group<'a>(report: &'a Report<'_>, forget: impl Fn(&mut Point)) -> BTreeMap<Po
     groups
 }
 
-fn forget_target(point: &mut Point) {
+pub fn forget_target(point: &mut Point) {
     *point = Point { target: String::new(), level: None, members: None, strip_bytes: None, spans: None, ..point.clone() };
 }
 
@@ -46,7 +46,7 @@ fn left_out(out: &mut String, count: usize) {
     }
 }
 
-fn panels(charts: Vec<String>, remark: &str) -> String {
+pub fn panels(charts: Vec<String>, remark: &str) -> String {
     if charts.is_empty() {
         return String::new();
     }
@@ -90,7 +90,10 @@ fn depths_of(points: &Group<'_>) -> Vec<f64> {
 /// Throughput by depth for each load, and for each target the latencies against throughput.
 pub fn depth_curves(report: &Report<'_>) -> String {
     let mut charts = Vec::new();
-    for points in by_depth(report, |_| ()) {
+    let mut groups = by_depth(report, |_| ());
+    // Arrays first: bare drives are there for comparison.
+    groups.sort_by_key(|points| points[0].0.level.is_none());
+    for points in groups {
         let curve = |latency: fn(&Record) -> f64| {
             let dots = points.iter().filter_map(|(_, records)| {
                 let rate = Summary::of(&select::values(records, select::rate))?.median;
@@ -115,7 +118,12 @@ pub fn depth_curves(report: &Report<'_>) -> String {
             Axis::log("latency", latencies.into_iter(), |value| time(value).replace(".00", "")),
             series,
         );
-        let remark = format!("{} to {} requests at a time", depths[0], depths[depths.len() - 1]);
+        let fixed = if points.iter().all(|(other, _)| other.threads == point.threads) {
+            format!("{} {}", point.threads, if point.threads == 1 { "thread" } else { "threads" })
+        } else {
+            format!("{} in flight in each thread", point.queue_depth)
+        };
+        let remark = format!("{fixed}, {} to {} requests at a time", depths[0], depths[depths.len() - 1]);
         charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &remark, false));
     }
     let mut out = panels(charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
@@ -146,7 +154,7 @@ fn rate_by_depth(report: &Report<'_>) -> Vec<String> {
 }
 
 /// In the order of the manifest.
-fn targets_of<'a>(report: &'a Report<'_>, points: &Group<'_>) -> Vec<&'a str> {
+pub fn targets_of<'a>(report: &'a Report<'_>, points: &Group<'_>) -> Vec<&'a str> {
     let names: BTreeSet<&str> = points.iter().map(|(point, _)| point.target.as_str()).collect();
     report.run.manifest.targets.iter().map(|target| target.name.as_str()).filter(|name| names.contains(name)).collect()
 }
@@ -259,7 +267,13 @@ pub fn variants(report: &Report<'_>) -> String {
     };
     let mut charts = Vec::new();
     for (key, points) in group(report, plain) {
-        let inside = |(_, records): &&Found<'_>| records.iter().all(|record| sections.contains(record.section.as_str()));
+        // Parts of the addresses have a chart of their own.
+        let inside = |(_, records): &&Found<'_>| {
+            let counts = |record: &&Record| {
+                sections.contains(record.section.as_str()) && !record.extra.contains_key(crate::experiment::PLACE_PERCENT)
+            };
+            records.iter().all(counts)
+        };
         let points: Group<'_> = points.iter().filter(inside).copied().collect();
         if points.len() < 2 {
             continue;
@@ -283,6 +297,7 @@ pub fn variants(report: &Report<'_>) -> String {
         charts.push(bars(&format!("{}: {}", key.target, select::load(&key)), "", &bars_of));
     }
     panels(charts, "The same load in other ways: kinds of files, modes of access, data that a controller could compress.")
+        + &super::modes::words(report)
 }
 
 const STATES: [DriveState; 4] = [DriveState::Fresh, DriveState::Used, DriveState::Idle, DriveState::Trimmed];
@@ -334,7 +349,7 @@ pub fn states(report: &Report<'_>) -> String {
 
 /// The complementary distribution: how many requests took longer.
 pub fn ccdf(report: &Report<'_>) -> String {
-    let mut charts: Vec<(usize, String)> = Vec::new();
+    let mut charts: Vec<((usize, bool), String)> = Vec::new();
     let matrices = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Iops);
     let matrices: BTreeSet<&str> = matrices.map(|section| section.id.as_str()).collect();
     for points in group(report, forget_target).into_values() {
@@ -379,10 +394,10 @@ pub fn ccdf(report: &Report<'_>) -> String {
             Axis::log("share of requests that took longer", shares.into_iter(), share),
             series,
         );
-        charts.push((chart.series.len(), chart.figure(&select::load(point), "", false)));
+        charts.push(((chart.series.len(), !point.variant.is_empty()), chart.figure(&select::load(point), "", false)));
     }
-    // Those that set targets side by side first.
-    charts.sort_by_key(|(targets, _)| std::cmp::Reverse(*targets));
+    // Those that set targets side by side first, then what was measured for this.
+    charts.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
     let charts = charts.into_iter().map(|(_, chart)| chart).collect();
     panels(charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
 }

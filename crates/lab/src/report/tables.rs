@@ -1,5 +1,6 @@
 //! Tables: the matrix, every figure, drives, notes, and where it all comes from.
 
+use super::groups::{Group, group};
 use super::{Report, duration, timeline, when};
 use crate::endurance::{self, Forecast};
 use crate::result::{NoteKind, Pattern, Point, Record};
@@ -41,56 +42,106 @@ fn plus_minus(summary: &Summary) -> String {
     format!("±{:.1} % ({:.0} %)", summary.plus_minus_percent(), summary.interval.confidence * 100.0)
 }
 
+/// A square of figures: the points of a group by two things that vary.
+struct Square {
+    /// Of the first row or column to the last: value and words.
+    rows: Vec<(u64, String)>,
+    columns: Vec<(u64, String)>,
+}
+
+impl Square {
+    /// None if less than three quarters of the cells were measured: a series with another beside it is no square.
+    fn new(points: &Group<'_>, row: fn(&Point) -> u64, column: fn(&Point) -> u64) -> Option<Self> {
+        let all = |value: fn(&Point) -> u64| points.iter().map(|(point, _)| value(point)).collect::<BTreeSet<u64>>();
+        let (rows, columns) = (all(row), all(column));
+        if rows.len() < 2 || columns.len() < 2 || points.len() * 4 < rows.len() * columns.len() * 3 {
+            return None;
+        }
+        let named = |values: BTreeSet<u64>| values.into_iter().map(|value| (value, value.to_string())).collect();
+        Some(Self { rows: named(rows), columns: named(columns) })
+    }
+
+    /// The table; `cell` gives what is in it and how dark it is, of which the largest is the darkest.
+    fn table(
+        &self,
+        caption: &str,
+        corner: &str,
+        points: &Group<'_>,
+        at: fn(&Point) -> (u64, u64),
+        cell: impl Fn(&[&Record]) -> Option<(String, f64)>,
+    ) -> String {
+        let cells: BTreeMap<(u64, u64), (String, f64)> =
+            points.iter().filter_map(|(point, records)| Some((at(point), cell(records)?))).collect();
+        let most = cells.values().map(|(_, shade)| *shade).fold(1e-9, f64::max);
+        let heads: Vec<&str> = std::iter::once(corner).chain(self.columns.iter().map(|(_, name)| name.as_str())).collect();
+        let rows = self.rows.iter().map(|(row, name)| {
+            let cell = |(column, _): &(u64, String)| match cells.get(&(*row, *column)) {
+                Some((words, shade)) => format!("<td style=\"--tint:{}%\">{words}</td>", (shade / most * 100.0).round()),
+                None => "<td></td>".into(),
+            };
+            (name.clone(), self.columns.iter().map(cell).collect())
+        });
+        let mut one = String::new();
+        table(&mut one, caption, &heads, rows.collect());
+        one.replacen("<table ", "<table class=\"heat\" ", 1)
+    }
+}
+
 /// Read share by block size, tinted by the rate in bytes.
 pub fn heat_maps(report: &Report<'_>) -> String {
-    let mut groups: BTreeMap<Point, Vec<(&Point, &Vec<&Record>)>> = BTreeMap::new();
-    for (point, records) in report.results.iter().filter(|(point, _)| point.mix.is_empty()) {
-        let key = Point { block_bytes: 0, read_percent: 0, ..(*point).clone() };
-        groups.entry(key).or_default().push((point, records));
-    }
     let mut out = String::new();
-    for points in groups.values() {
-        let blocks: BTreeSet<u64> = points.iter().map(|(point, _)| point.block_bytes).collect();
-        let shares: BTreeSet<u8> = points.iter().map(|(point, _)| point.read_percent).collect();
-        if blocks.len() < 2 || shares.len() < 2 || points.len() * 2 <= blocks.len() * shares.len() {
-            continue;
-        }
+    for points in group(report, |point| (point.block_bytes, point.read_percent) = (0, 0)).into_values() {
+        let points: Group<'_> = points.into_iter().filter(|(point, _)| point.mix.is_empty()).collect();
+        let (row, column) = (|point: &Point| point.block_bytes, |point: &Point| u64::from(point.read_percent));
+        let Some(mut square) = Square::new(&points, row, column) else { continue };
+        square.rows.iter_mut().for_each(|(bytes, name)| *name = select::size(*bytes));
+        square.columns.iter_mut().for_each(|(share, name)| *name = format!("{share}/{}", 100 - *share));
+        square.columns.reverse();
         let first = points[0].0;
-        let order = if first.pattern == Pattern::Random { "random" } else { "sequential" };
-        let value = |record: &Record| if first.pattern == Pattern::Random { record.total.iops } else { record.total.mb_per_s };
-        let unit = if first.pattern == Pattern::Random { "IOPS" } else { "MB/s" };
-        let bandwidth = |records: &[&Record]| {
-            Summary::of(&select::values(records, |record| record.total.mb_per_s)).map_or(0.0, |summary| summary.median)
+        let random = first.pattern == Pattern::Random;
+        let (order, unit) = if random { ("random", "IOPS") } else { ("sequential", "MB/s") };
+        let cell = |records: &[&Record]| {
+            let value = |record: &Record| if random { record.total.iops } else { record.total.mb_per_s };
+            let summary = Summary::of(&select::values(records, value))?;
+            let spread = if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".to_string() };
+            let bandwidth = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median;
+            Some((format!("{}<small>{spread}</small>", short(summary.median)), bandwidth))
         };
-        let most = points.iter().map(|(_, records)| bandwidth(records)).fold(0.0, f64::max);
-        let heads: Vec<String> = std::iter::once("block".to_string())
-            .chain(shares.iter().rev().map(|share| format!("{share}/{}", 100 - share)))
-            .collect();
-        let rows = blocks.iter().map(|block| {
-            let cell = |share: &u8| {
-                let found = points.iter().find(|(point, _)| point.block_bytes == *block && point.read_percent == *share);
-                let Some(((_, records), summary)) =
-                    found.and_then(|found| Some((found, Summary::of(&select::values(found.1, value))?)))
-                else {
-                    return "<td></td>".to_string();
-                };
-                let tint = (bandwidth(records) / most * 100.0).round();
-                let spread =
-                    if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".to_string() };
-                format!("<td style=\"--tint:{tint}%\">{}<small>{spread}</small></td>", short(summary.median))
-            };
-            (select::size(*block), shares.iter().rev().map(cell).collect())
-        });
+        let depth = select::depth(first);
+        let mut words = vec![depth.as_str(), select::state(first.drive_state), select::array_state(first.array_state)];
+        words.extend([select::mode(first.mode), first.variant.as_str()]);
+        words.retain(|word| !word.is_empty());
         let caption = format!(
-            "{}: {order}, {}{}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
+            "{}: {order}, {}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
             escape(&first.target),
-            select::depth(first),
-            if first.variant.is_empty() { String::new() } else { format!(", {}", escape(&first.variant)) }
+            escape(&words.join(", "))
         );
-        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        let mut one = String::new();
-        table(&mut one, &caption, &heads, rows.collect());
-        out += &one.replacen("<table ", "<table class=\"heat\" ", 1);
+        out += &square.table(&caption, "block", &points, |point| (point.block_bytes, point.read_percent.into()), cell);
+    }
+    out
+}
+
+/// Threads by depth, tinted by the rate, with the mean latency.
+pub fn depth_by_threads(report: &Report<'_>) -> String {
+    let mut out = String::new();
+    for points in group(report, |point| (point.queue_depth, point.threads) = (0, 0)).into_values() {
+        let (row, column) = (|point: &Point| u64::from(point.threads), |point: &Point| u64::from(point.queue_depth));
+        let Some(square) = Square::new(&points, row, column) else { continue };
+        let first = points[0].0;
+        let cell = |records: &[&Record]| {
+            let rate = Summary::of(&select::values(records, select::rate))?.median;
+            let latency = Summary::of(&select::values(records, |record| record.total.latency.mean_ns))?.median;
+            Some((format!("{}<small>{}</small>", short(rate), time(latency)), rate))
+        };
+        let load = select::load(first).replacen(&format!(", {}", select::depth(first)), "", 1);
+        let caption = format!(
+            "{}: {}; {} and mean latency by threads and requests in flight in each; the darker, the more",
+            escape(&first.target),
+            escape(&load),
+            select::unit(first)
+        );
+        let at = |point: &Point| (u64::from(point.threads), u64::from(point.queue_depth));
+        out += &square.table(&caption, "threads", &points, at, cell);
     }
     out
 }
@@ -99,7 +150,8 @@ pub fn heat_maps(report: &Report<'_>) -> String {
 pub fn figures(report: &Report<'_>) -> String {
     let mut out = String::from(
         "<p>Rates are medians over rounds with the half-width of the median's interval and its confidence; with fewer than six rounds the interval \
-         is the whole range, and its confidence says so. Mean deviation: mean absolute deviation about the mean, in percent of it.</p>\n",
+         is the whole range, and its confidence says so. Mean deviation: mean absolute deviation about the mean, in percent of it. CPU: of one CPU, what fio and the kernel used \
+         for it, over all threads.</p>\n",
     );
     let many = report.results.len() > 40;
     for target in &report.run.manifest.targets {
@@ -126,6 +178,9 @@ pub fn figures(report: &Report<'_>) -> String {
                 latency(|record| record.total.latency.p99_ns),
                 latency(|record| record.total.latency.p999_ns),
                 latency(|record| record.total.latency.max_ns),
+                Summary::of(&select::values(records, |record| record.cpu_user_percent + record.cpu_system_percent))
+                    .filter(|cpu| cpu.median > 0.0)
+                    .map_or("<td>–</td>".into(), |cpu| format!("<td>{:.0} %</td>", cpu.median)),
             ];
             if target.level.is_some() {
                 cells.extend(theory_cells(report, point, records));
@@ -136,7 +191,7 @@ pub fn figures(report: &Report<'_>) -> String {
             Some((escape(&select::load(point)) + &more, cells))
         });
         let rows: Vec<_> = rows.collect();
-        let mut heads = vec!["load", "rate", "rounds", "mean, mean deviation", "p50", "p99", "p99.9", "max"];
+        let mut heads = vec!["load", "rate", "rounds", "mean, mean deviation", "p50", "p99", "p99.9", "max", "CPU"];
         if target.level.is_some() {
             heads.extend(["of allowed", "member writes per write", "law"]);
         }
@@ -149,6 +204,33 @@ pub fn figures(report: &Report<'_>) -> String {
             out += &one;
         }
     }
+    out
+}
+
+/// Each host's share of what several did together.
+pub fn hosts(report: &Report<'_>) -> String {
+    let mut points: BTreeMap<&Point, BTreeMap<&str, Vec<&Record>>> = BTreeMap::new();
+    for record in report.run.records.iter().filter(|record| !record.host.is_empty() && !record.preparation) {
+        points.entry(&record.point).or_default().entry(record.host.as_str()).or_default().push(record);
+    }
+    let names: BTreeSet<&str> = points.values().flat_map(|hosts| hosts.keys().copied()).filter(|name| *name != "all").collect();
+    if names.len() < 2 {
+        return String::new();
+    }
+    let rows = points.iter().map(|(point, hosts)| {
+        let cell = |name: &&str| {
+            let records = hosts.get(*name)?;
+            let rate = Summary::of(&select::values(records, select::rate))?;
+            let p99 = Summary::of(&select::values(records, |record| record.total.latency.p99_ns))?.median;
+            Some(format!("<td>{} {}<small>p99 {}</small></td>", short(rate.median), select::unit(point), time(p99)))
+        };
+        let cells = names.iter().map(|name| cell(name).unwrap_or_else(|| "<td>–</td>".into()));
+        (escape(&format!("{}: {}", point.target, select::load(point))), cells.collect())
+    });
+    let heads: Vec<String> = std::iter::once("load".into()).chain(names.iter().map(|name| escape(name))).collect();
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut out = String::new();
+    table(&mut out, "Medians of each host while all worked together", &heads, rows.collect());
     out
 }
 

@@ -92,7 +92,7 @@ fn unit_of(span: f64) -> (&'static str, f64) {
 }
 
 /// Curves thinned to their medians.
-fn thin(dots: &[Dot]) -> Vec<Dot> {
+pub fn thin(dots: &[Dot]) -> Vec<Dot> {
     let step = dots.len().div_ceil(SAMPLES_MAX).max(1);
     let middle = |part: &[Dot]| {
         let values: Vec<f64> = part.iter().map(|dot| dot.y).collect();

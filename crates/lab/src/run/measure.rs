@@ -1,6 +1,7 @@
 //! One measurement: fio, what is watched meanwhile, and the record that remains.
 
 use super::{Broken, Company, Runner};
+use crate::experiment::PLACE_PERCENT;
 use crate::fio::{Job, Place, Work, sum, take_series};
 use crate::plan::{Load, RaidAction};
 use crate::result::{
@@ -87,6 +88,9 @@ impl Runner<'_> {
         let keep_series = !series.samples.is_empty() || !series.sweep.is_empty();
         let mut extra = std::mem::take(&mut self.extra);
         extra.insert("outstanding".into(), f64::from(job.outstanding()));
+        if let Some((part, of)) = load.part {
+            extra.insert(PLACE_PERCENT.into(), (f64::from(part) + 0.5) * 100.0 / f64::from(of));
+        }
         let record = |measured: Measured| Record {
             index,
             section: self.id(),

@@ -56,6 +56,7 @@ pub fn verdict(values: &[f64], tracker: &Tracker) -> Option<SteadyVerdict> {
         slope_excursion,
         slope_excursion_allowed: allowed(SLOPE_SHARE),
         rounds_max: tracker.rounds_max,
+        steps: None,
         values,
     })
 }

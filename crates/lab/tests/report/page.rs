@@ -87,6 +87,14 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
         "16 TB",
         "read-modify-write",
         "prefers-color-scheme: dark",
+        "a write ends only when it is durable",
+        "synchronous 0.25, write-through 0.20, cached 15.00, sparse file 0.80 times the rate",
+        "every write durable costs 75",
+        "the speed of memory",
+        "the slowest part has 50",
+        "latency by threads and requests in flight in each",
+        "<section id=\"seconds\"",
+        "<section id=\"sizes\"",
         "mean deviation",
         "2026-",
     ] {
@@ -94,6 +102,46 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
     }
     // Idling changed nothing that could be told: used and idle are 2 % apart with ±3 % of noise, fresh to used is a fall by two thirds.
     assert!(page.contains("used gives -6"), "the fall is told as one");
+}
+
+#[test]
+fn several_runs_share_a_page_and_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = ["old", "new", "far/new"].map(|name| folder.path().join(name));
+    for (run, speed) in runs.iter().zip([1.0, 1.5, 0.5]) {
+        let target = sample::target("raid5 x4", stria_lab::result::TargetKind::Array, Some("5"), 4);
+        let mut story = sample::Story::new("one", vec![target.clone()]);
+        let section = story.section("1-depth", "Depth", stria_lab::result::SectionKind::Sweep, &target.name);
+        for round in 1..=6 {
+            for queue_depth in [1, 8, 64] {
+                let point = stria_lab::result::Point { queue_depth, ..sample::point(&target) };
+                let iops = story.chance.noisy(speed * 1000.0 * f64::from(queue_depth), 0.01);
+                story.measure(&section, &point, round, iops, 6.0);
+                story.series("", 0.0, 0.0);
+            }
+        }
+        std::fs::create_dir_all(run).expect("a folder");
+        story.write(run);
+    }
+    let (page, picture) = (pictures().join("together.html"), pictures().join("together.png"));
+    report::write_together(&runs, &page).expect("a page");
+    let text = std::fs::read_to_string(&page).expect("a page");
+    let above = folder.path().file_name().expect("a name").to_string_lossy().into_owned();
+    let labels = [format!("{above}/old"), format!("{above}/new"), "far/new".into()];
+    for words in labels.iter().map(String::as_str).chain([
+        "Of 6 comparisons 0 are significantly worse and 6 better",
+        "Of 6 comparisons 6 are significantly worse",
+        "Side by side",
+        "Second by second",
+    ]) {
+        assert!(text.contains(words), "{words}");
+    }
+    let mut browser = Browser::start();
+    browser.load(&page, 390, "light", "screen");
+    browser.picture(&picture);
+    browser.evaluate("document.querySelectorAll('details').forEach(details => details.open = true)");
+    let found = browser.evaluate(include_str!("look.js"));
+    assert_eq!(found["problems"].as_array().map(Vec::len), Some(0), "{found}");
 }
 
 #[test]

@@ -175,6 +175,7 @@ impl Story {
             slope_excursion: slope.abs() * 4.0,
             slope_excursion_allowed: 0.1 * mean,
             rounds_max: 25,
+            steps: None,
         });
     }
 
@@ -340,6 +341,9 @@ pub fn full(folder: &Path) {
     unsteady(&mut story, &targets[9]);
     states(&mut story, &targets[1]);
     modes(&mut story, &targets[1]);
+    ways(&mut story, &targets[1]);
+    square(&mut story, &targets[1]);
+    places(&mut story, &targets[1]);
     saturation(&mut story, &targets[9]);
     raid(&mut story, targets.iter().find(|target| target.name == "raid5 x4").expect("there is one"));
     story.write(folder);
@@ -427,6 +431,45 @@ fn modes(story: &mut Story, target: &TargetInfo) {
             let iops = story.chance.noisy(iops, 0.03);
             story.measure(&section, &point, round, iops, 5.0);
         }
+    }
+}
+
+/// The same writes in every mode of access, with a curve of each.
+fn ways(story: &mut Story, target: &TargetInfo) {
+    let section = story.section("9-ways", "Ways to write", SectionKind::Sweep, &target.name);
+    for (mode, iops) in [
+        (IoMode::Direct, 20_000.0),
+        (IoMode::DirectSync, 5_000.0),
+        (IoMode::WriteThrough, 4_000.0),
+        (IoMode::Cached, 300_000.0),
+        (IoMode::Sparse, 16_000.0),
+    ] {
+        let point = Point { mode, read_percent: 0, queue_depth: 1, block_bytes: 8192, ..point(target) };
+        story.measure(&section, &point, 1, iops, 60.0);
+        story.series("", 0.0, 0.0);
+    }
+}
+
+/// Depth by threads.
+fn square(story: &mut Story, target: &TargetInfo) {
+    let section = story.section("10-square", "Depth by threads", SectionKind::Sweep, &target.name);
+    for queue_depth in [1, 4, 16, 64] {
+        for threads in [1, 2, 8, 32] {
+            let point = Point { queue_depth, threads, block_bytes: 16_384, ..point(target) };
+            let q = f64::from(queue_depth * threads);
+            story.measure(&section, &point, 1, 90_000.0 * q / (q + 16.0), 1.0);
+        }
+    }
+}
+
+/// A disk that is half as fast at its hub.
+fn places(story: &mut Story, target: &TargetInfo) {
+    let section = story.section("11-places", "From rim to hub", SectionKind::Sweep, &target.name);
+    for part in 0..16 {
+        let variant = format!("part {:02} of 16", part + 1);
+        let point = Point { pattern: Pattern::Sequential, block_bytes: 1 << 20, variant, ..point(target) };
+        let record = story.measure(&section, &point, 1, 250.0 * (1.0 - f64::from(part) / 30.0), 1.0);
+        record.extra.insert("place_percent".into(), (f64::from(part) + 0.5) * 100.0 / 16.0);
     }
 }
 

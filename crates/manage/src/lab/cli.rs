@@ -18,7 +18,7 @@ pub enum Lab {
     Resume(Resume),
     /// Replay a trace, or the look-alike of an application, on a file or block device, and write the page.
     Replay(Replay),
-    /// Write the page of a run again.
+    /// Write the page of a run again, or one page of several runs side by side.
     Report(Report),
     /// Tell what differs significantly between two runs; exit code 1 if the second is worse.
     Compare(Compare),
@@ -51,6 +51,9 @@ pub struct Subject {
     /// A trial: shorter and smaller, and marked as such everywhere.
     #[arg(long)]
     pub scaled: bool,
+    /// Only the loads of sweeps that only read, without any preparation: what is there is left as it is.
+    #[arg(long)]
+    pub read_only: bool,
     /// Measure from another machine, where `fio --server` runs; repeat for several at once.
     #[arg(long, value_name = "HOST")]
     pub host: Vec<String>,
@@ -116,10 +119,10 @@ pub struct Resume {
 /// `stria lab report`
 #[derive(Args, Debug)]
 pub struct Report {
-    /// The run's folder.
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub run: PathBuf,
-    /// The page; report.html in the run's folder if not given.
+    /// The run's folder; several for one page of all, on which each is compared with the first.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The page; if not given, report.html in the run's folder, or together.html here for several.
     #[arg(long, short, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
 }
@@ -133,6 +136,9 @@ pub struct Compare {
     /// Folder of the other.
     #[arg(value_hint = ValueHint::DirPath)]
     pub after: PathBuf,
+    /// Also write a page with both side by side.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
 }
 
 /// `stria lab export`

@@ -2,14 +2,15 @@
 
 use crate::failure::Failure;
 use crate::output::{print, print_json};
+use crate::serve::absolute;
 use clap::{Args, ValueEnum, ValueHint};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_lab::fio::Place;
-use stria_lab::replay::{Fit, KeepError, Options, Pace, Request, keep};
+use stria_lab::replay::{self, Fit, KeepError, Options, Origin, Outcome, Pace, Request, asked, keep};
 use stria_lab::report;
-use stria_lab::result::RunStatus;
+use stria_lab::result::{Manifest, RunStatus};
 use stria_lab::trace::synthetic::{APPLICATIONS, Application};
 use stria_lab::trace::{Format, Source};
 
@@ -71,30 +72,44 @@ pub enum When {
     Think,
 }
 
-impl Replay {
-    /// The trace with its name, and whether it has times.
-    fn read(&self) -> Result<(String, Source, bool), Failure> {
-        let Some(format) = self.format else {
-            let application = Application::named(&self.trace).ok_or_else(|| {
-                let names: Vec<&str> = APPLICATIONS.iter().map(|application| application.name).collect();
-                Failure::Usage(format!(
-                    "\"{}\" is no application: say --format for a trace file, or one of {}",
-                    self.trace,
-                    names.join(", ")
-                ))
-            })?;
-            return Ok((self.trace.clone(), application.trace(self.seed).into(), false));
-        };
-        let path = Path::new(&self.trace);
-        let name = path.file_name().map_or_else(|| self.trace.clone(), |name| name.to_string_lossy().into_owned());
-        Ok((name, Source::open(path, format).map_err(Failure::failed)?, true))
-    }
+/// Opens a trace: a file of a format, or the look-alike of an application.
+fn open(origin: &Origin) -> Result<Source, Failure> {
+    let Some(format) = &origin.format else {
+        let application = Application::named(&origin.trace).ok_or_else(|| {
+            let names: Vec<&str> = APPLICATIONS.iter().map(|application| application.name).collect();
+            Failure::Usage(format!(
+                "\"{}\" is no application: say --format for a trace file, or one of {}",
+                origin.trace,
+                names.join(", ")
+            ))
+        })?;
+        return Ok(application.trace(origin.seed).into());
+    };
+    let format: Format = format.parse().map_err(Failure::failed)?;
+    Source::open(Path::new(&origin.trace), format).map_err(Failure::failed)
+}
+
+/// Goes on with the replay in a folder; none if there is none.
+pub fn resume(folder: &Path, json: bool) -> Result<Option<u8>, Failure> {
+    let Some(request) = asked(folder)? else { return Ok(None) };
+    let source = open(&request.origin)?;
+    let went = super::with_progress(json, |stop, progress| replay::resume(&source, &request, folder, stop, progress))?;
+    finish(&request, folder, went, json).map(Some)
 }
 
 /// Replays, keeps the run, writes its page and says what came of it.
 pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
-    let (name, source, timed) = command.read()?;
-    let when = command.pace.unwrap_or(if timed { When::Recorded } else { When::Closed });
+    let file = command.format.map(|_| PathBuf::from(&command.trace));
+    let name = file.as_ref().and_then(|file| file.file_name());
+    let name = name.map_or_else(|| command.trace.clone(), |name| name.to_string_lossy().into_owned());
+    let named = |format| Format::ALL.iter().find(|(_, known)| *known == format).map(|(name, _)| (*name).to_owned());
+    let origin = Origin {
+        trace: file.map_or_else(|| command.trace.clone(), |file| absolute(&file).display().to_string()),
+        format: command.format.and_then(named),
+        seed: command.seed,
+    };
+    let source = open(&origin)?;
+    let when = command.pace.unwrap_or(if origin.format.is_some() { When::Recorded } else { When::Closed });
     let pause_max =
         Duration::try_from_secs_f64(command.pause_max).map_err(|error| Failure::Usage(format!("--pause-max: {error}")))?;
     let pace = match when {
@@ -110,6 +125,7 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
         ..Options::default()
     };
     let request = Request {
+        origin,
         name,
         destroy: command.destroy.contains(&command.target),
         target: Place::new(command.target.strip_prefix("file:").unwrap_or(&command.target)),
@@ -120,16 +136,24 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
     };
     let free = || (1..).map(|at| PathBuf::from(format!("lab-replay-{at}"))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
-    let (manifest, outcomes) = super::with_progress(json, |stop, progress| keep(&source, &request, &folder, stop, progress))?;
+    let went = super::with_progress(json, |stop, progress| keep(&source, &request, &folder, stop, progress))?;
+    finish(&request, &folder, went, json)
+}
+
+/// Writes the page and says what came of it.
+fn finish(request: &Request, folder: &Path, (manifest, outcomes): (Manifest, Vec<Outcome>), json: bool) -> Result<u8, Failure> {
     let page = folder.join("report.html");
-    report::write(&folder, &page).map_err(Failure::failed)?;
+    report::write(folder, &page).map_err(Failure::failed)?;
     if json {
         print_json(&json!({"status": manifest.status, "folder": folder, "report": page, "passes": outcomes}));
         return Ok(u8::from(manifest.status != RunStatus::Done));
     }
     for (index, outcome) in outcomes.iter().enumerate() {
-        let drift =
-            if when == When::Closed || request.through_fio { String::new() } else { format!(" {}", outcome.drift.sentence()) };
+        let drift = if request.options.pace == Pace::Closed || request.through_fio {
+            String::new()
+        } else {
+            format!(" {}", outcome.drift.sentence())
+        };
         let cut = if outcome.cut_short { ", cut short" } else { "" };
         print(&format!(
             "pass {}{cut}: {:.1} s, {:.0} requests a second, {:.1} MB/s while busy, {} errors.{drift}\n",
@@ -140,6 +164,9 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
             outcome.errors
         ));
     }
+    if manifest.status == RunStatus::Interrupted {
+        print(&format!("interrupted: go on with stria lab resume {}\n", folder.display()));
+    }
     print(&format!("the page is {}\n", page.display()));
     Ok(u8::from(manifest.status != RunStatus::Done))
 }
@@ -148,7 +175,7 @@ impl From<KeepError> for Failure {
     fn from(error: KeepError) -> Self {
         match error {
             KeepError::NotAllowed { .. } => Self::Unsafe(error.to_string()),
-            KeepError::Replay(_) | KeepError::Folder(_) => Self::failed(error),
+            KeepError::Replay(_) | KeepError::Folder(_) | KeepError::Resume(_) => Self::failed(error),
         }
     }
 }

@@ -1,0 +1,182 @@
+//! Rates over the size of requests, over the place on the drive, and second by second.
+
+use super::chart::{Axis, Chart, Dot, Series};
+use super::groups::{Found, Group, forget_target, group, panels, targets_of};
+use super::{Report, timeline};
+use crate::experiment::PLACE_PERCENT;
+use crate::result::{Point, Record, Sample, SectionKind};
+use crate::select::{self, time};
+use crate::stats::Summary;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Curves of one chart at most.
+const CURVES_MAX: usize = 8;
+/// Loads that are shown second by second; the others are in the run's folder.
+const LOADS_MAX: usize = 6;
+/// Fewer samples than this tell no story.
+const SAMPLES_MIN: usize = 5;
+
+fn median(records: &[&Record], value: fn(&Record) -> f64) -> Option<Summary> {
+    Summary::of(&select::values(records, value))
+}
+
+/// Bytes per second over the size of requests: targets together where there are several, else shares of reads.
+pub fn sizes(report: &Report<'_>) -> String {
+    let groups = group(report, |point| {
+        forget_target(point);
+        (point.block_bytes, point.read_percent) = (0, 0);
+    });
+    let mut charts = Vec::new();
+    let apart = groups.into_values().flat_map(|points| {
+        let many = points.iter().any(|(point, _)| point.target != points[0].0.target);
+        let mut by_share: BTreeMap<u8, Group<'_>> = BTreeMap::new();
+        for (point, records) in points {
+            by_share.entry(if many { point.read_percent } else { 0 }).or_default().push((point, records));
+        }
+        by_share.into_values().map(move |points| (many, points))
+    });
+    for (many, points) in apart {
+        let name = |point: &Point| if many { point.target.clone() } else { select::direction(point.read_percent) };
+        let points: Group<'_> = points.into_iter().filter(|(point, _)| point.mix.is_empty()).collect();
+        let sizes: BTreeSet<u64> = points.iter().map(|(point, _)| point.block_bytes).collect();
+        if sizes.len() < 3 {
+            continue;
+        }
+        let mut names: Vec<String> = Vec::new();
+        for (point, _) in &points {
+            let name = name(point);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let dot = |(point, records): &Found<'_>| {
+            let rate = median(records, |record| record.total.mb_per_s)?;
+            let x = point.block_bytes as f64 / 1024.0;
+            Some(Dot { x, y: rate.median, low: rate.interval.low, high: rate.interval.high })
+        };
+        let curve = |name_of: &String| points.iter().filter(|(point, _)| name(point) == *name_of).filter_map(dot).collect();
+        let series: Vec<Series> = names
+            .iter()
+            .take(CURVES_MAX)
+            .enumerate()
+            .map(|(index, name)| Series::new(format!("s{index}"), name.clone(), curve(name)))
+            .filter(|series| series.dots.len() >= 3)
+            .collect();
+        if series.is_empty() {
+            continue;
+        }
+        let sizes: Vec<f64> = sizes.into_iter().map(|bytes| bytes as f64 / 1024.0).collect();
+        let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
+        let chart = Chart::new(Axis::at("KiB a request", &sizes, true), Axis::from_zero("MB/s", most), series);
+        let (first, _) = points[0];
+        // The size is the axis, and the curves are either targets or shares of reads.
+        let load = select::load(first);
+        let load = load.replacen(&format!("{} ", select::size(first.block_bytes)), "", 1);
+        let load = if many { load } else { load.replacen(&format!(" {}", select::direction(first.read_percent)), "", 1) };
+        let caption = if many { load } else { format!("{}: {load}", first.target) };
+        charts.push(chart.figure(&caption, "", false));
+    }
+    panels(charts, "Bytes a second by the size of requests; bars are the interval of the median.")
+}
+
+/// Rates from the first address to the last: disks are faster at their outer edge, drives with a fast part where that lies.
+pub fn places(report: &Report<'_>) -> String {
+    let place = |records: &[&Record]| records.first().and_then(|record| record.extra.get(PLACE_PERCENT)).copied();
+    let mut charts = Vec::new();
+    for points in group(report, |point| {
+        forget_target(point);
+        point.variant.clear();
+    })
+    .into_values()
+    {
+        let points: Group<'_> = points.into_iter().filter(|(_, records)| place(records).is_some()).collect();
+        if points.is_empty() {
+            continue;
+        }
+        let (first, _) = points[0];
+        let curve = |target: &str| -> Vec<Dot> {
+            let mine = points.iter().filter(|(point, _)| point.target == target);
+            let dots = mine.filter_map(|(_, records)| {
+                let rate = median(records, select::rate)?;
+                Some(Dot { x: place(records)?, y: rate.median, low: rate.interval.low, high: rate.interval.high })
+            });
+            let mut dots: Vec<Dot> = dots.collect();
+            dots.sort_by(|a, b| a.x.total_cmp(&b.x));
+            dots
+        };
+        let targets = targets_of(report, &points);
+        let series: Vec<Series> = targets
+            .iter()
+            .take(CURVES_MAX)
+            .enumerate()
+            .map(|(index, target)| Series::new(format!("s{index}"), *target, curve(target)))
+            .collect();
+        let rates = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y);
+        let (slowest, fastest) = rates.fold((f64::INFINITY, 0.0f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+        let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
+        let chart =
+            Chart::new(Axis::until("percent of the addresses", 100.0), Axis::from_zero(select::unit(first), most), series);
+        let load = select::load(&Point { variant: String::new(), ..first.clone() });
+        let remark = format!("the slowest part has {:.0} % of the rate of the fastest", slowest / fastest.max(1e-9) * 100.0);
+        charts.push(chart.figure(&load, &remark, false));
+    }
+    panels(charts, "The same load on equal parts of the addresses, one after the other, from the first to the last.")
+}
+
+/// Second by second within the measurements that went on longest, and of those where it varied most: rate and latency.
+pub fn seconds(report: &Report<'_>) -> String {
+    let sweeps = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Sweep);
+    let sweeps: BTreeSet<&str> = sweeps.map(|section| section.id.as_str()).collect();
+    let samples_of = |records: &[&Record]| -> Option<&[Sample]> {
+        let record = records.iter().rev().find(|record| sweeps.contains(record.section.as_str()))?;
+        let samples = &report.series.get(&record.index)?.samples;
+        (samples.len() >= SAMPLES_MIN).then_some(&samples[..])
+    };
+    let total = |sample: &Sample| sample.read_iops + sample.write_iops;
+    let mut loads: Vec<(usize, f64, Group<'_>)> = Vec::new();
+    for points in group(report, forget_target).into_values() {
+        let points: Group<'_> = points.into_iter().filter(|(_, records)| samples_of(records).is_some()).collect();
+        let longest = points.iter().filter_map(|(_, records)| Some(samples_of(records)?.len())).max();
+        let spread = |(_, records): &Found<'_>| {
+            let rates: Vec<f64> = samples_of(records)?.iter().map(total).collect();
+            Some(Summary::of(&rates)?.mean_deviation_percent())
+        };
+        if let Some(longest) = longest {
+            let spread = points.iter().filter_map(spread).fold(0.0, f64::max);
+            loads.push((longest, spread, points));
+        }
+    }
+    // A second more or less is no longer measurement.
+    loads.sort_by(|a, b| (b.0 / 8).cmp(&(a.0 / 8)).then(b.1.total_cmp(&a.1)));
+    let (all, mut charts) = (loads.len(), Vec::new());
+    for (longest, _, points) in loads.into_iter().take(LOADS_MAX) {
+        let (first, _) = points[0];
+        let in_bytes = select::unit(first) == "MB/s";
+        let rate = |sample: &Sample| if in_bytes { sample.read_mb_per_s + sample.write_mb_per_s } else { total(sample) };
+        let curves = |value: &dyn Fn(&Sample) -> f64| -> Vec<Series> {
+            let targets = targets_of(report, &points).into_iter().take(CURVES_MAX).enumerate();
+            let curve = |(index, target): (usize, &str)| {
+                let (_, records) = points.iter().find(|(point, _)| point.target == target)?;
+                let dots: Vec<Dot> =
+                    samples_of(records)?.iter().map(|sample| Dot::exact(sample.at_ms as f64 / 1000.0, value(sample))).collect();
+                Some(Series::new(format!("s{index}"), target, timeline::thin(&dots)))
+            };
+            targets.filter_map(curve).collect()
+        };
+        let most = |series: &[Series]| series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).fold(0.0, f64::max);
+        let rates = curves(&rate);
+        let latencies = curves(&|sample| sample.latency_mean_ns);
+        let times: Vec<f64> = latencies.iter().flat_map(|series| &series.dots).map(|dot| dot.y).collect();
+        let (load, end) = (select::load(first), longest as f64);
+        let rate_axis = Axis::from_zero(select::unit(first), most(&rates));
+        let time_axis = Axis::log("mean latency", times.into_iter(), |value| time(value).replace(".00", ""));
+        charts.push(Chart::new(Axis::until("seconds", end), rate_axis, rates).figure(&load, "", false));
+        charts.push(Chart::new(Axis::until("seconds", end), time_axis, latencies).figure(&format!("{load}: latency"), "", false));
+    }
+    let more = if all > LOADS_MAX {
+        format!(" {} more loads have such curves in the run's folder (series.csv of an export).", all - LOADS_MAX)
+    } else {
+        String::new()
+    };
+    panels(charts, &format!("The last pass of the loads that were measured longest, and of those where it varied most.{more}"))
+}
