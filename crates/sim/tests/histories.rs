@@ -91,6 +91,8 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 900322),
     // Sectors that a drive had just mended could not be read again: it was dropped, as it should be.
     ("6", 10_129_873),
+    // The log's head of a dropped member went over that of the member which its drive had become.
+    ("5", 10_414_922),
 ];
 
 #[test]

@@ -125,7 +125,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = run("umount", &[self.0.to_str().unwrap()]);
+        let _ = run("umount", &["--lazy", self.0.to_str().unwrap()]);
     }
 }
 

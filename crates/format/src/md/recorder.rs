@@ -425,6 +425,11 @@ impl MdRecorder {
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
 
+    /// Whether a member was not left out of this run's last record: its drive may be another member's by now.
+    fn takes_part(&self, member: MemberId) -> bool {
+        self.active.is_empty() || self.active.contains(&member)
+    }
+
     fn log_place(&self, member: MemberId) -> Option<LogPlace> {
         let bitmap_sectors = self.bitmap.as_ref().map_or(0, Bitmap::size_sectors);
         let superblock = &self.keepers.get(&member)?.superblock;
@@ -701,12 +706,12 @@ impl Recorder for MdRecorder {
             let begin = |(&member, keeper): (&MemberId, &Keeper)| {
                 Some(Ppl::begin(member, &keeper.superblock, &PplPlace::of(&keeper.superblock)?))
             };
-            return self.keepers.iter().filter_map(begin).flatten().collect();
+            return self.keepers.iter().filter(|(member, _)| self.takes_part(**member)).filter_map(begin).flatten().collect();
         }
         self.log.session = Some(Session::after(self.common.header.events, self.log.tag_before));
         self.log.rings.clear();
         self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);
-        let members: Vec<MemberId> = self.keepers.keys().copied().collect();
+        let members: Vec<MemberId> = self.keepers.keys().copied().filter(|&member| self.takes_part(member)).collect();
         members.into_iter().filter_map(|member| self.log_head(member)).collect()
     }
 
