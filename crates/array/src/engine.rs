@@ -75,6 +75,11 @@ impl Engine {
         engine
     }
 
+    /// Whether members are still told who is missing, or a crash is made good: requests wait, and nobody may come back.
+    pub fn is_starting(&self) -> bool {
+        !self.core.serves()
+    }
+
     /// What the array can do as a device.
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -633,7 +638,7 @@ impl Engine {
         }
         // A record torn by the last crash may count as many as this run's first one, and the drive that has it must not be
         // counted in that: nobody could tell later which of the two came after the other.
-        if slot.is_some() && !self.core.serves() {
+        if slot.is_some() && self.is_starting() {
             return Err(Refusal(format!(
                 "{} cannot come back yet: the array has just started, and says so on its members first; add it again in a moment",
                 config.name

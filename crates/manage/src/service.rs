@@ -278,6 +278,13 @@ impl Service {
         let new = open_new(&served, &request.path)?;
         let AddRequest { span, force, .. } = request;
         let span = span.map(|span| served.call(move |array| full_name(array, &span))).transpose()?;
+        // Within moments, unless a crash left much to make good; then the engine says so.
+        for _ in 0..100 {
+            if !served.call(|array| array.tree().iter().any(|array| array.command(|engine| engine.is_starting())))? {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
         let message = served.call(move |array| array.add(new, span.as_deref(), force))??;
         self.done(sequence, message)
     }
