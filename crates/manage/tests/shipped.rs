@@ -86,6 +86,7 @@ experiments! {
     depth_threads: "depth-threads" "seconds = 0.1" ["square"];
     #[ignore = "64 loads with long runs of 256 threads: a minute; quick runs the same code"]
     sustained: "sustained" "seconds = 0.1" ["sizes"];
+    #[ignore = "64 loads: half a minute; quick runs the same code"]
     places: "places" "seconds = 0.1" ["places"];
     read_share: "read-share" "seconds = 0.1, members = [4]" ["levels"];
     trim: "trim" "seconds = 0.1" ["states"];

@@ -79,13 +79,18 @@ pub fn sizes(report: &Report<'_>) -> String {
     panels(charts, "Bytes a second by the size of requests; bars are the interval of the median.")
 }
 
+/// "part 03 of 16, ioengine=libaio" without the part, which is the axis.
+fn without_part(variant: &str) -> String {
+    if variant.starts_with("part ") { variant.split_once(", ").map_or("", |(_, rest)| rest).into() } else { variant.into() }
+}
+
 /// Rates from the first address to the last: disks are faster at their outer edge, drives with a fast part where that lies.
 pub fn places(report: &Report<'_>) -> String {
     let place = |records: &[&Record]| records.first().and_then(|record| record.extra.get(PLACE_PERCENT)).copied();
     let mut charts = Vec::new();
     for points in group(report, |point| {
         forget_target(point);
-        point.variant.clear();
+        point.variant = without_part(&point.variant);
     })
     .into_values()
     {
@@ -111,13 +116,16 @@ pub fn places(report: &Report<'_>) -> String {
             .enumerate()
             .map(|(index, target)| Series::new(format!("s{index}"), *target, curve(target)))
             .collect();
-        let rates = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y);
-        let (slowest, fastest) = rates.fold((f64::INFINITY, 0.0f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+        let slowest = |series: &Series| {
+            let (low, high) = series.dots.iter().fold((f64::INFINITY, 1e-9f64), |(l, h), dot| (l.min(dot.y), h.max(dot.y)));
+            low / high
+        };
+        let slowest = series.iter().map(slowest).fold(1.0, f64::min);
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let chart =
             Chart::new(Axis::until("percent of the addresses", 100.0), Axis::from_zero(select::unit(first), most), series);
-        let load = select::load(&Point { variant: String::new(), ..first.clone() });
-        let remark = format!("the slowest part has {:.0} % of the rate of the fastest", slowest / fastest.max(1e-9) * 100.0);
+        let load = select::load(&Point { variant: without_part(&first.variant), ..first.clone() });
+        let remark = format!("the slowest part has {:.0} % of the rate of the fastest", slowest * 100.0);
         charts.push(chart.figure(&load, &remark, false));
     }
     panels(charts, "The same load on equal parts of the addresses, one after the other, from the first to the last.")
