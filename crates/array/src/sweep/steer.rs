@@ -84,7 +84,7 @@ impl Steering {
         if elapsed >= PERIOD_MAX || elapsed >= PERIOD_MIN && ended >= ENOUGH {
             // In hundredths of a per cent of a request.
             let (late, allowed) =
-                (late * u64::from(LatencyTarget::ALL), ended * u64::from(LatencyTarget::ALL - target.percentile));
+                (late * u64::from(LatencyTarget::ALL), ended * u64::from(LatencyTarget::ALL.saturating_sub(target.percentile)));
             // Whoever does not reach a speed says nothing about it.
             let reached = u128::from(self.swept.get()) * 1_000_000_000 >= u128::from(speed) * u128::from(elapsed) * 3 / 4;
             // Where none has ended, they wait.
@@ -94,7 +94,7 @@ impl Steering {
                 speed -= speed / 4;
             } else if 2 * late <= allowed && reached {
                 // The nearer, the slower.
-                speed += if late == 0 { speed / 4 } else { speed / 16 } + 1;
+                speed = speed.saturating_add(if late == 0 { speed / 4 } else { speed / 16 } + 1);
             } else if 2 * late <= allowed {
                 lags = true;
             }
