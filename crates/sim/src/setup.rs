@@ -105,7 +105,11 @@ impl Setup {
             .collect::<Vec<_>>();
         let unmap = chance.one_in(2);
         let drives = drives.into_iter().map(|model| Model { unmap, ..model }).collect();
-        let chunk = chance.pick(&[4096, 8192, 16384, 65536]);
+        let chunk = match chance.pick(&[4096, 8192, 16384, 65536]) {
+            // One chunk for the whole array, as large ones have few: it is hardly ever idle.
+            65536 if strip_sectors >= 64 => 8 << 20,
+            chunk => chunk,
+        };
         Self {
             level,
             layout,
