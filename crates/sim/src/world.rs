@@ -68,9 +68,14 @@ struct Pending {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
-    Write { fua: bool },
+    Write {
+        fua: bool,
+    },
     Discard,
-    Flush,
+    /// Whether all copies agreed when it began: a resync's last writes may be too late for it.
+    Flush {
+        settled: bool,
+    },
 }
 
 impl Kind {
@@ -80,7 +85,7 @@ impl Kind {
             Kind::Write { fua: true } => "write FUA",
             Kind::Write { fua: false } => "write",
             Kind::Discard => "discard",
-            Kind::Flush => "flush",
+            Kind::Flush { .. } => "flush",
         }
     }
 }
@@ -264,7 +269,7 @@ impl<'a> World<'a> {
             Kind::Write { .. } => "write",
             Kind::Read => "read",
             Kind::Discard => "discard",
-            Kind::Flush => "flush",
+            Kind::Flush { .. } => "flush",
         };
         let state = crossed::state(&status);
         let is = |fault: fn(&Drive) -> bool| self.drives.iter().any(|drive| fault(&drive.borrow()));
@@ -339,9 +344,9 @@ impl<'a> World<'a> {
         let begun = match kind {
             Kind::Read => self.model.begin_read(),
             Kind::Write { .. } | Kind::Discard => self.model.begin_write(write, range.clone()),
-            Kind::Flush => self.model.begin(),
+            Kind::Flush { .. } => self.model.begin(),
         };
-        if kind == Kind::Flush {
+        if matches!(kind, Kind::Flush { .. }) {
             self.power.client_flush.set(self.power.client_flush.get() + 1);
         }
         self.cross(kind, &range);
@@ -421,9 +426,9 @@ impl<'a> World<'a> {
                 self.model.end_write(pending.write, start..end, pending.begun, false, false);
                 Ok(())
             }
-            (Kind::Flush, _) => {
+            (Kind::Flush { settled }, _) => {
                 self.power.client_flush.set(self.power.client_flush.get() - 1);
-                self.model.end_flush(pending.begun, self.settled);
+                self.model.end_flush(pending.begun, settled);
                 Ok(())
             }
             (Kind::Read, _) => Err(Stop::Wrong("a read came back as something else".into())),
@@ -689,7 +694,7 @@ impl<'a> World<'a> {
                 let range = self.place(at, sectors);
                 self.submit(range, Kind::Discard, Operation::Discard, 0)
             }
-            Step::Flush => self.submit(0..0, Kind::Flush, Operation::Flush, 0),
+            Step::Flush => self.submit(0..0, Kind::Flush { settled: self.settled }, Operation::Flush, 0),
             Step::Drain => self.drain(),
             Step::Pause(pause) => self.pause(pause),
             Step::Crash { after, kill } => {

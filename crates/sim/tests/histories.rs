@@ -128,6 +128,7 @@ const MIRRORS: &[(u64, Option<&str>)] = &[
     (101394, Some("10")),   // the same, which then passed for one of theirs
     (20002982, Some("1")),  // what only a read had ruled out taken for overwritten (the checker's fault)
     (10335253, Some("10")), // a drive that came back before the record that it was missing, itself with a torn one
+    (10537213, Some("10")), // a flush that began before a resync had ended taken for one of its writes too (the checker's fault)
 ];
 
 #[test]

@@ -38,7 +38,7 @@ impl World<'_> {
     /// Waits for all requests, and with a flush for what of them was acknowledged early.
     fn drain_down(&mut self) -> Outcome {
         self.drain()?;
-        self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
+        self.submit(0..0, Kind::Flush { settled: self.settled }, Operation::Flush, 0)?;
         self.drain()
     }
 
