@@ -66,7 +66,7 @@ impl Engine {
             core.ready.spawn(async move { logs.log_flush_forever().await });
         }
         if !config.replay.is_empty() {
-            core.ready.spawn(crate::log::replay(Rc::clone(&core), config.replay.clone()));
+            core.ready.spawn(crate::log::replay(Rc::clone(&core), config.replay.clone(), lacks_members(config)));
         }
         let limits = array_limits(config, member_limits);
         core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));

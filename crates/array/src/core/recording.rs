@@ -4,7 +4,7 @@
 
 use super::{Action, Core};
 use crate::task::Waiters;
-use crate::{Event, MemberId};
+use crate::{Event, MemberId, MemberRole};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -60,6 +60,11 @@ impl Core {
         self.record.barrier.set(self.want_record());
     }
 
+    /// Whether a member was dropped in this run.
+    pub fn has_dropped(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.role == MemberRole::Failed)
+    }
+
     /// Whether the members know the state as it is.
     pub fn is_recorded(&self) -> bool {
         self.record.durable.get() == self.record.wanted.get()
@@ -94,7 +99,8 @@ impl Core {
             let (turn, state) = loop {
                 let dropped = state().failed.len();
                 // Who was dropped may be the one whose log tells what is still to be carried out, or is on its way.
-                let carried_out = || self.log.stage.get() >= crate::log::Stage::Replayed || self.read_only.get();
+                let carried_out =
+                    || self.log.stage.get() >= crate::log::Stage::Replayed || self.read_only.get() || !self.has_dropped();
                 self.ready.until(&self.log.stage_changed, carried_out).await;
                 self.orphans_settled().await;
                 let before = state();

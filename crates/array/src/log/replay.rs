@@ -22,8 +22,9 @@ use stria_parity::Strip;
 /// Pieces of parity written at once.
 const BATCH: usize = 64;
 
-/// Replays what the last run left, then lets the array be read, and, when it may be written to, written.
-pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
+/// Replays what the last run left, then lets the array be read, and, when it may be written to, written. `lacks`: some role has
+/// nobody, or somebody in the making.
+pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool) {
     let mut stripes: BTreeMap<u64, Vec<LogRecord>> = BTreeMap::new();
     for record in records {
         stripes.entry(record.stripe).or_default().push(record);
@@ -38,6 +39,12 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>) {
     // What was read of logs may still lie in volatile caches, and is needed until all of it is carried out.
     if core.flush_members().await.is_err() {
         return give_up(&core);
+    }
+    if lacks {
+        // Who is missing must not come back after another crash as if it had been there: by its log what is carried out now had
+        // not begun. A member that is dropped meanwhile is recorded after the replay, so nobody waits for that here.
+        core.raise_barrier();
+        core.record_barrier_or(|| core.has_dropped()).await;
     }
     let overlay: Vec<((usize, u64), Data)> =
         core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
