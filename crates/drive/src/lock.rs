@@ -36,10 +36,18 @@ pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveE
         Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
     };
     let mut outcome = if patient { patiently(attempt) } else { attempt() };
-    if outcome.is_none() && patient && holding_pid(file).is_some_and(is_dead) {
-        outcome = try_for(PATIENCE_WITH_THE_DEAD, attempt);
+    let busy = || Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
+    if outcome.is_none() && patient {
+        outcome = try_for(PATIENCE_WITH_THE_DEAD, || {
+            attempt().or_else(|| match holding_pid(file) {
+                Some(holder) if is_dying(holder) => None,
+                Some(_) => Some(busy()),
+                // Released since, or held from another container.
+                None => attempt().or_else(|| Some(busy())),
+            })
+        });
     }
-    outcome.unwrap_or_else(|| Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) }))
+    outcome.unwrap_or_else(busy)
 }
 
 /// The process that took the lock on `file`, from /proc/locks.
@@ -51,11 +59,15 @@ fn holding_pid(file: &File) -> Option<u32> {
     pid_of_lock(&locks, &name)
 }
 
-/// Whether a process has ended, waited for or not.
-fn is_dead(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    // The state follows the name in parentheses, which may hold anything.
-    stat.map_or(true, |stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['Z', 'X'])))
+/// Whether a process has ended, waited for or not, or is about to: one that was killed waits for what its ring has under way.
+fn is_dying(pid: u32) -> bool {
+    /// `PF_EXITING` of the kernel.
+    const EXITING: u64 = 4;
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // The state follows the name in parentheses, which may hold anything; the flags are the seventh field from it.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ended = fields.next().is_none_or(|state| matches!(state, "Z" | "X"));
+    ended || fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// Who has the lock on `file`.
@@ -116,13 +128,13 @@ mod tests {
 
     #[test]
     fn processes_that_ended_are_dead() {
-        assert!(!is_dead(std::process::id()));
+        assert!(!is_dying(std::process::id()));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("coreutils");
-        assert!(!is_dead(child.id()));
+        assert!(!is_dying(child.id()));
         child.kill().expect("it is ours");
-        assert!(try_for(Duration::from_secs(60), || is_dead(child.id()).then_some(())).is_some(), "unwaited for");
+        assert!(try_for(Duration::from_secs(60), || is_dying(child.id()).then_some(())).is_some(), "unwaited for");
         child.wait().expect("it was killed");
-        assert!(is_dead(child.id()));
+        assert!(is_dying(child.id()));
     }
 
     #[test]
