@@ -849,7 +849,7 @@ impl<'a> World<'a> {
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
                 let volatile = self.drives[drive].borrow().model().volatile_cache;
                 let failed = || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some());
-                idle && (pulled && (!volatile || self.is_told_of(drive)) || failed())
+                idle && if pulled && volatile { self.is_told_of(drive) } else { pulled || failed() }
             })
             .collect();
         if away.is_empty() {
