@@ -697,12 +697,11 @@ impl Core {
 
     /// Members that were dropped keep no more records.
     pub fn log_drop(&self, member: MemberId) {
-        let (waiting, unflushed) = {
-            let mut queues = self.log.queues.borrow_mut();
-            let Some(queue) = queues.get_mut(member.0) else { return };
+        let taken = |queue: &mut Queue| {
             let waiting: Vec<usize> = queue.waiting.drain(..).map(|(_, wait)| wait).collect();
             (waiting, std::mem::take(&mut queue.unflushed))
         };
+        let (waiting, unflushed) = self.log.queues.borrow_mut().get_mut(member.0).map(taken).unwrap_or_default();
         self.log_release(&waiting, None, |wait| {
             wait.unkept -= 1;
             wait.undurable -= 1;

@@ -95,6 +95,8 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("5", 10_414_922),
     // A replay without a drive was cut short before that was recorded, and the drive was there at the next one.
     ("6", 20_015_166),
+    // A replay waited for the record of who lacks, and that, as a drive was dropped meanwhile, for the replay.
+    ("60", 10_681_959),
 ];
 
 #[test]
