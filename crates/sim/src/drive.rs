@@ -394,7 +394,7 @@ impl Drive {
             gone.push((queued.owner, std::mem::replace(&mut queued.request, stays).complete(Err(pulled()))));
         }
         self.cut(keep);
-        self.ended = gone;
+        self.ended.extend(gone);
     }
 
     /// Back in its place.
