@@ -37,7 +37,7 @@ pub(crate) fn lock(file: &File, path: &Path, patient: bool) -> Result<(), DriveE
     };
     let mut outcome = if patient { patiently(attempt) } else { attempt() };
     let busy = || Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
-    if outcome.is_none() && patient {
+    if outcome.is_none() {
         outcome = try_for(PATIENCE_WITH_THE_DEAD, || {
             attempt().or_else(|| match holding_pid(file) {
                 Some(holder) if is_dying(holder) => None,

@@ -381,7 +381,8 @@ impl Drive {
     pub fn pull(&mut self, keep: Keep) {
         self.tell(|| "is pulled".into());
         self.presence = Presence::Pulled;
-        let mut gone = Vec::new();
+        // Answers that are on their way arrive.
+        let mut gone = std::mem::take(&mut self.ended);
         for queued in &mut self.queue {
             let Request { tag, start_sector, sectors, operation } = &queued.request;
             let again = match operation {
@@ -394,7 +395,7 @@ impl Drive {
             gone.push((queued.owner, std::mem::replace(&mut queued.request, stays).complete(Err(pulled()))));
         }
         self.cut(keep);
-        self.ended.extend(gone);
+        self.ended = gone;
     }
 
     /// Back in its place.
