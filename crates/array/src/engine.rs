@@ -720,11 +720,6 @@ impl Engine {
         self.core.steering.set_target(target);
     }
 
-    /// What sweeps leave to clients.
-    pub fn latency_target(&self) -> Option<LatencyTarget> {
-        self.core.steering.target()
-    }
-
     /// Refuses writes and sweeps, or allows them from now on.
     pub fn set_read_only(&mut self, read_only: bool) {
         self.core.read_only.set(read_only);

@@ -48,10 +48,6 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    pub fn target(&self) -> Option<LatencyTarget> {
-        self.target.get()
-    }
-
     /// `None`: beside clients sweeps keep to the lower speed bound.
     pub fn set_target(&self, target: Option<LatencyTarget>) {
         self.target.set(target);
