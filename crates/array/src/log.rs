@@ -161,8 +161,9 @@ struct Queue {
     in_flight: Vec<usize>,
     /// Its length.
     in_flight_sectors: u64,
-    /// What it says.
+    /// What it says, and what it may take for free.
     retiring: u64,
+    free_below: u64,
     /// The last append found no room.
     stalled: bool,
     /// Records below this number are known to be retired by what lies on this member, durably.
@@ -621,8 +622,8 @@ impl Core {
         }
         queue.busy = true;
         queue.in_flight_sectors = sectors;
-        queue.retiring = retired_below;
-        let terms = AppendTerms { retired_below, free_below: queue.retired_below, unsure_count: queue.unflushed_count };
+        (queue.retiring, queue.free_below) = (retired_below, queue.retired_below);
+        let terms = AppendTerms { retired_below, free_below: queue.free_below, unsure_count: queue.unflushed_count };
         drop(queues);
         let fua = config.newest_only || !self.members.borrow().get(member).limits.volatile_cache;
         self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, terms, fua });
@@ -667,23 +668,26 @@ impl Core {
     /// An append found no room: its records wait for others to be retired.
     pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
         let only_to_say = records.is_empty();
-        {
+        let in_vain = {
             let mut queues = self.log.queues.borrow_mut();
             let queue = &mut queues[member.0];
             let waits = std::mem::take(&mut queue.in_flight);
             for (record, wait) in records.into_iter().zip(waits).rev() {
                 queue.waiting.push_front((record, wait));
             }
-            (queue.busy, queue.stalled) = (false, true);
-        }
-        if only_to_say {
-            // To say it would free nothing yet.
+            // What has come free, or may be said to, since it was sent off: nobody else may ever ask again.
+            let freed = queue.retired_below > queue.free_below;
+            (queue.busy, queue.stalled) = (false, !freed);
+            only_to_say && !freed && self.log.retired_below() == queue.retiring
+        };
+        if in_vain {
             return;
         }
-        let done = self.log.done.get();
-        self.log.done.set(LogStatus { full_count: done.full_count + 1, ..done });
-        // Some may have been retired since the append was sent off.
-        self.log_retry();
+        if !only_to_say {
+            let done = self.log.done.get();
+            self.log.done.set(LogStatus { full_count: done.full_count + 1, ..done });
+        }
+        self.log_append(member);
         self.log_flush_if_stalled();
     }
 
@@ -743,9 +747,11 @@ impl Core {
                 let mut queues = self.log.queues.borrow_mut();
                 let queue = &mut queues[member.0];
                 queue.unflushed_count -= count;
-                if result.is_ok() {
-                    queue.retired_below = retiring;
-                    queue.stalled = false;
+                match result {
+                    Ok(()) => (queue.retired_below, queue.stalled) = (retiring, false),
+                    // What it said is to be said again.
+                    Err(_) if queue.unflushed_count == 0 => queue.unflushed_retiring = queue.retired_below,
+                    Err(_) => {}
                 }
             }
             self.log_release(&waits, result.as_ref().err(), |wait| wait.undurable -= 1);

@@ -551,6 +551,7 @@ impl Drive {
         let latency = 20_000 * base * outlier + (luck >> 8) % (20_000 * base * 2);
         let late = if owner == NOBODY { mutant::LATE } else { 0 };
         let due = (now + latency + late).max(self.stalled_until);
+        let due = due.next_multiple_of(self.power.told_every.get().max(1));
         let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
         let early = early && self.loses_write.is_none();

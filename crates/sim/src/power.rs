@@ -21,6 +21,8 @@ pub struct Power {
     pub mutant: Cell<Option<Mutant>>,
     /// In what pieces bitmaps are written, where not in the usual ones.
     pub bitmap_page_bytes: Cell<Option<usize>>,
+    /// [`Setup::told_every`](crate::setup::Setup::told_every).
+    pub told_every: Cell<Nanos>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
     /// On some drive more sectors have become unreadable.
@@ -41,6 +43,7 @@ impl Default for Power {
             client_flush: Cell::new(0),
             mutant: Cell::new(None),
             bitmap_page_bytes: Cell::new(None),
+            told_every: Cell::new(0),
             degraded: Cell::new(false),
             bad_grew: Cell::new(false),
             now: Cell::new(0),

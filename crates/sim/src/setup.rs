@@ -4,6 +4,7 @@ use crate::chance::Chance;
 use crate::drive::Model;
 use std::fmt;
 use stria_array::{Copies, Layout, Level, ParityLayout, Zones};
+use stria_block::Nanos;
 use stria_integrity::Region;
 
 /// An array and its drives.
@@ -35,6 +36,8 @@ pub struct Setup {
     pub assume_clean: bool,
     /// Every drive: members first, span by span, then spares, then loose ones.
     pub drives: Vec<Model>,
+    /// What drives end is told at multiples of this only, so that many ends are heard at once; 0: one by one.
+    pub told_every: Nanos,
 }
 
 /// A family of arrays, as a person names it.
@@ -124,6 +127,7 @@ impl Setup {
             checksums: false,
             assume_clean: !chance.one_in(6),
             drives,
+            told_every: 0,
         }
     }
 
@@ -153,6 +157,7 @@ impl Setup {
             checksums: false,
             assume_clean: true,
             drives: vec![model; member_count * span_count + usize::from(redundant)],
+            told_every: 0,
         }
     }
 
@@ -204,7 +209,7 @@ impl fmt::Display for Setup {
         let volatile = self.drives.iter().filter(|drive| drive.volatile_cache).count();
         write!(
             f,
-            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}{}{}, {} of {} drives with a volatile cache, blocks of {} B",
+            ", {} members of {} sectors and {} spares, strip {} sectors, {}{}{}{}, {} of {} drives with a volatile cache, blocks of {} B{}",
             self.member_count,
             self.drives[0].sectors,
             self.spare_count,
@@ -219,6 +224,7 @@ impl fmt::Display for Setup {
             volatile,
             self.drives.len(),
             self.drives[0].block_sectors * 512,
+            if self.told_every > 0 { ", many ends at once" } else { "" },
         )
     }
 }

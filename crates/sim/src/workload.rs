@@ -132,6 +132,9 @@ pub enum Rot {
     Misdirected,
 }
 
+/// 100 µs: of arrays that hear many ends at once, how often.
+pub const TOLD_EVERY: Nanos = 100_000;
+
 /// A seed's array and steps.
 #[derive(Clone, Debug)]
 pub struct History {
@@ -151,7 +154,10 @@ impl History {
     /// The history of a seed.
     pub fn draw(seed: u64, family: Option<&str>) -> Self {
         let mut chance = Chance::new(seed, 1);
-        let setup = Setup::draw(&mut chance, family);
+        let mut setup = Setup::draw(&mut chance, family);
+        if Chance::new(seed, 10).one_in(4) {
+            setup.told_every = TOLD_EVERY;
+        }
         let count = 30 + chance.below(170);
         let bounded = !chance.one_in(4);
         let depth = chance.pick(&[1, 2, 4, 8, 8, 16]);

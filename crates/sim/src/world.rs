@@ -176,6 +176,7 @@ impl<'a> World<'a> {
             })
             .collect();
         power.bitmap_page_bytes.set(setup.bitmap_page_bytes);
+        power.told_every.set(setup.told_every);
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
         if let Some(mutant) = rules.mutant {

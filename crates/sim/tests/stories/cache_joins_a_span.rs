@@ -10,6 +10,7 @@ use stria_sim::setup::Setup;
 fn a_flush_reaches_a_cache_that_joined_a_span_later() {
     let level = Level::Raid5;
     let tally = run_fates(
+        0..60,
         &|| {
             let mut setup = Setup::plain(level, level.default_layout(), 3, 2);
             let members = setup.drives.len() - 1;

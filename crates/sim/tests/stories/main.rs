@@ -15,6 +15,7 @@ mod parity_mended_beside_a_rebuild;
 mod power_cut_between_data_and_parity;
 mod spare_removed_at_once;
 
+use std::ops::Range;
 use stria_array::{Layout, Level};
 use stria_sim::setup::Setup;
 use stria_sim::{History, Rules, Step, Tally, run};
@@ -36,13 +37,13 @@ fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn F
         change(&mut setup);
         setup
     };
-    run_fates(&setup, 4, steps)
+    run_fates(0..60, &setup, 4, steps)
 }
 
 /// Runs steps on an array, so many requests at once, with many different fates; each must end well. What was met in all.
-fn run_fates(setup: &dyn Fn() -> Setup, depth: usize, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
+fn run_fates(fates: Range<u64>, setup: &dyn Fn() -> Setup, depth: usize, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
     let mut all = Tally::default();
-    for seed in 0..60 {
+    for seed in fates {
         let history = History { seed, setup: setup(), steps: steps(seed), depth, bounded: true };
         let tally = run(&history, Rules::default()).unwrap_or_else(|failure| panic!("fate {seed}: {failure:?}"));
         all.crashes += tally.crashes;
