@@ -28,14 +28,13 @@ use stria_parity::crc32c;
 const PAGE_SECTORS: u64 = 8;
 const PAGE_BYTES: usize = 4096;
 
-/// 512 KiB: below this a member's room is left alone.
-const RING_SECTORS_MIN: u64 = 1024;
+/// 532 KiB: below this a member's room is left alone. The largest append fits on one side of a page that lies anywhere.
+const RING_SECTORS_MIN: u64 = 2 * (LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS) + PAGE_SECTORS;
 /// 8 MiB: at some thousand records a flush, or a slow write, stalls nobody.
 const RING_SECTORS_MAX: u64 = 1 << 14;
 
 /// A quarter of a ring is the most that one append takes, so that it finds room while another is not retired yet.
 const APPEND_SHARE: u64 = 4;
-const _: () = assert!(RING_SECTORS_MIN >= LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS);
 
 const MAGIC: [u8; 8] = *b"StriaLog";
 const APPEND_MAGIC: [u8; 8] = *b"StriaApp";
@@ -361,7 +360,8 @@ fn append_crc(head: &[u8], device_uuid: &[u8; 16]) -> u32 {
 struct Live {
     sequence: u64,
     range: Range<u64>,
-    /// It counts until all records with numbers up to here are retired.
+    /// It counts until all records with numbers up to here are retired. One without records frees the room of others until
+    /// the next one does.
     last_number: u64,
 }
 
@@ -464,7 +464,7 @@ impl Ring {
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
         head.crc = append_crc(&page[..AppendHead::SIZE_BYTES + records.len() * Entry::SIZE_BYTES], device_uuid);
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
-        let last_number = records.iter().map(|record| record.number).max().unwrap_or(0);
+        let last_number = records.iter().map(|record| record.number).max().unwrap_or(retired_below);
         self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });
         self.next = start + sectors;
         Some(MetadataWrite { member, start_sector: place.ring_start + start, data: memory.give(buffer) })
@@ -615,7 +615,7 @@ mod tests {
             let terms = AppendTerms { retired_below: retired, free_below: free, unsure_count: 0 };
             let before = bench.drive.clone();
             let (known, mut said) = (number, retired);
-            let mut wrote = bench.append(&mut ring, Some((number, below(30) * 8)), terms);
+            let mut wrote = bench.append(&mut ring, Some((number, below(65) * 8)), terms);
             number += u64::from(wrote.is_some());
             if wrote.is_none() {
                 full_count += 1;
