@@ -355,6 +355,11 @@ impl Drive {
         self.stalled_until = 0;
     }
 
+    /// Whether something that it was given has not ended.
+    pub fn is_busy(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// The process that used it is gone: what had not ended may still arrive, each request for itself.
     pub fn orphan(&mut self) {
         for queued in std::mem::take(&mut self.queue) {

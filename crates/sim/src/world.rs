@@ -786,7 +786,7 @@ impl<'a> World<'a> {
                     loose.into_iter().filter(|&drive| self.drives[drive].borrow().presence() == Presence::There).collect();
                 if !there.is_empty() {
                     let drive = there[which as usize % there.len()];
-                    self.let_in(drive, (which >> 32) as usize);
+                    self.let_in(drive, (which >> 32) as usize)?;
                 }
                 Ok(())
             }
@@ -872,8 +872,7 @@ impl<'a> World<'a> {
             // It comes back with its unreadable sectors.
             self.suspect[drive] = back.grows_bad();
         }
-        self.let_in(drive, (which >> 32) as usize);
-        Ok(())
+        self.let_in(drive, (which >> 32) as usize)
     }
 
     /// Whether the members say that a drive which is pulled is missing.
@@ -888,7 +887,10 @@ impl<'a> World<'a> {
     }
 
     /// Gives a drive to the array that it comes from, or else to the `which`-th.
-    fn let_in(&mut self, drive: usize, which: usize) {
+    fn let_in(&mut self, drive: usize, which: usize) -> Outcome {
+        // Whoever had it lets it go when it has ended what it was given.
+        let late = self.power.now() + PATIENCE;
+        while self.drives[drive].borrow().is_busy() && self.turn(late)? {}
         let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
         let uuid = found.ok().map(|member| member.superblock.header.set_uuid);
         let leaves = self.node().leaves();
@@ -903,6 +905,7 @@ impl<'a> World<'a> {
             Ok(false) => self.meet("joined as a spare"),
             Err(_) => self.meet("refused as a member"),
         }
+        Ok(())
     }
 
     fn replace(&mut self, which: u64) -> Outcome {
@@ -910,6 +913,7 @@ impl<'a> World<'a> {
         let loose = self.loose();
         let there = loose.into_iter().find(|&drive| {
             self.drives[drive].borrow().presence() == Presence::There
+                && !self.drives[drive].borrow().is_busy()
                 && self.node().leaves().iter().all(|leaf| leaf.handle_of(drive).is_none())
         });
         let Some(new) = there else { return Ok(()) };
