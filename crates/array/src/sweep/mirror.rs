@@ -91,16 +91,22 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     let mut sources: SmallVec<[(Copy, MemberId); 8]> = SmallVec::new();
     let mut batch = Batch::new();
     let mut places: SmallVec<[(u64, Range<u64>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
+    // Where copies may differ all are made to agree: the one that is copied may be dropped before a resync comes, and others
+    // would then be read for a while that hold something else.
+    let mut others: SmallVec<[SmallVec<[(MemberId, u64); 2]>; 8]> = SmallVec::new();
+    let differ = may_differ(core, around);
     for (row, range) in member_runs(core, slot, rows) {
         let mut next = range.start;
         while next < range.end {
             let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
             let row = row + (next - range.start);
             // A replaced member is its own best source; else the first copy, which clients read where copies differ.
-            let source = readable(core, &copies, sectors).into_iter().min_by_key(|(copy, _)| copy.slot != slot);
-            let Some((copy, source)) = source else {
+            let readable = readable(core, &copies, sectors);
+            let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| copy.slot != slot) else {
                 return Err(format!("sectors {next}.. have no readable copy"));
             };
+            let rest = readable.iter().filter(|(_, member)| differ && *member != source);
+            others.push(rest.map(|(copy, member)| (*member, copy.start_sector)).collect());
             batch.push(core.read_io(source, copy.start_sector, sectors));
             let mut copies = copies;
             copies.sort_by_key(|other| other.slot != copy.slot);
@@ -111,7 +117,8 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     }
     let mut writes = Batch::new();
     let mut claims = Vec::new();
-    for ((row, range, source, copies), (result, operation)) in places.into_iter().zip(core.io(batch).await) {
+    for (((row, range, source, copies), others), (result, operation)) in places.into_iter().zip(others).zip(core.io(batch).await)
+    {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut buffer = into.into_iter().next().expect("one buffer was given");
         if result.is_err() || !is_there(core, &copies[0], source) {
@@ -120,9 +127,11 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
             buffer = other.ok_or_else(|| format!("row {row} of slot {slot} has no readable copy"))?;
         }
         claims.push(buffer.claim());
-        writes.push(write_io(member, row, buffer.freeze(), false));
+        let data = buffer.freeze();
+        writes.extend(others.into_iter().map(|(other, row)| write_io(other, row, data.clone(), false)));
+        writes.push(write_io(member, row, data, false));
     }
-    let targets: SmallVec<[MemberId; 8]> = writes.iter().map(|_| member).collect();
+    let targets: SmallVec<[MemberId; 8]> = writes.iter().map(|io| io.member).collect();
     let outcomes = core.io(writes).await;
     let settled = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
