@@ -65,6 +65,10 @@ pub struct ArrayConfig {
     /// Redundancy holds below this position of the sync space, except where the bitmap has bits;
     /// `u64::MAX`: everywhere. 0 with a bitmap: resync what its bits say.
     pub resync_sector: u64,
+    /// The array was not stopped, and lacks members. What was not being written is whole by the records of the log, but where no
+    /// data strip is missing parity may still be older than its data: a member that was dropped, without that being recorded
+    /// any more, may have lost its records, and be back. A resync looks there.
+    pub doubts_parity: bool,
     /// `None`: no bitmap.
     pub intent: Option<IntentConfig>,
     /// `None`: no write log, so that a crash together with a lost member may harm what was not being written.

@@ -99,6 +99,8 @@ pub(crate) struct Core {
     whole_requests: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
     pub resync_sector: Cell<u64>,
+    /// [`ArrayConfig::doubts_parity`]: from here on.
+    pub doubt_sector: Cell<u64>,
     pub record: Recording,
     pub log: Log,
     pub gathers: Gathers,
@@ -133,7 +135,7 @@ impl Core {
         let period = geometry.stripe_map_period();
         let maps: Vec<StripeMap> = (0..period).map(|stripe| geometry.stripe_map(stripe)).collect();
         let code = maps.first().map(|map| Code::new(map.code_count, parity_count));
-        let crashed = config.resync_sector != u64::MAX;
+        let crashed = config.resync_sector != u64::MAX || config.doubts_parity;
         let intent = config.intent.as_ref().map(|intent| Intent::new(intent, geometry.sync_sectors(), crashed));
         let zeros = Buffer::zeroed(bytes(geometry.strip_sectors()).max(1 << 20)).freeze();
         let record = Recording::default();
@@ -153,6 +155,7 @@ impl Core {
             whole_requests: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
+            doubt_sector: Cell::new(if config.doubts_parity { 0 } else { u64::MAX }),
             record,
             log: Log::new(config.log, config.replay.len()),
             gathers: Gathers::default(),
@@ -213,9 +216,27 @@ impl Core {
         self.events.borrow_mut().push(event);
     }
 
+    /// Where a resync is due from; `u64::MAX`: none is.
+    pub fn resync_from(&self) -> u64 {
+        self.resync_sector.get().min(self.doubt_sector.get())
+    }
+
+    /// Redundancy agrees below a position.
+    pub fn resynced(&self, below: u64) {
+        for place in [&self.resync_sector, &self.doubt_sector] {
+            place.set(if place.get() == u64::MAX { u64::MAX } else { below });
+        }
+        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+            match below {
+                u64::MAX => intent.all_resynced(),
+                _ => intent.resynced(&(0..below)),
+            }
+        }
+    }
+
     /// Whether redundancy of a part of the sync space is known to agree: not where a resync is still due.
     pub fn agrees(&self, range: &Range<u64>) -> bool {
-        range.end <= self.resync_sector.get() || self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range))
+        range.end <= self.resync_from() || self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range))
     }
 
     pub async fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {

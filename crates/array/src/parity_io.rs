@@ -395,7 +395,7 @@ async fn try_write(
             return Some(Err(error));
         }
         // What was acknowledged goes to its places in any case: with its records lost, there is nothing else left of it.
-        _ => core.record_barrier_or(|| behind.is_some() && core.leave_orphans(&keepers)).await,
+        _ => core.record_barrier_or(|| behind.is_some() && core.are_gone(&keepers)).await,
     }
     let batch = core.batch();
     for (part, parities) in parts.iter().zip(parities) {

@@ -285,7 +285,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill
     if !filled.is_empty() && !sweeper.gave_up.get() {
         return Some((SweepKind::Rebuild, filled, from, by_intent, 0));
     }
-    let resync = core.resync_sector.get();
+    let resync = core.resync_from();
     if resync != u64::MAX {
         return Some((SweepKind::Resync, SmallVec::new(), resync, core.intent.borrow().is_some(), 0));
     }
@@ -384,12 +384,7 @@ async fn run(
                 hand_over(core, &sweep).await;
                 finish_fills(core, &sweep);
             }
-            SweepKind::Resync => {
-                core.resync_sector.set(u64::MAX);
-                if let Some(intent) = core.intent.borrow_mut().as_mut() {
-                    intent.all_resynced();
-                }
-            }
+            SweepKind::Resync => core.resynced(u64::MAX),
             SweepKind::Scrub { .. } => sweeper.last_mismatch.set(Some(mismatch_sectors)),
         }
         let mut wrong = Vec::new();
@@ -454,11 +449,8 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
         && core.members.borrow().whole()
     {
         let all = sweep.fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
-        if all && core.resync_sector.get() != u64::MAX && sweep.fills.len() == 1 && sweep.start == 0 {
-            core.resync_sector.set(u64::MAX);
-            if let Some(intent) = core.intent.borrow_mut().as_mut() {
-                intent.all_resynced();
-            }
+        if all && core.resync_from() != u64::MAX && sweep.fills.len() == 1 && sweep.start == 0 {
+            core.resynced(u64::MAX);
         }
     }
 }
@@ -552,12 +544,7 @@ fn advance(core: &Core, sweep: &Sweep) {
                 }
             }
         }
-        SweepKind::Resync => {
-            core.resync_sector.set(watermark);
-            if let Some(intent) = core.intent.borrow_mut().as_mut() {
-                intent.resynced(&(0..watermark));
-            }
-        }
+        SweepKind::Resync => core.resynced(watermark),
         SweepKind::Scrub { .. } => {}
     }
     let now = core.now();

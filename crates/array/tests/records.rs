@@ -148,6 +148,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             slots: (0..5).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
             spares: Vec::new(),
             resync_sector: u64::MAX,
+            doubts_parity: false,
             intent: Some(IntentConfig { chunk_sectors: CHUNK, dirty: Vec::new() }),
             log: None,
             replay: Vec::new(),

@@ -94,7 +94,8 @@ impl Core {
             // were before the flush. Who holds which role is said as it is after it: did that change, all that is claimed
             // may count on who came, so it is flushed again.
             // Until a replay is through, it is the last run's log that tells where redundancy may disagree.
-            let clean = || self.record.clean.get() && self.log.stage.get() >= crate::log::Stage::Replayed;
+            let settled = || self.log.stage.get() >= crate::log::Stage::Replayed && self.doubt_sector.get() == u64::MAX;
+            let clean = || self.record.clean.get() && settled();
             let state = || self.members.borrow().state(clean(), self.resync_sector.get());
             let (turn, state) = loop {
                 let dropped = state().failed.len();
@@ -127,7 +128,7 @@ impl Core {
 
     /// Whether nobody is in need of the bits of chunks that nobody writes to.
     fn may_clear_intents(&self) -> bool {
-        self.members.borrow().whole() && self.resync_sector.get() == u64::MAX
+        self.members.borrow().whole() && self.resync_from() == u64::MAX
     }
 
     /// Records write-intent bits: all that came together while the last record was made go into the next.

@@ -90,19 +90,11 @@ impl Core {
         keepers.iter().all(|&keeper| members.get(keeper).role == MemberRole::Failed)
     }
 
-    /// Whether nothing but members that are dropped tells of a write, and these do so after a crash, unless they are known as
-    /// dropped: it goes to its places before that is recorded. A volatile cache may have lost the record; its member would then
-    /// come back with parity that nothing says is old, so there the drop is recorded first.
-    pub fn leave_orphans(&self, keepers: &Keepers) -> bool {
-        let members = self.members.borrow();
-        self.are_gone(keepers) && !keepers.iter().any(|&keeper| members.get(keeper).limits.volatile_cache)
-    }
-
     /// Waits until what was acknowledged is down, where its records went with members that are dropped: once these are known
     /// as such, nobody asks them any more.
     pub async fn orphans_settled(&self) {
         let behind = &self.log.behind;
-        let settled = || !behind.keepers.borrow().values().any(|keepers| self.leave_orphans(keepers));
+        let settled = || !behind.keepers.borrow().values().any(|keepers| self.are_gone(keepers));
         self.ready.until(&behind.changed, settled).await;
     }
 

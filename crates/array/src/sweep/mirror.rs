@@ -100,9 +100,9 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
         while next < range.end {
             let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
             let row = row + (next - range.start);
-            // A replaced member is its own best source; else the first copy, which clients read where copies differ.
+            // A replaced member is its own best source; but where copies differ the first is, which clients read.
             let readable = readable(core, &copies, sectors);
-            let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| copy.slot != slot) else {
+            let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| !differ && copy.slot != slot) else {
                 return Err(format!("sectors {next}.. have no readable copy"));
             };
             let rest = readable.iter().filter(|(_, member)| differ && *member != source);

@@ -75,7 +75,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
                 }
                 lost = true;
             }
-        } else if sweep.kind != SweepKind::Rebuild && known.len() == core.geometry.slot_count() {
+        } else if sweep.kind != SweepKind::Rebuild && has_all_data(core, sweep.kind, map, &known) {
             check_stripe(core, sweep, start, &known, at, &mut found, &mut repairs);
         }
     }
@@ -223,19 +223,27 @@ fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Row
 fn in_code_order<'a>(
     map: &StripeMap,
     zeros: &'a [u8],
-    of: impl Fn(usize) -> &'a [u8],
+    of: impl Fn(usize) -> Option<&'a [u8]>,
 ) -> (SmallVec<[&'a [u8]; 24]>, SmallVec<[Option<&'a [u8]>; 2]>) {
     let mut data: SmallVec<[&[u8]; 24]> = (0..map.code_count).map(|_| zeros).collect();
     for (&slot, &position) in map.data.iter().zip(&map.code) {
-        data[usize::from(position)] = of(slot.into());
+        data[usize::from(position)] = of(slot.into()).expect("all data are known");
     }
-    (data, map.parity.iter().map(|&slot| Some(of(slot.into()))).collect())
+    (data, map.parity.iter().map(|&slot| of(slot.into())).collect())
+}
+
+/// Whether there is something to compare: all of a stripe, or for a resync at least all of its data and some parity.
+fn has_all_data(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows) -> bool {
+    let is_known = |slot: &u16| known.contains_key(&usize::from(*slot));
+    let all = known.len() == core.geometry.slot_count();
+    all || kind == SweepKind::Resync && map.data.iter().all(is_known) && map.parity.iter().any(is_known)
 }
 
 /// Compares parity over rows of a stripe from `row` on, page by page, and finds what is to be written for it to agree.
 ///
 /// A scrub rewrites the one member that is wrong, if redundancy can tell; otherwise parity follows data, and so it does
-/// where a resync is due, as there parity may be what is old. A resync leaves the rest to the scrub.
+/// where a resync is due, as there parity may be what is old. A resync leaves the rest to the scrub. Parity that is not known is
+/// left out.
 fn check_stripe(
     core: &Core,
     sweep: &Sweep,
@@ -248,7 +256,7 @@ fn check_stripe(
     let code = core.code.as_ref().expect("a parity level");
     let map = core.map(row / core.geometry.strip_sectors());
     let agrees = |part: &Range<usize>| {
-        let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| &known[&slot][part.clone()]);
+        let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| Some(&known.get(&slot)?[part.clone()]));
         code.check(&data, &parity) == 0
     };
     if agrees(&at) {
@@ -281,15 +289,14 @@ fn check_stripe(
     for part in stale {
         let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer((part.len() / 512) as u64)).collect();
         {
-            let (data, _) = in_code_order(map, core.zero_bytes(part.len()), |slot| &known[&slot][part.clone()]);
+            let (data, _) = in_code_order(map, core.zero_bytes(part.len()), |slot| Some(&known.get(&slot)?[part.clone()]));
             let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = fresh.iter_mut().map(|buffer| Some(&mut buffer[..])).collect();
             code.generate(&data, &mut outputs);
         }
         for (&slot, buffer) in map.parity.iter().zip(fresh) {
-            if known[&usize::from(slot)][part.clone()] == buffer[..] {
-                core.give_buffer(buffer);
-            } else {
-                repairs.push((usize::from(slot), row_of(part.start), buffer));
+            match known.get(&usize::from(slot)) {
+                Some(old) if old[part.clone()] != buffer[..] => repairs.push((usize::from(slot), row_of(part.start), buffer)),
+                _ => core.give_buffer(buffer),
             }
         }
     }
@@ -301,7 +308,7 @@ fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Op
     let code = core.code.as_ref().expect("a parity level");
     let zeros = core.zero_bytes(page.len());
     let held = |slot: usize| &known[&slot][page.clone()];
-    let (data, parity) = in_code_order(map, zeros, held);
+    let (data, parity) = in_code_order(map, zeros, |slot| Some(&known.get(&slot)?[page.clone()]));
     let [Some(p), Some(q), ..] = parity[..] else { return None };
     let wrong = slot_of(map, code.locate(&data, p, q)?)?;
     let mut right = core.take_buffer((page.len() / 512) as u64);
@@ -313,7 +320,7 @@ fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Op
     code.recover(&mut strips).expect("parity replaces one strip");
     drop(strips);
     let agrees = {
-        let (data, parity) = in_code_order(map, zeros, |slot| if slot == wrong { &right[..] } else { held(slot) });
+        let (data, parity) = in_code_order(map, zeros, |slot| Some(if slot == wrong { &right[..] } else { held(slot) }));
         code.check(&data, &parity) == 0
     };
     if agrees {

@@ -99,6 +99,7 @@ pub fn whole(geometry: Geometry) -> ArrayConfig {
         geometry,
         spares: Vec::new(),
         resync_sector: u64::MAX,
+        doubts_parity: false,
         intent: None,
         log: None,
         replay: Vec::new(),
@@ -157,6 +158,7 @@ impl World {
         let config = ArrayConfig {
             spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
             resync_sector,
+            doubts_parity: false,
             intent,
             ..whole(geometry.clone())
         };

@@ -509,10 +509,11 @@ impl Sorter<'_> {
         if log.agrees && resync_sector == 0 {
             resync_sector = CLEAN;
         }
+        let mut doubts_parity = false;
         if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
             if log.holds {
-                // What was not being written is whole, by the records; there is nothing else to compare it with.
-                resync_sector = CLEAN;
+                // What was not being written is whole, by the records.
+                (resync_sector, doubts_parity) = (CLEAN, true);
             } else if !options.force {
                 return fail(
                     DirtyDegraded,
@@ -590,6 +591,7 @@ impl Sorter<'_> {
             slots,
             spares,
             resync_sector,
+            doubts_parity,
             intent,
             log: room.filter(|_| level.parity_count() > 0 && !log.off).map(|append_sectors_max| LogConfig {
                 append_sectors_max,
