@@ -1,7 +1,8 @@
 //! Who lives on a device's own thread and uses it there, without messages between threads: a client's session.
 
 use crate::{Completion, Nanos, Request};
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 /// A user of a device on the device's own thread, driven by a socket. No call of it may block.
 pub trait Guest: Send {
@@ -9,8 +10,8 @@ pub trait Guest: Send {
     /// `signalled`: the socket is as the last [`Stay::Wait`] asked for.
     fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay;
 
-    /// The socket. When the guest is dropped it must be shut down, so that whoever watches it lets go of it.
-    fn socket(&self) -> BorrowedFd<'_>;
+    /// The socket, which whoever watches it holds as well. When the guest is dropped it must be shut down, so that they let go.
+    fn socket(&self) -> &Arc<OwnedFd>;
 }
 
 /// What a guest wants after a turn. Whatever it is, it gets another turn when one of its requests ends.

@@ -16,6 +16,7 @@ mod guest;
 mod mailbox;
 mod ram;
 mod request;
+mod timings;
 
 pub use buffer::{BLOCK_ALIGN, Buffer, Claim, Data, Pool};
 pub use device::{BlockDevice, Extent, Limits, Nanos, Tag};
@@ -25,6 +26,7 @@ pub use guest::{Guest, Stay};
 pub use mailbox::{Mailbox, RemoteDevice};
 pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
+pub use timings::{Histogram, Latency, Timings};
 
 /// Bytes in a sector, the unit of every position and length.
 pub const SECTOR_BYTES: usize = 512;

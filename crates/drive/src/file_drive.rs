@@ -7,12 +7,12 @@ use crate::helper::Helper;
 use crate::job::{Job, Pieces, Step};
 use crate::parts::{PartOf, Wholes};
 use crate::ring::{EndedJobs, Registered, Ring};
-use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive, Timings};
+use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
-use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request};
+use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
 
 /// A block device or file on a ring.
 ///

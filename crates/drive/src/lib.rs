@@ -17,7 +17,6 @@ mod lock;
 mod parts;
 mod ring;
 mod sync_drive;
-mod timings;
 
 pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, open};
@@ -25,4 +24,3 @@ pub use info::{DriveInfo, DriveKind, Identity};
 pub use lane::{Lane, LaneHandle, LaneStopped, monotonic_now};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, SyncDrive, probe};
-pub use timings::{Histogram, Latency, Timings};

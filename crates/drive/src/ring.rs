@@ -17,8 +17,9 @@ use crate::job::Job;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
+use slab::Slab;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -34,7 +35,7 @@ const SUBMISSION_ENTRIES: u32 = 512;
 const COMPLETION_ENTRIES: u32 = 4096;
 /// The completion that is the eventfd's, not a slot's.
 const WAKE: u64 = u64::MAX;
-/// Set in the completions of watched sockets, whose key the rest is. Slots are numbered below.
+/// Set in the completions of watched sockets, whose place the rest is. Slots are numbered below.
 const WATCH: u64 = 1 << 32;
 
 /// Files that a ring can have registered; further drives go by their descriptors.
@@ -90,7 +91,9 @@ struct Inner {
     wake_fd: Arc<OwnedFd>,
     wake_armed: bool,
     wake_count: Buffer,
-    /// Keys of watched sockets that became ready.
+    /// Watched sockets, with their keys.
+    watches: Slab<(u32, Arc<OwnedFd>)>,
+    /// Keys of those that became ready.
     ready: Vec<u32>,
     counters: RingCounters,
     setup: &'static str,
@@ -198,11 +201,14 @@ impl Ring {
     }
 
     /// Watches a socket once: `key` is among [`Ring::take_ready`] when it is readable (or its peer has ended), or else,
-    /// if `room` is asked for, writable. To be shut down before it is closed, as the kernel holds it until then.
-    pub(crate) fn watch(&self, socket: BorrowedFd<'_>, room: bool, key: u32) {
+    /// if `room` is asked for, writable. It stays open until then, so whoever has done with it shuts it down: an entry that is
+    /// still to be handed over would else watch whatever comes to have its number.
+    pub(crate) fn watch(&self, socket: &Arc<OwnedFd>, room: bool, key: u32) {
         let events = if room { PollFlags::OUT } else { PollFlags::IN | PollFlags::RDHUP };
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), u32::from(events.bits()));
-        self.0.borrow_mut().queue(entry.build().user_data(WATCH | u64::from(key)));
+        let inner = &mut *self.0.borrow_mut();
+        let watch = inner.watches.insert((key, Arc::clone(socket)));
+        inner.queue(entry.build().user_data(WATCH | watch as u64));
     }
 
     /// Whether a watched socket has become ready.
@@ -281,6 +287,7 @@ impl Inner {
             wake_fd,
             wake_armed: false,
             wake_count: Buffer::zeroed(8),
+            watches: Slab::new(),
             ready: Vec::new(),
             counters: RingCounters::default(),
             setup,
@@ -399,7 +406,7 @@ impl Inner {
             self.in_kernel -= 1;
             match completion.user_data() {
                 WAKE => self.wake_armed = false,
-                key if key & WATCH != 0 => self.ready.push(key as u32),
+                watch if watch & WATCH != 0 => self.ready.push(self.watches.remove(watch as u32 as usize).0),
                 slot => {
                     let (job, ended) = self.slots[slot as usize].take().expect("the kernel completes an entry once");
                     self.free.push(slot as u32);

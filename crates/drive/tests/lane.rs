@@ -5,7 +5,7 @@ mod common;
 use common::{Folder, Random};
 use std::collections::HashSet;
 use std::io::{ErrorKind as ErrorKindOfIo, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -304,7 +304,14 @@ fn dropped_handle_stops_the_lane_and_frees_the_drive() {
 }
 
 /// Reads a sector for each byte that it receives, and sends back what it read.
-struct Echo(UnixStream);
+struct Echo(UnixStream, Arc<OwnedFd>);
+
+impl Echo {
+    fn new(socket: UnixStream) -> Self {
+        let watched = Arc::new(socket.try_clone().unwrap().into());
+        Self(socket, watched)
+    }
+}
 
 impl Guest for Echo {
     fn turn(&mut self, _: Nanos, _: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
@@ -325,8 +332,8 @@ impl Guest for Echo {
         Stay::Wait { readable: true, writable: false, until: None }
     }
 
-    fn socket(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    fn socket(&self) -> &Arc<OwnedFd> {
+        &self.1
     }
 }
 
@@ -350,7 +357,7 @@ fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
             let (near, far) = UnixStream::pair().unwrap();
             near.set_nonblocking(true).unwrap();
             far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            assert!(lane.remote().take_in(Box::new(Echo(near))).is_ok());
+            assert!(lane.remote().take_in(Box::new(Echo::new(near))).is_ok());
             far
         })
         .collect();
@@ -372,7 +379,7 @@ fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
     assert_eq!(peers[0].read(&mut answer).unwrap(), 0, "the house is closed");
     let apart = Lane::new("full").takes_guests(false).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let (near, _far) = UnixStream::pair().unwrap();
-    assert!(apart.remote().take_in(Box::new(Echo(near))).is_err());
+    assert!(apart.remote().take_in(Box::new(Echo::new(near))).is_err());
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl Connection {
     }
 
     fn agree_and_transmit(&self, entry: Entry, shared: &Shared, socket: OwnedFd) -> Result<(), End> {
-        let mut link = Link { socket, readable: true, writable: true };
+        let mut link = Link { socket: Arc::new(socket), readable: true, writable: true };
         let (agreement, received) = self.handshake(&mut link, shared)?;
         let Some(device) = shared.attach(self, &agreement.facts) else {
             return Err(End::Refused("its export was removed"));
@@ -187,7 +187,7 @@ impl Connection {
                 Stay::Wait { readable, writable, until } => {
                     if mailbox.prepare_sleep() {
                         let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-                        signalled = self.sleep(guest.socket(), readable, writable, timeout)?;
+                        signalled = self.sleep(guest.socket().as_fd(), readable, writable, timeout)?;
                         mailbox.awake();
                     }
                 }
@@ -380,8 +380,8 @@ impl Guest for Transmission {
         })
     }
 
-    fn socket(&self) -> BorrowedFd<'_> {
-        self.link.socket.as_fd()
+    fn socket(&self) -> &Arc<OwnedFd> {
+        &self.link.socket
     }
 }
 
@@ -406,7 +406,7 @@ impl From<Broken> for End {
 
 /// A socket that does not block; the flags say what is worth trying.
 struct Link {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     readable: bool,
     writable: bool,
 }

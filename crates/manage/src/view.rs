@@ -3,8 +3,9 @@
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
+use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
-use stria_drive::{Latency, monotonic_now};
+use stria_drive::monotonic_now;
 use stria_format::md::uuid_text;
 use stria_host::{Happening, HostedArray, MemberSource, Notice, default_strip_sectors};
 

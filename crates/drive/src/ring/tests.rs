@@ -94,3 +94,22 @@ fn files_are_registered_and_let_go() {
     assert!(!known(), "nobody uses it");
     std::fs::remove_file(path).unwrap();
 }
+
+/// A client left, its socket was closed with an entry for it still to be handed over, and that then watched whatever had its
+/// number by then: the ring's end waited for it for ever.
+#[test]
+fn watch_is_of_the_socket_and_not_of_its_number() {
+    let ring = Ring::new().unwrap();
+    let (near, _far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let socket = Arc::new(OwnedFd::from(near));
+    ring.watch(&socket, false, 5);
+    rustix::net::shutdown(&socket, rustix::net::Shutdown::Both).unwrap();
+    let number = socket.as_raw_fd();
+    drop(socket);
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    assert_ne!(silent.as_raw_fd(), number, "the ring holds it");
+    ring.wait(Some(Duration::from_secs(10)));
+    let mut ready = Vec::new();
+    ring.take_ready(&mut ready);
+    assert_eq!(ready, [5]);
+}

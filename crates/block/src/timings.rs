@@ -3,7 +3,7 @@
 //! Buckets are an eighth of a power of two wide, so what they tell is exact to 12 %. They follow the drive: once 65536
 //! requests are counted, all counts are halved. Recording costs a few nanoseconds and takes no lock and no memory.
 
-use stria_block::Nanos;
+use crate::Nanos;
 
 /// Buckets of one power of two.
 const STEPS: usize = 8;
