@@ -38,6 +38,7 @@ pub fn array_over(
                 slots: sizes.iter().enumerate().map(slot).collect(),
                 spares: Vec::new(),
                 resync_sector: u64::MAX,
+                doubts_parity: false,
                 intent: None,
                 log: None,
                 replay: Vec::new(),

@@ -61,6 +61,7 @@ pub fn time_sweep(
         slots: (0..slot_count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
         spares: (slot_count..members.len()).map(member).collect(),
         resync_sector: u64::MAX,
+        doubts_parity: false,
         intent: None,
         log: None,
         replay: Vec::new(),
