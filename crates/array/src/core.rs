@@ -9,10 +9,11 @@ mod recording;
 mod segments;
 
 pub(crate) use client::{FailedPart, lost};
-pub(crate) use member_io::{Batch, Ended, MemberIo, Outcomes, Pieces, Then, write_io};
+pub(crate) use member_io::{Batch, Ended, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
 pub(crate) use segments::{Cutter, one_piece, slice_segments};
 
 use crate::gather::Gathers;
+use crate::hedge::Hedging;
 use crate::intent::Intent;
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
@@ -104,6 +105,7 @@ pub(crate) struct Core {
     pub record: Recording,
     pub log: Log,
     pub gathers: Gathers,
+    pub hedging: Hedging,
     pub mirror_crew: Crew<MirrorWrite>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
@@ -159,6 +161,7 @@ impl Core {
             record,
             log: Log::new(config.log, config.replay.len()),
             gathers: Gathers::default(),
+            hedging: Hedging::new(geometry.level().is_redundant()),
             mirror_crew: Crew::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),

@@ -8,7 +8,7 @@ use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
-use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, mirror_io, parity_io};
+use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, hedge, mirror_io, parity_io};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -92,7 +92,7 @@ impl Engine {
 
     /// When [`Engine::run`] next has something to do by the clock alone.
     pub fn next_wake(&self) -> Option<Nanos> {
-        self.core.next_timer()
+        self.core.next_timer().into_iter().chain(self.core.hedge_wake()).min()
     }
 
     /// Advances every task that can; afterwards [`Engine::next_action`] has what they want.
@@ -100,6 +100,7 @@ impl Engine {
         if !std::mem::take(&mut self.members_answered) {
             self.sweeper.widen(&self.core);
         }
+        hedge::look(&self.core);
         self.tasks.run(&self.core.ready);
         if !self.held.is_empty() && self.core.serves() {
             for request in std::mem::take(&mut self.held) {
@@ -537,6 +538,12 @@ impl Engine {
         for (member, error) in failures {
             self.core.fail_member(member, &format!("its metadata could not be written: {error}"));
         }
+    }
+
+    /// Whether reads that a member leaves unanswered for far longer than is usual for it are asked of the others as well. They are,
+    /// where there is redundancy.
+    pub fn set_hedging(&mut self, on: bool) {
+        self.core.hedging.on.set(on && self.core.geometry.level().is_redundant());
     }
 
     /// Takes what a log should have.

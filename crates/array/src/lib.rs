@@ -10,6 +10,7 @@ mod device;
 mod engine;
 mod gather;
 mod geometry;
+mod hedge;
 mod intent;
 mod level;
 mod lock;

@@ -6,7 +6,7 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::Limits;
+use stria_block::{Histogram, Limits};
 
 pub(crate) struct Member {
     pub config: MemberConfig,
@@ -22,13 +22,16 @@ pub(crate) struct Member {
     pub read_sectors: u64,
     pub written_sectors: u64,
     pub read_errors: u64,
+    /// How long clients' reads take; `None`: nobody asks.
+    pub read_times: Option<Box<Histogram>>,
+    pub hedged_count: u64,
     pub wrong_sectors: u64,
     pub repaired_sectors: u64,
     pub failure: Option<String>,
 }
 
 impl Member {
-    fn new(config: MemberConfig, role: MemberRole, slot: Option<usize>) -> Self {
+    fn new(config: MemberConfig, role: MemberRole, slot: Option<usize>, redundant: bool) -> Self {
         Self {
             config,
             role,
@@ -41,6 +44,8 @@ impl Member {
             read_sectors: 0,
             written_sectors: 0,
             read_errors: 0,
+            read_times: redundant.then(Box::default),
+            hedged_count: 0,
             wrong_sectors: 0,
             repaired_sectors: 0,
             failure: None,
@@ -90,6 +95,7 @@ impl Member {
             read_sectors: self.read_sectors,
             written_sectors: self.written_sectors,
             read_errors: self.read_errors,
+            hedged_count: self.hedged_count,
             wrong_sectors: self.wrong_sectors,
             repaired_sectors: self.repaired_sectors,
             bad_sectors: self.config.bad_blocks.iter().map(|bad| bad.end - bad.start).sum(),
@@ -143,7 +149,7 @@ impl Members {
         found.sort_by_key(|(member, ..)| member.id);
         for (index, (member, role, slot)) in found.into_iter().enumerate() {
             assert_eq!(member.id, MemberId(index), "member handles count from 0 without gaps");
-            members.all.push(Member::new(member.clone(), role, slot));
+            members.all.push(Member::new(member.clone(), role, slot, config.geometry.level().is_redundant()));
         }
         members.look();
         members
@@ -271,7 +277,8 @@ impl Members {
         assert_eq!(config.id, MemberId(self.all.len()), "handles are given in order");
         let id = config.id;
         let role = if slot.is_some() { MemberRole::Rebuilding } else { MemberRole::Spare };
-        self.all.push(Member::new(config, role, slot));
+        let redundant = self.geometry.level().is_redundant();
+        self.all.push(Member::new(config, role, slot, redundant));
         match slot {
             Some(slot) => {
                 assert!(self.slots[slot].member.is_none(), "a role is given once");

@@ -623,7 +623,7 @@ fn recover(core: &Core, map: &StripeMap, found: &Found, lost: &mut [(usize, Buff
 }
 
 /// Reads data strip `index` of a stripe, over `rows` of its member, from the other members, under the rows' lock.
-async fn reconstruct(
+pub(crate) async fn reconstruct(
     core: &Core,
     stripe: u64,
     index: usize,

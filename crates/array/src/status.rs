@@ -41,6 +41,8 @@ pub struct MemberStatus {
     pub written_sectors: u64,
     /// Read errors met; most were reconstructed and rewritten.
     pub read_errors: u64,
+    /// Reads of clients that it left unanswered for so long that others answered them.
+    pub hedged_count: u64,
     /// Sectors that hold other bytes than redundancy says, as far as the last or the running scrub found.
     pub wrong_sectors: u64,
     /// Wrong sectors that were rewritten with what redundancy says, since the array started.

@@ -11,6 +11,8 @@ const STEPS: usize = 8;
 const COUNT_MAX: u32 = 1 << 16;
 /// After so many requests it is seen anew what is slow.
 const LEARN_EVERY: u32 = 1 << 10;
+/// The first time after so many.
+const LEARN_FIRST: u32 = 1 << 4;
 /// Slow is what takes so many times the median and longer than [`SLOW_MIN`].
 const SLOW_FACTOR: Nanos = 10;
 /// 1 ms: below it, nothing that a drive does is slow.
@@ -43,7 +45,7 @@ pub struct Latency {
 impl Default for Histogram {
     fn default() -> Self {
         let buckets = [0; 64 * STEPS];
-        Self { buckets, count: 0, until_learned: LEARN_EVERY, slow_above: Nanos::MAX, max: 0, slow_count: 0 }
+        Self { buckets, count: 0, until_learned: LEARN_FIRST, slow_above: Nanos::MAX, max: 0, slow_count: 0 }
     }
 }
 
@@ -85,6 +87,11 @@ impl Histogram {
             self.buckets.iter_mut().for_each(|count| *count /= 2);
             self.count = self.buckets.iter().sum();
         }
+    }
+
+    /// Above this a request is slow; [`Nanos::MAX`]: too few are known.
+    pub fn slow_above(&self) -> Nanos {
+        self.slow_above
     }
 
     /// What `part` of `whole` did not exceed.

@@ -128,6 +128,8 @@ pub struct MemberView {
     pub size_bytes: Option<u64>,
     /// Read errors met; most were reconstructed and rewritten.
     pub read_errors: u64,
+    /// Reads of clients that others answered, as it left them unanswered for far longer than is usual for it.
+    pub hedged_reads: u64,
     /// Sectors that hold other bytes than redundancy says, as far as the last or the running scrub found.
     pub wrong_sectors: u64,
     /// Wrong sectors that were rewritten with what redundancy says, since the array started.

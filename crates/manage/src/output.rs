@@ -214,6 +214,10 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
             Some(waiting @ 1000..) => format!("{role}, no answer for {}", size::show_duration(waiting / 1000)),
             _ => role,
         };
+        let role = match member.hedged_reads {
+            0 => role,
+            count => format!("{role}, {count} slow reads answered by others"),
+        };
         let wrong = match (member.wrong_sectors, member.repaired_sectors) {
             (wrong, 0) => wrong.to_string(),
             (wrong, repaired) => format!("{wrong}, {repaired} repaired"),

@@ -151,6 +151,7 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         serial: info.and_then(|info| info.serial.clone()),
         size_bytes: info.map(|info| info.limits.size_sectors * SECTOR),
         read_errors: member.read_errors,
+        hedged_reads: member.hedged_count,
         wrong_sectors: member.wrong_sectors,
         repaired_sectors: member.repaired_sectors,
         checksums: array.checksum_counts(member.id).map(|counts| ChecksumView {

@@ -23,6 +23,8 @@ pub struct Power {
     pub bitmap_page_bytes: Cell<Option<usize>>,
     /// [`Setup::told_every`](crate::setup::Setup::told_every).
     pub told_every: Cell<Nanos>,
+    /// [`Setup::hedges`](crate::setup::Setup::hedges).
+    pub hedges: Cell<bool>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
     /// On some drive more sectors have become unreadable.
@@ -44,6 +46,7 @@ impl Default for Power {
             mutant: Cell::new(None),
             bitmap_page_bytes: Cell::new(None),
             told_every: Cell::new(0),
+            hedges: Cell::new(false),
             degraded: Cell::new(false),
             bad_grew: Cell::new(false),
             now: Cell::new(0),

@@ -38,6 +38,8 @@ pub struct Setup {
     pub drives: Vec<Model>,
     /// What drives end is told at multiples of this only, so that many ends are heard at once; 0: one by one.
     pub told_every: Nanos,
+    /// Slow reads are asked of other members as well.
+    pub hedges: bool,
 }
 
 /// A family of arrays, as a person names it.
@@ -128,6 +130,7 @@ impl Setup {
             assume_clean: !chance.one_in(6),
             drives,
             told_every: 0,
+            hedges: false,
         }
     }
 
@@ -158,6 +161,7 @@ impl Setup {
             assume_clean: true,
             drives: vec![model; member_count * span_count + usize::from(redundant)],
             told_every: 0,
+            hedges: false,
         }
     }
 
@@ -224,7 +228,12 @@ impl fmt::Display for Setup {
             volatile,
             self.drives.len(),
             self.drives[0].block_sectors * 512,
-            if self.told_every > 0 { ", many ends at once" } else { "" },
+            match (self.told_every > 0, self.hedges) {
+                (true, true) => ", many ends at once, slow reads asked twice",
+                (true, false) => ", many ends at once",
+                (false, true) => ", slow reads asked twice",
+                (false, false) => "",
+            },
         )
     }
 }

@@ -251,6 +251,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 None => recorder,
             };
             let device = ArrayDevice::new(&start.config, devices, recorder, UNIX_SECONDS);
+            device.command(|engine| engine.set_hedging(power.hedges.get()));
             let geometry = start.config.geometry.clone();
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
             if !nested {

@@ -158,6 +158,7 @@ impl History {
         if Chance::new(seed, 10).one_in(4) {
             setup.told_every = TOLD_EVERY;
         }
+        setup.hedges = Chance::new(seed, 11).one_in(2);
         let count = 30 + chance.below(170);
         let bounded = !chance.one_in(4);
         let depth = chance.pick(&[1, 2, 4, 8, 8, 16]);

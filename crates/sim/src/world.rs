@@ -177,6 +177,7 @@ impl<'a> World<'a> {
             .collect();
         power.bitmap_page_bytes.set(setup.bitmap_page_bytes);
         power.told_every.set(setup.told_every);
+        power.hedges.set(setup.hedges);
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
         if let Some(mutant) = rules.mutant {
@@ -570,6 +571,9 @@ impl<'a> World<'a> {
         }
         if statuses.iter().any(|status| status.log.is_some_and(|log| log.full_count > 0)) {
             self.meet("log full");
+        }
+        if statuses.iter().flat_map(|status| &status.members).any(|member| member.hedged_count > 0) {
+            self.meet("slow read answered by others");
         }
         let redundant = self.history.setup.level.is_redundant();
         let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled() || drive.borrow().is_failing());

@@ -107,13 +107,15 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 40_031_029),
 ];
 
-/// Seeds before this one were kept when drives ended requests one by one.
+/// Seeds before these were kept when drives ended requests one by one, and when slow reads were waited for.
 const TOLD_AT_ONCE_FROM: u64 = 40_000_000;
+const HEDGED_FROM: u64 = 60_000_000;
 
 fn as_kept(seed: u64, mut history: stria_sim::History) -> stria_sim::History {
     if seed < TOLD_AT_ONCE_FROM {
         history.setup.told_every = 0;
     }
+    history.setup.hedges &= seed >= HEDGED_FROM;
     history
 }
 

@@ -55,6 +55,18 @@ impl Core {
         self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Part { parent, pieces });
     }
 
+    /// The first sector of a client's request.
+    pub fn parent_start(&self, parent: usize) -> u64 {
+        self.parents.borrow()[parent].start_sector
+    }
+
+    /// A part of a read has ended, with memory for several places.
+    pub fn part_read(&self, parent: usize, read: impl IntoIterator<Item = (u64, Buffer)>) {
+        let read = read.into_iter().map(|(offset, buffer)| (offset, smallvec![buffer]));
+        self.parents.borrow_mut()[parent].read.extend(read);
+        self.part_done(parent, None, Ok(()));
+    }
+
     /// A part has ended; a read brings its place in the request and its memory. When it was the last, so has the request.
     pub fn part_done(&self, parent: usize, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) {
         let mut parents = self.parents.borrow_mut();

@@ -42,7 +42,7 @@ pub(super) struct BatchState {
 pub(crate) type Pieces = SmallVec<[(u64, u64); 1]>;
 
 /// Who waits for a member's request.
-pub(super) enum Waiting {
+pub(crate) enum Waiting {
     /// A client: its request went to one member as it was.
     Client {
         tag: Tag,
@@ -53,6 +53,10 @@ pub(super) enum Waiting {
     Part {
         parent: usize,
         pieces: Pieces,
+    },
+    /// A part of a client's read that others were asked for as well.
+    Race {
+        race: usize,
     },
     Batch {
         batch: usize,
@@ -154,15 +158,15 @@ impl Core {
         }
         in_flight.remove(completion.tag as usize);
         drop(in_flight);
-        self.count(completion, member, start_sector, sectors);
+        self.count(completion, member, start_sector, sectors, Some(begun));
         self.whole_requests.set(self.whole_requests.get() - 1);
         self.steering.ended(begun, self.now());
         completion.tag = tag;
         true
     }
 
-    /// Counts a member's request that has ended.
-    fn count(&self, completion: &Completion, member: MemberId, start_sector: u64, sectors: u64) {
+    /// Counts a member's request that has ended. `begun`: that of a client, as long as nobody else was asked.
+    fn count(&self, completion: &Completion, member: MemberId, start_sector: u64, sectors: u64, begun: Option<Nanos>) {
         let mut members = self.members.borrow_mut();
         let state = members.get_mut(member);
         state.in_flight -= 1;
@@ -171,6 +175,9 @@ impl Core {
                 state.read_count += 1;
                 state.read_sectors += sectors;
                 state.read_errors += u64::from(completion.result.is_err());
+                if let (Some(begun), Some(times)) = (begun, &mut state.read_times) {
+                    times.record(self.now() - begun);
+                }
                 return;
             }
             Operation::Write { .. } => {
@@ -189,8 +196,21 @@ impl Core {
     /// A member's request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
-        self.count(&completion, member, start_sector, sectors);
+        let begun = match &waiting {
+            Waiting::Client { begun, .. } => Some(*begun),
+            Waiting::Part { parent, .. } => Some(self.parents.borrow()[*parent].begun),
+            Waiting::Race { .. } | Waiting::Batch { .. } => None,
+        };
+        self.count(&completion, member, start_sector, sectors, begun);
+        let waiting = match waiting {
+            Waiting::Race { race } => match self.race_ended(race) {
+                Some((parent, pieces)) => Waiting::Part { parent, pieces },
+                None => return Then::Nothing,
+            },
+            waiting => waiting,
+        };
         match waiting {
+            Waiting::Race { .. } => unreachable!("it was just decided"),
             Waiting::Batch { batch, index } => {
                 let mut batches = self.batches.borrow_mut();
                 let batch = &mut batches[batch];
@@ -271,6 +291,43 @@ impl Core {
                 Then::Mend(failed)
             }
         }
+    }
+
+    /// Parts of clients' reads that are under way for longer than is usual for their members, which `slow` says.
+    pub fn reads_older_than(&self, slow: &[Nanos]) -> SmallVec<[usize; 16]> {
+        let (in_flight, parents, now) = (self.in_flight.borrow(), self.parents.borrow(), self.now());
+        let begun = |waiting: &Waiting| match waiting {
+            // Where there is redundancy, only reads go to one member as they are.
+            Waiting::Client { begun, .. } => Some(*begun),
+            Waiting::Part { parent, .. } => {
+                let parent = &parents[*parent];
+                matches!(parent.operation, Operation::Read { .. }).then_some(parent.begun)
+            }
+            Waiting::Race { .. } | Waiting::Batch { .. } => None,
+        };
+        let old = |entry: &InFlight| begun(&entry.waiting).is_some_and(|begun| now.saturating_sub(begun) > slow[entry.member.0]);
+        in_flight.iter().filter(|(_, entry)| old(entry)).map(|(key, _)| key).collect()
+    }
+
+    /// Makes a client's read under way a part of a request, if it is none, and gives that request, the part's pieces, and its
+    /// place: the member and its first sector there. Who waits is to be told with [`Core::wait_by`].
+    pub fn take_part(&self, key: usize) -> (usize, Pieces, MemberId, u64) {
+        let entry = &mut self.in_flight.borrow_mut()[key];
+        let (parent, pieces) = match &mut entry.waiting {
+            &mut Waiting::Client { tag, begun, array_sector } => {
+                self.whole_requests.set(self.whole_requests.get() - 1);
+                let read = Operation::Read { into: Segments::new() };
+                let parent = self.parents.borrow_mut().insert(Parent::new(tag, begun, array_sector, 1, read));
+                (parent, smallvec![(0, entry.sectors)])
+            }
+            Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
+            Waiting::Race { .. } | Waiting::Batch { .. } => unreachable!("only clients' reads are asked for twice"),
+        };
+        (parent, pieces, entry.member, entry.start_sector)
+    }
+
+    pub fn wait_by(&self, key: usize, waiting: Waiting) {
+        self.in_flight.borrow_mut()[key].waiting = waiting;
     }
 
     /// Drops a member that failed. `false`: its loss would lose data, so it stays and its errors go to clients.

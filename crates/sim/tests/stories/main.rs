@@ -13,6 +13,7 @@ mod member_returns_stale;
 mod metadata_unreadable_or_torn;
 mod parity_mended_beside_a_rebuild;
 mod power_cut_between_data_and_parity;
+mod slow_reads_are_answered_by_others;
 mod spare_removed_at_once;
 
 use std::ops::Range;

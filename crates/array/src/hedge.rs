@@ -1,0 +1,194 @@
+//! Reads that a member leaves unanswered for far longer than is usual for it are asked of the others as well: of another copy, or
+//! of parity. Who comes first answers the client; the memory that comes too late is given back when it comes.
+//!
+//! What is usual a member shows by the times of its clients' reads ([`stria_block::Histogram`]). A **budget** keeps a member that
+//! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, sixteen at once.
+
+use crate::core::{Core, Pieces, Waiting};
+use crate::lock::Mode;
+use crate::parity_io::reconstruct;
+use crate::plan::Strips;
+use crate::{Level, MemberId, mirror_io};
+use slab::Slab;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, Nanos};
+
+/// One read in so many may be asked twice,
+const SHARE: u64 = 20;
+/// and so many at once.
+const COUNT_MAX: usize = 16;
+/// So many are saved up in good times.
+const SAVED_MAX: u64 = 32;
+/// How often reads under way are looked at: twice in the time that counts as slow, within these bounds.
+const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
+
+/// Reads that were asked for twice.
+pub(crate) struct Hedging {
+    /// Levels without redundancy have nobody else to ask.
+    pub on: Cell<bool>,
+    /// When to look next.
+    due: Cell<Nanos>,
+    races: RefCell<Slab<Race>>,
+    /// Reads that were counted, and how many of them are not spent yet.
+    read_count: Cell<u64>,
+    budget: Cell<u64>,
+}
+
+/// A part of a client's read that was asked for twice.
+struct Race {
+    parent: usize,
+    /// Taken by the member if it comes first.
+    pieces: Pieces,
+    /// Who is slow.
+    member: MemberId,
+    /// The client has no answer yet.
+    is_open: bool,
+    /// Of the two, who are still to come.
+    pending: u8,
+}
+
+/// One place in the array and on the member that does not answer: array sector, row, count.
+type Place = (u64, u64, u64);
+
+impl Hedging {
+    pub fn new(on: bool) -> Self {
+        let budget = Cell::new(SAVED_MAX * SHARE);
+        Self { on: Cell::new(on), due: Cell::new(0), races: RefCell::default(), read_count: Cell::new(0), budget }
+    }
+}
+
+impl Core {
+    /// When reads under way are to be looked at.
+    pub fn hedge_wake(&self) -> Option<Nanos> {
+        (self.hedging.on.get() && self.requests_in_flight() > 0).then(|| self.hedging.due.get())
+    }
+
+    /// The member has answered a read that others were asked for as well: the client's request it was a part of, and where its
+    /// pieces lie there. `None`: others came first.
+    pub fn race_ended(&self, race: usize) -> Option<(usize, Pieces)> {
+        let mut races = self.hedging.races.borrow_mut();
+        let state = &mut races[race];
+        let wins = std::mem::take(&mut state.is_open).then(|| (state.parent, std::mem::take(&mut state.pieces)));
+        self.leave_race(&mut races, race);
+        wins
+    }
+
+    fn leave_race(&self, races: &mut Slab<Race>, race: usize) {
+        races[race].pending -= 1;
+        if races[race].pending == 0 {
+            races.remove(race);
+        }
+    }
+
+    /// The others have answered, or cannot.
+    fn others_answered(&self, race: usize, read: Option<SmallVec<[(u64, Buffer); 2]>>) {
+        let mut races = self.hedging.races.borrow_mut();
+        let state = &mut races[race];
+        let (parent, member) = (state.parent, state.member);
+        let wins = state.is_open && read.is_some();
+        state.is_open &= !wins;
+        self.leave_race(&mut races, race);
+        drop(races);
+        let Some(read) = read else { return };
+        if !wins {
+            return read.into_iter().for_each(|(_, buffer)| self.give_buffer(buffer));
+        }
+        self.members.borrow_mut().get_mut(member).hedged_count += 1;
+        self.part_read(parent, read);
+    }
+}
+
+/// Looks at the reads under way, if it is time to.
+pub(crate) fn look(core: &Rc<Core>) {
+    let now = core.now();
+    if core.hedge_wake().is_none_or(|due| due > now) {
+        return;
+    }
+    let (slow, read_count): (SmallVec<[Nanos; 32]>, u64) = {
+        let members = core.members.borrow();
+        let slow = members.iter().map(|member| member.read_times.as_ref().map_or(Nanos::MAX, |times| times.slow_above()));
+        (slow.collect(), members.iter().map(|member| member.read_count).sum())
+    };
+    let least = slow.iter().copied().min().unwrap_or(Nanos::MAX);
+    core.hedging.due.set(now.saturating_add((least / 2).clamp(*LOOK.start(), *LOOK.end())));
+    // What the log says of the last run is not on the members yet.
+    if least == Nanos::MAX || core.log.stage.get() < crate::log::Stage::Replayed {
+        return;
+    }
+    let hedging = &core.hedging;
+    let earned = read_count.saturating_sub(hedging.read_count.replace(read_count));
+    hedging.budget.set((hedging.budget.get() + earned).min(SAVED_MAX * SHARE));
+    for key in core.reads_older_than(&slow) {
+        if hedging.races.borrow().len() >= COUNT_MAX || hedging.budget.get() < SHARE {
+            return;
+        }
+        hedging.budget.set(hedging.budget.get() - SHARE);
+        let (parent, pieces, member, start_sector) = core.take_part(key);
+        let array_start = core.parent_start(parent);
+        let mut row = start_sector;
+        let places: SmallVec<[(u64, Place); 2]> = pieces
+            .iter()
+            .map(|&(offset, sectors)| {
+                row += sectors;
+                (offset, (array_start + offset, row - sectors, sectors))
+            })
+            .collect();
+        let race = hedging.races.borrow_mut().insert(Race { parent, pieces, member, is_open: true, pending: 2 });
+        core.wait_by(key, Waiting::Race { race });
+        core.ready.spawn(ask_others(Rc::clone(core), race, member, places));
+    }
+}
+
+async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: SmallVec<[(u64, Place); 2]>) {
+    let mut read: SmallVec<[(u64, Buffer); 2]> = SmallVec::new();
+    for (offset, (array_sector, row, sectors)) in places {
+        let found = match core.geometry.level() {
+            Level::Raid1 | Level::Raid10 => from_copies(&core, member, array_sector..array_sector + sectors).await,
+            _ => from_parity(&core, array_sector, row..row + sectors).await.map(|buffer| std::iter::once((0, buffer)).collect()),
+        };
+        let Some(found) = found else {
+            read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+            return core.others_answered(race, None);
+        };
+        read.extend(found.into_iter().map(|(within, buffer)| (offset + within, buffer)));
+    }
+    core.others_answered(race, Some(read));
+}
+
+/// Another copy of each run of array sectors, with its place among them. `None`: there is none, or copies may differ, where all
+/// read the same one until a resync has made them alike.
+async fn from_copies(core: &Core, member: MemberId, range: Range<u64>) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    let mut read = SmallVec::new();
+    for (start, sectors, copies) in mirror_io::runs(core, range.clone()) {
+        let mut unreadable: SmallVec<[usize; 4]> = {
+            let members = core.members.borrow();
+            copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()
+        };
+        let found = match mirror_io::may_differ(core, &(start..start + sectors)) {
+            true => None,
+            false => mirror_io::read_any(core, &copies, sectors, &mut unreadable).await,
+        };
+        let Some(buffer) = found else {
+            read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+            return None;
+        };
+        read.push((start - range.start, buffer));
+    }
+    Some(read)
+}
+
+/// What the other strips of the stripe say. `None`: they do not suffice, or parity may be old.
+async fn from_parity(core: &Core, array_sector: u64, rows: Range<u64>) -> Option<Buffer> {
+    let strip = core.geometry.strip_sectors();
+    let stripe = rows.start / strip;
+    let index = (array_sector / strip % core.geometry.data_count() as u64) as usize;
+    let _guard = core.lock(rows.clone(), Mode::Shared).await;
+    if !core.agrees(&rows) {
+        return None;
+    }
+    let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
+    reconstruct(core, stripe, index, &rows, &mut unreadable).await.ok()
+}

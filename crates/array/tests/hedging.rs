@@ -1,0 +1,163 @@
+//! A member that does not answer: others answer the reads of clients that it left unanswered for far longer than it usually does.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use stria_array::{ArrayDevice, Geometry, Level, MemberId, NoRecorder};
+use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, RamDevice, Request, bytes};
+use support::whole;
+
+const MS: Nanos = 1_000_000;
+
+/// Answers 100 µs after a request came, but never before `until`.
+struct Late {
+    ram: RamDevice,
+    until: Rc<Cell<Nanos>>,
+    now: Nanos,
+    waiting: Vec<(Nanos, Request)>,
+}
+
+impl BlockDevice for Late {
+    fn limits(&self) -> &Limits {
+        self.ram.limits()
+    }
+    fn submit(&mut self, request: Request) {
+        self.waiting.push(((self.now + MS / 10).max(self.until.get()), request));
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.now = now;
+        let due = self.waiting.extract_if(.., |(due, _)| *due <= now);
+        due.for_each(|(_, request)| self.ram.submit(request));
+        self.ram.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        self.waiting.iter().map(|(due, _)| *due).min()
+    }
+}
+
+struct World {
+    array: ArrayDevice<NoRecorder>,
+    until: Vec<Rc<Cell<Nanos>>>,
+    now: Nanos,
+    tags: u64,
+    capacity: u64,
+}
+
+impl World {
+    /// An array whose sectors hold their number, and whose members have shown how they answer.
+    fn new(level: Level, members: usize) -> Self {
+        let geometry = Geometry::new(level, level.default_layout(), 16, &vec![1024; members]).unwrap();
+        let capacity = geometry.capacity_sectors();
+        let until: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
+        let late =
+            |until: &Rc<Cell<Nanos>>| Late { ram: RamDevice::new(1024), until: Rc::clone(until), now: 0, waiting: Vec::new() };
+        let devices = until.iter().map(|until| Box::new(late(until)) as Box<dyn BlockDevice>).collect();
+        let array = ArrayDevice::new(&whole(geometry), devices, NoRecorder, 0);
+        let mut world = Self { array, until, now: 0, tags: 0, capacity };
+        for sector in 0..capacity {
+            let mut buffer = Buffer::zeroed(512);
+            buffer[..8].copy_from_slice(&sector.to_le_bytes());
+            world.run(sector, 1, Operation::Write { from: std::iter::once(buffer.freeze()).collect(), fua: false });
+        }
+        (0..capacity).for_each(|sector| assert!(world.read(sector, 1) < MS));
+        assert_eq!(world.hedged(), 0);
+        world
+    }
+
+    fn run(&mut self, start_sector: u64, sectors: u64, operation: Operation) -> (Nanos, Operation) {
+        self.tags += 1;
+        self.array.submit(Request { tag: self.tags, start_sector, sectors, operation });
+        let begun = self.now;
+        let mut ended = Vec::new();
+        loop {
+            self.array.poll(self.now, &mut ended);
+            if let Some(completion) = ended.pop() {
+                completion.result.unwrap();
+                return (self.now - begun, completion.operation);
+            }
+            self.now = self.now.max(self.array.next_wake().expect("it ends"));
+        }
+    }
+
+    /// Reads what must be there; how long that took.
+    fn read(&mut self, start: u64, sectors: u64) -> Nanos {
+        let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
+        let (time, operation) = self.run(start, sectors, Operation::Read { into });
+        let Operation::Read { into } = operation else { panic!("a read comes back as a read") };
+        let read: Vec<u8> = into.iter().flat_map(|buffer| buffer.to_vec()).collect();
+        assert_eq!(read.len(), bytes(sectors));
+        for (sector, bytes) in (start..).zip(read.chunks(512)) {
+            assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), sector);
+        }
+        time
+    }
+
+    fn hedged(&self) -> u64 {
+        self.array.status().members.iter().map(|member| member.hedged_count).sum()
+    }
+
+    /// Lets everything end.
+    fn settle(&mut self) {
+        while let Some(wake) = self.array.next_wake() {
+            self.now = self.now.max(wake);
+            self.array.poll(self.now, &mut Vec::new());
+        }
+    }
+}
+
+#[test]
+fn others_answer_for_a_member_that_does_not() {
+    let arrays =
+        [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)];
+    for (level, members) in arrays {
+        let mut world = World::new(level, members);
+        for sectors in [1, 16, 40] {
+            let before = world.hedged();
+            world.until[1].set(world.now + 60_000 * MS);
+            let mut sector = 3;
+            // All of those that go to it, one after the other.
+            while sector + sectors <= world.capacity && world.hedged() < before + 4 {
+                let time = world.read(sector, sectors);
+                assert!(time < 20 * MS, "{level} of {members}: {sectors} sectors took {} ms", time / MS);
+                sector += 16;
+            }
+            let slow = world.array.status().members[1].hedged_count;
+            assert!(slow > 0 && slow == world.hedged(), "{level} of {members}: {:?}", world.array.status());
+            world.until[1].set(0);
+            world.settle();
+            assert!(world.array.status().members.iter().all(|member| member.in_flight == 0), "{level}");
+        }
+    }
+}
+
+/// Whoever is slow as a whole is waited for: others do not do all of its work.
+#[test]
+fn the_budget_holds() {
+    let mut world = World::new(Level::Raid5, 4);
+    let read_count = |world: &World| world.array.status().members.iter().map(|member| member.read_count).sum::<u64>();
+    let (before, mut slow) = (read_count(&world), 0);
+    for sector in (0..world.capacity).step_by(16).cycle().take(400) {
+        // Each answer of this one takes 50 ms.
+        world.until[2].set(world.now + 50 * MS);
+        slow += u64::from(world.read(sector, 8) >= 50 * MS);
+    }
+    let reads = read_count(&world) - before;
+    assert!(world.hedged() > 0 && world.hedged() <= 32 + reads / 20, "{} of {reads}", world.hedged());
+    assert!(slow > 0, "{} hedged of {reads}", world.hedged());
+}
+
+#[test]
+fn where_nobody_else_can_answer_the_member_is_waited_for() {
+    let mut world = World::new(Level::Raid0, 2);
+    world.until[1].set(world.now + 700 * MS);
+    assert!(world.read(16, 8) >= 700 * MS);
+    // Lost members leave nobody either.
+    let mut world = World::new(Level::Raid5, 3);
+    world.array.command(|engine| engine.fail(MemberId(0))).unwrap();
+    world.settle();
+    world.until[1].set(world.now + 700 * MS);
+    let times: Vec<Nanos> = (0..8).map(|strip| world.read(strip * 16, 8)).collect();
+    assert!(times.iter().any(|&time| time >= 500 * MS), "{times:?}");
+    assert_eq!(world.hedged(), 0);
+}
