@@ -92,7 +92,10 @@ impl Engine {
 
     /// When [`Engine::run`] next has something to do by the clock alone.
     pub fn next_wake(&self) -> Option<Nanos> {
-        self.core.next_timer().into_iter().chain(self.core.hedge_wake()).min()
+        match (self.core.next_timer(), self.core.hedge_wake()) {
+            (Some(timer), Some(look)) => Some(timer.min(look)),
+            (timer, look) => timer.or(look),
+        }
     }
 
     /// Advances every task that can; afterwards [`Engine::next_action`] has what they want.
