@@ -54,6 +54,8 @@ pub(crate) struct Job<'a> {
     pub bytes: usize,
     /// Outputs may be stored past the caches, for they are 64-byte aligned.
     pub stream: bool,
+    /// They are read soon, so that only what does not fit a cache goes past it.
+    pub soon: bool,
 }
 
 impl Job<'_> {
@@ -67,6 +69,7 @@ impl Job<'_> {
         closing: None,
         bytes: 0,
         stream: false,
+        soon: false,
     };
 }
 

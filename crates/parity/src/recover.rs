@@ -109,7 +109,7 @@ impl Code {
             return Err(Unrecoverable);
         }
         let gone = &gone[..gone_count];
-        let mut job = Job { input, bytes, ..Job::EMPTY };
+        let mut job = Job { input, bytes, soon: true, ..Job::EMPTY };
 
         if let ([0], [x]) = (&used[..used_count], gone)
             && let Strip::Lost(strip) = &mut data[*x]
@@ -119,7 +119,7 @@ impl Code {
             addresses[*x] = job.input[0];
             let output = [strip.as_mut_ptr(), std::ptr::null_mut(), std::ptr::null_mut()];
             let stream = are_aligned(&output);
-            let job = Job { data: addresses, output, bytes, stream, ..Job::EMPTY };
+            let job = Job { data: addresses, output, bytes, stream, soon: true, ..Job::EMPTY };
             // SAFETY: as below.
             unsafe { kernel.syndromes(Purpose::GENERATE, 1, &job) };
             return Ok(());

@@ -1,7 +1,7 @@
 //! How far away a stripe's bytes are, near (first or second level cache), in the shared cache, or in memory, and what follows.
 //!
 //! No caller knows it, and what pays afar costs near: storing past the caches takes half of everything's speed there,
-//! asking for lines ahead a third of P's. So the first lines of every larger job are touched against the clock, and the time is
+//! asking for lines ahead a third of P's. So the first lines of one larger job in eight are touched against the clock, and the time is
 //! compared with that of lines flushed to memory when the kernel was chosen. Loads alone are timed: stores still under way from
 //! the call before would make a near stripe look far, and being stored past the caches, keep it so.
 //!
@@ -27,6 +27,12 @@ pub(super) struct Way {
 /// 9.0 / 9.5 / 9.7, from L2 57 / 53 / 21.
 const UNTIMED_BYTES_MAX: usize = 64 << 10;
 
+/// What was stored past the caches is waited for at the end of a job, some 250 ns (Zen 5): too much for strips up to this.
+const STREAMED_BYTES_MIN: usize = 4096;
+
+/// One job in so many is timed.
+const ASKED_EVERY: u8 = 8;
+
 /// Lines touched, spread over the strips: enough to fill what a core can have under way, few enough to cost little.
 const LINES: usize = 32;
 const LINE_BYTES: usize = 64;
@@ -44,9 +50,10 @@ struct Machine {
     cache_bytes: usize,
 }
 
-/// How to sum these strips into `level` parities and to store those and `copies` strips. Null strips are passed over.
+/// How to sum these strips into `level` parities and to store those and `copies` strips, which are read `soon` or not. Null strips
+/// are passed over.
 #[inline]
-pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies: usize) -> Way {
+pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies: usize, soon: bool) -> Way {
     if strips.len() * strip_bytes * level <= UNTIMED_BYTES_MAX {
         return Way::default();
     }
@@ -57,16 +64,19 @@ pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if let Some(machine) = MACHINE.get() {
         // A core stores 38 GB/s past the caches (Zen 5). Where that keeps up with what L2 delivers, asking costs more than it tells.
-        let is_kept_up_with = (level + copies) * 4 <= strips.len();
-        if machine.is_amd && (is_kept_up_with || strips.len() * strip_bytes > machine.cache_bytes) {
+        let is_kept_up_with = (level + copies) * 5 <= strips.len();
+        if machine.is_amd && strip_bytes <= STREAMED_BYTES_MIN {
+            return Way::default();
+        }
+        if machine.is_amd && !soon && (is_kept_up_with || strips.len() * strip_bytes > machine.cache_bytes) {
             return Way { prefetch: false, stream: true };
         }
         // SAFETY: at least 64 KiB / 255 of each strip are there; the machine was found out about, so it has `rdtscp`.
-        let ticks = unsafe { touch(strips, strip_bytes) };
+        let ticks = unsafe { ticks_lately(strips, strip_bytes) };
         // Large strips lie on as many pages, and their first lines pay for the translation: twice the time then tells.
         let threshold = if strip_bytes < 256 << 10 { machine.memory_ticks / 8 * 5 } else { machine.memory_ticks * 2 };
         return match machine.is_amd {
-            true => Way { prefetch: false, stream: ticks * 5 > machine.memory_ticks },
+            true => Way { prefetch: false, stream: if soon { ticks > threshold } else { ticks * 5 > machine.memory_ticks } },
             false => Way { prefetch: ticks * 3 > machine.memory_ticks, stream: ticks > threshold },
         };
     }
@@ -80,7 +90,32 @@ pub(super) fn wants_prefetch(strips: &[*const u8], strip_bytes: usize) -> bool {
     if MACHINE.get().is_some_and(|machine| machine.is_amd) && !cfg!(test) {
         return false;
     }
-    way(strips, strip_bytes, 1, 0).prefetch
+    way(strips, strip_bytes, 1, 0, false).prefetch
+}
+
+/// [`touch`], or for most jobs what it told of one that was about as large shortly before: asking takes as long as 6 KiB.
+///
+/// # Safety
+/// As [`touch`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline]
+unsafe fn ticks_lately(strips: &[*const u8], strip_bytes: usize) -> u64 {
+    use std::cell::Cell;
+    thread_local! {
+        /// By the size of jobs: ticks, and for how many more these are to do.
+        static LATELY: [Cell<(u64, u8)>; 8] = const { [const { Cell::new((0, 0)) }; 8] };
+    }
+    let class = (strips.len() * strip_bytes >> 15 | 1).ilog2().min(7);
+    LATELY.with(|lately| {
+        let lately = &lately[class as usize];
+        let (ticks, left) = match lately.get() {
+            // SAFETY: the caller's promise.
+            (_, 0) => (unsafe { touch(strips, strip_bytes) }, ASKED_EVERY),
+            (ticks, left) => (ticks, left),
+        };
+        lately.set((ticks, left - 1));
+        ticks
+    })
 }
 
 /// The time that `LINES` lines at the start of the strips take to load.

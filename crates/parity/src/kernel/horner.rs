@@ -33,7 +33,7 @@ pub(super) unsafe fn syndromes<
     let mut at = 0;
     // SAFETY: the caller's promises; `at` and the step stay within `bytes`.
     unsafe {
-        let way = distance::way(job.data, job.bytes, LEVEL, job.copy.len());
+        let way = distance::way(job.data, job.bytes, LEVEL, job.copy.len(), job.soon);
         let stream = way.stream && job.stream;
         if way.prefetch {
             while at + F * V::BYTES <= job.bytes {
@@ -41,7 +41,8 @@ pub(super) unsafe fn syndromes<
                 at += F * V::BYTES;
             }
         }
-        if M > W && job.data.len() + job.copy.len() > STRIPS_FEW_MAX {
+        let is_near = LEVEL == 1 && job.bytes <= STRIP_NEAR_MAX;
+        if M > W && (is_near || job.data.len() + job.copy.len() > STRIPS_FEW_MAX) {
             while at + M * V::BYTES <= job.bytes {
                 differing |= step::<V, M, LEVEL, PURPOSE, false>(job, at, stream);
                 at += M * V::BYTES;
@@ -66,6 +67,9 @@ pub(super) unsafe fn syndromes<
 /// ways: with more strips than that, what was fetched beside a line is gone before its turn, unless a step takes it at once.
 /// Zen 5, P and Q of 22 strips of 16 KiB in L2, GB/s by 256 / 512 bytes a step: 96 / 160; of 4 strips 112 / 108.
 const STRIPS_FEW_MAX: usize = 8;
+/// Strips up to this size often lie in the first cache, where P alone is quicker with the longer steps; from the second one it is with
+/// the shorter: Zen 5, 8 strips of 4 / 64 KiB, GB/s by 128 / 256 bytes a step: 236 / 250 and 180 / 165.
+const STRIP_NEAR_MAX: usize = 4096;
 
 /// How far ahead lines are asked for when they are not near. 256 is better by 4 % for strips of 4 KiB, 512 no worse for all
 /// others; 1024 loses 4 %. Hint T0: NTA halves the speed on Cascade Lake.

@@ -13,7 +13,9 @@ fn what_others_answer_is_as_right() {
             steps.extend((0..120).map(|index| read(index * 8 % 256)));
             for round in 0..3 {
                 steps.push(Step::Stall { drive: seed + round, pause: 300_000_000 });
-                steps.extend((0..24).flat_map(|index| [read((seed + index * 5) * 8 % 256), write((seed + index * 11) * 4 % 256, 4)]));
+                steps.extend(
+                    (0..24).flat_map(|index| [read((seed + index * 5) * 8 % 256), write((seed + index * 11) * 4 % 256, 4)]),
+                );
                 steps.push(cut(40 + seed * 3));
                 steps.push(Step::Flush);
                 steps.extend((0..40).map(|index| read(index * 8 % 256)));
