@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use super::{Contender, contender, lost};
-use crate::pool::STRIPS_MAX;
+use crate::pool::{STRIPS_MAX, Stripe};
 
 #[derive(Clone, Copy)]
 struct Isal {
@@ -14,6 +14,7 @@ struct Isal {
     ec_init_tables: unsafe extern "C" fn(c_int, c_int, *mut u8, *mut u8),
     ec_encode_data: unsafe extern "C" fn(c_int, c_int, c_int, *mut u8, *mut *mut u8, *mut *mut u8),
     ec_encode_data_update: unsafe extern "C" fn(c_int, c_int, c_int, c_int, *mut u8, *mut u8, *mut *mut u8),
+    crc32_iscsi: unsafe extern "C" fn(*mut u8, c_int, u32) -> u32,
 }
 
 unsafe extern "C" {
@@ -33,9 +34,19 @@ mod linked {
         fn ec_init_tables(k: c_int, rows: c_int, a: *mut u8, tables: *mut u8);
         fn ec_encode_data(bytes: c_int, k: c_int, rows: c_int, tables: *mut u8, from: *mut *mut u8, to: *mut *mut u8);
         fn ec_encode_data_update(b: c_int, k: c_int, rows: c_int, i: c_int, tables: *mut u8, from: *mut u8, to: *mut *mut u8);
+        fn crc32_iscsi(bytes: *mut u8, length: c_int, before: u32) -> u32;
     }
     pub fn isal() -> Isal {
-        Isal { xor_gen, pq_gen, gf_gen_rs_matrix, gf_invert_matrix, ec_init_tables, ec_encode_data, ec_encode_data_update }
+        Isal {
+            xor_gen,
+            pq_gen,
+            gf_gen_rs_matrix,
+            gf_invert_matrix,
+            ec_init_tables,
+            ec_encode_data,
+            ec_encode_data_update,
+            crc32_iscsi,
+        }
     }
 }
 
@@ -52,8 +63,27 @@ fn debian() -> Option<Isal> {
             ec_init_tables: std::mem::transmute(symbol(c"ec_init_tables")),
             ec_encode_data: std::mem::transmute(symbol(c"ec_encode_data")),
             ec_encode_data_update: std::mem::transmute(symbol(c"ec_encode_data_update")),
+            crc32_iscsi: std::mem::transmute(symbol(c"crc32_iscsi")),
         })
     }
+}
+
+/// Half of the strips onto the other half, with P and Q, and sums of every 4 KiB where there is room for them.
+fn copy(isal: Isal, n: usize, s: &Stripe, sums: &mut [u32]) {
+    let half = n / 2;
+    for i in 0..half {
+        let blocks = s.bytes / 4096;
+        for (b, sum) in sums.iter_mut().skip(i * blocks).take(blocks).enumerate() {
+            // SAFETY: the block lies within the strip.
+            *sum = unsafe { (isal.crc32_iscsi)(s.strips[i].add(b * 4096), 4096, 0) };
+        }
+        s.write(half + i).copy_from_slice(s.read(i));
+    }
+    let mut v = [std::ptr::null_mut(); STRIPS_MAX];
+    v[..half].copy_from_slice(&s.strips[..half]);
+    v[half..half + 2].copy_from_slice(&s.strips[n..n + 2]);
+    // SAFETY: as many strips as told.
+    unsafe { (isal.pq_gen)(half as c_int + 2, s.bytes as c_int, v.as_mut_ptr()) };
 }
 
 pub fn of(op: &str, n: usize) -> Vec<Contender> {
@@ -137,14 +167,11 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
                 }
             })]
         }
-        "copy" | "copycrc" => vec![contender(&format!("{name} memcpy + pq_gen"), move |s| {
-            let half = n / 2;
-            (0..half).for_each(|i| s.write(half + i).copy_from_slice(s.read(i)));
-            let mut v = [std::ptr::null_mut(); STRIPS_MAX];
-            v[..half].copy_from_slice(&s.strips[..half]);
-            v[half..half + 2].copy_from_slice(&s.strips[n..n + 2]);
-            unsafe { (isal.pq_gen)(half as c_int + 2, s.bytes as c_int, v.as_mut_ptr()) };
-        })],
+        "copy" => vec![contender(&format!("{name} memcpy + pq_gen"), move |s| copy(isal, n, s, &mut []))],
+        "copycrc" => {
+            let mut sums = vec![0; n / 2 * (1 << 20) / 4096];
+            vec![contender(&format!("{name} crc + memcpy + pq_gen"), move |s| copy(isal, n, s, &mut sums))]
+        }
         "recover1" => vec![contender(&format!("{name} xor_gen"), move |s| {
             let mut v = s.strips;
             v[lost(n)[0]] = s.strips[n];

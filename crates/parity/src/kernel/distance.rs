@@ -64,7 +64,7 @@ pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if let Some(machine) = MACHINE.get() {
         // A core stores 38 GB/s past the caches (Zen 5). Where that keeps up with what L2 delivers, asking costs more than it tells.
-        let is_kept_up_with = (level + copies) * 5 <= strips.len();
+        let is_kept_up_with = (level + copies) * 10 <= strips.len();
         if machine.is_amd && strip_bytes <= STREAMED_BYTES_MIN {
             return Way::default();
         }
@@ -76,7 +76,7 @@ pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies
         // Large strips lie on as many pages, and their first lines pay for the translation: twice the time then tells.
         let threshold = if strip_bytes < 256 << 10 { machine.memory_ticks / 8 * 5 } else { machine.memory_ticks * 2 };
         return match machine.is_amd {
-            true => Way { prefetch: false, stream: if soon { ticks > threshold } else { ticks * 5 > machine.memory_ticks } },
+            true => Way { prefetch: false, stream: ticks * if soon { 2 } else { 5 } > machine.memory_ticks },
             false => Way { prefetch: ticks * 3 > machine.memory_ticks, stream: ticks > threshold },
         };
     }
@@ -105,7 +105,7 @@ unsafe fn ticks_lately(strips: &[*const u8], strip_bytes: usize) -> u64 {
         /// By the size of jobs: ticks, and for how many more these are to do.
         static LATELY: [Cell<(u64, u8)>; 8] = const { [const { Cell::new((0, 0)) }; 8] };
     }
-    let class = (strips.len() * strip_bytes >> 15 | 1).ilog2().min(7);
+    let class = (((strips.len() * strip_bytes) >> 15) | 1).ilog2().min(7);
     LATELY.with(|lately| {
         let lately = &lately[class as usize];
         let (ticks, left) = match lately.get() {
