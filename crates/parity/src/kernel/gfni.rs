@@ -84,4 +84,4 @@ impl Lanes for Gfni {
     }
 }
 
-super::entries!(Gfni, "avx512-gfni", [2, 4, 4], [4, 8, 8], ahead: 4, update: 2, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("gfni"), "avx512f,avx512bw,gfni");
+super::entries!(Gfni, "avx512-gfni", [2, 4, 4], [4, 8, 8], ahead: 4, update: 4, is_present: is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("gfni"), "avx512f,avx512bw,gfni");
