@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build demo test setup oracle bench bench-parity bench-nbd bench-instructions lint
+.PHONY: build demo test setup oracle parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
 
 build:
 	scripts/setup
@@ -31,6 +31,10 @@ oracle: setup
 # How fast, beside bare members and peers: tables under bench/results. What is named: make bench TABLES="levels nbd".
 bench: build
 	bench/run $(TABLES)
+
+# The parity kernels under Miri, and NEON under an emulator.
+parity-elsewhere:
+	scripts/parity-elsewhere
 
 bench-parity: build
 	bench/parity/run
