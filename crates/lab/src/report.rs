@@ -3,6 +3,7 @@
 
 mod chart;
 mod curves;
+mod drawing;
 mod groups;
 mod modes;
 mod tables;
@@ -15,7 +16,9 @@ use crate::select::{self, escape};
 use crate::stats::{self, Summary};
 use crate::theory::BareDrives;
 use crate::units::show_seconds as duration;
-use std::collections::BTreeMap;
+use chart::Figure;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -33,6 +36,23 @@ pub enum ReportError {
         /// Why.
         source: std::io::Error,
     },
+    /// A chart cannot be drawn or written.
+    #[error("cannot write chart {path}: {problem}")]
+    Chart {
+        /// Where to.
+        path: PathBuf,
+        /// Why.
+        problem: String,
+    },
+}
+
+/// How charts are drawn as files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Charts {
+    /// PNG instead of SVG.
+    pub png: bool,
+    /// Light on dark.
+    pub dark: bool,
 }
 
 /// Writes the page of the run in folder `run` to the file `out`.
@@ -40,19 +60,75 @@ pub enum ReportError {
 /// # Errors
 /// When the run cannot be read or the page not be written.
 pub fn write(run: &Path, out: &Path) -> Result<(), ReportError> {
-    let page = page(&Run::open(run)?)?;
-    std::fs::write(out, page).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+    save(&drawn(&[run.to_path_buf()])?.html, out)
 }
 
 /// Writes one page of several runs, side by side; the first is what the others are compared with.
 ///
 /// # Errors
-/// When a run cannot be read or the page not be written.
+/// As [`write`].
 pub fn write_together(runs: &[PathBuf], out: &Path) -> Result<(), ReportError> {
-    let runs = runs.iter().map(|run| Run::open(run)).collect::<Result<Vec<Run>, ResultError>>()?;
-    let joined = together::join(runs)?;
-    let page = draw(&joined.run, joined.series, joined.sentences);
-    std::fs::write(out, page).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+    save(&drawn(runs)?.html, out)
+}
+
+/// Writes every chart of the page of these runs as a file of its own in `folder`; gives the files.
+///
+/// # Errors
+/// When a run cannot be read or a chart not be written.
+pub fn write_charts(runs: &[PathBuf], folder: &Path, how: Charts) -> Result<Vec<PathBuf>, ReportError> {
+    let failed = |path: &Path| {
+        let path = path.to_path_buf();
+        move |problem| ReportError::Chart { path, problem }
+    };
+    let page = drawn(runs)?;
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder)(error.to_string()))?;
+    let painter = if how.png { Some(drawing::Painter::new().map_err(failed(folder))?) } else { None };
+    let mut known = BTreeSet::new();
+    let mut written = Vec::new();
+    for (anchor, figure) in &page.figures {
+        // What tells charts of one caption apart is in their remarks.
+        let name = file_name(anchor, &figure.caption);
+        let longer = file_name(&name, &figure.remark);
+        let free = (2..).map(|number| format!("{longer}-{number}"));
+        let mut names = [name, longer.clone()].into_iter().chain(free);
+        let name = names.find(|name| !known.contains(name)).expect("some number is free");
+        let path = folder.join(format!("{name}.{}", if how.png { "png" } else { "svg" }));
+        let svg = drawing::svg(figure, how.dark);
+        match &painter {
+            Some(painter) => painter.paint(&svg, &path).map_err(failed(&path))?,
+            None => std::fs::write(&path, svg).map_err(|error| failed(&path)(error.to_string()))?,
+        }
+        known.insert(name);
+        written.push(path);
+    }
+    Ok(written)
+}
+
+fn save(html: &str, out: &Path) -> Result<(), ReportError> {
+    std::fs::write(out, html).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+}
+
+fn drawn(runs: &[PathBuf]) -> Result<Page, ResultError> {
+    let mut opened = runs.iter().map(|run| Run::open(run)).collect::<Result<Vec<Run>, ResultError>>()?;
+    if opened.len() == 1 {
+        return page_of(&opened.remove(0));
+    }
+    let joined = together::join(opened)?;
+    Ok(draw(&joined.run, joined.series, joined.sentences))
+}
+
+/// The part of the page and the caption up to what explains it: "depth-raid5-x4-4-kib-random-read".
+fn file_name(anchor: &str, caption: &str) -> String {
+    let letters = caption.split(';').next().unwrap_or_default().to_lowercase();
+    let words = letters.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let mut name = anchor.to_string();
+    for word in words {
+        if name.len() + word.len() > 120 {
+            break;
+        }
+        name.extend(["-", word]);
+    }
+    name
 }
 
 /// A run with what its parts need of it.
@@ -63,9 +139,18 @@ struct Report<'a> {
     results: BTreeMap<&'a Point, Vec<&'a Record>>,
     series: BTreeMap<u32, Series>,
     bare: BareDrives<'a>,
+    /// What was drawn so far of a part.
+    figures: RefCell<Vec<Figure>>,
 }
 
 impl Report<'_> {
+    /// The figure on the page, which keeps it for those who want it by itself.
+    fn draw(&self, figure: Figure) -> String {
+        let html = figure.html();
+        self.figures.borrow_mut().push(figure);
+        html
+    }
+
     /// Whether rounds of these records tell a story over time, so that they are no repeats of one thing.
     fn is_story(&self, records: &[&Record]) -> bool {
         let kind = |record: &Record| {
@@ -82,11 +167,24 @@ struct Part {
     body: String,
 }
 
+/// What draws it.
+type PartOf = fn(&Report<'_>) -> String;
+
+/// A page, and its charts by the part that they are in.
+struct Page {
+    html: String,
+    figures: Vec<(&'static str, Figure)>,
+}
+
 /// The page of a run.
 ///
 /// # Errors
 /// When a series that a record names is not there.
 pub fn page(run: &Run) -> Result<String, ResultError> {
+    Ok(page_of(run)?.html)
+}
+
+fn page_of(run: &Run) -> Result<Page, ResultError> {
     let mut series = BTreeMap::new();
     for record in &run.records {
         if let Some(found) = run.series(record)? {
@@ -96,33 +194,37 @@ pub fn page(run: &Run) -> Result<String, ResultError> {
     Ok(draw(run, series, Vec::new()))
 }
 
-fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> String {
-    let report = Report { run, sentences, results: select::results(run), series, bare: BareDrives::of(run) };
-    let parts: Vec<Part> = [
-        ("steady", "Steady state", timeline::convergence(&report)),
-        ("matrix", "Read share and block size", tables::heat_maps(&report)),
-        ("square", "Depth and threads", tables::depth_by_threads(&report)),
-        ("depth", "Latency against throughput", groups::depth_curves(&report)),
-        ("sizes", "By the size of requests", curves::sizes(&report)),
-        ("places", "From the first address to the last", curves::places(&report)),
-        ("scaling", "Scaling with drives", groups::scaling(&report)),
-        ("levels", "Side by side", groups::side_by_side(&report)),
-        ("variants", "In other ways", groups::variants(&report)),
-        ("states", "Fresh, used, idle, trimmed", groups::states(&report)),
-        ("time", "Over time", timeline::over_time(&report)),
-        ("seconds", "Second by second", curves::seconds(&report)),
-        ("raid", "Degraded, rebuilding, rebuilt", timeline::raid(&report)),
-        ("tail", "Distribution of latencies", groups::ccdf(&report)),
-        ("figures", "Every figure", tables::figures(&report)),
-        ("hosts", "Host by host", tables::hosts(&report)),
-        ("drives", "Drives, wear and rebuild", tables::drives(&report)),
-        ("notes", "Notes", tables::notes(&report)),
-        ("method", "Where the figures come from", tables::method(&report)),
-    ]
-    .into_iter()
-    .filter(|(_, _, body)| !body.is_empty())
-    .map(|(anchor, heading, body)| Part { anchor, heading, body })
-    .collect();
+fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Page {
+    let (results, bare) = (select::results(run), BareDrives::of(run));
+    let report = Report { run, sentences, results, series, bare, figures: RefCell::default() };
+    let mut figures = Vec::new();
+    let parts: [(&str, &str, PartOf); 19] = [
+        ("steady", "Steady state", timeline::convergence),
+        ("matrix", "Read share and block size", tables::heat_maps),
+        ("square", "Depth and threads", tables::depth_by_threads),
+        ("depth", "Latency against throughput", groups::depth_curves),
+        ("sizes", "By the size of requests", curves::sizes),
+        ("places", "From the first address to the last", curves::places),
+        ("scaling", "Scaling with drives", groups::scaling),
+        ("levels", "Side by side", groups::side_by_side),
+        ("variants", "In other ways", groups::variants),
+        ("states", "Fresh, used, idle, trimmed", groups::states),
+        ("time", "Over time", timeline::over_time),
+        ("seconds", "Second by second", curves::seconds),
+        ("raid", "Degraded, rebuilding, rebuilt", timeline::raid),
+        ("tail", "Distribution of latencies", groups::ccdf),
+        ("figures", "Every figure", tables::figures),
+        ("hosts", "Host by host", tables::hosts),
+        ("drives", "Drives, wear and rebuild", tables::drives),
+        ("notes", "Notes", tables::notes),
+        ("method", "Where the figures come from", tables::method),
+    ];
+    let draw_part = |(anchor, heading, part): (&'static str, &'static str, PartOf)| {
+        let body = part(&report);
+        figures.extend(report.figures.take().into_iter().map(|figure| (anchor, figure)));
+        Part { anchor, heading, body }
+    };
+    let parts: Vec<Part> = parts.into_iter().map(draw_part).filter(|part| !part.body.is_empty()).collect();
     let manifest = &run.manifest;
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -142,7 +244,7 @@ fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Str
     // A percent sign stays with its number.
     html.push_str(&body.replace(" %", "\u{a0}%"));
     html.push_str("</main>\n</body>\n</html>\n");
-    html
+    Page { html, figures }
 }
 
 fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {

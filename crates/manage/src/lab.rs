@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output::{print, print_json, say, table};
 use crate::serve::absolute;
 use crate::size::show;
-use cli::{Format, Lab, Subject};
+use cli::{Format, Lab, Picture, Subject};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::io::{self, IsTerminal};
@@ -52,7 +52,14 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
                 }
             };
             written.map_err(Failure::failed)?;
-            say(json, || format!("the page is {}", out.display()), || json!({"report": out}));
+            let how = report::Charts { png: command.format == Picture::Png, dark: command.dark };
+            let charts = command.charts.as_ref().map(|folder| report::write_charts(&command.runs, folder, how));
+            let charts = charts.transpose().map_err(Failure::failed)?.unwrap_or_default();
+            let more = match &command.charts {
+                Some(folder) => format!("; {} charts are in {}", charts.len(), folder.display()),
+                None => String::new(),
+            };
+            say(json, || format!("the page is {}{more}", out.display()), || json!({"report": out, "charts": charts}));
             Ok(())
         }
         Lab::Compare(command) => return self::compare_runs(&command, json),

@@ -1,5 +1,5 @@
-//! Lines and bars as SVG, drawn for a phone's width and set side by side where there is room. Classes carry the colours, shapes
-//! differ too.
+//! Lines as SVG and bars as HTML, drawn for a phone's width and set side by side where there is room. Classes carry the colours,
+//! shapes differ too.
 
 use crate::select::{escape, short};
 use std::fmt::Write;
@@ -141,53 +141,44 @@ impl Chart {
         Self { x, y, series, marks: Vec::new(), window: None }
     }
 
-    /// The chart with its caption and legend. Wide ones are drawn twice; the style sheet shows one that fits.
-    pub fn figure(&self, caption: &str, remark: &str, wide: bool) -> String {
-        let title = escape(caption);
-        let svg = if wide {
-            let (narrow, wide) = (self.svg(caption, 340.0, 210.0), self.svg(caption, 860.0, 260.0));
-            format!("<div class=\"narrow\">{narrow}</div><div class=\"wide\">{wide}</div>")
-        } else {
-            self.svg(caption, 340.0, 210.0)
-        };
-        let remark = if remark.is_empty() { String::new() } else { format!("<p class=\"remark\">{}</p>", escape(remark)) };
-        format!(
-            "<figure{}><figcaption>{title}</figcaption>{}{svg}{remark}</figure>\n",
-            if wide { " class=\"broad\"" } else { "" },
-            self.legend()
-        )
+    /// The chart with its caption. Wide ones are drawn twice; the style sheet shows one that fits.
+    pub fn figure(self, caption: &str, remark: &str, wide: bool) -> Figure {
+        Figure { caption: caption.into(), remark: remark.into(), body: Body::Lines { chart: self, wide } }
     }
 
-    fn legend(&self) -> String {
-        let mut known: Vec<&str> = Vec::new();
-        let mut entries = String::new();
-        for series in &self.series {
-            if series.name.is_empty() || known.contains(&series.name.as_str()) {
+    /// A line of each kind, 28 by 10, with its name.
+    pub fn legend(&self) -> Vec<(String, &str)> {
+        let mut known: Vec<(String, &str)> = Vec::new();
+        for Series { class, name, .. } in &self.series {
+            if name.is_empty() || known.iter().any(|(_, known)| known == name) {
                 continue;
             }
-            known.push(&series.name);
-            let dot = if has_marker(&series.class) {
-                format!("<path class=\"{}-dot\" transform=\"translate(14 5)\" d=\"{}\"/>", series.class, marker(&series.class))
+            let dot = if has_marker(class) {
+                format!("<path class=\"{class}-dot\" transform=\"translate(14 5)\" d=\"{}\"/>", marker(class))
             } else {
                 String::new()
             };
-            let _ = write!(
-                entries,
-                "<span><svg viewBox=\"0 0 28 10\" aria-hidden=\"true\"><path class=\"{} line\" d=\"M1 5H27\"/>{dot}</svg>{}</span>",
-                series.class,
-                escape(&series.name)
-            );
+            known.push((format!("<path class=\"{class} line\" d=\"M1 5H27\"/>{dot}"), name));
         }
-        format!("<div class=\"legend\">{entries}</div>")
+        known
     }
 
     fn svg(&self, title: &str, width: f64, height: f64) -> String {
+        format!(
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">{}</svg>",
+            escape(title),
+            self.marks(width, height)
+        )
+    }
+
+    /// What is in the SVG.
+    pub fn marks(&self, width: f64, height: f64) -> String {
         let longest = self.y.ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(0);
         let left = LEFT.max(longest as f64 * CHARACTER + 8.0);
         let (right, bottom) = (width - RIGHT, height - BOTTOM);
         let x = |value: f64| left + self.x.share(value) * (right - left);
         let y = |value: f64| bottom - self.y.share(value) * (bottom - TOP);
-        let mut svg = format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(title));
+        let mut svg = String::new();
         if let Some((from, to)) = self.window {
             let (from, to) = (x(from), x(to));
             let _ = write!(
@@ -264,7 +255,6 @@ impl Chart {
                 );
             }
         }
-        svg.push_str("</svg>");
         svg
     }
 }
@@ -279,9 +269,77 @@ pub struct Bar {
     pub class: String,
 }
 
+/// A square of figures, tinted.
+pub struct Tints {
+    /// Above the rows' names.
+    pub corner: String,
+    pub columns: Vec<String>,
+    /// Each with its name and a cell for every column.
+    pub rows: Vec<(String, Vec<Option<Tint>>)>,
+}
+
+/// Words, small words below them, and how dark the cell is: 0 to 1.
+#[derive(Clone)]
+pub struct Tint {
+    pub words: String,
+    pub small: String,
+    pub share: f64,
+}
+
+/// A picture with its words: on the page as HTML, by itself as SVG (`drawing`).
+pub struct Figure {
+    pub caption: String,
+    pub remark: String,
+    pub body: Body,
+}
+
+/// What a figure shows.
+pub enum Body {
+    Lines { chart: Chart, wide: bool },
+    Bars(Vec<Bar>),
+    Square(Tints),
+}
+
+impl Figure {
+    pub fn bars(caption: &str, remark: &str, bars: Vec<Bar>) -> Self {
+        Self { caption: caption.into(), remark: remark.into(), body: Body::Bars(bars) }
+    }
+
+    /// As it stands on the page.
+    pub fn html(&self) -> String {
+        let caption = &self.caption;
+        let (class, body) = match &self.body {
+            Body::Lines { chart, wide } => {
+                let entry = |(line, name): (String, &str)| {
+                    format!("<span><svg viewBox=\"0 0 28 10\" aria-hidden=\"true\">{line}</svg>{}</span>", escape(name))
+                };
+                let legend: String = chart.legend().into_iter().map(entry).collect();
+                let narrow = chart.svg(caption, 340.0, 210.0);
+                let (class, svg) = if *wide {
+                    let wide = chart.svg(caption, 860.0, 260.0);
+                    (" class=\"broad\"", format!("<div class=\"narrow\">{narrow}</div><div class=\"wide\">{wide}</div>"))
+                } else {
+                    ("", narrow)
+                };
+                (class, format!("<div class=\"legend\">{legend}</div>{svg}"))
+            }
+            Body::Bars(bars) => ("", bars_html(bars)),
+            Body::Square(square) => return square_html(&escape(caption), square),
+        };
+        let remark =
+            if self.remark.is_empty() { String::new() } else { format!("<p class=\"remark\">{}</p>", escape(&self.remark)) };
+        format!("<figure{class}><figcaption>{}</figcaption>{body}{remark}</figure>\n", escape(caption))
+    }
+}
+
+/// The bars' largest value, with its spread.
+pub fn most_of(bars: &[Bar]) -> f64 {
+    bars.iter().map(|bar| bar.high.max(bar.value)).fold(0.0, f64::max)
+}
+
 /// Bars in HTML, so that long names wrap instead of colliding.
-pub fn bars(caption: &str, remark: &str, bars: &[Bar]) -> String {
-    let most = bars.iter().map(|bar| bar.high.max(bar.value)).fold(0.0, f64::max);
+fn bars_html(bars: &[Bar]) -> String {
+    let most = most_of(bars);
     let mut rows = String::new();
     for bar in bars {
         let part = |value: f64| if most > 0.0 { (value / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
@@ -297,6 +355,20 @@ pub fn bars(caption: &str, remark: &str, bars: &[Bar]) -> String {
             escape(&bar.words)
         );
     }
-    let remark = if remark.is_empty() { String::new() } else { format!("<p class=\"remark\">{}</p>", escape(remark)) };
-    format!("<figure><figcaption>{}</figcaption><div class=\"bars\">{rows}</div>{remark}</figure>\n", escape(caption))
+    format!("<div class=\"bars\">{rows}</div>")
+}
+
+/// A square in HTML is a table, whose figures can be copied.
+fn square_html(caption: &str, square: &Tints) -> String {
+    let heads: Vec<&str> = std::iter::once(&square.corner).chain(&square.columns).map(String::as_str).collect();
+    let cell = |cell: &Option<Tint>| match cell {
+        Some(Tint { words, small, share }) => {
+            format!("<td style=\"--tint:{}%\">{words}<small>{small}</small></td>", (share * 100.0).round())
+        }
+        None => "<td></td>".into(),
+    };
+    let rows = square.rows.iter().map(|(name, cells)| (name.clone(), cells.iter().map(cell).collect()));
+    let mut one = String::new();
+    super::tables::table(&mut one, caption, &heads, rows.collect());
+    one.replacen("<table ", "<table class=\"heat\" ", 1)
 }

@@ -76,7 +76,7 @@ pub fn sizes(report: &Report<'_>) -> String {
         let caption = if many { load } else { format!("{}: {load}", first.target) };
         charts.push(chart.figure(&caption, "", false));
     }
-    panels(charts, "Bytes a second by the size of requests; bars are the interval of the median.")
+    panels(report, charts, "Bytes a second by the size of requests; bars are the interval of the median.")
 }
 
 /// "part 03 of 16, ioengine=libaio" without the part, which is the axis.
@@ -128,7 +128,7 @@ pub fn places(report: &Report<'_>) -> String {
         let remark = format!("the slowest part has {:.0} % of the rate of the fastest", slowest * 100.0);
         charts.push(chart.figure(&load, &remark, false));
     }
-    panels(charts, "The same load on equal parts of the addresses, one after the other, from the first to the last.")
+    panels(report, charts, "The same load on equal parts of the addresses, one after the other, from the first to the last.")
 }
 
 /// Second by second within the measurements that went on longest, and of those where it varied most: rate and latency.
@@ -186,5 +186,9 @@ pub fn seconds(report: &Report<'_>) -> String {
     } else {
         String::new()
     };
-    panels(charts, &format!("The last pass of the loads that were measured longest, and of those where it varied most.{more}"))
+    panels(
+        report,
+        charts,
+        &format!("The last pass of the loads that were measured longest, and of those where it varied most.{more}"),
+    )
 }

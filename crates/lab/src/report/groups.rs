@@ -1,6 +1,6 @@
 //! Points that differ in one thing, drawn over that thing: depth, drives, target, state; and latencies as distributions.
 
-use super::chart::{Axis, Bar, Chart, Dot, Series, bars};
+use super::chart::{Axis, Bar, Chart, Dot, Figure, Series};
 use super::{Report, sentence_of_pair};
 use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
 use crate::select::{self, short, time};
@@ -46,15 +46,15 @@ fn left_out(out: &mut String, count: usize) {
     }
 }
 
-pub fn panels(charts: Vec<String>, remark: &str) -> String {
+/// Charts side by side; those beyond the most that a page shows are files only.
+pub fn panels(report: &Report<'_>, charts: Vec<Figure>, remark: &str) -> String {
     if charts.is_empty() {
         return String::new();
     }
-    let mut out = format!(
-        "<p>{remark}</p>\n<div class=\"panels\">\n{}</div>\n",
-        charts.iter().take(CHARTS_MAX).cloned().collect::<String>()
-    );
-    left_out(&mut out, charts.len());
+    let count = charts.len();
+    let drawn: Vec<String> = charts.into_iter().map(|chart| report.draw(chart)).collect();
+    let mut out = format!("<p>{remark}</p>\n<div class=\"panels\">\n{}</div>\n", drawn[..count.min(CHARTS_MAX)].concat());
+    left_out(&mut out, count);
     out
 }
 
@@ -126,12 +126,12 @@ pub fn depth_curves(report: &Report<'_>) -> String {
         let remark = format!("{fixed}, {} to {} requests at a time", depths[0], depths[depths.len() - 1]);
         charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &remark, false));
     }
-    let mut out = panels(charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
-    out += &panels(rate_by_depth(report), "The same loads by the number of requests at a time, targets together.");
+    let mut out = panels(report, charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
+    out += &panels(report, rate_by_depth(report), "The same loads by the number of requests at a time, targets together.");
     out
 }
 
-fn rate_by_depth(report: &Report<'_>) -> Vec<String> {
+fn rate_by_depth(report: &Report<'_>) -> Vec<Figure> {
     let mut charts = Vec::new();
     for points in by_depth(report, forget_target) {
         let depths = depths_of(&points);
@@ -208,6 +208,7 @@ pub fn scaling(report: &Report<'_>) -> String {
         charts.push(chart.figure(&format!("{level}: {}", select::load(first)), &remark, false));
     }
     panels(
+        report,
         charts,
         "Bars are the interval of the median. <b>Allowed</b>: what the level's law makes of the bare drives as this run measured them \
          (the busiest member, all members together, and waiting at this depth; the lowest). The dotted line is the bare drives without an array.",
@@ -251,9 +252,13 @@ pub fn side_by_side(report: &Report<'_>) -> String {
                 })
             })
             .collect();
-        charts.push(bars(&select::load(points[0].0), "", &bars_of));
+        charts.push(Figure::bars(&select::load(points[0].0), "", bars_of));
     }
-    panels(charts, "Targets under the same load; grey: bare drives and files. The thin line is the interval of the median.")
+    panels(
+        report,
+        charts,
+        "Targets under the same load; grey: bare drives and files. The thin line is the interval of the median.",
+    )
 }
 
 /// Ways to do the same on one target: file kinds, modes of access, compressible data.
@@ -294,9 +299,9 @@ pub fn variants(report: &Report<'_>) -> String {
             })
         };
         let bars_of: Vec<Bar> = points.iter().filter_map(bar).collect();
-        charts.push(bars(&format!("{}: {}", key.target, select::load(&key)), "", &bars_of));
+        charts.push(Figure::bars(&format!("{}: {}", key.target, select::load(&key)), "", bars_of));
     }
-    panels(charts, "The same load in other ways: kinds of files, modes of access, data that a controller could compress.")
+    panels(report, charts, "The same load in other ways: kinds of files, modes of access, data that a controller could compress.")
         + &super::modes::words(report)
 }
 
@@ -339,9 +344,11 @@ pub fn states(report: &Report<'_>) -> String {
             .collect();
         let point = states[0].1.0;
         let load = select::load(&Point { drive_state: DriveState::AsFound, ..point.clone() });
-        charts.push(bars(&format!("{}: {load}", point.target), &format!("percent of {}", select::state(states[0].0)), &bars_of));
+        let remark = format!("percent of {}", select::state(states[0].0));
+        charts.push(Figure::bars(&format!("{}: {load}", point.target), &remark, bars_of));
     }
     panels(
+        report,
         charts,
         "The same load after a purge, after filling, after a while without work, and after discarding everything through the target.",
     )
@@ -349,7 +356,7 @@ pub fn states(report: &Report<'_>) -> String {
 
 /// The complementary distribution: how many requests took longer.
 pub fn ccdf(report: &Report<'_>) -> String {
-    let mut charts: Vec<((usize, bool), String)> = Vec::new();
+    let mut charts: Vec<((usize, bool), Figure)> = Vec::new();
     let matrices = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Iops);
     let matrices: BTreeSet<&str> = matrices.map(|section| section.id.as_str()).collect();
     for points in group(report, forget_target).into_values() {
@@ -399,7 +406,7 @@ pub fn ccdf(report: &Report<'_>) -> String {
     // Those that set targets side by side first, then what was measured for this.
     charts.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
     let charts = charts.into_iter().map(|(_, chart)| chart).collect();
-    panels(charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
+    panels(report, charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
 }
 
 /// At most 200 of the dots, ends included: markers and curves need no more.

@@ -1,5 +1,6 @@
 //! Tables: the matrix, every figure, drives, notes, and where it all comes from.
 
+use super::chart::{Body, Figure, Tint, Tints};
 use super::groups::{Group, group};
 use super::{Report, duration, timeline, when};
 use crate::endurance::{self, Forecast};
@@ -61,29 +62,27 @@ impl Square {
         Some(Self { rows: named(rows), columns: named(columns) })
     }
 
-    /// The table; `cell` gives what is in it and how dark it is, of which the largest is the darkest.
-    fn table(
-        &self,
-        caption: &str,
+    /// The figure; `cell` gives its words, small words, and how dark it is, of which the largest is the darkest.
+    fn figure(
+        self,
+        caption: String,
         corner: &str,
         points: &Group<'_>,
         at: fn(&Point) -> (u64, u64),
-        cell: impl Fn(&[&Record]) -> Option<(String, f64)>,
-    ) -> String {
-        let cells: BTreeMap<(u64, u64), (String, f64)> =
+        cell: impl Fn(&[&Record]) -> Option<(String, String, f64)>,
+    ) -> Figure {
+        let cells: BTreeMap<(u64, u64), (String, String, f64)> =
             points.iter().filter_map(|(point, records)| Some((at(point), cell(records)?))).collect();
-        let most = cells.values().map(|(_, shade)| *shade).fold(1e-9, f64::max);
-        let heads: Vec<&str> = std::iter::once(corner).chain(self.columns.iter().map(|(_, name)| name.as_str())).collect();
-        let rows = self.rows.iter().map(|(row, name)| {
-            let cell = |(column, _): &(u64, String)| match cells.get(&(*row, *column)) {
-                Some((words, shade)) => format!("<td style=\"--tint:{}%\">{words}</td>", (shade / most * 100.0).round()),
-                None => "<td></td>".into(),
-            };
-            (name.clone(), self.columns.iter().map(cell).collect())
-        });
-        let mut one = String::new();
-        table(&mut one, caption, &heads, rows.collect());
-        one.replacen("<table ", "<table class=\"heat\" ", 1)
+        let most = cells.values().map(|(_, _, shade)| *shade).fold(1e-9, f64::max);
+        let cell = |row: u64, column: u64| {
+            let (words, small, shade) = cells.get(&(row, column))?.clone();
+            Some(Tint { words, small, share: shade / most })
+        };
+        let row = |(row, name): (u64, String)| (name, self.columns.iter().map(|(column, _)| cell(row, *column)).collect());
+        let rows = self.rows.into_iter().map(row).collect();
+        let columns = self.columns.iter().map(|(_, name)| name.clone()).collect();
+        let square = Tints { corner: corner.into(), columns, rows };
+        Figure { caption, remark: String::new(), body: Body::Square(square) }
     }
 }
 
@@ -105,7 +104,7 @@ pub fn heat_maps(report: &Report<'_>) -> String {
             let summary = Summary::of(&select::values(records, value))?;
             let spread = if summary.count > 1 { format!("±{:.0} %", summary.plus_minus_percent()) } else { "once".to_string() };
             let bandwidth = Summary::of(&select::values(records, |record| record.total.mb_per_s))?.median;
-            Some((format!("{}<small>{spread}</small>", short(summary.median)), bandwidth))
+            Some((short(summary.median), spread, bandwidth))
         };
         let depth = select::depth(first);
         let mut words = vec![depth.as_str(), select::state(first.drive_state), select::array_state(first.array_state)];
@@ -113,10 +112,11 @@ pub fn heat_maps(report: &Report<'_>) -> String {
         words.retain(|word| !word.is_empty());
         let caption = format!(
             "{}: {order}, {}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
-            escape(&first.target),
-            escape(&words.join(", "))
+            first.target,
+            words.join(", ")
         );
-        out += &square.table(&caption, "block", &points, |point| (point.block_bytes, point.read_percent.into()), cell);
+        let at = |point: &Point| (point.block_bytes, point.read_percent.into());
+        out += &report.draw(square.figure(caption, "block", &points, at, cell));
     }
     out
 }
@@ -131,17 +131,17 @@ pub fn depth_by_threads(report: &Report<'_>) -> String {
         let cell = |records: &[&Record]| {
             let rate = Summary::of(&select::values(records, select::rate))?.median;
             let latency = Summary::of(&select::values(records, |record| record.total.latency.mean_ns))?.median;
-            Some((format!("{}<small>{}</small>", short(rate), time(latency)), rate))
+            Some((short(rate), time(latency), rate))
         };
         let load = select::load(first).replacen(&format!(", {}", select::depth(first)), "", 1);
         let caption = format!(
             "{}: {}; {} and mean latency by threads and requests in flight in each; the darker, the more",
-            escape(&first.target),
-            escape(&load),
+            first.target,
+            load,
             select::unit(first)
         );
         let at = |point: &Point| (u64::from(point.threads), u64::from(point.queue_depth));
-        out += &square.table(&caption, "threads", &points, at, cell);
+        out += &report.draw(square.figure(caption, "threads", &points, at, cell));
     }
     out
 }

@@ -1,6 +1,6 @@
 //! What changes over time: rounds until they are steady, saturation, recovery, and an array that loses a member.
 
-use super::chart::{Axis, Chart, Dot, Series};
+use super::chart::{Axis, Chart, Dot, Figure, Series};
 use super::{Report, duration, tables};
 use crate::result::{ArrayState, Record, Sample, Section, SectionKind, SteadyVerdict};
 use crate::select::{self, escape, short, time};
@@ -15,7 +15,7 @@ pub fn convergence(report: &Report<'_>) -> String {
     let mut charts = String::new();
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for (section, steady) in report.run.manifest.sections.iter().filter_map(|section| Some((section, section.steady.as_ref()?))) {
-        charts += &convergence_chart(section, steady);
+        charts += &report.draw(convergence_chart(section, steady));
         let cell = |text: String| format!("<td>{text}</td>");
         let percent = |value: f64| format!("{:.1} %", value / steady.mean * 100.0);
         let mark = if steady.reached { "<td class=\"good\">✓ steady</td>" } else { "<td class=\"bad\">✗ not steady</td>" };
@@ -53,7 +53,7 @@ pub fn convergence(report: &Report<'_>) -> String {
     out
 }
 
-fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> String {
+fn convergence_chart(section: &Section, steady: &SteadyVerdict) -> Figure {
     let round = |index: usize| (index + 1) as f64;
     let measured: Vec<Dot> = steady.values.iter().enumerate().map(|(index, value)| Dot::exact(round(index), *value)).collect();
     let (first, last) = (f64::from(steady.first_round), f64::from(steady.last_round));
@@ -112,9 +112,9 @@ pub fn over_time(report: &Report<'_>) -> String {
         if !kinds.contains(&section.kind) || records.is_empty() || (records.len() < 5 && !has_series) {
             continue;
         }
-        charts += &rate_over_time(report, section, &records);
+        charts += &report.draw(rate_over_time(report, section, &records));
         if records.len() >= 5 {
-            charts += &latency_over_time(section, &records);
+            charts += &report.draw(latency_over_time(section, &records));
         }
     }
     if charts.is_empty() { charts } else { format!("<div class=\"panels\">\n{charts}</div>\n") }
@@ -135,7 +135,7 @@ fn rates(report: &Report<'_>, records: &[&Record], whole: fn(&Record) -> f64, pa
     dots
 }
 
-fn rate_over_time(report: &Report<'_>, section: &Section, records: &[&Record]) -> String {
+fn rate_over_time(report: &Report<'_>, section: &Section, records: &[&Record]) -> Figure {
     let sequential = records.iter().filter(|record| select::unit(&record.point) == "MB/s").count() * 2 > records.len();
     let dots = if sequential {
         rates(report, records, |record| record.total.mb_per_s, |sample| sample.read_mb_per_s + sample.write_mb_per_s)
@@ -160,7 +160,7 @@ fn rate_over_time(report: &Report<'_>, section: &Section, records: &[&Record]) -
     )
 }
 
-fn latency_over_time(section: &Section, records: &[&Record]) -> String {
+fn latency_over_time(section: &Section, records: &[&Record]) -> Figure {
     let span = records.last().map_or(0.0, |record| since(records, record) + record.seconds);
     let (unit, seconds) = unit_of(span);
     let curve = |value: fn(&Record) -> f64| {
@@ -193,13 +193,13 @@ pub fn raid(report: &Report<'_>) -> String {
             continue;
         }
         let _ = writeln!(out, "<h3>{}: {}</h3>", escape(&section.title), escape(&section.target));
-        out += &raid_timeline(report, &records);
+        out += &report.draw(raid_timeline(report, section, &records));
         raid_table(&mut out, &records);
     }
     out
 }
 
-fn raid_timeline(report: &Report<'_>, records: &[&Record]) -> String {
+fn raid_timeline(report: &Report<'_>, section: &Section, records: &[&Record]) -> Figure {
     let reads =
         rates(report, records, |record| record.read.as_ref().map_or(0.0, |read| read.mb_per_s), |sample| sample.read_mb_per_s);
     let writes = rates(
@@ -243,7 +243,7 @@ fn raid_timeline(report: &Report<'_>, records: &[&Record]) -> String {
             steps.push(format!("{} {}", steps.len() + 1, state_name(record.point.array_state)));
         }
     }
-    chart.figure("Clients and rebuild over time", &steps.join(" · "), true)
+    chart.figure(&format!("{}: clients and rebuild over time", section.target), &steps.join(" · "), true)
 }
 
 fn state_name(state: ArrayState) -> &'static str {

@@ -125,6 +125,24 @@ pub struct Report {
     /// The page; if not given, report.html in the run's folder, or together.html here for several.
     #[arg(long, short, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
+    /// Also write every chart as a file of its own into this folder, named after its part of the page and its caption.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub charts: Option<PathBuf>,
+    /// Format of these files.
+    #[arg(long, default_value = "svg", requires = "charts")]
+    pub format: Picture,
+    /// Draw them light on dark.
+    #[arg(long, requires = "charts")]
+    pub dark: bool,
+}
+
+/// Formats of charts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Picture {
+    /// Vectors, with nothing that is loaded from elsewhere.
+    Svg,
+    /// Points, three for one of the SVG; needs a font on this machine.
+    Png,
 }
 
 /// `stria lab compare`
