@@ -1,11 +1,14 @@
-//! A run's figures as tables, for spreadsheets and notebooks: CSV, and Parquet with the same columns.
+//! Runs' figures as tables, for spreadsheets and notebooks: CSV, Parquet with the same columns, and a spreadsheet with a sheet for each.
 //!
 //! ```text
 //!   OUT/records.csv   one row for each measurement and direction (total, read, write, trim)
 //!   OUT/summary.csv   one row for each point: median, interval, mean, mean deviation and its percent
 //!   OUT/series.csv    one row for each sample of a measurement over time
+//!   OUT/tables.ods    all three
 //! ```
-//! Figures that were not taken are empty (CSV) or null (Parquet).
+//! Figures that were not taken are empty (CSV, ODS) or null (Parquet). Several runs share the tables; the first column tells them apart.
+
+mod ods;
 
 use crate::result::{Figures, Point, Record, ResultError, Run};
 use crate::select;
@@ -160,8 +163,7 @@ fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_string)).unwrap_or_default()
 }
 
-fn records(run: &Run) -> Table {
-    let mut table = Table::default();
+fn records(table: &mut Table, run: &Run) {
     let scaled = run.manifest.scaled.is_some();
     for record in &run.records {
         let directions: [(&str, Option<&Figures>); 4] = [
@@ -171,7 +173,7 @@ fn records(run: &Run) -> Table {
             ("trim", record.trim.as_ref()),
         ];
         for (direction, figures) in directions.into_iter().filter_map(|(name, figures)| Some((name, figures?))) {
-            record_row(&mut table, run, record, scaled);
+            record_row(table, run, record, scaled);
             table.text("direction", direction);
             table.whole("requests", figures.requests);
             table.whole("bytes", figures.bytes);
@@ -188,7 +190,6 @@ fn records(run: &Run) -> Table {
             table.number("latency_max_ns", latency.max_ns);
         }
     }
-    table
 }
 
 fn record_row(table: &mut Table, run: &Run, record: &Record, scaled: bool) {
@@ -208,8 +209,7 @@ fn record_row(table: &mut Table, run: &Run, record: &Record, scaled: bool) {
     table.whole("errors", record.errors);
 }
 
-fn summary(run: &Run) -> Table {
-    let mut table = Table::default();
+fn summary(table: &mut Table, run: &Run) {
     for (point, records) in select::results(run) {
         let metrics: [(&str, fn(&Record) -> f64); 5] = [
             ("iops", |record| record.total.iops),
@@ -236,11 +236,9 @@ fn summary(run: &Run) -> Table {
             table.number("max", summary.max);
         }
     }
-    table
 }
 
-fn series(run: &Run) -> Result<Table, ResultError> {
-    let mut table = Table::default();
+fn series(table: &mut Table, run: &Run) -> Result<(), ResultError> {
     for record in &run.records {
         for sample in run.series(record)?.map(|series| series.samples).unwrap_or_default() {
             table.text("run", &run.manifest.id);
@@ -255,44 +253,59 @@ fn series(run: &Run) -> Result<Table, ResultError> {
             table.number("latency_mean_ns", sample.latency_mean_ns);
         }
     }
-    Ok(table)
+    Ok(())
 }
 
-/// Writes the tables of the run in folder `run` into folder `out` as CSV; gives the files.
+/// Writes the tables of the runs in these folders into folder `out` as CSV; gives the files.
 ///
 /// # Errors
-/// When the run cannot be read or a table not written.
-pub fn csv(run: &Path, out: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    write(run, out, "csv", |table, path| table.csv(path))
+/// When a run cannot be read or a table not written.
+pub fn csv(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    each(runs, out, "csv", |table, path| table.csv(path))
 }
 
 /// As [`csv`], as Parquet, without compression.
 ///
 /// # Errors
 /// As [`csv`].
-pub fn parquet(run: &Path, out: &Path) -> Result<Vec<PathBuf>, ExportError> {
-    write(run, out, "parquet", |table, path| table.parquet(path).map_err(io::Error::other))
+pub fn parquet(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    each(runs, out, "parquet", |table, path| table.parquet(path).map_err(io::Error::other))
 }
 
-fn write(
-    run: &Path,
+/// As [`csv`], as one OpenDocument spreadsheet.
+///
+/// # Errors
+/// As [`csv`], and when there are more rows than a spreadsheet takes.
+pub fn ods(runs: &[PathBuf], out: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    let path = out.join("tables.ods");
+    let tables = tables(runs, out)?;
+    ods::write(&tables, &path).map_err(|source| ExportError::Table { path: path.clone(), source })?;
+    Ok(vec![path])
+}
+
+fn tables(runs: &[PathBuf], out: &Path) -> Result<Vec<(&'static str, Table)>, ExportError> {
+    let mut all = [("records", Table::default()), ("summary", Table::default()), ("series", Table::default())];
+    for run in runs {
+        let run = Run::open(run)?;
+        records(&mut all[0].1, &run);
+        summary(&mut all[1].1, &run);
+        series(&mut all[2].1, &run)?;
+    }
+    fs::create_dir_all(out).map_err(|source| ExportError::Table { path: out.to_path_buf(), source })?;
+    Ok(all.into_iter().filter(|(_, table)| table.rows() > 0).collect())
+}
+
+fn each(
+    runs: &[PathBuf],
     out: &Path,
     extension: &str,
     write: impl Fn(&Table, &Path) -> io::Result<()>,
 ) -> Result<Vec<PathBuf>, ExportError> {
-    let run = Run::open(run)?;
-    let failed = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| ExportError::Table { path, source }
-    };
-    fs::create_dir_all(out).map_err(failed(out))?;
     let mut written = Vec::new();
-    for (name, table) in [("records", records(&run)), ("summary", summary(&run)), ("series", series(&run)?)] {
-        if table.rows() > 0 {
-            let path = out.join(name).with_extension(extension);
-            write(&table, &path).map_err(failed(&path))?;
-            written.push(path);
-        }
+    for (name, table) in tables(runs, out)? {
+        let path = out.join(name).with_extension(extension);
+        write(&table, &path).map_err(|source| ExportError::Table { path: path.clone(), source })?;
+        written.push(path);
     }
     Ok(written)
 }

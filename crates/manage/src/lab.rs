@@ -64,12 +64,13 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
         }
         Lab::Compare(command) => return self::compare_runs(&command, json),
         Lab::Export(command) => {
-            let (name, write): (_, fn(&Path, &Path) -> _) = match command.format {
+            let (name, write): (_, fn(&[PathBuf], &Path) -> _) = match command.format {
                 Format::Csv => ("csv", export::csv),
                 Format::Parquet => ("parquet", export::parquet),
+                Format::Ods => ("ods", export::ods),
             };
-            let out = command.out.unwrap_or_else(|| command.run.join(name));
-            let files: Vec<PathBuf> = write(&command.run, &out).map_err(Failure::failed)?;
+            let out = command.out.unwrap_or_else(|| command.runs[0].join(name));
+            let files: Vec<PathBuf> = write(&command.runs, &out).map_err(Failure::failed)?;
             let words = || files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join("\n");
             say(json, words, || json!({"files": files}));
             Ok(())

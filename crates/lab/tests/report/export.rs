@@ -4,6 +4,8 @@ use crate::sample;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use std::fs::File;
+use std::path::Path;
+use std::process::Command;
 use stria_lab::export;
 use stria_lab::result::Run;
 
@@ -12,8 +14,9 @@ fn csv_and_parquet_hold_the_same_figures() {
     let folder = tempfile::tempdir().expect("a folder");
     let (run, out) = (folder.path().join("run"), folder.path().join("tables"));
     sample::full(&run);
-    let comma = export::csv(&run, &out).expect("tables");
-    let packed = export::parquet(&run, &out).expect("tables");
+    let runs = [run.clone()];
+    let comma = export::csv(&runs, &out).expect("tables");
+    let packed = export::parquet(&runs, &out).expect("tables");
     assert_eq!((comma.len(), packed.len()), (3, 3));
     for (comma, packed) in comma.iter().zip(&packed) {
         let mut reader = csv::Reader::from_path(comma).expect("a table");
@@ -38,4 +41,73 @@ fn csv_and_parquet_hold_the_same_figures() {
         summary.contains("latency_p999_ns")
             && summary.lines().next().is_some_and(|heads| heads.contains("mean_deviation_percent"))
     );
+}
+
+/// The sheets of a spreadsheet as JSON: name, rows, and of each cell its value with its type. It says where the file breaks the rules.
+const READ: &str = r#"
+import json, sys, xml.etree.ElementTree as tree, zipfile
+spaces = {name: "urn:oasis:names:tc:opendocument:xmlns:" + name + ":1.0" for name in ("office", "table", "text", "manifest")}
+def name(space, word): return "{" + spaces[space] + "}" + word
+file = zipfile.ZipFile(sys.argv[1])
+assert file.testzip() is None
+first = file.infolist()[0]
+assert (first.filename, first.compress_type, first.extra) == ("mimetype", zipfile.ZIP_STORED, b""), first
+assert file.read("mimetype") == b"application/vnd.oasis.opendocument.spreadsheet"
+listed = [entry.get(name("manifest", "full-path")) for entry in tree.fromstring(file.read("META-INF/manifest.xml"))]
+assert listed == ["/", "content.xml"], listed
+def cell(node):
+    kind = node.get(name("office", "value-type"))
+    if kind == "float": return float(node.get(name("office", "value")))
+    return None if kind is None else "".join(node.find(name("text", "p")).itertext())
+sheets = {}
+for sheet in tree.fromstring(file.read("content.xml")).iter(name("table", "table")):
+    rows = [[cell(node) for node in row] for row in sheet.iter(name("table", "table-row"))]
+    sheets[sheet.get(name("table", "name"))] = rows
+json.dump(sheets, sys.stdout)
+"#;
+
+fn read_back(sheets: &Path) -> serde_json::Value {
+    let output = Command::new("python3").args(["-c", READ]).arg(sheets).output().expect("python3, of scripts/setup");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_spreadsheet_of_two_runs_is_read_by_another_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let runs = ["old", "new"].map(|name| folder.path().join(name));
+    sample::full(&runs[0]);
+    let target = sample::target("a & \"b\" <c>", stria_lab::result::TargetKind::Block, None, 1);
+    let mut other = sample::Story::new("other", vec![target.clone()]);
+    let section = other.section("1-one", "One", stria_lab::result::SectionKind::Sweep, &target.name);
+    other.measure(&section, &sample::point(&target), 1, 1234.5, 6.0);
+    other.write(&runs[1]);
+    let sheets = read_back(&export::ods(&runs, folder.path()).expect("a spreadsheet")[0]);
+    let tables = export::csv(&runs, folder.path()).expect("tables");
+    for (table, name) in tables.iter().zip(["records", "summary", "series"]) {
+        let mut reader = csv::ReaderBuilder::new().has_headers(false).from_path(table).expect("a table");
+        let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("a row")).collect();
+        let sheet = sheets[name].as_array().expect("a sheet");
+        assert_eq!(sheet.len(), rows.len(), "{name}");
+        for (cells, row) in sheet.iter().zip(&rows) {
+            for (cell, expected) in cells.as_array().expect("cells").iter().zip(row) {
+                match cell {
+                    // serde_json reads numbers to the last digit but one.
+                    serde_json::Value::Number(number) => {
+                        let (number, expected) = (number.as_f64().expect("a number"), expected.parse::<f64>().expect("a number"));
+                        assert!((number - expected).abs() <= 1e-12 * expected.abs(), "{number} for {expected}");
+                    }
+                    serde_json::Value::String(words) => assert_eq!(words, expected),
+                    other => assert!(other.is_null() && expected.is_empty(), "{other} for {expected:?}"),
+                }
+            }
+        }
+        let figures = |head: &str| {
+            let column = rows[0].iter().position(|known| known == head)?;
+            Some(sheet[1..].iter().all(|row| row[column].is_number() || row[column].is_null()))
+        };
+        assert!([figures("iops"), figures("median"), figures("at_ms")].contains(&Some(true)), "{name}: numbers are numbers");
+    }
+    let both = |id: &str| sheets["records"].as_array().expect("rows").iter().any(|row| row[0] == id);
+    assert!(both("other") && sheets.to_string().contains("a & \\\"b\\\" <c>"));
 }

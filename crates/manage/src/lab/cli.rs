@@ -162,13 +162,13 @@ pub struct Compare {
 /// `stria lab export`
 #[derive(Args, Debug)]
 pub struct Export {
-    /// The run's folder.
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub run: PathBuf,
+    /// The run's folder; several for tables of all, which the first column tells apart.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
     /// Format of the tables.
     #[arg(long, default_value = "csv")]
     pub format: Format,
-    /// Where the tables go; a folder named after the format in the run's folder if not given.
+    /// Where the tables go; a folder named after the format in the (first) run's folder if not given.
     #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
 }
@@ -180,4 +180,6 @@ pub enum Format {
     Csv,
     /// Apache Parquet.
     Parquet,
+    /// A spreadsheet for LibreOffice and others, with a sheet for each table.
+    Ods,
 }
