@@ -1,5 +1,7 @@
 //! Making drives as new, with the best way that works: never without leave, and never silently by a lesser way.
 
+mod ata;
+
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, open};
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -29,15 +31,28 @@ pub fn refuse_busy(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Purges a block device: `nvme format`, `nvme sanitize`, `blkdiscard`; if none works, `overwrite` fills it with zeros.
+/// Purges a block device: `nvme format`, `nvme sanitize`, ATA secure erase, `blkdiscard`; if none works, `overwrite` fills it with zeros.
 ///
 /// # Errors
-/// When it is in use, or not even overwriting works.
+/// When it is in use, not even overwriting works, or a person must see to the drive.
 pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), String>) -> Result<Purged, String> {
     refuse_busy(path)?;
+    // What a link from /dev/disk points to: a partition must not pass for its drive.
+    let path = &path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut purged = Purged::default();
     let device = path.as_os_str();
+    let system = Path::new("/sys/class/block").join(&name);
+    let is_partition = system.join("partition").exists();
+    let whole_nvme = name.starts_with("nvme") && !is_partition;
+    let whole_sata = !is_partition && system.join("device").canonicalize().is_ok_and(|device| ata::is_sata(&device));
+    if whole_sata {
+        match ata::erase(Path::new("hdparm"), path) {
+            Ok(()) => return Ok(Purged { by: "ATA secure erase".into(), tried: Vec::new() }),
+            Err(ata::NotErased::Refused(words)) => purged.tried.push(format!("ATA secure erase: {words}")),
+            Err(ata::NotErased::Locked(words)) => return Err(words),
+        }
+    }
     let mut attempt = |what: &str, program: &str, words: &[&str]| match Command::new(program).args(words).arg(device).output() {
         Ok(output) if output.status.success() => {
             purged.by = what.into();
@@ -53,8 +68,6 @@ pub fn block_device(path: &Path, overwrite: &mut dyn FnMut() -> Result<(), Strin
             false
         }
     };
-    let is_partition = Path::new("/sys/class/block").join(&name).join("partition").exists();
-    let whole_nvme = name.starts_with("nvme") && !is_partition;
     let done = (whole_nvme && attempt("nvme format", "nvme", &["format", "--force", "--ses=1"]))
         || (whole_nvme && attempt("nvme sanitize", "nvme", &["sanitize", "--sanact=start-block-erase"]) && sanitized(path))
         || attempt("blkdiscard", "blkdiscard", &["--force"]);

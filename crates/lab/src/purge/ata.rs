@@ -1,0 +1,152 @@
+//! ATA Secure Erase of a SATA drive, by hdparm. A drive takes the order only with a password, which it forgets when the erase is done;
+//! a drive that still has one when its power goes is locked after that. So a password is never left behind without a word.
+
+use std::os::unix::process::CommandExt;
+use std::path::{Component, Path};
+use std::process::{Command, Stdio};
+
+/// What is set before the erase.
+pub const PASSWORD: &str = "stria";
+/// Drives that take longer are disks, for which zeros do the same and can be interrupted.
+const MINUTES_MAX: u32 = 60;
+
+/// What a drive tells of its locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// It knows these commands.
+    pub supported: bool,
+    /// It has a password.
+    pub enabled: bool,
+    /// It does nothing without it.
+    pub locked: bool,
+    /// It takes none of these commands until its power was off.
+    pub frozen: bool,
+    /// How long an erase takes as it says; as many at least where it says "more than".
+    pub minutes: Option<u32>,
+}
+
+impl Security {
+    /// Of what `hdparm -I` prints.
+    pub fn parse(identity: &str) -> Self {
+        let mut security = Self::default();
+        let lines = identity.lines().skip_while(|line| line.trim_end() != "Security:").skip(1);
+        for line in lines.take_while(|line| line.starts_with([' ', '\t'])) {
+            match line.trim() {
+                "supported" => security.supported = true,
+                "enabled" => security.enabled = true,
+                "locked" => security.locked = true,
+                "frozen" => security.frozen = true,
+                words => {
+                    let Some((time, _)) = words.split_once("min for SECURITY ERASE UNIT") else { continue };
+                    security.minutes = time.rsplit(' ').next().and_then(|minutes| minutes.parse().ok());
+                }
+            }
+        }
+        security
+    }
+}
+
+/// Why a drive was not erased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotErased {
+    /// It is as it was, or at least without a password: another way may be tried.
+    Refused(String),
+    /// It has a password still. A person must know.
+    Locked(String),
+}
+
+/// Whether a device hangs on a SATA port of this machine, from where the link `/sys/class/block/NAME/device` leads: bridges from USB
+/// and other controllers may lose such a command half-way.
+pub fn is_sata(device: &Path) -> bool {
+    let is_port = |name: &str| name.strip_prefix("ata").is_some_and(|number| number.parse::<u32>().is_ok());
+    device.components().any(|part| matches!(part, Component::Normal(name) if name.to_str().is_some_and(is_port)))
+}
+
+/// A drive as hdparm reaches it.
+struct Drive<'a> {
+    hdparm: &'a Path,
+    path: &'a Path,
+}
+
+impl Drive<'_> {
+    /// Runs to its end whatever happens at the terminal: between password and erase is no place to stop.
+    fn run(&self, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(self.hdparm);
+        command.args(words).arg(self.path).stdin(Stdio::null()).process_group(0);
+        let output = command.output().map_err(|error| format!("hdparm: {error}"))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+            false => {
+                let words = String::from_utf8_lossy(&output.stderr);
+                Err(words.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it failed").to_owned())
+            }
+        }
+    }
+
+    fn order(&self, order: &str) -> Result<String, String> {
+        self.run(&["--user-master", "u", order, PASSWORD])
+    }
+
+    fn security(&self) -> Result<Security, String> {
+        self.run(&["-I"]).map(|identity| Security::parse(&identity))
+    }
+
+    /// Takes the password away, by unlocking first where that is needed; what still stands in the way.
+    fn open(&self) -> Result<(), String> {
+        let before = self.security();
+        if before.as_ref().is_ok_and(|security| !security.enabled) {
+            return Ok(());
+        }
+        let unlocked =
+            if before.is_ok_and(|security| !security.locked) { Ok(String::new()) } else { self.order("--security-unlock") };
+        let disabled = self.order("--security-disable");
+        match self.security()? {
+            Security { enabled: false, .. } => Ok(()),
+            _ => Err(unlocked.and(disabled).err().unwrap_or_else(|| "it keeps its password".into())),
+        }
+    }
+}
+
+/// Erases a drive that nobody uses, by this hdparm.
+///
+/// # Errors
+/// When it does not take the order, or breaks it off.
+pub fn erase(hdparm: &Path, path: &Path) -> Result<(), NotErased> {
+    let drive = Drive { hdparm, path };
+    let refused = |words: &str| Err(NotErased::Refused(words.to_owned()));
+    match drive.security().map_err(NotErased::Refused)? {
+        Security { supported: false, .. } => return refused("the drive does not know it"),
+        Security { frozen: true, .. } => {
+            return refused(
+                "the drive is frozen, as most firmware leaves drives at a start: suspend the machine and wake it, or pull the drive's \
+                 power plug and put it back while the machine runs, then it takes the order",
+            );
+        }
+        Security { enabled: true, .. } => return refused("the drive has a password, which somebody else set"),
+        Security { minutes: Some(minutes), .. } if minutes > MINUTES_MAX => {
+            return refused(&format!("the drive needs {minutes} minutes or more for it, in which nothing could stop it"));
+        }
+        Security { .. } => {}
+    }
+    // Not the enhanced erase: on drives that encrypt it may only change the key, and leave the flash as full as it was.
+    let went = drive.order("--security-set-pass").and_then(|_| drive.order("--security-erase"));
+    let went = went.and_then(|_| match drive.security()? {
+        Security { enabled: false, .. } => Ok(()),
+        _ => Err("hdparm says that it is done, but the drive has its password still".into()),
+    });
+    let Err(why) = went else { return Ok(()) };
+    match drive.open() {
+        Ok(()) => Err(NotErased::Refused(format!("{why} (it is left without a password)"))),
+        Err(still) => {
+            let path = path.display();
+            Err(NotErased::Locked(format!(
+                "{path}: the ATA secure erase failed ({why}), and its password could not be removed ({still}). After its next start \
+                 the drive is locked: before, or then, say hdparm --user-master u --security-unlock {PASSWORD} {path}, and \
+                 hdparm --user-master u --security-disable {PASSWORD} {path}"
+            )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
