@@ -188,6 +188,12 @@ fn records(table: &mut Table, run: &Run) {
             table.number("latency_p999_ns", latency.p999_ns);
             table.number("latency_p99999_ns", latency.p99999_ns);
             table.number("latency_max_ns", latency.max_ns);
+            for (mean, max, phase) in
+                [("slat_mean_ns", "slat_max_ns", figures.submission), ("clat_mean_ns", "clat_max_ns", figures.completion)]
+            {
+                table.number(mean, phase.map(|phase| phase.mean_ns));
+                table.number(max, phase.map(|phase| phase.max_ns));
+            }
         }
     }
 }

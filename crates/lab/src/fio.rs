@@ -1,7 +1,7 @@
 //! fio: the job file that makes a load, its run, and its JSON.
 
 use crate::plan::Load;
-use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Sample};
+use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample};
 use crate::units::show_seconds;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -392,22 +392,19 @@ fn one(job: &Value) -> Measured {
         (requests > 0).then(|| {
             let seconds = part["runtime"].as_f64().unwrap_or(0.0).max(1.0) / 1e3;
             let bytes = part["io_bytes"].as_u64().unwrap_or(0);
-            let lat = &part["lat_ns"];
-            let float = |key: &str| lat[key].as_f64().unwrap_or(0.0);
-            let bins = lat["bins"].as_object().into_iter().flatten();
-            let mut bins: Vec<(u64, u64)> = bins.filter_map(|(ns, count)| Some((ns.parse().ok()?, count.as_u64()?))).collect();
-            bins.sort_unstable();
+            let whole = phase(&part["lat_ns"]).unwrap_or_default();
             let mut latency = Latency {
-                min_ns: float("min"),
-                mean_ns: float("mean"),
-                stddev_ns: float("stddev"),
-                max_ns: float("max"),
+                min_ns: whole.min_ns,
+                mean_ns: whole.mean_ns,
+                stddev_ns: whole.stddev_ns,
+                max_ns: whole.max_ns,
                 ..Latency::default()
             };
-            set_percentiles(&mut latency, bins);
+            set_percentiles(&mut latency, histogram(part, requests));
             let iops = part["iops"].as_f64().filter(|iops| *iops > 0.0).unwrap_or(requests as f64 / seconds);
             let bytes_per_s = part["bw_bytes"].as_f64().filter(|rate| *rate > 0.0).unwrap_or(bytes as f64 / seconds);
-            (seconds, Figures { requests, bytes, iops, mb_per_s: bytes_per_s / 1e6, latency })
+            let (submission, completion) = (phase(&part["slat_ns"]), phase(&part["clat_ns"]));
+            (seconds, Figures { requests, bytes, iops, mb_per_s: bytes_per_s / 1e6, latency, submission, completion })
         })
     };
     let parts = ["read", "write", "trim"].map(direction);
@@ -429,40 +426,128 @@ fn one(job: &Value) -> Measured {
     }
 }
 
+/// None where there was nothing to time: an engine without a queue hands nothing over.
+fn phase(value: &Value) -> Option<Phase> {
+    let float = |key: &str| value[key].as_f64().unwrap_or(0.0);
+    let phase = Phase { min_ns: float("min"), mean_ns: float("mean"), stddev_ns: float("stddev"), max_ns: float("max") };
+    (phase.max_ns > 0.0).then_some(phase)
+}
+
+/// Latencies with their numbers of requests: the histogram of json+; of plain JSON one bin for each percentile that fio printed, and
+/// the largest for the rest, so that these percentiles come out again as they were.
+fn histogram(part: &Value, requests: u64) -> Vec<(u64, u64)> {
+    let times = [&part["lat_ns"], &part["clat_ns"]];
+    let bins = |times: &&Value| -> Vec<(u64, u64)> {
+        let bins = times["bins"].as_object().into_iter().flatten();
+        let mut bins: Vec<(u64, u64)> = bins.filter_map(|(ns, count)| Some((ns.parse().ok()?, count.as_u64()?))).collect();
+        bins.sort_unstable();
+        bins
+    };
+    if let Some(bins) = times.iter().map(bins).find(|bins| !bins.is_empty()) {
+        return bins;
+    }
+    let Some(times) = times.into_iter().find(|times| times["percentile"].is_object()) else { return Vec::new() };
+    let percentiles = times["percentile"].as_object().into_iter().flatten();
+    // fio 3.1 fills its list with zeros.
+    let mut percentiles: Vec<(f64, u64)> = percentiles
+        .filter_map(|(percent, ns)| Some((percent.parse().ok()?, ns.as_u64()?)))
+        .filter(|(percent, _)| *percent > 0.0)
+        .collect();
+    percentiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+    percentiles.push((100.0, times["max"].as_u64().unwrap_or(0).max(percentiles.last().map_or(0, |(_, ns)| *ns))));
+    let mut seen = 0;
+    let bin = |(percent, ns): (f64, u64)| {
+        let before = seen;
+        seen = rank(requests, percent).max(before);
+        (seen > before).then_some((ns, seen - before))
+    };
+    percentiles.into_iter().filter_map(bin).collect()
+}
+
+/// How many of so many requests are at or below a percentile.
+fn rank(count: u64, percent: f64) -> u64 {
+    (count as f64 * percent / 100.0).ceil().max(1.0) as u64
+}
+
 /// Figures together: rates add up, latencies by their numbers of requests, percentiles from the joint histogram.
 pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
     let mut total = Figures::default();
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
-    let (mut square, mut mean) = (0.0, 0.0);
-    let mut min = f64::INFINITY;
+    let (mut whole, mut submission, mut completion) = (Pool::default(), Pool::default(), Pool::default());
     for part in parts.into_iter().filter(|part| part.requests > 0) {
-        let count = part.requests as f64;
         total.requests += part.requests;
         total.bytes += part.bytes;
         total.iops += part.iops;
         total.mb_per_s += part.mb_per_s;
-        mean += count * part.latency.mean_ns;
-        square += count * (part.latency.stddev_ns.powi(2) + part.latency.mean_ns.powi(2));
-        min = min.min(part.latency.min_ns);
-        total.latency.max_ns = total.latency.max_ns.max(part.latency.max_ns);
+        let Latency { min_ns, mean_ns, stddev_ns, max_ns, .. } = part.latency;
+        whole.add(part.requests, Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }));
+        submission.add(part.requests, part.submission);
+        completion.add(part.requests, part.completion);
         for (ns, requests) in &part.latency.bins {
             *bins.entry(*ns).or_default() += requests;
         }
     }
-    if total.requests > 0 {
-        let count = total.requests as f64;
-        total.latency.min_ns = min;
-        total.latency.mean_ns = mean / count;
-        total.latency.stddev_ns = (square / count - total.latency.mean_ns.powi(2)).max(0.0).sqrt();
+    if let Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }) = whole.all() {
+        total.latency = Latency { min_ns, mean_ns, stddev_ns, max_ns, ..Latency::default() };
         set_percentiles(&mut total.latency, bins.into_iter().collect());
+        // What some parts do not tell is not known of all.
+        let told = |phase: Pool| phase.all().filter(|_| phase.count == whole.count);
+        (total.submission, total.completion) = (told(submission), told(completion));
     }
     total
+}
+
+/// All hosts as one.
+pub fn together(hosts: &[Measured]) -> Measured {
+    let figures = |of: fn(&Measured) -> Option<&Figures>| {
+        let parts: Vec<_> = hosts.iter().filter_map(of).collect();
+        (!parts.is_empty()).then(|| sum(parts))
+    };
+    Measured {
+        host: "all".into(),
+        seconds: hosts.iter().map(|host| host.seconds).fold(0.0, f64::max),
+        read: figures(|host| host.read.as_ref()),
+        write: figures(|host| host.write.as_ref()),
+        trim: figures(|host| host.trim.as_ref()),
+        total: sum(hosts.iter().map(|host| &host.total)),
+        cpu_user_percent: hosts.iter().map(|host| host.cpu_user_percent).sum(),
+        cpu_system_percent: hosts.iter().map(|host| host.cpu_system_percent).sum(),
+        errors: hosts.iter().map(|host| host.errors).sum(),
+    }
+}
+
+/// Times of several parts as if they were one.
+#[derive(Clone, Copy, Default)]
+struct Pool {
+    count: f64,
+    sum: f64,
+    squares: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Pool {
+    fn add(&mut self, requests: u64, part: Option<Phase>) {
+        let Some(part) = part else { return };
+        let count = requests as f64;
+        self.min = if self.count > 0.0 { self.min.min(part.min_ns) } else { part.min_ns };
+        self.max = self.max.max(part.max_ns);
+        self.count += count;
+        self.sum += count * part.mean_ns;
+        self.squares += count * (part.stddev_ns.powi(2) + part.mean_ns.powi(2));
+    }
+
+    fn all(&self) -> Option<Phase> {
+        let mean_ns = self.sum / self.count;
+        let stddev_ns = (self.squares / self.count - mean_ns.powi(2)).max(0.0).sqrt();
+        (self.count > 0.0).then_some(Phase { min_ns: self.min, mean_ns, stddev_ns, max_ns: self.max })
+    }
 }
 
 fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
     let count: u64 = bins.iter().map(|(_, requests)| requests).sum();
     let at = |percent: f64| {
-        let wanted = (count as f64 * percent / 100.0).ceil().max(1.0) as u64;
+        let wanted = rank(count, percent);
         let mut seen = 0;
         let bin = bins.iter().find(|(_, requests)| {
             seen += requests;
@@ -476,17 +561,36 @@ fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
 
 /// The samples of a series from fio's logs, which are removed.
 pub fn take_series(prefix: &Path) -> Vec<Sample> {
+    let samples = series(prefix, 1000);
+    for kind in LOGS {
+        let _ = fs::remove_file(format!("{}_{kind}.log", prefix.display()));
+    }
+    samples
+}
+
+const LOGS: [&str; 5] = ["bw", "iops", "lat", "clat", "slat"];
+/// Jobs whose logs are looked for where each job has its own.
+const JOBS_MAX: u32 = 256;
+
+/// The samples of a series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; one each second, or as
+/// many as there are lines if those are longer.
+pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
     let mut samples: BTreeMap<u64, (Sample, f64)> = BTreeMap::new();
-    for kind in ["bw", "iops", "lat", "clat", "slat"] {
-        let path = PathBuf::from(format!("{}_{kind}.log", prefix.display()));
-        let text = fs::read_to_string(&path).unwrap_or_default();
-        let _ = fs::remove_file(&path);
+    let bucket_ms = interval_ms.max(1000);
+    let share = interval_ms as f64 / bucket_ms as f64;
+    for kind in LOGS {
+        let own = (1..=JOBS_MAX).map(|job| format!("{}_{kind}.{job}.log", prefix.display()));
+        let text: String = std::iter::once(format!("{}_{kind}.log", prefix.display()))
+            .chain(own)
+            .filter_map(|path| fs::read_to_string(path).ok())
+            .collect();
         for line in text.lines() {
             let fields: Vec<f64> = line.split(',').map_while(|field| field.trim().parse().ok()).collect();
             let [at_ms, value, direction, ..] = fields[..] else { continue };
-            let second = ((at_ms / 1000.0).round() as u64).max(1);
-            let (sample, count) = samples.entry(second).or_default();
-            sample.at_ms = second * 1000;
+            let value = if kind == "lat" { value } else { value * share };
+            let bucket = ((at_ms / bucket_ms as f64).round() as u64).max(1);
+            let (sample, count) = samples.entry(bucket).or_default();
+            sample.at_ms = bucket * bucket_ms;
             match (kind, direction as u8) {
                 ("bw", 0) => sample.read_mb_per_s += value * 1024.0 / 1e6,
                 ("bw", _) => sample.write_mb_per_s += value * 1024.0 / 1e6,

@@ -198,7 +198,7 @@ fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Pag
     let (results, bare) = (select::results(run), BareDrives::of(run));
     let report = Report { run, sentences, results, series, bare, figures: RefCell::default() };
     let mut figures = Vec::new();
-    let parts: [(&str, &str, PartOf); 19] = [
+    let parts: [(&str, &str, PartOf); 20] = [
         ("steady", "Steady state", timeline::convergence),
         ("matrix", "Read share and block size", tables::heat_maps),
         ("square", "Depth and threads", tables::depth_by_threads),
@@ -214,6 +214,7 @@ fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Pag
         ("raid", "Degraded, rebuilding, rebuilt", timeline::raid),
         ("tail", "Distribution of latencies", groups::ccdf),
         ("figures", "Every figure", tables::figures),
+        ("phases", "Submission and completion", tables::phases),
         ("hosts", "Host by host", tables::hosts),
         ("drives", "Drives, wear and rebuild", tables::drives),
         ("notes", "Notes", tables::notes),

@@ -506,6 +506,25 @@ pub struct Figures {
     pub mb_per_s: f64,
     /// Latency from submission to completion.
     pub latency: Latency,
+    /// The part of it until a request was handed over (fio's slat), where fio tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<Phase>,
+    /// The part from there to the end (fio's clat).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<Phase>,
+}
+
+/// A part of latency, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Smallest.
+    pub min_ns: f64,
+    /// Mean.
+    pub mean_ns: f64,
+    /// Standard deviation.
+    pub stddev_ns: f64,
+    /// Largest.
+    pub max_ns: f64,
 }
 
 /// Latency in nanoseconds.

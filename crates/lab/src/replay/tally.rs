@@ -27,6 +27,7 @@ impl Kind {
             iops: requests as f64 / seconds,
             mb_per_s: self.bytes as f64 / 1e6 / seconds,
             latency: self.times.latency(),
+            ..Figures::default()
         })
     }
 }

@@ -4,7 +4,7 @@ use super::chart::{Body, Figure, Tint, Tints};
 use super::groups::{Group, group};
 use super::{Report, duration, timeline, when};
 use crate::endurance::{self, Forecast};
-use crate::result::{NoteKind, Pattern, Point, Record};
+use crate::result::{NoteKind, Pattern, Phase, Point, Record};
 use crate::select::{self, escape, short, time};
 use crate::stats::Summary;
 use crate::theory;
@@ -205,6 +205,43 @@ pub fn figures(report: &Report<'_>) -> String {
         }
     }
     out
+}
+
+/// Latency in its two parts, as fio tells them apart: slat and clat.
+pub fn phases(report: &Report<'_>) -> String {
+    let mut out = String::new();
+    for target in &report.run.manifest.targets {
+        let points = report.results.iter().filter(|(point, _)| point.target == target.name);
+        let row = |(point, records): (&&Point, &Vec<&Record>)| {
+            let told: Vec<(Phase, Phase)> =
+                records.iter().filter_map(|record| Some((record.total.submission?, record.total.completion?))).collect();
+            let median =
+                |value: fn(&(Phase, Phase)) -> f64| Some(Summary::of(&told.iter().map(value).collect::<Vec<f64>>())?.median);
+            let (submission, completion) = (median(|parts| parts.0.mean_ns)?, median(|parts| parts.1.mean_ns)?);
+            let share = submission / (submission + completion).max(1e-9) * 100.0;
+            let all = Summary::of(&select::values(records, |record| record.total.latency.mean_ns))?.median;
+            let times = [submission, median(|parts| parts.0.max_ns)?, completion, median(|parts| parts.1.max_ns)?, all];
+            let mut cells: Vec<String> = times.map(|ns| format!("<td>{}</td>", time(ns))).into();
+            cells.insert(0, format!("<td>{share:.1} %</td>"));
+            Some((escape(&select::load(point)), cells))
+        };
+        let rows: Vec<(String, Vec<String>)> = points.filter_map(row).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let heads = ["load", "share of slat", "slat, mean", "slat, max", "clat, mean", "clat, max", "lat, mean"];
+        let count = rows.len();
+        let mut one = String::new();
+        table(&mut one, &escape(&target.name), &heads, rows);
+        let _ = writeln!(out, "<details><summary>{}: {count} loads</summary>\n{one}</details>", escape(&target.name));
+    }
+    if out.is_empty() {
+        return out;
+    }
+    format!(
+        "<p>Until a request is handed to the kernel (slat), from there to its end (clat), and both (lat), as medians over rounds. Where slat \
+         is a large share the machine is slow to ask, not the drive to answer.</p>\n{out}"
+    )
 }
 
 /// Each host's share of what several did together.

@@ -264,6 +264,7 @@ impl Runner<'_> {
             iops: requests as f64 / seconds,
             mb_per_s: bytes as f64 / 1e6 / seconds,
             latency: times.latency(),
+            ..Figures::default()
         };
         let index = self.writer.next_index();
         let load = Load {

@@ -2,7 +2,7 @@
 
 use super::{Broken, Company, Runner};
 use crate::experiment::PLACE_PERCENT;
-use crate::fio::{Job, Place, Work, sum, take_series};
+use crate::fio::{Job, Place, Work, take_series, together};
 use crate::plan::{Load, RaidAction};
 use crate::result::{
     ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, now_ms,
@@ -179,25 +179,6 @@ pub(super) fn point(load: &Load, target: &Target) -> Point {
         array_state: load.array_state,
         mode: load.mode,
         variant: load.variant.clone(),
-    }
-}
-
-/// All hosts as one.
-fn together(hosts: &[Measured]) -> Measured {
-    let figures = |of: fn(&Measured) -> Option<&crate::result::Figures>| {
-        let parts: Vec<_> = hosts.iter().filter_map(of).collect();
-        (!parts.is_empty()).then(|| sum(parts))
-    };
-    Measured {
-        host: "all".into(),
-        seconds: hosts.iter().map(|host| host.seconds).fold(0.0, f64::max),
-        read: figures(|host| host.read.as_ref()),
-        write: figures(|host| host.write.as_ref()),
-        trim: figures(|host| host.trim.as_ref()),
-        total: sum(hosts.iter().map(|host| &host.total)),
-        cpu_user_percent: hosts.iter().map(|host| host.cpu_user_percent).sum(),
-        cpu_system_percent: hosts.iter().map(|host| host.cpu_system_percent).sum(),
-        errors: hosts.iter().map(|host| host.errors).sum(),
     }
 }
 

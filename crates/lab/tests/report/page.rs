@@ -96,6 +96,8 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
         "<section id=\"seconds\"",
         "<section id=\"sizes\"",
         "mean deviation",
+        "share of slat",
+        "10.0\u{a0}%",
         "2026-",
     ] {
         assert!(page.contains(words), "{words}");

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use stria_lab::result::{
     ArrayState, DriveInfo, DriveState, Environment, Figures, IoMode, Latency, Manifest, Measured, MemberFigures, Note, NoteKind,
-    Pattern, Point, Record, RunStatus, RunWriter, Sample, Scaled, Section, SectionKind, Series, SteadyVerdict, SweepSample,
-    TargetInfo, TargetKind,
+    Pattern, Phase, Point, Record, RunStatus, RunWriter, Sample, Scaled, Section, SectionKind, Series, SteadyVerdict,
+    SweepSample, TargetInfo, TargetKind,
 };
 
 /// Numbers that are the same in every run.
@@ -181,12 +181,18 @@ impl Story {
 
     /// A measurement of `seconds` at `iops`, with a latency that fits its depth.
     pub fn measure(&mut self, section: &str, point: &Point, round: u32, iops: f64, seconds: f64) -> &mut Record {
+        let part = |share: f64, latency: &Latency| {
+            let [min_ns, mean_ns, max_ns] = [latency.min_ns, latency.mean_ns, latency.max_ns].map(|ns| ns * share);
+            Some(Phase { min_ns, mean_ns, stddev_ns: 0.0, max_ns })
+        };
         let figures = |iops: f64, latency: &Latency| Figures {
             requests: (iops * seconds) as u64,
             bytes: (iops * seconds) as u64 * point.block_bytes,
             iops,
             mb_per_s: iops * point.block_bytes as f64 / 1e6,
             latency: latency.clone(),
+            submission: part(0.1, latency),
+            completion: part(0.9, latency),
         };
         let mean_ns = f64::from(point.queue_depth * point.threads) / iops * 1e9;
         let tail = 1.0 + 0.2 * self.chance.next();
