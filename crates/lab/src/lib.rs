@@ -12,6 +12,7 @@ pub mod endurance;
 pub mod experiment;
 pub mod export;
 pub mod fio;
+pub mod import;
 pub mod plan;
 pub mod purge;
 pub mod raid_runs;

@@ -268,11 +268,16 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
     let targets: Vec<&str> = manifest.targets.iter().map(|target| target.name.as_str()).collect();
     let platforms: Vec<&str> =
         manifest.targets.iter().map(|target| target.platform.as_str()).filter(|platform| !platform.is_empty()).collect();
+    // Nothing is known of where imported results were measured.
+    let known = |words: String| if environment.cpu_count > 0 { words } else { "–".into() };
     let facts = [
         ("Measured", when(manifest.begun_ms)),
         ("Took", manifest.ended_ms.map_or("–".into(), |end| duration(end.saturating_sub(manifest.begun_ms) as f64 / 1000.0))),
-        ("Machine", format!("{}, {} CPUs, {}", environment.cpu, environment.cpu_count, select::size(environment.memory_bytes))),
-        ("System", format!("{}, {}", environment.os, environment.kernel)),
+        (
+            "Machine",
+            known(format!("{}, {} CPUs, {}", environment.cpu, environment.cpu_count, select::size(environment.memory_bytes))),
+        ),
+        ("System", known(format!("{}, {}", environment.os, environment.kernel))),
         ("With", format!("{}, {}", manifest.fio, manifest.program)),
         ("Platform", platforms.first().map_or("–".into(), ToString::to_string)),
         ("Targets", targets.join(", ")),

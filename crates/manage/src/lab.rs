@@ -21,7 +21,7 @@ use stria_lab::result::{Manifest, Note, NoteKind, RunStatus};
 use stria_lab::run::{Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::TargetError;
 use stria_lab::units::show_seconds;
-use stria_lab::{export, plan, report, shipped};
+use stria_lab::{export, import, plan, report, shipped};
 
 /// How often a line tells the progress where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
@@ -40,6 +40,14 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
             return finish(&command.run, None, &manifest, json);
         }
         Lab::Replay(command) => return replay::replay(command, json),
+        Lab::Import(command) => {
+            let cli::Import { from, target, note, out } = command;
+            let free = || (1..).map(|at| PathBuf::from(format!("lab-import-{at}"))).find(|path| !path.exists());
+            let folder = out.or_else(free).expect("some number is free");
+            let request = import::Request { from, target, note, command: std::env::args().collect() };
+            let manifest = import::import(&request, &folder).map_err(Failure::failed)?;
+            return finish(&folder, None, &manifest, json);
+        }
         Lab::Report(command) => {
             let (out, written) = match &command.runs[..] {
                 [run] => {

@@ -32,6 +32,26 @@ fn experiments_are_listed_and_planned_without_touching_anything() {
 }
 
 #[test]
+fn results_that_fio_wrote_by_itself_are_imported_drawn_and_tabled() {
+    let place = Place::new();
+    let words =
+        ["--name=x", "--filename=x.img", "--size=8M", "--rw=randread", "--runtime=1", "--time_based", "--output-format=json"];
+    let status = std::process::Command::new("fio").args(words).arg("--output=theirs.json").current_dir(place.path(".")).status();
+    assert!(status.expect("fio").success());
+    let said = place.ok(&["lab", "import", "theirs.json", "--target", "theirs", "--out", "run"]);
+    assert!(said.contains("run/report.html") && records(&place, "run").len() == 1, "{said}");
+    let said = place.ok(&["lab", "report", "run", "--charts", "charts", "--format", "png", "--dark"]);
+    let charts: Vec<_> =
+        std::fs::read_dir(place.path("charts")).expect("charts").map(|entry| entry.expect("a file").path()).collect();
+    assert!(said.contains(&format!("{} charts are in charts", charts.len())) && !charts.is_empty(), "{said}");
+    assert!(charts.iter().all(|chart| std::fs::read(chart).expect("a chart").starts_with(b"\x89PNG")));
+    let said = place.ok(&["lab", "export", "run", "--format", "ods"]);
+    assert!(said.trim().ends_with("tables.ods") && place.path("run/ods/tables.ods").exists(), "{said}");
+    place.run(&["lab", "import", "none.json", "--target", "x"]).refused(1, &["none.json"]);
+    place.run(&["lab", "report", "run", "--format", "png"]).refused(2, &["--charts"]);
+}
+
+#[test]
 fn an_array_is_measured_from_optimal_to_trimmed_and_its_members_agree_with_fio() {
     let place = Place::new();
     let experiment = format!(

@@ -488,14 +488,15 @@ pub fn method(report: &Report<'_>) -> String {
         false => format!("{name} ({}, {} CPUs, {})", host.cpu, host.cpu_count, host.kernel),
     };
     let percent = |share: f64| format!("{share:.0} %");
+    let known = |words: String| if environment.cpu_count > 0 { words } else { String::new() };
     let mut facts = vec![
         ("Run", manifest.id.clone()),
         ("Experiment", manifest.experiment.clone()),
         ("Host", environment.host.clone()),
         ("Virtual machine", environment.virtualization.clone()),
         ("CPU governor", environment.cpu_governor.clone()),
-        ("CPU used by others before", percent(environment.busy_percent)),
-        ("I/O of others before", format!("{} MB/s", short(environment.background_bytes_per_s / 1e6))),
+        ("CPU used by others before", known(percent(environment.busy_percent))),
+        ("I/O of others before", known(format!("{} MB/s", short(environment.background_bytes_per_s / 1e6)))),
         ("Other hosts", manifest.hosts.iter().map(of_host).collect::<Vec<_>>().join("; ")),
         ("Resumed", manifest.resumed_ms.iter().map(|at| when(*at)).collect::<Vec<_>>().join(", ")),
         ("Remark", manifest.note.clone()),

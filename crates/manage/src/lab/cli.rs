@@ -18,6 +18,8 @@ pub enum Lab {
     Resume(Resume),
     /// Replay a trace, or the look-alike of an application, on a file or block device, and write the page.
     Replay(Replay),
+    /// Make a run of results that fio wrote by itself, and write its page.
+    Import(Import),
     /// Write the page of a run again, or one page of several runs side by side.
     Report(Report),
     /// Tell what differs significantly between two runs; exit code 1 if the second is worse.
@@ -114,6 +116,23 @@ pub struct Resume {
     /// The run's folder.
     #[arg(value_hint = ValueHint::DirPath)]
     pub run: PathBuf,
+}
+
+/// `stria lab import`
+#[derive(Args, Debug)]
+pub struct Import {
+    /// A file that fio --output-format=json wrote (or json+), or a folder with such files at any depth, as bench-fio leaves them.
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath, required = true)]
+    pub from: Vec<PathBuf>,
+    /// What was measured: a name for the report.
+    #[arg(long, short, value_name = "NAME")]
+    pub target: String,
+    /// A remark for the report.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    pub note: String,
+    /// The run's folder, which must not be there; lab-import-1 and so on if not given.
+    #[arg(long, short, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub out: Option<PathBuf>,
 }
 
 /// `stria lab report`

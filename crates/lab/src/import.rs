@@ -1,0 +1,399 @@
+//! Results of fio that somebody else measured, as a run's folder: its JSON, plain or json+, by itself or in the folders of bench-fio.
+//!
+//! fio tells the load and the figures. It does not tell which drive it was, how that was prepared, on what machine, and whether it
+//! was steady: a run made of it says so.
+
+use crate::fio;
+use crate::result::{
+    ArrayState, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
+    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, now_ms,
+};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Why nothing was imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// A file of theirs.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// No results at all.
+    #[error("there is no file of fio's JSON (fio --output-format=json) in what was named")]
+    Nothing,
+    /// The new folder.
+    #[error(transparent)]
+    Folder(#[from] ResultError),
+}
+
+/// What is imported.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Files, or folders with files named `*.json` at any depth.
+    pub from: Vec<PathBuf>,
+    /// What was measured.
+    pub target: String,
+    /// A remark.
+    pub note: String,
+    /// The words on the command line.
+    pub command: Vec<String>,
+}
+
+/// Options of jobs that say nothing of what is measured, or that a point has a place for.
+const KNOWN: [&str; 24] = [
+    "rw",
+    "readwrite",
+    "rwmixread",
+    "rwmixwrite",
+    "bs",
+    "blocksize",
+    "bsrange",
+    "bssplit",
+    "iodepth",
+    "numjobs",
+    "direct",
+    "buffered",
+    "sync",
+    "zero_buffers",
+    "buffer_compress_percentage",
+    "name",
+    "description",
+    "group_reporting",
+    "randseed",
+    "loops",
+    "output",
+    "output-format",
+    "status-interval",
+    "invalidate",
+];
+
+/// What fio wrote of one job: its clones and hosts together.
+struct Job {
+    /// The file's index.
+    file: usize,
+    options: BTreeMap<String, String>,
+    point: Point,
+    measured: Measured,
+    begun_ms: u64,
+    hosts: usize,
+}
+
+/// Makes a run's folder of fio's results.
+///
+/// # Errors
+/// When a named file is none of fio's, nothing is found, or the folder cannot be made.
+pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError> {
+    let mut files = Vec::new();
+    for path in &request.from {
+        find(path, true, &mut files)?;
+    }
+    let (mut kept, mut jobs, mut notes, mut versions) = (Vec::new(), Vec::new(), Vec::new(), BTreeSet::new());
+    for (path, is_named) in files {
+        let read = read(&path).and_then(|(json, value)| Ok((json, jobs_of(&value, kept.len(), &request.target)?, value)));
+        match read {
+            Ok((json, found, value)) => {
+                versions.extend(value["fio version"].as_str().map(str::to_owned));
+                jobs.extend(found);
+                kept.push((path, json, value));
+            }
+            Err(problem) if is_named => return Err(ImportError::File { path, problem }),
+            Err(problem) => notes.push((NoteKind::Fallback, None, format!("{} was left out: {problem}", path.display()))),
+        }
+    }
+    if jobs.is_empty() {
+        return Err(ImportError::Nothing);
+    }
+    tell_apart(&mut jobs);
+    let mut manifest = manifest(request, &jobs, kept.len(), &versions);
+    let mut writer = RunWriter::create(folder, &manifest, "# Imported from results of fio: no experiment was run.\n")?;
+    let section = manifest.sections[0].id.clone();
+    let mut logs = BTreeMap::<PathBuf, usize>::new();
+    jobs.iter().filter_map(|job| job.log(&kept[job.file].0)).for_each(|log| *logs.entry(log).or_default() += 1);
+    let (mut rounds, mut raw_of) = (BTreeMap::<Point, u32>::new(), BTreeMap::new());
+    for (index, job) in (0..).zip(&jobs) {
+        let raw = raw_of.entry(job.file).or_insert_with(|| RunWriter::raw_name(index)).clone();
+        let (path, json, _) = &kept[job.file];
+        if raw == RunWriter::raw_name(index) {
+            let to = folder.join(&raw);
+            fs::write(&to, json).map_err(|source| ResultError::Io { path: to, source })?;
+        }
+        // A log that several jobs wrote is of the last of them, whichever that was.
+        let log = job.log(path).filter(|log| logs[log] == 1);
+        let series = job.series(log.as_ref());
+        let round = rounds.entry(job.point.clone()).or_default();
+        *round += 1;
+        let record = Record {
+            index,
+            section: section.clone(),
+            preparation: false,
+            point: job.point.clone(),
+            round: *round,
+            step: index,
+            begun_ms: job.begun_ms,
+            measured: job.measured.clone(),
+            raw,
+            series: (!series.samples.is_empty()).then(|| RunWriter::series_name(index)),
+            members: Vec::new(),
+            extra: BTreeMap::new(),
+        };
+        writer.append(&[record], &series)?;
+        if job.measured.errors > 0 {
+            notes.push((NoteKind::Error, Some(index), format!("{}: {} requests failed", path.display(), job.measured.errors)));
+        }
+        if job.hosts > 1 {
+            notes.push((NoteKind::Step, Some(index), format!("{}: the sum of {} hosts", path.display(), job.hosts)));
+        }
+        notes.push((NoteKind::Step, Some(index), format!("imported from {}", path.display())));
+    }
+    manifest.sections[0].rounds = rounds.values().copied().max().unwrap_or(0);
+    writer.save_manifest(&manifest)?;
+    let plain = kept.iter().filter(|(_, json, _)| !json.contains("\"bins\"")).count();
+    if plain > 0 {
+        let words = format!(
+            "{plain} of {} files have percentiles instead of histograms: those that fio printed are exact, others are the next higher one, \
+             at the end the largest latency. Where they are of completion latency only (clat), so are the figures here.",
+            kept.len()
+        );
+        notes.insert(0, (NoteKind::Fallback, None, words));
+    }
+    let shared: usize = logs.values().filter(|jobs| **jobs > 1).sum();
+    if shared > 0 {
+        notes.insert(
+            0,
+            (NoteKind::Fallback, None, format!("{shared} jobs logged to the same names as others: their logs are left out")),
+        );
+    }
+    notes.insert(0, (NoteKind::Fallback, None, unknown(kept.len())));
+    for (kind, record, text) in notes {
+        writer.note(&Note { at_ms: manifest.begun_ms, section: section.clone(), record, kind, text })?;
+    }
+    Ok(manifest)
+}
+
+/// What fio's files do not say.
+fn unknown(files: usize) -> String {
+    let files = if files == 1 { "a file".to_owned() } else { format!("{files} files") };
+    format!(
+        "Imported from {files} that fio wrote: which drives it was, how they were prepared, on what machine it was measured, and whether \
+         it was steady is not known."
+    )
+}
+
+/// Files of that path, in the order of their names; those that were found in a folder may be something else.
+fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result<(), ImportError> {
+    let failed = |error: std::io::Error| ImportError::File { path: path.to_path_buf(), problem: error.to_string() };
+    if !fs::metadata(path).map_err(failed)?.is_dir() {
+        if is_named || path.extension().is_some_and(|extension| extension == "json") {
+            files.push((path.to_path_buf(), is_named));
+        }
+        return Ok(());
+    }
+    let mut inside = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        inside.push(entry.map_err(failed)?.path());
+    }
+    inside.sort();
+    inside.iter().try_for_each(|path| find(path, false, files))
+}
+
+/// The JSON in a file, before and after which fio may have said something, and what it is.
+fn read(path: &Path) -> Result<(String, Value), String> {
+    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let json = text.find('{').zip(text.rfind('}')).filter(|(start, end)| start < end).map(|(start, end)| &text[start..=end]);
+    let json = json.ok_or("it holds no JSON")?;
+    let value: Value = serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
+    match value["fio version"].as_str() {
+        None => Err("it is not of fio: it names no fio version".into()),
+        Some(version) if version.starts_with("fio-2") || version.starts_with("fio-1") => {
+            Err(format!("{version} wrote other figures than fio 3 does; measure again"))
+        }
+        Some(_) => Ok((json.to_owned(), value)),
+    }
+}
+
+/// The jobs of a file; clones and hosts are summed, as they ran at once.
+fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String> {
+    let all = fio::parse(value)?;
+    let entries = value["client_stats"].as_array().or(value["jobs"].as_array()).into_iter().flatten();
+    let mut groups: BTreeMap<(u64, String), Vec<(&Value, Measured)>> = BTreeMap::new();
+    for (job, measured) in entries.filter(|job| job["jobname"] != "All clients").zip(all) {
+        let name = job["jobname"].as_str().unwrap_or("").to_owned();
+        groups.entry((job["groupid"].as_u64().unwrap_or(0), name)).or_default().push((job, measured));
+    }
+    let ended_ms = value["timestamp_ms"].as_u64().or(value["timestamp"].as_u64().map(|seconds| seconds * 1000)).unwrap_or(0);
+    let mut jobs = Vec::new();
+    for group in groups.into_values() {
+        let mut options = options(&value["global options"]);
+        options.extend(self::options(&group[0].0["job options"]));
+        let hosts: BTreeSet<&str> = group.iter().filter_map(|(job, _)| job["hostname"].as_str()).collect();
+        let clones = group.len() / hosts.len().max(1);
+        let parts: Vec<Measured> = group.iter().map(|(_, measured)| measured.clone()).collect();
+        let measured = Measured { host: String::new(), ..fio::together(&parts) };
+        if measured.total.requests == 0 {
+            continue;
+        }
+        let point = point(&options, &measured, clones, target)?;
+        let begun_ms = ended_ms.saturating_sub((measured.seconds * 1000.0) as u64);
+        jobs.push(Job { file, options, point, measured, begun_ms, hosts: hosts.len() });
+    }
+    match jobs.is_empty() {
+        true => Err("nothing was measured in it".into()),
+        false => Ok(jobs),
+    }
+}
+
+fn options(value: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+}
+
+/// What a job's options say of its load, with fio's own defaults.
+fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize, target: &str) -> Result<Point, String> {
+    let of = |names: &[&str]| names.iter().find_map(|name| options.get(*name)).map(String::as_str);
+    let number = |name: &str, default: u32| of(&[name]).and_then(|text| text.trim().parse().ok()).unwrap_or(default);
+    // A flag without a value is set.
+    let is_set = |name: &str| of(&[name]).is_some_and(|text| !matches!(text, "0" | "none" | "false"));
+    let order = of(&["rw", "readwrite"]).unwrap_or("read").split(':').next().unwrap_or_default();
+    let pattern = if order.starts_with("rand") { Pattern::Random } else { Pattern::Sequential };
+    let share = number("rwmixread", of(&["rwmixwrite"]).map_or(50, |_| 100 - number("rwmixwrite", 50).min(100)));
+    let read_percent = match order {
+        "read" | "randread" => 100,
+        "write" | "randwrite" | "trim" | "randtrim" | "trimwrite" | "randtrimwrite" => 0,
+        "rw" | "readwrite" | "randrw" => u8::try_from(share.min(100)).expect("it is at most 100"),
+        other => return Err(format!("it does \"{other}\", which is no load")),
+    };
+    let sizes = of(&["bssplit", "bsrange", "bs", "blocksize"]).unwrap_or("4k");
+    let is_mix = sizes.contains([',', ':', '/', '-']);
+    // What was measured is surer than the option: fio takes 4ki for 4000 bytes, unless it was told not to.
+    let mean = measured.total.bytes / measured.total.requests;
+    let named = crate::units::parse_size(sizes).ok().filter(|bytes| bytes.abs_diff(mean) * 50 <= mean && !is_mix);
+    // One request at a time is all that an engine without a queue does, whatever depth was asked of it.
+    let engine = of(&["ioengine"]).unwrap_or("psync");
+    let has_queue = !matches!(engine, "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" | "mmap");
+    let is_direct = is_set("direct") || of(&["buffered"]) == Some("0");
+    let mode = match (is_direct, is_set("sync")) {
+        (true, false) => IoMode::Direct,
+        (true, true) => IoMode::DirectSync,
+        (false, true) => IoMode::WriteThrough,
+        (false, false) => IoMode::Cached,
+    };
+    Ok(Point {
+        target: target.to_owned(),
+        level: None,
+        members: None,
+        strip_bytes: None,
+        spans: None,
+        pattern,
+        block_bytes: named.unwrap_or(mean),
+        mix: if is_mix { sizes.to_owned() } else { String::new() },
+        read_percent,
+        queue_depth: if has_queue { number("iodepth", 1).max(1) } else { 1 },
+        threads: number("numjobs", 1).max(u32::try_from(clones).unwrap_or(u32::MAX)),
+        compressible_percent: match is_set("zero_buffers") {
+            true => 100,
+            false => u8::try_from(number("buffer_compress_percentage", 0).min(100)).expect("it is at most 100"),
+        },
+        drive_state: DriveState::AsFound,
+        array_state: ArrayState::Optimal,
+        mode,
+        variant: if order.contains("trim") { order.to_owned() } else { String::new() },
+    })
+}
+
+/// Loads that differ only in options for which a point has no place get these as their variant, so that they do not pass for repeats.
+fn tell_apart(jobs: &mut [Job]) {
+    let is_log = |key: &str| key.starts_with("write_") && key.ends_with("_log") || key.starts_with("log_");
+    let mut alike: BTreeMap<Point, Vec<usize>> = BTreeMap::new();
+    for (index, job) in jobs.iter().enumerate() {
+        alike.entry(job.point.clone()).or_default().push(index);
+    }
+    for indices in alike.into_values() {
+        let keys: BTreeSet<String> = indices.iter().flat_map(|index| jobs[*index].options.keys().cloned()).collect();
+        for key in keys.iter().filter(|key| !KNOWN.contains(&key.as_str()) && !is_log(key)) {
+            let values: BTreeSet<Option<&String>> = indices.iter().map(|index| jobs[*index].options.get(key)).collect();
+            if values.len() < 2 {
+                continue;
+            }
+            for index in &indices {
+                let job = &mut jobs[*index];
+                let Some(value) = job.options.get(key) else { continue };
+                let between = if job.point.variant.is_empty() { "" } else { ", " };
+                job.point.variant = format!("{}{between}{key}={value}", job.point.variant);
+            }
+        }
+    }
+}
+
+impl Job {
+    /// Where fio logged beside its JSON while this job ran, if it did.
+    fn log(&self, json: &Path) -> Option<PathBuf> {
+        let prefix = ["write_iops_log", "write_bw_log", "write_lat_log"].iter().find_map(|log| self.options.get(*log))?;
+        Some(json.with_file_name(Path::new(prefix).file_name()?))
+    }
+
+    fn series(&self, log: Option<&PathBuf>) -> Series {
+        // Without an interval fio logs every request, of which no rate is told.
+        let interval_ms =
+            self.options.get("log_avg_msec").and_then(|text| text.parse::<u64>().ok()).filter(|interval| *interval > 0);
+        let samples = log.zip(interval_ms).map_or(Vec::new(), |(prefix, interval)| fio::series(prefix, interval));
+        Series { interval_ms: interval_ms.unwrap_or(0).max(1000), samples, sweep: Vec::new() }
+    }
+}
+
+fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<String>) -> Manifest {
+    let begun_ms = jobs.iter().map(|job| job.begun_ms).min().unwrap_or_else(now_ms);
+    let end = |job: &Job| job.begun_ms + (job.measured.seconds * 1000.0) as u64;
+    let ended_ms = jobs.iter().map(end).max();
+    let is_device = jobs.iter().filter_map(|job| job.options.get("filename")).any(|name| name.starts_with("/dev/"));
+    Manifest {
+        format: crate::result::FORMAT,
+        id: format!("import-{begun_ms}"),
+        experiment: "import".into(),
+        title: format!("{}: imported results of fio", request.target),
+        question: unknown(files),
+        status: RunStatus::Done,
+        scaled: None,
+        begun_ms,
+        ended_ms,
+        resumed_ms: Vec::new(),
+        program: concat!("stria ", env!("CARGO_PKG_VERSION")).into(),
+        fio: versions.iter().cloned().collect::<Vec<_>>().join(", "),
+        command: request.command.clone(),
+        note: request.note.clone(),
+        targets: vec![TargetInfo {
+            name: request.target.clone(),
+            spec: "imported".into(),
+            kind: if is_device { TargetKind::Block } else { TargetKind::File },
+            size_bytes: 0,
+            span_bytes: 0,
+            level: None,
+            members: None,
+            strip_bytes: None,
+            spans: None,
+            platform: String::new(),
+            drives: Vec::new(),
+        }],
+        environment: Environment::default(),
+        hosts: BTreeMap::new(),
+        sections: vec![Section {
+            id: format!("1-import/{}", request.target),
+            name: "import".into(),
+            title: "Imported".into(),
+            kind: SectionKind::Sweep,
+            target: request.target.clone(),
+            purge: None,
+            precondition: None,
+            rounds: 1,
+            steady: None,
+            begun_ms: Some(begun_ms),
+            ended_ms,
+        }],
+        drives_after: Vec::new(),
+    }
+}
