@@ -87,6 +87,17 @@ fn depths_of(points: &Group<'_>) -> Vec<f64> {
     depths.into_iter().map(|depth| depth as f64).collect()
 }
 
+/// What stays as it is while the depth varies, and from where to where that goes.
+fn range_of(points: &Group<'_>) -> String {
+    let (point, depths) = (points[0].0, depths_of(points));
+    let fixed = if points.iter().all(|(other, _)| other.threads == point.threads) {
+        format!("{} {}", point.threads, if point.threads == 1 { "thread" } else { "threads" })
+    } else {
+        format!("{} in flight in each thread", point.queue_depth)
+    };
+    format!("{fixed}, {} to {} requests at a time", depths[0], depths[depths.len() - 1])
+}
+
 /// Throughput by depth for each load, and for each target the latencies against throughput.
 pub fn depth_curves(report: &Report<'_>) -> String {
     let mut charts = Vec::new();
@@ -112,19 +123,12 @@ pub fn depth_curves(report: &Report<'_>) -> String {
         let [p50, p99, p999] = percentiles;
         let point = points[0].0;
         let series = vec![Series::new("s0", "p50", p50), Series::new("s1", "p99", p99), Series::new("s4", "p99.9", p999)];
-        let depths = depths_of(&points);
         let chart = Chart::new(
             Axis::from_zero(select::unit(point), most),
             Axis::log("latency", latencies.into_iter(), |value| time(value).replace(".00", "")),
             series,
         );
-        let fixed = if points.iter().all(|(other, _)| other.threads == point.threads) {
-            format!("{} {}", point.threads, if point.threads == 1 { "thread" } else { "threads" })
-        } else {
-            format!("{} in flight in each thread", point.queue_depth)
-        };
-        let remark = format!("{fixed}, {} to {} requests at a time", depths[0], depths[depths.len() - 1]);
-        charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &remark, false));
+        charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &range_of(&points), false));
     }
     let mut out = panels(report, charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
     out += &panels(report, rate_by_depth(report), "The same loads by the number of requests at a time, targets together.");
@@ -148,7 +152,7 @@ fn rate_by_depth(report: &Report<'_>) -> Vec<Figure> {
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let point = points[0].0;
         let chart = Chart::new(Axis::at("requests at a time", &depths, true), Axis::from_zero(select::unit(point), most), series);
-        charts.push(chart.figure(&load_without_depth(point), "", false));
+        charts.push(chart.figure(&load_without_depth(point), &range_of(&points), false));
     }
     charts
 }
