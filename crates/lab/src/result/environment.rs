@@ -1,0 +1,32 @@
+//! The machine on which was measured.
+
+use serde::{Deserialize, Serialize};
+
+/// A machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// Host name.
+    pub host: String,
+    /// `Linux 6.1.0-18-amd64`.
+    pub kernel: String,
+    /// `Debian GNU/Linux 12 (bookworm)`.
+    pub os: String,
+    /// Model of the CPU.
+    pub cpu: String,
+    /// CPUs that may be used.
+    pub cpu_count: u32,
+    /// Frequency governor, if there is one.
+    pub cpu_governor: String,
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Load average over a minute before the run.
+    pub load_average: f64,
+    /// CPU that others used just before the run, in percent of all CPUs: background load.
+    pub busy_percent: f64,
+    /// I/O of others just before the run, bytes per second over all block devices.
+    pub background_bytes_per_s: f64,
+    /// Sensors: name, degrees Celsius.
+    pub temperatures: Vec<(String, f64)>,
+    /// Virtual machine: what systemd or DMI call it; empty on bare metal.
+    pub virtualization: String,
+}

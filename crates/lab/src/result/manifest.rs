@@ -1,0 +1,75 @@
+//! What was asked, on what, and how it ended.
+
+use super::{DriveInfo, Environment, Section, TargetInfo};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// All about a run that is not a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`super::FORMAT`] of the writer.
+    pub format: u32,
+    /// The run's name: the experiment's, with the time when it began.
+    pub id: String,
+    /// The experiment's name: `quick`, `snia-iops`.
+    pub experiment: String,
+    /// The experiment's title, for a heading.
+    pub title: String,
+    /// What it asks, in a sentence or two.
+    pub question: String,
+    /// How it stands.
+    pub status: RunStatus,
+    /// Not the real thing: shorter, smaller. Every page and table says so.
+    pub scaled: Option<Scaled>,
+    /// When it began.
+    pub begun_ms: u64,
+    /// When it ended or was interrupted; absent while it runs.
+    pub ended_ms: Option<u64>,
+    /// When it was taken up again.
+    pub resumed_ms: Vec<u64>,
+    /// `stria 0.1.0`.
+    pub program: String,
+    /// `fio-3.33`.
+    pub fio: String,
+    /// The words on the command line, for repeating it.
+    pub command: Vec<String>,
+    /// A remark of who ran it.
+    pub note: String,
+    /// What was measured.
+    pub targets: Vec<TargetInfo>,
+    /// On what machine.
+    pub environment: Environment,
+    /// The same machines as far as other hosts took part, by host name.
+    pub hosts: BTreeMap<String, Environment>,
+    /// The parts of the experiment in the order in which they ran, each with its verdict.
+    pub sections: Vec<Section>,
+    /// Drives after the run, where they could be asked: wear and writes to compare with [`TargetInfo::drives`].
+    pub drives_after: Vec<DriveInfo>,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    /// It runs, or was killed: resume tells.
+    Running,
+    /// All that was planned is there.
+    Done,
+    /// It was asked to stop.
+    Interrupted,
+    /// It could not go on; the last note says why.
+    Failed,
+}
+
+/// How much less than the method asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scaled {
+    /// Seconds of a measurement as a share of what the method asks: 1/60 where a round takes a second a cell.
+    pub time_share: f64,
+    /// Bytes of the target that are used, where the target is larger.
+    pub span_bytes: Option<u64>,
+    /// Rounds at most, where the method allows 25.
+    pub rounds_max: Option<u32>,
+    /// All that in a sentence, to be printed wherever results are: "scaled trial: 1 s instead of 60 s, …".
+    pub words: String,
+}

@@ -1,0 +1,40 @@
+//! What is told beside the figures.
+
+use serde::{Deserialize, Serialize};
+
+/// Something worth telling that is not a figure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Note {
+    /// When.
+    pub at_ms: u64,
+    /// [`super::Section::id`]; empty: the whole run.
+    pub section: String,
+    /// [`super::Record::index`] that it belongs to.
+    pub record: Option<u32>,
+    /// What it is.
+    pub kind: NoteKind,
+    /// In a sentence.
+    pub text: String,
+}
+
+/// Kinds of notes. All but the first three put a warning on the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteKind {
+    /// A step of the run.
+    Step,
+    /// How a purge was done.
+    Purge,
+    /// A verdict.
+    Verdict,
+    /// A wanted step could not be done, and what was done instead.
+    Fallback,
+    /// A drive grew hot or slowed itself down.
+    Throttle,
+    /// The figures sank suddenly within a measurement.
+    Sag,
+    /// Errors of a drive or of requests.
+    Error,
+    /// Somebody else used the machine.
+    Background,
+}

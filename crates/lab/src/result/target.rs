@@ -1,0 +1,83 @@
+//! What is measured, and the drives below it.
+
+use serde::{Deserialize, Serialize};
+
+/// What a target is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TargetKind {
+    /// A file in a file system.
+    File,
+    /// A block device: drive, partition, md, VROC, hardware RAID, loop.
+    Block,
+    /// Anything behind an NBD URI.
+    Nbd,
+    /// A Stria array, made for the run and served over NBD.
+    Array,
+    /// Several bare drives at once, each with its own threads: what an array of them could do at best.
+    Members,
+}
+
+/// A target as it was found or made.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// The name that [`super::Point::target`] uses: `raid5 x4 64K`, `/dev/nvme0n1`.
+    pub name: String,
+    /// As it was given: `file:/tmp/x.img`, `array:5:4`.
+    pub spec: String,
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Bytes that clients see.
+    pub size_bytes: u64,
+    /// Bytes that the experiment uses from the start of it.
+    pub span_bytes: u64,
+    /// `0`, `1`, `5`, `6`, `10`, `50`, `60`, `jbod`; also for arrays of others, if the user said so.
+    pub level: Option<String>,
+    /// Members, where it is an array or several drives.
+    pub members: Option<u32>,
+    /// Strip of an array.
+    pub strip_bytes: Option<u64>,
+    /// Spans of a 50 or 60.
+    pub spans: Option<u32>,
+    /// What the user says about the platform: `C226 chipset`, `VROC`, `LSI 9460`.
+    pub platform: String,
+    /// The drives below, as they were before the run.
+    pub drives: Vec<DriveInfo>,
+}
+
+/// A drive as it says about itself. What it does not say is absent or empty.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DriveInfo {
+    /// How it was addressed.
+    pub path: String,
+    /// Model.
+    pub model: String,
+    /// Serial number.
+    pub serial: String,
+    /// Firmware revision.
+    pub firmware: String,
+    /// `nvme`, `sata`, `loop`, `file` …
+    pub transport: String,
+    /// Size.
+    pub size_bytes: u64,
+    /// Turns.
+    pub rotational: Option<bool>,
+    /// Volatile write cache: `write back`, `write through`.
+    pub write_cache: String,
+    /// I/O scheduler.
+    pub scheduler: String,
+    /// Life used, in percent of what the maker allows.
+    pub wear_percent: Option<f64>,
+    /// Bytes that hosts wrote to it in its life.
+    pub written_bytes: Option<u64>,
+    /// Bytes that its flash wrote in its life, where it tells: gives the drive's own write amplification.
+    pub media_written_bytes: Option<u64>,
+    /// Bytes that the maker allows to be written (TBW), where the user or experiment said so.
+    pub rated_written_bytes: Option<u64>,
+    /// Degrees Celsius.
+    pub temperature_c: Option<f64>,
+    /// Media and data integrity errors so far.
+    pub media_errors: Option<u64>,
+    /// Where this was read: `smartctl`, `nvme`, `sysfs`, `file system`.
+    pub source: String,
+}
