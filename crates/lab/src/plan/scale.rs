@@ -1,0 +1,68 @@
+//! How long things take, and how often they are done: by the method, or less in a trial.
+
+use crate::experiment::Scaling;
+use crate::result::Scaled;
+use crate::units::{show_seconds, show_size};
+
+/// How long things take, and how often they are done.
+#[derive(Clone, Debug, Default)]
+pub struct Scale(Option<Scaling>);
+
+impl Scale {
+    /// The method's own times, or those of a trial.
+    pub fn new(scaling: Option<Scaling>) -> Self {
+        Self(scaling)
+    }
+
+    /// It is a trial.
+    pub fn is_scaled(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Seconds for what should take so long: a trial takes its share of a minute, half a second at least (or all of a shorter
+    /// one), and no longer than ten such shares.
+    pub fn seconds(&self, seconds: f64) -> f64 {
+        self.0
+            .as_ref()
+            .map_or(seconds, |scaling| (seconds * scaling.seconds / 60.0).clamp(scaling.seconds.min(0.5), 10.0 * scaling.seconds))
+    }
+
+    /// Rounds at most.
+    pub fn rounds(&self, rounds: u32) -> u32 {
+        self.0.as_ref().map_or(rounds, |scaling| rounds.min(scaling.rounds_max))
+    }
+
+    /// Passes at most.
+    pub fn passes(&self, passes: u32) -> u32 {
+        self.0.as_ref().map_or(passes, |scaling| passes.min(scaling.passes_max))
+    }
+
+    /// Repetitions of what is repeated for hours.
+    pub fn samples(&self, samples: u32) -> u32 {
+        self.0.as_ref().map_or(samples, |scaling| samples.min(scaling.samples_max))
+    }
+
+    /// Bytes of a target that are used.
+    pub fn span(&self, size_bytes: u64) -> u64 {
+        let span = self.0.as_ref().map_or(size_bytes, |scaling| size_bytes.min(scaling.span.0));
+        // Whole MiB, so that every block size fits.
+        if span >= 1 << 20 { span >> 20 << 20 } else { span }
+    }
+
+    /// What a report prints about it.
+    pub fn words(&self) -> Option<Scaled> {
+        self.0.as_ref().map(|scaling| Scaled {
+            time_share: scaling.seconds / 60.0,
+            span_bytes: Some(scaling.span.0),
+            rounds_max: Some(scaling.rounds_max),
+            words: format!(
+                "Scaled trial, not a measurement by the method: {} for a minute, at most {} of the target, {} rounds, {} passes and {} repetitions.",
+                show_seconds(scaling.seconds),
+                show_size(scaling.span.0),
+                scaling.rounds_max,
+                scaling.passes_max,
+                scaling.samples_max
+            ),
+        })
+    }
+}

@@ -1,0 +1,149 @@
+//! What is done together, in which order, and how often.
+
+use super::{CopySet, Load};
+use crate::result::{Pattern, Record};
+use crate::snia::{Demand, WINDOW_ROUNDS};
+
+/// What is done to an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RaidAction {
+    /// Its first member fails.
+    Fail,
+    /// That member comes back empty: a rebuild begins.
+    Refill,
+    /// Everything is compared.
+    Scrub,
+}
+
+/// A step of a stage.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make it as new.
+    Purge,
+    /// Write all of the span, so many times; a preparation with a record.
+    Fill {
+        /// Times.
+        fills: f64,
+        /// Size of requests.
+        block_bytes: u64,
+        /// Order; random: as many requests as fill it, anywhere.
+        pattern: Pattern,
+    },
+    /// Measure.
+    Load(Load),
+    /// Measure at the threads and depth that the rounds before it tell.
+    Demand(Demand, Load),
+    /// Measure, and do this to the array as soon as the load runs.
+    LoadDuring(Load, RaidAction),
+    /// Do this to the array.
+    Raid(RaidAction),
+    /// Until no rebuild or scrub runs.
+    WaitForSweep,
+    /// Leave it alone.
+    Idle {
+        /// So long.
+        seconds: f64,
+    },
+    /// Discard all of the span, through the target.
+    Trim,
+    /// Copy files in a file system on the target.
+    Copy(CopySet),
+}
+
+impl Step {
+    /// Its load, if fio runs for a time.
+    pub fn load(&self) -> Option<&Load> {
+        match self {
+            Self::Load(load) | Self::Demand(_, load) | Self::LoadDuring(load, _) => Some(load),
+            Self::Purge | Self::Fill { .. } | Self::Raid(_) | Self::WaitForSweep => None,
+            Self::Idle { .. } | Self::Trim | Self::Copy(_) => None,
+        }
+    }
+}
+
+/// What of a load is tracked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Requests per second.
+    Iops,
+    /// 10^6 bytes per second.
+    MbPerS,
+    /// Mean latency in microseconds.
+    LatencyUs,
+}
+
+impl Metric {
+    /// Of a record.
+    pub fn of(self, record: &Record) -> f64 {
+        match self {
+            Self::Iops => record.total.iops,
+            Self::MbPerS => record.total.mb_per_s,
+            Self::LatencyUs => record.total.latency.mean_ns / 1e3,
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Iops => "IOPS",
+            Self::MbPerS => "MB/s",
+            Self::LatencyUs => "us",
+        }
+    }
+}
+
+/// How often a stage is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rounds {
+    /// So often.
+    Times(u32),
+    /// Until what is tracked is steady.
+    UntilSteady {
+        /// Index of the tracked step in the stage.
+        step: usize,
+        /// What of it.
+        metric: Metric,
+        /// In words.
+        tracked: String,
+        /// At most.
+        rounds_max: u32,
+        /// Every so-manieth round counts.
+        stride: u32,
+        /// Or until so much is written.
+        bytes_max: Option<u64>,
+    },
+    /// While a rebuild or scrub runs, at most so often; never, if it has ended already.
+    WhileSweep(u32),
+}
+
+/// Steps that are done together, in rounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// For progress.
+    pub title: String,
+    /// What.
+    pub steps: Vec<Step>,
+    /// How often.
+    pub rounds: Rounds,
+}
+
+impl Stage {
+    /// In rounds.
+    pub fn new(title: &str, steps: Vec<Step>, rounds: Rounds) -> Self {
+        Self { title: title.into(), steps, rounds }
+    }
+
+    /// Done once.
+    pub fn once(title: &str, steps: Vec<Step>) -> Self {
+        Self::new(title, steps, Rounds::Times(1))
+    }
+
+    /// Fewest and most rounds.
+    pub fn rounds_range(&self) -> (u32, u32) {
+        match &self.rounds {
+            Rounds::Times(times) => (*times, *times),
+            Rounds::UntilSteady { rounds_max, stride, .. } => ((stride * (WINDOW_ROUNDS - 1) + 1).min(*rounds_max), *rounds_max),
+            Rounds::WhileSweep(most) => (0, *most),
+        }
+    }
+}
