@@ -204,7 +204,7 @@ impl Engine {
                 let members = core.members.borrow();
                 let member = members.slots()[slot].member.filter(|_| run == sectors)?;
                 let rows = member_sector..member_sector + sectors;
-                let is_aside = || level.is_redundant() && core.log.is_aside(slot, &rows);
+                let is_aside = || level.is_redundant() && (core.log.is_aside(slot, &rows) || members.get(member).is_silent);
                 if reads && (members.presence(slot, &rows) != Presence::Whole || is_aside()) {
                     return None;
                 }
@@ -244,7 +244,11 @@ impl Engine {
         let memories: SmallVec<[Segments<Buffer>; 8]> =
             if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
         for ((run, member), into) in runs.into_iter().zip(memories) {
+            let is_silent = |&member: &MemberId| !mirrored && core.members.borrow().get(member).is_silent;
             match member {
+                Some(_) if member.as_ref().is_some_and(is_silent) => {
+                    self.read_elsewhere(parent, request.start_sector, run, into, member);
+                }
                 Some(member) => {
                     let operation = Operation::Read { into };
                     core.send_part(
@@ -253,13 +257,13 @@ impl Engine {
                         MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation },
                     );
                 }
-                None => self.read_elsewhere(parent, request.start_sector, run, into),
+                None => self.read_elsewhere(parent, request.start_sector, run, into, None),
             }
         }
     }
 
-    /// A run whose member is missing or cannot be read.
-    fn read_elsewhere(&self, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>) {
+    /// A run whose member is missing or cannot be read, or is `silent`.
+    fn read_elsewhere(&self, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, silent: Option<MemberId>) {
         let mut memory = Cutter::new(into);
         let mut start_sector = run.start_sector;
         self.core.more_parts(parent, run.pieces.len() - 1);
@@ -268,14 +272,16 @@ impl Engine {
                 parent,
                 offset_sectors,
                 array_sector: array_start + offset_sectors,
-                member: MemberId(usize::MAX),
+                member: silent.unwrap_or(MemberId(usize::MAX)),
                 start_sector,
                 sectors,
                 into: memory.take(bytes(sectors)),
                 error: IoError::new(ErrorKind::Failed, format!("the member in slot {} is missing", run.slot)),
             };
             start_sector += sectors;
-            if self.core.geometry.level().parity_count() > 0 {
+            if silent.is_some() {
+                self.core.ready.spawn(hedge::ask_others_first(Rc::clone(&self.core), part));
+            } else if self.core.geometry.level().parity_count() > 0 {
                 self.core.ready.spawn(parity_io::read_part(Rc::clone(&self.core), part, run.slot));
             } else {
                 part.deliver(&self.core, None);

@@ -3,8 +3,11 @@
 //!
 //! What is usual a member shows by the times of its clients' reads ([`stria_block::Histogram`]). A **budget** keeps a member that
 //! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, sixteen at once.
+//!
+//! A member that still has not answered after four times as long is **silent**: until it does, reads are asked of the others first,
+//! and of it only where they cannot tell.
 
-use crate::core::{Core, Pieces, Waiting};
+use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
 use crate::lock::Mode;
 use crate::parity_io::reconstruct;
 use crate::plan::Strips;
@@ -14,7 +17,7 @@ use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Nanos};
+use stria_block::{Buffer, Nanos, Operation};
 
 /// One read in so many may be asked twice,
 const SHARE: u64 = 20;
@@ -22,6 +25,8 @@ const SHARE: u64 = 20;
 const COUNT_MAX: usize = 16;
 /// So many are saved up in good times.
 const SAVED_MAX: u64 = 32;
+/// A member is silent when it has left a read that others were asked for unanswered for so many times what counts as slow.
+const SILENT_AFTER: Nanos = 4;
 /// How often reads under way are looked at: twice in the time that counts as slow, within these bounds.
 const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
 
@@ -44,10 +49,12 @@ struct Race {
     pieces: Pieces,
     /// Who is slow.
     member: MemberId,
+    begun: Nanos,
     /// The client has no answer yet.
     is_open: bool,
-    /// Of the two, who are still to come.
-    pending: u8,
+    /// Who are still to come.
+    waits_for_member: bool,
+    waits_for_others: bool,
 }
 
 /// One place in the array and on the member that does not answer: array sector, row, count.
@@ -72,15 +79,12 @@ impl Core {
         let mut races = self.hedging.races.borrow_mut();
         let state = &mut races[race];
         let wins = std::mem::take(&mut state.is_open).then(|| (state.parent, std::mem::take(&mut state.pieces)));
-        self.leave_race(&mut races, race);
-        wins
-    }
-
-    fn leave_race(&self, races: &mut Slab<Race>, race: usize) {
-        races[race].pending -= 1;
-        if races[race].pending == 0 {
+        state.waits_for_member = false;
+        self.members.borrow_mut().get_mut(state.member).is_silent = false;
+        if !state.waits_for_others {
             races.remove(race);
         }
+        wins
     }
 
     /// The others have answered, or cannot.
@@ -90,7 +94,10 @@ impl Core {
         let (parent, member) = (state.parent, state.member);
         let wins = state.is_open && read.is_some();
         state.is_open &= !wins;
-        self.leave_race(&mut races, race);
+        state.waits_for_others = false;
+        if !state.waits_for_member {
+            races.remove(race);
+        }
         drop(races);
         let Some(read) = read else { return };
         if !wins {
@@ -119,6 +126,10 @@ pub(crate) fn look(core: &Rc<Core>) {
         return;
     }
     let hedging = &core.hedging;
+    for (_, race) in hedging.races.borrow().iter().filter(|(_, race)| race.waits_for_member) {
+        let is_silent = now - race.begun > slow[race.member.0].saturating_mul(SILENT_AFTER);
+        core.members.borrow_mut().get_mut(race.member).is_silent |= is_silent;
+    }
     let earned = read_count.saturating_sub(hedging.read_count.replace(read_count));
     hedging.budget.set((hedging.budget.get() + earned).min(SAVED_MAX * SHARE));
     for key in core.reads_older_than(&slow) {
@@ -136,7 +147,15 @@ pub(crate) fn look(core: &Rc<Core>) {
                 (offset, (array_start + offset, row - sectors, sectors))
             })
             .collect();
-        let race = hedging.races.borrow_mut().insert(Race { parent, pieces, member, is_open: true, pending: 2 });
+        let race = hedging.races.borrow_mut().insert(Race {
+            parent,
+            pieces,
+            member,
+            begun: now,
+            is_open: true,
+            waits_for_member: true,
+            waits_for_others: true,
+        });
         core.wait_by(key, Waiting::Race { race });
         core.ready.spawn(ask_others(Rc::clone(core), race, member, places));
     }
@@ -156,6 +175,18 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
         read.extend(found.into_iter().map(|(within, buffer)| (offset + within, buffer)));
     }
     core.others_answered(race, Some(read));
+}
+
+/// A part of a client's read whose member is silent: the others are asked, and it only if they cannot tell.
+pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart) {
+    let rows = part.start_sector..part.start_sector + part.sectors;
+    if let Some(buffer) = from_parity(&core, part.array_sector, rows).await {
+        core.members.borrow_mut().get_mut(part.member).hedged_count += 1;
+        return part.deliver(&core, Some(buffer));
+    }
+    let FailedPart { parent, offset_sectors, member, start_sector, sectors, into, .. } = part;
+    let pieces = std::iter::once((offset_sectors, sectors)).collect();
+    core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: Operation::Read { into } });
 }
 
 /// Another copy of each run of array sectors, with its place among them. `None`: there is none, or copies may differ, where all

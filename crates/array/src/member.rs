@@ -25,6 +25,8 @@ pub(crate) struct Member {
     /// How long clients' reads take; `None`: nobody asks.
     pub read_times: Option<Box<Histogram>>,
     pub hedged_count: u64,
+    /// It left a read unanswered for so long that it is asked for no others until it answers.
+    pub is_silent: bool,
     pub wrong_sectors: u64,
     pub repaired_sectors: u64,
     pub failure: Option<String>,
@@ -46,6 +48,7 @@ impl Member {
             read_errors: 0,
             read_times: redundant.then(Box::default),
             hedged_count: 0,
+            is_silent: false,
             wrong_sectors: 0,
             repaired_sectors: 0,
             failure: None,

@@ -46,7 +46,7 @@ pub(crate) fn may_differ(core: &Core, range: &Range<u64>) -> bool {
     range.end > core.resync_sector.get() && core.intent.borrow().as_ref().is_none_or(|intent| intent.needs_resync(range))
 }
 
-/// The copy to read: the member with the fewest requests; on hard disks the nearest head among equals. Where copies may
+/// The copy to read: the member with the fewest requests, who is not silent; on hard disks the nearest head among equals. Where copies may
 /// differ after a crash it is the first, from which the resync will make the others: what was read once stays.
 pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     if may_differ(core, &(start..start + sectors)) {
@@ -57,7 +57,7 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
     let first = (copies[0].start_sector / 128) as u32 as usize % copies.len();
     let (before, from_first) = copies.split_at(first);
     let mut best = None;
-    let mut least = (usize::MAX, u64::MAX);
+    let mut least = (true, usize::MAX, u64::MAX);
     for copy in from_first.iter().chain(before) {
         if members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) != Presence::Whole {
             continue;
@@ -65,7 +65,7 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
         let id = members.slots()[copy.slot].member.expect("whole");
         let member = members.get(id);
         let distance = if member.limits.rotational { member.head_sector.abs_diff(copy.start_sector) } else { 0 };
-        let load = (member.in_flight, distance);
+        let load = (member.is_silent, member.in_flight, distance);
         if load < least {
             (best, least) = (Some((*copy, id)), load);
         }

@@ -159,8 +159,8 @@ impl Core {
         in_flight.remove(completion.tag as usize);
         drop(in_flight);
         self.count(completion, member, start_sector, sectors);
-        // One in four tells enough where there are many: tags begin at the lowest.
-        if self.hedging.on.get() && completion.tag & 3 == 0 {
+        // One in four tells enough where there are many.
+        if self.hedging.on.get() && (completion.tag & 3 == 0 || self.whole_requests.get() < 8) {
             self.time_read(member, begun);
         }
         self.whole_requests.set(self.whole_requests.get() - 1);

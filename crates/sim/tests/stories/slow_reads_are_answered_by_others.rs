@@ -10,7 +10,7 @@ fn what_others_answer_is_as_right() {
         let read = |at: u64| Step::Read { at, sectors: 4 };
         let steps = |seed: u64| {
             let mut steps: Vec<Step> = (0..16).map(|index| write(index * 16, 16)).collect();
-            steps.extend((0..120).map(|index| read(index * 8 % 256)));
+            steps.extend((0..160).map(|index| read(index * 8 % 256)));
             for round in 0..3 {
                 steps.push(Step::Stall { drive: seed + round, pause: 300_000_000 });
                 steps.extend(
