@@ -5,28 +5,32 @@
 //! no idle gap in it; so is a section of RAID runs, because its array was in the midst of something.
 
 mod copy;
+mod lock;
 mod measure;
 mod prepare;
 mod raid;
+mod request;
+mod rounds;
+mod step;
 
 use crate::experiment::{Experiment, SchemaError};
-use crate::fio::{Fio, FioError, Work};
-use crate::plan::{self, Load, RaidAction, Rounds, Scale, Stage, Step, stages, step_cost};
+use crate::fio::{Fio, FioError};
+use crate::plan::{self, RaidAction, Scale, Stage, Step, stages, step_cost};
 use crate::result::{
-    DriveInfo, DriveState, FORMAT, Manifest, Note, NoteKind, Pattern, Record, ResultError, RunStatus, RunWriter, Section,
-    SectionKind, SteadyVerdict, TargetKind, now_ms,
+    DriveInfo, FORMAT, Manifest, Note, NoteKind, Record, ResultError, RunStatus, RunWriter, Section, SectionKind, TargetKind,
+    now_ms,
 };
-use crate::snia::{Tracker, verdict};
 use crate::state;
-use crate::target::{Pool, Target, TargetError, TargetSpec};
-use crate::units::{show_seconds, show_size};
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
+use crate::target::{Target, TargetError, TargetSpec};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use lock::end_left_fio;
+pub(crate) use lock::lock;
+pub use request::Request;
 
 /// Speed that is assumed for the time left until something is known, MB/s.
 const ASSUMED_MB_PER_S: f64 = 500.0;
@@ -51,101 +55,6 @@ pub enum RunError {
     /// Anything else, in a sentence.
     #[error("{0}")]
     Failed(String),
-}
-
-/// What a run was asked for, beside its experiment: kept as `request.json`, so that it can be taken up again.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Request {
-    /// Targets as they were named; none where the experiment builds arrays.
-    pub targets: Vec<String>,
-    /// Size of a file to make, or of an NBD export that does not tell.
-    pub size: Option<u64>,
-    /// Drives for arrays.
-    pub drives: Vec<PathBuf>,
-    /// Or a folder for image files.
-    pub pool: Option<PathBuf>,
-    /// Of this size.
-    pub drive_bytes: Option<u64>,
-    /// A trial.
-    pub scaled: bool,
-    /// Only what reads.
-    #[serde(default)]
-    pub read_only: bool,
-    /// Machines on which fio serves, instead of this one.
-    pub hosts: Vec<String>,
-    /// What may be overwritten.
-    pub destroy: Vec<String>,
-    /// A remark.
-    pub note: String,
-    /// What the user says about the platform.
-    pub platform: String,
-    /// Level of a target that is an array of others.
-    pub level: Option<String>,
-    /// Members of such an array.
-    pub members: Option<u32>,
-    /// Bytes that the maker allows to be written to a drive.
-    pub rated_bytes: Option<u64>,
-    /// Leave the files that were made.
-    pub keep: bool,
-    /// The command line.
-    pub command: Vec<String>,
-    /// The `stria` program.
-    pub program: PathBuf,
-    /// Files that were not there before the run.
-    pub made: Vec<PathBuf>,
-    /// Where sockets of arrays lie.
-    pub sockets: PathBuf,
-}
-
-impl Request {
-    /// What of an experiment is asked for.
-    ///
-    /// # Errors
-    /// When nothing of it only reads.
-    pub fn experiment(&self, experiment: Experiment) -> Result<Experiment, SchemaError> {
-        if self.read_only { experiment.read_only() } else { Ok(experiment) }
-    }
-
-    /// The pool.
-    pub fn pool(&self) -> Pool {
-        Pool { drives: self.drives.clone(), folder: self.pool.clone(), drive_bytes: self.drive_bytes }
-    }
-
-    /// The targets of an experiment.
-    ///
-    /// # Errors
-    /// When they cannot be.
-    pub fn target_specs(&self, experiment: &Experiment) -> Result<Vec<TargetSpec>, TargetError> {
-        let pool = self.pool();
-        let mut specs: Vec<TargetSpec> =
-            self.targets.iter().map(|text| TargetSpec::parse(text, &pool, self.size)).collect::<Result<_, _>>()?;
-        if let Some(arrays) = experiment.arrays(self.scale(experiment).is_scaled()).filter(|_| specs.is_empty()) {
-            specs = TargetSpec::all(&arrays, &pool)?;
-        }
-        if specs.is_empty() {
-            return Err(TargetError::Usage(
-                "nothing to measure: name it with --target, as file:/tmp/x.img, /dev/nvme0n1, an NBD URI, or array:5:4 with --pool".into(),
-            ));
-        }
-        for (at, spec) in specs.iter_mut().enumerate() {
-            spec.platform = self.platform.clone();
-            if !matches!(spec.kind, TargetKind::Array | TargetKind::Members) {
-                spec.level = self.level.clone();
-            }
-            if !self.hosts.is_empty() && matches!(spec.kind, TargetKind::Array | TargetKind::Members) {
-                return Err(TargetError::Usage(format!(
-                    "target {}: several hosts measure files, block devices and NBD exports, not arrays made for the run",
-                    at + 1
-                )));
-            }
-        }
-        Ok(specs)
-    }
-
-    /// The scale.
-    pub fn scale(&self, experiment: &Experiment) -> Scale {
-        Scale::new((self.scaled || experiment.always_scaled).then(|| experiment.scaled.clone()))
-    }
 }
 
 /// Where a run is.
@@ -229,7 +138,7 @@ pub fn run(
         drives_after: Vec::new(),
     };
     let writer = RunWriter::create(folder, &manifest, text)?;
-    save_request(folder, &request)?;
+    request.save(folder)?;
     Runner::new(Begin { experiment, request, writer, manifest, records: Vec::new(), fio, stop, progress })?.go(&specs)
 }
 
@@ -278,42 +187,6 @@ fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
         ended_ms: None,
     };
     experiment.section.iter().enumerate().map(section).collect()
-}
-
-fn save_request(folder: &Path, request: &Request) -> Result<(), RunError> {
-    let path = folder.join("request.json");
-    fs::write(&path, serde_json::to_vec_pretty(request).expect("plain data becomes JSON"))
-        .map_err(|source| RunError::Result(ResultError::Io { path, source }))
-}
-
-/// One program at a time has a folder.
-pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
-    let path = folder.join("lock");
-    let file = File::create(&path).map_err(|source| ResultError::Io { path, source })?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| RunError::Failed(format!("the run in {} is going on: wait for it, or interrupt it", folder.display())))?;
-    Ok(file)
-}
-
-/// Ends a fio that a killed run left behind, if it is still that one.
-fn end_left_fio(folder: &Path) {
-    for entry in fs::read_dir(folder.join("raw")).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|extension| extension != "pid") {
-            continue;
-        }
-        let pid: Option<i32> = fs::read_to_string(&path).ok().and_then(|pid| pid.trim().parse().ok());
-        let job = path.with_extension("fio").display().to_string();
-        let is_ours =
-            |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&job));
-        if let Some(pid) = pid.filter(|pid| is_ours(*pid)).and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            while fs::metadata(format!("/proc/{pid}/exe")).is_ok() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
-        let _ = fs::remove_file(&path);
-    }
 }
 
 /// Whether a rebuild or scrub had the array for itself.
@@ -549,178 +422,6 @@ impl<'a> Runner<'a> {
         self.records.iter().filter(move |record| &record.section == id && (from..to).contains(&record.step)).filter(whole)
     }
 
-    fn stage(&mut self, stage: &Stage, base: u32, target: &mut Target) -> Result<(), Broken> {
-        let end = base + stage.steps.len() as u32;
-        let before = self.moment.done_seconds;
-        let once: f64 = stage.steps.iter().map(|step| step_cost(step, target.info.span_bytes, ASSUMED_MB_PER_S).0).sum();
-        let fewest = stage.rounds_range().0;
-        let whole = before + once * f64::from(fewest);
-        if self.records_of(end, u32::MAX).next().is_none() {
-            match &stage.rounds {
-                Rounds::Times(times) => {
-                    for round in 1..=*times {
-                        self.round(stage, base, round, *times, target)?;
-                        self.moment.done_seconds = before + once * f64::from(round);
-                    }
-                }
-                Rounds::WhileSweep(most) => {
-                    let mut round = 0;
-                    while round < *most && self.sweep_runs(target) {
-                        round += 1;
-                        self.round(stage, base, round, *most, target)?;
-                    }
-                }
-                Rounds::UntilSteady { step, metric, tracked, rounds_max, stride, bytes_max } => {
-                    let tracker = Tracker {
-                        tracked: tracked.clone(),
-                        unit: metric.unit().into(),
-                        rounds_max: *rounds_max,
-                        stride: *stride,
-                    };
-                    self.drop_broken_round(stage, base, end)?;
-                    loop {
-                        let tracked_step = base + *step as u32;
-                        let values: Vec<f64> =
-                            self.records_of(tracked_step, tracked_step + 1).map(|record| metric.of(record)).collect();
-                        let written: u64 =
-                            self.records_of(base, end).filter_map(|record| record.write.as_ref()).map(|write| write.bytes).sum();
-                        let rounds = values.len() as u32;
-                        let now = verdict(&values, &tracker);
-                        let full = bytes_max.is_some_and(|most| written >= most);
-                        if now.as_ref().is_some_and(|now| now.reached) || rounds >= *rounds_max || full {
-                            let words = match &now {
-                                Some(now) if now.reached => {
-                                    format!("{tracked} are steady after {rounds} rounds: mean {:.6} {}", now.mean, now.unit)
-                                }
-                                _ if full => {
-                                    format!("{tracked} are not steady after {} written in {rounds} rounds", show_size(written))
-                                }
-                                _ => format!("{tracked} are not steady after {rounds} rounds, which is the limit"),
-                            };
-                            self.note(NoteKind::Verdict, None, words)?;
-                            let is_result = stage.steps.iter().filter_map(Step::load).any(|load| !load.preparation);
-                            let section = &mut self.manifest.sections[self.section];
-                            let now = now.map(|now| SteadyVerdict { steps: Some((base, end)), ..now });
-                            // What was not steady in one part is not made good by another.
-                            section.steady = match (section.steady.take(), now) {
-                                (Some(old), Some(now)) if !old.reached && is_result => {
-                                    let tracked = format!("{}, after a preparation that was not steady", now.tracked);
-                                    Some(SteadyVerdict { reached: false, tracked, ..now })
-                                }
-                                (Some(old), _) if !old.reached => Some(old),
-                                (_, now) => now,
-                            };
-                            break;
-                        }
-                        self.round(stage, base, rounds + 1, *rounds_max, target)?;
-                        self.moment.done_seconds = (before + once * f64::from(rounds + 1)).min(whole);
-                    }
-                }
-            }
-        }
-        let rounds =
-            self.records_of(base, end).filter(|record| !record.preparation).map(|record| record.round).max().unwrap_or(0);
-        let section = &mut self.manifest.sections[self.section];
-        section.rounds = section.rounds.max(rounds);
-        self.moment.done_seconds = whole;
-        self.writer.save_manifest(&self.manifest)?;
-        Ok(())
-    }
-
-    /// A round that was broken off does not count.
-    fn drop_broken_round(&mut self, stage: &Stage, base: u32, end: u32) -> Result<(), Broken> {
-        let measured = stage.steps.iter().filter(|step| step.load().is_some()).count();
-        let last = self.records_of(base, end).map(|record| record.round).max().unwrap_or(0);
-        let there = self.records_of(base, end).filter(|record| record.round == last).count();
-        if last > 0 && there < measured {
-            let id = self.id();
-            self.records.retain(|record| record.section != id || record.round != last || !(base..end).contains(&record.step));
-            self.writer.rewrite_records(&self.records)?;
-            self.note(NoteKind::Step, None, format!("round {last} was broken off and is measured again as a whole"))?;
-        }
-        Ok(())
-    }
-
-    fn round(&mut self, stage: &Stage, base: u32, round: u32, of: u32, target: &mut Target) -> Result<(), Broken> {
-        let begun = self.moment.done_seconds;
-        let mut before = 0.0;
-        for (at, step) in stage.steps.iter().enumerate() {
-            self.moment.done_seconds = begun + before;
-            before += step_cost(step, target.info.span_bytes, ASSUMED_MB_PER_S).0;
-            let number = base + at as u32;
-            let done = |from, to| self.records_of(from, to).any(|record| record.round == round);
-            // What leaves no record was done if something after it was.
-            if done(number, base + stage.steps.len() as u32)
-                && (!matches!(step, Step::Load(_) | Step::Fill { .. } | Step::Demand(..) | Step::Copy(_))
-                    || done(number, number + 1))
-            {
-                continue;
-            }
-            let many = if of > 1 { format!(", round {round} of {of}") } else { String::new() };
-            self.moment.section = self.id();
-            self.moment.words = format!("{}{many}: {}", stage.title, words_of(step));
-            self.progress.at(&self.moment);
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Broken::Interrupted);
-            }
-            self.step(step, number, round, target)?;
-        }
-        Ok(())
-    }
-
-    fn step(&mut self, step: &Step, number: u32, round: u32, target: &mut Target) -> Result<(), Broken> {
-        match step {
-            Step::Purge => self.purge(target),
-            Step::Fill { fills, block_bytes, pattern } => {
-                let order = if *pattern == Pattern::Random { "random" } else { "sequential" };
-                let words = format!(
-                    "{order} {} writes, {fills} times the span of {}",
-                    show_size(*block_bytes),
-                    show_size(target.info.span_bytes)
-                );
-                let precondition = &mut self.manifest.sections[self.section].precondition;
-                *precondition = Some(match precondition.take() {
-                    Some(before) if !before.contains(&words) => format!("{before}; then {words}"),
-                    _ => words,
-                });
-                let load = Load {
-                    queue_depth: 32,
-                    preparation: true,
-                    variant: "fill".into(),
-                    drive_state: DriveState::Used,
-                    ..Load::new(*pattern, *block_bytes, 0, 0.0)
-                };
-                let work = Work::Fill { fills: *fills, block_bytes: *block_bytes, pattern: *pattern, zeros: false };
-                self.measure(&load, work, number, round, target, None)
-            }
-            Step::Load(load) => self.measure(load, Work::Load(load), number, round, target, None),
-            Step::LoadDuring(load, action) => self.measure(load, Work::Load(load), number, round, target, Some(*action)),
-            Step::Demand(demand, load) => {
-                let matrix: Vec<&Record> = self.records_of(0, number).filter(|record| !record.preparation).collect();
-                let (threads, queue_depth) = demand.choose(&matrix);
-                let load = Load { threads, queue_depth, ..load.clone() };
-                self.measure(&load, Work::Load(&load), number, round, target, None)
-            }
-            Step::Raid(action) => self.act(*action, target),
-            Step::WaitForSweep => self.wait_for_sweep(target, "sweep"),
-            Step::Idle { seconds } => self.sleep(*seconds),
-            Step::Trim => self.trim(target),
-            Step::Copy(set) => self.copy(set, number, round, target),
-        }
-    }
-
-    fn sleep(&mut self, seconds: f64) -> Result<(), Broken> {
-        let end = Instant::now() + Duration::from_secs_f64(seconds);
-        while let Some(left) = end.checked_duration_since(Instant::now()) {
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Broken::Interrupted);
-            }
-            self.progress.at(&self.moment);
-            std::thread::sleep(left.min(Duration::from_millis(100)));
-        }
-        Ok(())
-    }
-
     fn note(&mut self, kind: NoteKind, record: Option<u32>, text: String) -> Result<(), ResultError> {
         let section = self.manifest.sections.get(self.section).filter(|section| section.begun_ms.is_some());
         let note =
@@ -728,27 +429,4 @@ impl<'a> Runner<'a> {
         self.progress.say(&note);
         self.writer.note(&note)
     }
-}
-
-fn words_of(step: &Step) -> String {
-    match step {
-        Step::Purge => "purge".into(),
-        Step::Fill { fills, pattern, .. } => {
-            format!("writing {fills} x the span, {}", if *pattern == Pattern::Random { "randomly" } else { "in order" })
-        }
-        Step::Load(load) | Step::Demand(_, load) | Step::LoadDuring(load, _) => load_words(load),
-        Step::Raid(RaidAction::Fail) => "a member fails".into(),
-        Step::Raid(RaidAction::Refill) => "a rebuild begins".into(),
-        Step::Raid(RaidAction::Scrub) => "a scrub begins".into(),
-        Step::WaitForSweep => "waiting for rebuild or scrub".into(),
-        Step::Idle { seconds } => format!("idle for {}", show_seconds(*seconds)),
-        Step::Trim => "trim".into(),
-        Step::Copy(set) => format!("copying {}", set.name),
-    }
-}
-
-fn load_words(load: &Load) -> String {
-    let order = if load.pattern == Pattern::Random { "random" } else { "sequential" };
-    let what = load.mix.as_ref().map_or_else(|| show_size(load.block_bytes), |mix| mix.name.clone());
-    format!("{order} {what}, {} % reads, {} threads x {}", load.read_percent, load.threads, load.queue_depth)
 }

@@ -1,0 +1,112 @@
+//! What a run was asked for.
+
+use crate::experiment::{Experiment, SchemaError};
+use crate::plan::Scale;
+use crate::result::{ResultError, TargetKind};
+use crate::target::{Pool, TargetError, TargetSpec};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a run was asked for, beside its experiment: kept as `request.json`, so that it can be taken up again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Targets as they were named; none where the experiment builds arrays.
+    pub targets: Vec<String>,
+    /// Size of a file to make, or of an NBD export that does not tell.
+    pub size: Option<u64>,
+    /// Drives for arrays.
+    pub drives: Vec<PathBuf>,
+    /// Or a folder for image files.
+    pub pool: Option<PathBuf>,
+    /// Of this size.
+    pub drive_bytes: Option<u64>,
+    /// A trial.
+    pub scaled: bool,
+    /// Only what reads.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Machines on which fio serves, instead of this one.
+    pub hosts: Vec<String>,
+    /// What may be overwritten.
+    pub destroy: Vec<String>,
+    /// A remark.
+    pub note: String,
+    /// What the user says about the platform.
+    pub platform: String,
+    /// Level of a target that is an array of others.
+    pub level: Option<String>,
+    /// Members of such an array.
+    pub members: Option<u32>,
+    /// Bytes that the maker allows to be written to a drive.
+    pub rated_bytes: Option<u64>,
+    /// Leave the files that were made.
+    pub keep: bool,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The `stria` program.
+    pub program: PathBuf,
+    /// Files that were not there before the run.
+    pub made: Vec<PathBuf>,
+    /// Where sockets of arrays lie.
+    pub sockets: PathBuf,
+}
+
+impl Request {
+    /// What of an experiment is asked for.
+    ///
+    /// # Errors
+    /// When nothing of it only reads.
+    pub fn experiment(&self, experiment: Experiment) -> Result<Experiment, SchemaError> {
+        if self.read_only { experiment.read_only() } else { Ok(experiment) }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> Pool {
+        Pool { drives: self.drives.clone(), folder: self.pool.clone(), drive_bytes: self.drive_bytes }
+    }
+
+    /// The targets of an experiment.
+    ///
+    /// # Errors
+    /// When they cannot be.
+    pub fn target_specs(&self, experiment: &Experiment) -> Result<Vec<TargetSpec>, TargetError> {
+        let pool = self.pool();
+        let mut specs: Vec<TargetSpec> =
+            self.targets.iter().map(|text| TargetSpec::parse(text, &pool, self.size)).collect::<Result<_, _>>()?;
+        if let Some(arrays) = experiment.arrays(self.scale(experiment).is_scaled()).filter(|_| specs.is_empty()) {
+            specs = TargetSpec::all(&arrays, &pool)?;
+        }
+        if specs.is_empty() {
+            return Err(TargetError::Usage(
+                "nothing to measure: name it with --target, as file:/tmp/x.img, /dev/nvme0n1, an NBD URI, or array:5:4 with --pool".into(),
+            ));
+        }
+        for (at, spec) in specs.iter_mut().enumerate() {
+            spec.platform = self.platform.clone();
+            if !matches!(spec.kind, TargetKind::Array | TargetKind::Members) {
+                spec.level = self.level.clone();
+            }
+            if !self.hosts.is_empty() && matches!(spec.kind, TargetKind::Array | TargetKind::Members) {
+                return Err(TargetError::Usage(format!(
+                    "target {}: several hosts measure files, block devices and NBD exports, not arrays made for the run",
+                    at + 1
+                )));
+            }
+        }
+        Ok(specs)
+    }
+
+    /// The scale.
+    pub fn scale(&self, experiment: &Experiment) -> Scale {
+        Scale::new((self.scaled || experiment.always_scaled).then(|| experiment.scaled.clone()))
+    }
+}
+
+impl Request {
+    pub(super) fn save(&self, folder: &Path) -> Result<(), ResultError> {
+        let path = folder.join("request.json");
+        fs::write(&path, serde_json::to_vec_pretty(self).expect("plain data becomes JSON"))
+            .map_err(|source| ResultError::Io { path, source })
+    }
+}
