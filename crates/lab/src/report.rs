@@ -15,7 +15,7 @@ use crate::result::{Manifest, NoteKind, Point, Record, ResultError, Run, RunStat
 use crate::select::{self, escape};
 use crate::stats::{self, Summary};
 use crate::theory::BareDrives;
-use crate::units::show_seconds as duration;
+use crate::units::{counted, show_seconds as duration};
 use chart::Figure;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -268,19 +268,26 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
     let targets: Vec<&str> = manifest.targets.iter().map(|target| target.name.as_str()).collect();
     let platforms: Vec<&str> =
         manifest.targets.iter().map(|target| target.platform.as_str()).filter(|platform| !platform.is_empty()).collect();
+    let hosts: Vec<&str> = manifest.hosts.keys().map(String::as_str).collect();
     // Nothing is known of where imported results were measured.
     let known = |words: String| if environment.cpu_count > 0 { words } else { "–".into() };
     let facts = [
         ("Measured", when(manifest.begun_ms)),
         ("Took", manifest.ended_ms.map_or("–".into(), |end| duration(end.saturating_sub(manifest.begun_ms) as f64 / 1000.0))),
         (
-            "Machine",
-            known(format!("{}, {} CPUs, {}", environment.cpu, environment.cpu_count, select::size(environment.memory_bytes))),
+            if manifest.hosts.is_empty() { "Machine" } else { "Led by" },
+            known(format!(
+                "{}, {}, {}",
+                environment.cpu,
+                counted(environment.cpu_count, "CPU", "CPUs"),
+                select::size(environment.memory_bytes)
+            )),
         ),
         ("System", known(format!("{}, {}", environment.os, environment.kernel))),
         ("With", format!("{}, {}", manifest.fio, manifest.program)),
         ("Platform", platforms.first().map_or("–".into(), ToString::to_string)),
         ("Targets", targets.join(", ")),
+        ("Load from", if hosts.is_empty() { "–".into() } else { hosts.join(", ") }),
     ];
     let facts: String = facts
         .iter()
@@ -330,8 +337,9 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
     let points = report.results.len();
     sentences.push(match Summary::of(&spreads) {
         Some(spread) => format!(
-            "{points} kinds of load were measured; repeats of one differ by {:.1} % of their mean in the middle, {:.1} % at worst (mean \
+            "{points} kinds of load were measured{}; repeats of one differ by {:.1} % of their mean in the middle, {:.1} % at worst (mean \
              deviation).{}",
+            if spread.count < points { format!(", {} of them more than once", spread.count) } else { String::new() },
             spread.median,
             spread.max,
             if spread.median > 10.0 { " That is a lot: something else was at work; take the figures as rough." } else { "" }

@@ -80,6 +80,11 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// A number with its noun: `1 pass`, `3 passes`.
+pub fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

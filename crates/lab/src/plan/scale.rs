@@ -2,7 +2,7 @@
 
 use crate::experiment::Scaling;
 use crate::result::Scaled;
-use crate::units::{show_seconds, show_size};
+use crate::units::{counted, show_seconds, show_size};
 
 /// How long things take, and how often they are done.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +56,12 @@ impl Scale {
             span_bytes: Some(scaling.span.0),
             rounds_max: Some(scaling.rounds_max),
             words: format!(
-                "Scaled trial, not a measurement by the method: {} for a minute, at most {} of the target, {} rounds, {} passes and {} repetitions.",
+                "Scaled trial, not a measurement by the method: {} for a minute, at most {} of the target, {}, {} and {}.",
                 show_seconds(scaling.seconds),
                 show_size(scaling.span.0),
-                scaling.rounds_max,
-                scaling.passes_max,
-                scaling.samples_max
+                counted(scaling.rounds_max, "round", "rounds"),
+                counted(scaling.passes_max, "pass", "passes"),
+                counted(scaling.samples_max, "repetition", "repetitions")
             ),
         })
     }

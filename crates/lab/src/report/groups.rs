@@ -6,6 +6,7 @@ use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
 use crate::select::{self, short, time};
 use crate::stats::Summary;
 use crate::theory;
+use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -87,15 +88,21 @@ fn depths_of(points: &Group<'_>) -> Vec<f64> {
     depths.into_iter().map(|depth| depth as f64).collect()
 }
 
-/// What stays as it is while the depth varies, and from where to where that goes.
-fn range_of(points: &Group<'_>) -> String {
-    let (point, depths) = (points[0].0, depths_of(points));
+/// The load, and what of its depth stays as it is: "4 KiB random read, 2 threads".
+fn load_of(points: &Group<'_>) -> String {
+    let point = points[0].0;
     let fixed = if points.iter().all(|(other, _)| other.threads == point.threads) {
-        format!("{} {}", point.threads, if point.threads == 1 { "thread" } else { "threads" })
+        counted(point.threads, "thread", "threads")
     } else {
         format!("{} in flight in each thread", point.queue_depth)
     };
-    format!("{fixed}, {} to {} requests at a time", depths[0], depths[depths.len() - 1])
+    format!("{}, {fixed}", load_without_depth(point))
+}
+
+/// From where to where the depth goes.
+fn range_of(points: &Group<'_>) -> String {
+    let depths = depths_of(points);
+    format!("{} to {} requests at a time", depths[0], depths[depths.len() - 1])
 }
 
 /// Throughput by depth for each load, and for each target the latencies against throughput.
@@ -128,7 +135,7 @@ pub fn depth_curves(report: &Report<'_>) -> String {
             Axis::log("latency", latencies.into_iter(), |value| time(value).replace(".00", "")),
             series,
         );
-        charts.push(chart.figure(&format!("{}: {}", point.target, load_without_depth(point)), &range_of(&points), false));
+        charts.push(chart.figure(&format!("{}: {}", point.target, load_of(&points)), &range_of(&points), false));
     }
     let mut out = panels(report, charts, "Each point is one depth; the further right a curve goes before it rises, the better.");
     out += &panels(report, rate_by_depth(report), "The same loads by the number of requests at a time, targets together.");
@@ -152,7 +159,7 @@ fn rate_by_depth(report: &Report<'_>) -> Vec<Figure> {
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let point = points[0].0;
         let chart = Chart::new(Axis::at("requests at a time", &depths, true), Axis::from_zero(select::unit(point), most), series);
-        charts.push(chart.figure(&load_without_depth(point), &range_of(&points), false));
+        charts.push(chart.figure(&load_of(&points), &range_of(&points), false));
     }
     charts
 }

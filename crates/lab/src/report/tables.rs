@@ -8,6 +8,7 @@ use crate::result::{NoteKind, Pattern, Phase, Point, Record};
 use crate::select::{self, escape, short, time};
 use crate::stats::Summary;
 use crate::theory;
+use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -111,7 +112,7 @@ pub fn heat_maps(report: &Report<'_>) -> String {
         words.extend([select::mode(first.mode), first.variant.as_str()]);
         words.retain(|word| !word.is_empty());
         let caption = format!(
-            "{}: {order}, {}; {unit} by block size and share of reads/writes; the darker, the more bytes a second",
+            "{}: {order}, {}; {unit} by block size and share of reads/writes; the stronger the tint, the more bytes a second",
             first.target,
             words.join(", ")
         );
@@ -135,7 +136,7 @@ pub fn depth_by_threads(report: &Report<'_>) -> String {
         };
         let load = select::load(first).replacen(&format!(", {}", select::depth(first)), "", 1);
         let caption = format!(
-            "{}: {}; {} and mean latency by threads and requests in flight in each; the darker, the more",
+            "{}: {}; {} and mean latency by threads and requests in flight in each; the stronger the tint, the more",
             first.target,
             load,
             select::unit(first)
@@ -173,7 +174,10 @@ pub fn figures(report: &Report<'_>) -> String {
             let mut cells = vec![
                 spread_cell(&rate, unit),
                 format!("<td>{}</td>", rate.count),
-                format!("<td>{} <small>{:.2} %</small></td>", short(rate.mean), rate.mean_deviation_percent()),
+                match rate.count {
+                    1 => format!("<td>{} <small>once</small></td>", short(rate.mean)),
+                    _ => format!("<td>{} <small>{:.2} %</small></td>", short(rate.mean), rate.mean_deviation_percent()),
+                },
                 latency(|record| record.total.latency.p50_ns),
                 latency(|record| record.total.latency.p99_ns),
                 latency(|record| record.total.latency.p999_ns),
@@ -254,6 +258,7 @@ pub fn hosts(report: &Report<'_>) -> String {
     if names.len() < 2 {
         return String::new();
     }
+    let targets = report.run.manifest.targets.len();
     let rows = points.iter().map(|(point, hosts)| {
         let cell = |name: &&str| {
             let records = hosts.get(*name)?;
@@ -262,12 +267,18 @@ pub fn hosts(report: &Report<'_>) -> String {
             Some(format!("<td>{} {}<small>p99 {}</small></td>", short(rate.median), select::unit(point), time(p99)))
         };
         let cells = names.iter().map(|name| cell(name).unwrap_or_else(|| "<td>–</td>".into()));
-        (escape(&format!("{}: {}", point.target, select::load(point))), cells.collect())
+        let target = if targets > 1 { format!("{}: ", point.target) } else { String::new() };
+        (escape(&format!("{target}{}", select::load(point))), cells.collect())
     });
     let heads: Vec<String> = std::iter::once("load".into()).chain(names.iter().map(|name| escape(name))).collect();
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     let mut out = String::new();
-    table(&mut out, "Medians of each host while all worked together", &heads, rows.collect());
+    table(
+        &mut out,
+        "Medians of each host while all worked together; the figures above are of all of them",
+        &heads,
+        rows.collect(),
+    );
     out
 }
 
@@ -485,7 +496,7 @@ pub fn method(report: &Report<'_>) -> String {
     let environment = &manifest.environment;
     let of_host = |(name, host): (&String, &crate::result::Environment)| match host.kernel.is_empty() {
         true => name.clone(),
-        false => format!("{name} ({}, {} CPUs, {})", host.cpu, host.cpu_count, host.kernel),
+        false => format!("{name} ({}, {}, {})", host.cpu, counted(host.cpu_count, "CPU", "CPUs"), host.kernel),
     };
     let percent = |share: f64| format!("{share:.0} %");
     let known = |words: String| if environment.cpu_count > 0 { words } else { String::new() };

@@ -15,8 +15,9 @@ impl Runner<'_> {
             Step::Purge => self.purge(target),
             Step::Fill { fills, block_bytes, pattern } => {
                 let order = if *pattern == Pattern::Random { "random" } else { "sequential" };
+                let times = if *fills == 1.0 { "once".into() } else { format!("{fills} times") };
                 let words = format!(
-                    "{order} {} writes, {fills} times the span of {}",
+                    "{order} {} writes over the span of {}, {times}",
                     show_size(*block_bytes),
                     show_size(target.info.span_bytes)
                 );
