@@ -2,7 +2,7 @@
 //! of parity. Who comes first answers the client; the memory that comes too late is given back when it comes.
 //!
 //! What is usual a member shows by the times of its clients' reads ([`stria_block::Histogram`]). A **budget** keeps a member that
-//! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, sixteen at once.
+//! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, 64 at once.
 //!
 //! A member that still has not answered after four times as long is **silent**: until it does, reads are asked of the others first,
 //! and of it only where they cannot tell.
@@ -22,10 +22,10 @@ use stria_block::{Buffer, Nanos, Operation};
 /// One read in so many may be asked twice,
 const SHARE: u64 = 20;
 /// and so many at once.
-const COUNT_MAX: usize = 16;
+const COUNT_MAX: usize = 64;
 /// So many are saved up in good times.
 const SAVED_MAX: u64 = 32;
-/// A member is silent when it has left a read that others were asked for unanswered for so many times what counts as slow.
+/// A member is silent when it has left a read unanswered for so many times what counts as slow.
 const SILENT_AFTER: Nanos = 4;
 /// How often reads under way are looked at: twice in the time that counts as slow, within these bounds.
 const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
@@ -126,17 +126,20 @@ pub(crate) fn look(core: &Rc<Core>) {
         return;
     }
     let hedging = &core.hedging;
+    let earned = read_count.saturating_sub(hedging.read_count.replace(read_count));
+    hedging.budget.set((hedging.budget.get() + earned).min(SAVED_MAX * SHARE));
     for (_, race) in hedging.races.borrow().iter().filter(|(_, race)| race.waits_for_member) {
         let is_silent = now - race.begun > slow[race.member.0].saturating_mul(SILENT_AFTER);
         core.members.borrow_mut().get_mut(race.member).is_silent |= is_silent;
     }
-    let earned = read_count.saturating_sub(hedging.read_count.replace(read_count));
-    hedging.budget.set((hedging.budget.get() + earned).min(SAVED_MAX * SHARE));
-    for key in core.reads_older_than(&slow) {
-        if hedging.races.borrow().len() >= COUNT_MAX || hedging.budget.get() < SHARE {
-            return;
+    for (key, member, age) in core.reads_older_than(&slow) {
+        // What a silent member has got already is all that it gets, so that it needs no budget.
+        let is_silent = age > slow[member.0].saturating_mul(SILENT_AFTER);
+        core.members.borrow_mut().get_mut(member).is_silent |= is_silent;
+        if hedging.races.borrow().len() >= COUNT_MAX || !is_silent && hedging.budget.get() < SHARE {
+            continue;
         }
-        hedging.budget.set(hedging.budget.get() - SHARE);
+        hedging.budget.set(hedging.budget.get().saturating_sub(SHARE));
         let (parent, pieces, member, start_sector) = core.take_part(key);
         let array_start = core.parent_start(parent);
         let mut row = start_sector;

@@ -67,11 +67,13 @@ fn an_array_is_measured_from_optimal_to_trimmed_and_its_members_agree_with_fio()
     let mut states: Vec<String> = results.iter().map(|record| state(record)).collect();
     states.dedup();
     assert_eq!(states, ["optimal", "degraded", "rebuilding", "rebuilt", "scrubbing", "optimal"]);
-    // Every byte that fio read was read from one member: two counters that know nothing of each other.
+    // Every byte that fio read was read from one member, and slow ones from others as well, one in twenty and some saved up: two
+    // counters that know nothing of each other.
     let optimal = results[0];
     let members: u64 =
         optimal["members"].as_array().expect("members").iter().filter_map(|member| member["read_bytes"].as_u64()).sum();
-    assert_eq!(members, optimal["read"]["bytes"].as_u64().expect("bytes"));
+    let read = optimal["read"]["bytes"].as_u64().expect("bytes");
+    assert!((read..=read + read / 20 + 64 * 4096).contains(&members), "{members} of {read}");
     let extra =
         |name: &str| results.iter().find_map(|record| record["extra"][name].as_f64()).unwrap_or_else(|| panic!("{name} is told"));
     assert!(extra("rebuild_alone_seconds") > 0.0 && extra("rebuild_seconds") > 0.0 && extra("scrub_seconds") > 0.0);

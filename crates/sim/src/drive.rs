@@ -116,6 +116,8 @@ pub struct Drive {
     loses_write: Option<(Option<u64>, u64)>,
     /// What should lie here, and does not.
     pub witnesses: Vec<Witness>,
+    /// How often it was made a member: no identity comes twice.
+    pub adopted: usize,
     /// Flushes and FUA are acknowledged, and nothing is made durable.
     lies: bool,
     /// For a mutant: where bits lie that are to be cleared.
@@ -162,6 +164,7 @@ impl Drive {
             bad_grows_to: 0,
             loses_write: None,
             witnesses: Vec::new(),
+            adopted: 0,
             lies: false,
             bits_at: None,
         }

@@ -503,11 +503,12 @@ impl Node {
     pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(MemberConfig, Vec<MetadataWrite>), String> {
         let id = self.device.command(|engine| engine.next_member());
         let model = *drives[drive].borrow().model();
+        drives[drive].borrow_mut().adopted += 1;
         let adopt = Adopt {
             name: drive_name(drive),
             size_sectors: model.sectors,
             logical_block_bytes: bytes(model.block_sectors) as u32,
-            device_uuid: identity(4, self.members.len() * 1000 + drive),
+            device_uuid: identity(4, drives[drive].borrow().adopted * 1000 + drive),
         };
         self.device.recorder().adopt(id, &adopt).map_err(|error| error.to_string())
     }

@@ -299,8 +299,9 @@ impl Core {
         }
     }
 
-    /// Parts of clients' reads that are under way for longer than is usual for their members, which `slow` says.
-    pub fn reads_older_than(&self, slow: &[Nanos]) -> SmallVec<[usize; 16]> {
+    /// Parts of clients' reads that are under way for longer than is usual for their members, which `slow` says; with these, and for
+    /// how long.
+    pub fn reads_older_than(&self, slow: &[Nanos]) -> SmallVec<[(usize, MemberId, Nanos); 16]> {
         let (in_flight, parents, now) = (self.in_flight.borrow(), self.parents.borrow(), self.now());
         let begun = |waiting: &Waiting| match waiting {
             // Where there is redundancy, only reads go to one member as they are.
@@ -311,8 +312,11 @@ impl Core {
             }
             Waiting::Race { .. } | Waiting::Batch { .. } => None,
         };
-        let old = |entry: &InFlight| begun(&entry.waiting).is_some_and(|begun| now.saturating_sub(begun) > slow[entry.member.0]);
-        in_flight.iter().filter(|(_, entry)| old(entry)).map(|(key, _)| key).collect()
+        let old = |(key, entry): (usize, &InFlight)| {
+            let age = now.saturating_sub(begun(&entry.waiting)?);
+            (age > slow[entry.member.0]).then_some((key, entry.member, age))
+        };
+        in_flight.iter().filter_map(old).collect()
     }
 
     /// Makes a client's read under way a part of a request, if it is none, and gives that request, the part's pieces, and its
