@@ -4,8 +4,8 @@
 //! What is usual a member shows by the times of its clients' reads ([`stria_block::Histogram`]). A **budget** keeps a member that
 //! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, 64 at once.
 //!
-//! A member that still has not answered after four times as long is **silent**: until it does, reads are asked of the others first,
-//! and of it only where they cannot tell.
+//! A member that still has not answered after four times as long is **silent**: until it has answered all of these, reads are asked of
+//! the others first, and of it only where they cannot tell.
 
 use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
 use crate::lock::Mode;
@@ -80,10 +80,13 @@ impl Core {
         let state = &mut races[race];
         let wins = std::mem::take(&mut state.is_open).then(|| (state.parent, std::mem::take(&mut state.pieces)));
         state.waits_for_member = false;
-        self.members.borrow_mut().get_mut(state.member).is_silent = false;
-        if !state.waits_for_others {
+        let (member, is_over) = (state.member, !state.waits_for_others);
+        if is_over {
             races.remove(race);
         }
+        // Who answers this and leaves that would else be given more and more that it leaves.
+        let waits = races.iter().any(|(_, other)| other.waits_for_member && other.member == member);
+        self.members.borrow_mut().get_mut(member).is_silent &= waits;
         wins
     }
 
