@@ -107,7 +107,7 @@ impl Core {
             return read.into_iter().for_each(|(_, buffer)| self.give_buffer(buffer));
         }
         self.members.borrow_mut().get_mut(member).hedged_count += 1;
-        self.part_read(parent, read);
+        self.part_read(parent, read.into_iter().map(|(offset, buffer)| (offset, std::iter::once(buffer).collect())));
     }
 }
 

@@ -43,11 +43,11 @@ pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
 
 /// Whether a resync is still to make the copies of a range alike.
 pub(crate) fn may_differ(core: &Core, range: &Range<u64>) -> bool {
-    range.end > core.resync_sector.get() && core.intent.borrow().as_ref().is_none_or(|intent| intent.needs_resync(range))
+    !core.agrees(range)
 }
 
-/// The copy to read: the member with the fewest requests, who is not silent; on hard disks the nearest head among equals. Where copies may
-/// differ after a crash it is the first, from which the resync will make the others: what was read once stays.
+/// The copy to read: the member with the fewest requests, who is not silent; on hard disks the nearest head among equals.
+/// Where copies may differ after a crash it is the first, from which the resync will make the others: what was read once stays.
 pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     if may_differ(core, &(start..start + sectors)) {
         return readable(core, copies, sectors).into_iter().next();

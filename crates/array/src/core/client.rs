@@ -60,9 +60,15 @@ impl Core {
         self.parents.borrow()[parent].start_sector
     }
 
+    /// Makes a client's read that went to one member as it was a request of one part.
+    pub fn as_parent(&self, tag: Tag, begun: Nanos, array_sector: u64) -> usize {
+        self.whole_requests.set(self.whole_requests.get() - 1);
+        let read = Operation::Read { into: Segments::new() };
+        self.parents.borrow_mut().insert(Parent::new(tag, begun, array_sector, 1, read))
+    }
+
     /// A part of a read has ended, with memory for several places.
-    pub fn part_read(&self, parent: usize, read: impl IntoIterator<Item = (u64, Buffer)>) {
-        let read = read.into_iter().map(|(offset, buffer)| (offset, smallvec![buffer]));
+    pub fn part_read(&self, parent: usize, read: impl IntoIterator<Item = (u64, Segments<Buffer>)>) {
         self.parents.borrow_mut()[parent].read.extend(read);
         self.part_done(parent, None, Ok(()));
     }

@@ -1,12 +1,11 @@
 //! Requests to members: sent, counted, and handed back to whoever waits.
 
-use super::client::Parent;
 use super::{Action, Core, Cutter, FailedPart};
 use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
 use std::task::Poll;
-use stria_block::{Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
+use stria_block::{Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Tag, bytes};
 
 /// One request to a member, from a task.
 pub(crate) struct MemberIo {
@@ -229,17 +228,10 @@ impl Core {
                 Then::Nothing
             }
             Waiting::Client { tag, begun, array_sector } => {
-                self.whole_requests.set(self.whole_requests.get() - 1);
                 match (completion.result, completion.operation) {
-                    // Redundancy may help: from here on it is a request of one part.
+                    // Redundancy may help.
                     (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
-                        let parent = self.parents.borrow_mut().insert(Parent::new(
-                            tag,
-                            begun,
-                            array_sector,
-                            1,
-                            Operation::Read { into: Segments::new() },
-                        ));
+                        let parent = self.as_parent(tag, begun, array_sector);
                         Then::Mend(smallvec![FailedPart {
                             parent,
                             offset_sectors: 0,
@@ -251,7 +243,10 @@ impl Core {
                             error
                         }])
                     }
-                    (result, operation) => Then::Done(Completion { tag, result, operation }),
+                    (result, operation) => {
+                        self.whole_requests.set(self.whole_requests.get() - 1);
+                        Then::Done(Completion { tag, result, operation })
+                    }
                 }
             }
             Waiting::Part { parent, pieces } => {
@@ -270,8 +265,7 @@ impl Core {
                         .iter()
                         .map(|&(offset, sectors)| (offset, memory.take(bytes(sectors))))
                         .collect::<SmallVec<[_; 2]>>();
-                    self.parents.borrow_mut()[parent].read.extend(read);
-                    self.part_done(parent, None, Ok(()));
+                    self.part_read(parent, read);
                     return Then::Nothing;
                 }
                 let error = completion.result.expect_err("it failed");
@@ -325,10 +319,7 @@ impl Core {
         let entry = &mut self.in_flight.borrow_mut()[key];
         let (parent, pieces) = match &mut entry.waiting {
             &mut Waiting::Client { tag, begun, array_sector } => {
-                self.whole_requests.set(self.whole_requests.get() - 1);
-                let read = Operation::Read { into: Segments::new() };
-                let parent = self.parents.borrow_mut().insert(Parent::new(tag, begun, array_sector, 1, read));
-                (parent, smallvec![(0, entry.sectors)])
+                (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
             }
             Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
             Waiting::Race { .. } | Waiting::Batch { .. } => unreachable!("only clients' reads are asked for twice"),
