@@ -7,7 +7,7 @@
 
 use std::process::exit;
 use stria_array::{
-    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Geometry, Level, LogConfig, LogRecord, MemberConfig, MemberId,
+    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Geometry, LaneLog, Level, LogConfig, LogRecord, MemberConfig, MemberId,
     MetadataWrite, REDO_SECTORS_MAX, Recorder, SlotConfig,
 };
 use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
@@ -47,14 +47,29 @@ fn member(ram: bool) -> Box<dyn BlockDevice> {
 /// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
 struct Nowhere(Data);
 
+impl Default for Nowhere {
+    fn default() -> Self {
+        Self(Buffer::zeroed(SECTOR_BYTES).freeze())
+    }
+}
+
 impl Recorder for Nowhere {
+    type Log = Self;
+
     fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
         Vec::new()
     }
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
     }
-    fn append_log(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
+    fn log_places(&self) {}
+}
+
+impl LaneLog for Nowhere {
+    type Places = ();
+
+    fn know(&mut self, _: usize, (): ()) {}
+    fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
         Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
     }
 }
@@ -81,8 +96,7 @@ fn array(level: Level, count: usize, log: bool, ram: bool) -> Option<Box<dyn Blo
         replay: Vec::new(),
         read_only: false,
     };
-    let nowhere = Nowhere(Buffer::zeroed(SECTOR_BYTES).freeze());
-    Some(Box::new(ArrayDevice::new(&config, (0..count).map(|_| member(ram)).collect(), nowhere, 0)))
+    Some(Box::new(ArrayDevice::new(&config, (0..count).map(|_| member(ram)).collect(), Nowhere::default(), 0)))
 }
 
 fn subject(name: &str, ram: bool) -> Option<Box<dyn BlockDevice>> {

@@ -5,7 +5,7 @@
 
 use crate::core::Action;
 use crate::status::{ArrayStatus, Event, Refusal};
-use crate::{ArrayConfig, ArrayState, Engine, MemberConfig, MemberId, MetadataWrite, Recorder};
+use crate::{ArrayConfig, ArrayState, Engine, LaneLog, MemberConfig, MemberId, MetadataWrite, Recorder};
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, Tag};
@@ -44,9 +44,10 @@ struct Pending {
     failures: Vec<(MemberId, IoError)>,
 }
 
-struct Binder<R> {
+struct Binder<R: Recorder> {
     engine: Engine,
     recorder: R,
+    log: R::Log,
     members: Vec<Bound>,
     /// By kind.
     pending: [Pending; 6],
@@ -63,12 +64,12 @@ struct Binder<R> {
 }
 
 /// An array as a block device.
-pub struct ArrayDevice<R> {
+pub struct ArrayDevice<R: Recorder> {
     binder: Rc<RefCell<Binder<R>>>,
     limits: Rc<Limits>,
 }
 
-impl<R> Clone for ArrayDevice<R> {
+impl<R: Recorder> Clone for ArrayDevice<R> {
     fn clone(&self) -> Self {
         Self { binder: Rc::clone(&self.binder), limits: Rc::clone(&self.limits) }
     }
@@ -89,6 +90,7 @@ impl<R: Recorder> ArrayDevice<R> {
         let binder = Binder {
             engine,
             recorder,
+            log: R::Log::default(),
             members,
             pending: Default::default(),
             next_state: None,
@@ -130,6 +132,7 @@ impl<R: Recorder> ArrayDevice<R> {
     pub fn add(&self, config: MemberConfig, device: Box<dyn BlockDevice>, slot: Option<usize>) -> Result<(), Refusal> {
         let mut binder = self.binder.borrow_mut();
         let data_start_sector = config.data_start_sector;
+        binder.know_places();
         binder.engine.add(config, device.limits(), slot)?;
         binder.members.push(Bound::new(device, data_start_sector));
         binder.actions = true;
@@ -154,6 +157,10 @@ impl<R: Recorder> ArrayDevice<R> {
 }
 
 impl<R: Recorder> Binder<R> {
+    fn know_places(&mut self) {
+        self.log.know(0, self.recorder.log_places());
+    }
+
     fn poll(&mut self, ended: &mut Vec<Completion>) {
         self.engine.set_now(self.now);
         loop {
@@ -206,7 +213,7 @@ impl<R: Recorder> Binder<R> {
             }
             // Logs begun anew do not speak for superblocks from before the last record.
             Action::ResetLog => self.recorded(CATCH_UP),
-            Action::AppendLog { member, records, terms, fua } => match self.recorder.append_log(member, &records, terms) {
+            Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
                 Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
                 None => {
                     self.engine.log_full(member, records);
@@ -292,7 +299,10 @@ impl<R: Recorder> Binder<R> {
         match kind {
             STATE => self.engine.state_recorded(failures),
             INTENT => self.engine.intent_recorded(failures),
-            LOG_RESET => self.engine.log_reset(failures),
+            LOG_RESET => {
+                self.know_places();
+                self.engine.log_reset(failures);
+            }
             CATCH_UP => {
                 let writes = self.recorder.catch_up();
                 if !writes.is_empty() {

@@ -31,6 +31,6 @@ pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use level::{Copies, Layout, Level, ParityLayout, Zones};
 pub use log::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
-pub use record::{ArrayState, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
+pub use record::{ArrayState, LaneLog, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
 pub use status::{ArrayStatus, Event, Health, LogStatus, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};
 pub use sweep::LatencyTarget;

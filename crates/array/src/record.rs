@@ -74,6 +74,9 @@ pub struct MetadataWrite {
 /// Knows the bytes of a metadata format. Pure: it returns writes, the binder carries them out,
 /// durable (FUA) before the record counts as made.
 pub trait Recorder {
+    /// Keeps one lane's part of the members' logs.
+    type Log: LaneLog;
+
     /// The writes that must be durable before the next state is recorded: members that missed the last record of the run
     /// before, which a crash tore, are told it. Who misses two is out. Asked again until there are none.
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
@@ -101,14 +104,23 @@ pub trait Recorder {
         Vec::new()
     }
 
+    /// What lanes must know to append to the members' logs: asked again after each [`Recorder::reset_log`], and after each change
+    /// of members.
+    fn log_places(&self) -> <Self::Log as LaneLog>::Places;
+}
+
+/// One lane's part of the members' write logs: appends are made on each lane by itself.
+pub trait LaneLog: Default {
+    /// Session, and where each member's log lies; goes from the home lane to the others.
+    type Places: Clone + Send + 'static;
+
+    /// This is lane `lane`; the logs are as `places` says from now on. Those of members that go on being the same, in the same
+    /// session, go on.
+    fn know(&mut self, lane: usize, places: Self::Places);
+
     /// The write that appends `records` to a member's log. `None`: no room before more is free; without records, which always
     /// find some: it would free none.
-    ///
-    /// # Panics
-    /// Formats without a log are never asked; the default says so.
-    fn append_log(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
-        panic!("{} records for {member:?}, {terms:?}, and no log to keep them", records.len());
-    }
+    fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite>;
 }
 
 /// Keeps nothing: for arrays without metadata, such as tests and benchmarks on RAM.
@@ -116,6 +128,8 @@ pub trait Recorder {
 pub struct NoRecorder;
 
 impl Recorder for NoRecorder {
+    type Log = Self;
+
     fn record_state(&mut self, _state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
         Vec::new()
     }
@@ -124,5 +138,16 @@ impl Recorder for NoRecorder {
     }
     fn record_bad_blocks(&mut self, _member: MemberId, _blocks: &[Range<u64>], _unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
         Some(Vec::new())
+    }
+    fn log_places(&self) {}
+}
+
+/// Never asked, as no array without metadata has a log.
+impl LaneLog for NoRecorder {
+    type Places = ();
+
+    fn know(&mut self, _lane: usize, (): ()) {}
+    fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
+        panic!("{} records for {member:?}, {terms:?}, and no log to keep them", records.len());
     }
 }

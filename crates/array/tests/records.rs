@@ -51,6 +51,8 @@ impl TellingRecorder {
 }
 
 impl Recorder for TellingRecorder {
+    type Log = NoRecorder;
+
     fn record_state(&mut self, state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
         if state.clean {
             assert_eq!(self.told.borrow().data_in_flight, 0, "clean is said while writes run");
@@ -66,6 +68,7 @@ impl Recorder for TellingRecorder {
         }
         self.writes(Effect::Intent { set: set.to_vec(), clear: clear.to_vec() })
     }
+    fn log_places(&self) {}
 }
 
 /// Watches what reaches a member.

@@ -20,7 +20,7 @@ use super::superblock::{Superblock, feature};
 use crate::fields::on_disk;
 use std::collections::VecDeque;
 use std::ops::Range;
-use stria_array::{AppendTerms, LogRecord, MemberId, MetadataWrite};
+use stria_array::{AppendTerms, LogRecord};
 use stria_block::{Buffer, Claim, Data, Pool, bytes};
 use stria_parity::crc32c;
 
@@ -44,7 +44,7 @@ on_disk! {
     pub struct LogHead [128] {
         /// `StriaLog`.
         0x00 magic: [u8; 8],
-        /// 1.
+        /// 1, or 2 where a field counts that was reserved.
         0x08 version: u32,
         /// Sum of the page, this field taken as zero.
         0x0c crc: u32,
@@ -62,10 +62,12 @@ on_disk! {
         0x40 ring_sectors: u64,
         /// Bit 0: the array is to have no log.
         0x48 flags: u64,
-        /// Appends with smaller sequence numbers are of an earlier life of the member in the same session.
+        /// 0. Before there was `life`: appends with smaller sequence numbers are of an earlier life of the member.
         0x50 sequence_from: u64,
+        /// How often the member has returned in this session: appends of its earlier lives do not count.
+        0x58 life: u32,
         /// Zero.
-        0x58 reserved: [u8; 40],
+        0x5c reserved: [u8; 36],
     }
 }
 
@@ -88,7 +90,7 @@ on_disk! {
         0x24 sectors: u32,
         /// How many entries follow.
         0x28 count: u32,
-        /// Sum of head, entries and the member's identity, this field taken as zero.
+        /// Sum of head, entries and the member's identity and life, this field taken as zero.
         0x2c crc: u32,
         /// Sum of the bytes after the page.
         0x30 payload_crc: u32,
@@ -188,17 +190,16 @@ impl Session {
     }
 }
 
-/// The head's page. `sequence_from`: of the first append that counts.
-pub(crate) fn encode_head(
-    superblock: &Superblock,
-    place: &LogPlace,
-    session: &Session,
-    off: bool,
-    sequence_from: u64,
-) -> Vec<u8> {
+/// What the sums of a member's appends are salted with: copies from elsewhere and those of its earlier lives do not count.
+pub(crate) fn salt_of(superblock: &Superblock, life: u32) -> [u8; 16] {
+    (u128::from_be_bytes(superblock.header.device_uuid) ^ u128::from(life) << 96).to_be_bytes()
+}
+
+/// The head's page.
+pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool, life: u32) -> Vec<u8> {
     let mut head = LogHead {
         magic: MAGIC,
-        version: 1,
+        version: if life > 0 { 2 } else { 1 },
         crc: 0,
         set_uuid: superblock.header.set_uuid,
         device_uuid: superblock.header.device_uuid,
@@ -207,8 +208,9 @@ pub(crate) fn encode_head(
         tag_before: session.tag_before,
         ring_sectors: place.ring_sectors,
         flags: if off { FLAG_OFF } else { 0 },
-        sequence_from,
-        reserved: [0; 40],
+        sequence_from: 0,
+        life,
+        reserved: [0; 36],
     };
     let page = |head: &LogHead| {
         let mut page = head.write().to_vec();
@@ -243,8 +245,8 @@ impl FoundLog {
         let header = &superblock.header;
         let mut bare = page.clone();
         bare[0x0c..0x10].fill(0);
-        let ours = (head.magic, head.version, head.set_uuid, head.device_uuid) == (MAGIC, 1, header.set_uuid, header.device_uuid);
-        if !ours || head.crc != crc32c(&bare) {
+        let ours = (head.magic, head.set_uuid, head.device_uuid) == (MAGIC, header.set_uuid, header.device_uuid);
+        if !ours || !(1..=2).contains(&head.version) || head.crc != crc32c(&bare) {
             return None;
         }
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
@@ -257,7 +259,7 @@ impl FoundLog {
             return Some(found);
         }
         match read(place.head_start - ring_sectors, ring_sectors) {
-            Ok(ring) => found.scan(&ring, &header.device_uuid, head.sequence_from),
+            Ok(ring) => found.scan(&ring, &salt_of(superblock, head.life), head.sequence_from),
             Err(_) => found.damaged = true,
         }
         Some(found)
@@ -274,12 +276,12 @@ impl FoundLog {
     }
 
     /// Collects the appends that count.
-    fn scan(&mut self, ring: &[u8], device_uuid: &[u8; 16], sequence_from: u64) {
+    fn scan(&mut self, ring: &[u8], salt: &[u8; 16], sequence_from: u64) {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut page = 0;
         let pages = ring.len() / PAGE_BYTES;
         while page < pages {
-            match parse_append(&ring[page * PAGE_BYTES..], page as u64 * PAGE_SECTORS, self.session.number, device_uuid) {
+            match parse_append(&ring[page * PAGE_BYTES..], page as u64 * PAGE_SECTORS, self.session.number, salt) {
                 Some((head, records)) => {
                     page += (u64::from(head.sectors) / PAGE_SECTORS) as usize;
                     if head.sequence >= sequence_from {
@@ -302,7 +304,7 @@ impl FoundLog {
 }
 
 /// The append that starts with these bytes, if it is whole and belongs here.
-fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8; 16]) -> Option<(AppendHead, Vec<LogRecord>)> {
+fn parse_append(bytes: &[u8], start_sector: u64, session: u64, salt: &[u8; 16]) -> Option<(AppendHead, Vec<LogRecord>)> {
     if bytes[..8] != APPEND_MAGIC {
         return None;
     }
@@ -314,7 +316,7 @@ fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8
         && (PAGE_BYTES..=bytes.len()).contains(&len)
         && len.is_multiple_of(PAGE_BYTES)
         && count <= LogRecord::APPEND_COUNT_MAX
-        && head.crc == append_crc(&bytes[..AppendHead::SIZE_BYTES + count * Entry::SIZE_BYTES], device_uuid)
+        && head.crc == append_crc(&bytes[..AppendHead::SIZE_BYTES + count * Entry::SIZE_BYTES], salt)
         && head.payload_crc == crc32c(&bytes[PAGE_BYTES..len]);
     if !sane {
         return None;
@@ -346,12 +348,12 @@ fn parse_append(bytes: &[u8], start_sector: u64, session: u64, device_uuid: &[u8
     Some((head, records))
 }
 
-/// The sum of an append's head and entries, with the member's identity so that copies from elsewhere do not count.
-fn append_crc(head: &[u8], device_uuid: &[u8; 16]) -> u32 {
+/// The sum of an append's head and entries.
+fn append_crc(head: &[u8], salt: &[u8; 16]) -> u32 {
     let mut whole = [0; PAGE_BYTES + 16];
     whole[..head.len()].copy_from_slice(head);
     whole[0x2c..0x30].fill(0);
-    whole[head.len()..head.len() + 16].copy_from_slice(device_uuid);
+    whole[head.len()..head.len() + 16].copy_from_slice(salt);
     crc32c(&whole[..head.len() + 16])
 }
 
@@ -369,18 +371,11 @@ struct Live {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
     sequence: u64,
-    /// The first append of this life of the member: what its head is to say whenever that is written.
-    pub sequence_from: u64,
     next: u64,
     live: VecDeque<Live>,
 }
 
 impl Ring {
-    /// A ring whose first append follows the last one of `before`, which was the same member's.
-    pub fn after(before: &Self) -> Self {
-        Self { sequence: before.sequence, sequence_from: before.sequence + 1, ..Self::default() }
-    }
-
     /// A place for an append of so many sectors, given that what records below `free_below` had is free. With records, a head
     /// without any will have room behind it.
     fn place(&mut self, ring_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
@@ -399,20 +394,20 @@ impl Ring {
         room.then_some(start)
     }
 
-    /// The write that appends `records`; `None`: no room before more are retired.
+    /// What appends `records` in a session, and where on the drive it goes; `None`: no room before more are retired.
     pub fn append(
         &mut self,
-        at: (MemberId, &LogPlace, &[u8; 16], u64),
+        at: (&LogPlace, &[u8; 16], u64),
         records: &[LogRecord],
         terms: AppendTerms,
         memory: &mut Memory,
-    ) -> Option<MetadataWrite> {
+    ) -> Option<(u64, Data)> {
         let AppendTerms { retired_below, free_below, unsure_count } = terms;
         // Without records it is there to free the oldest; else it would but fill the ring.
         if records.is_empty() && self.live.front().is_none_or(|live| live.last_number >= retired_below) {
             return None;
         }
-        let (member, place, device_uuid, session) = at;
+        let (place, salt, session) = at;
         let payload: u64 = records.iter().map(LogRecord::payload_sectors).sum();
         let sectors = PAGE_SECTORS + payload.next_multiple_of(PAGE_SECTORS);
         let start = self.place(place.ring_sectors, sectors, free_below, !records.is_empty())?;
@@ -462,12 +457,12 @@ impl Ring {
             unsure_count,
         };
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
-        head.crc = append_crc(&page[..AppendHead::SIZE_BYTES + records.len() * Entry::SIZE_BYTES], device_uuid);
+        head.crc = append_crc(&page[..AppendHead::SIZE_BYTES + records.len() * Entry::SIZE_BYTES], salt);
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
         let last_number = records.iter().map(|record| record.number).max().unwrap_or(retired_below);
         self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });
         self.next = start + sectors;
-        Some(MetadataWrite { member, start_sector: place.ring_start + start, data: memory.give(buffer) })
+        Some((place.ring_start + start, memory.give(buffer)))
     }
 }
 
@@ -496,13 +491,6 @@ impl Memory {
     }
 }
 
-/// A copy of a recorder starts with memory of its own.
-impl Clone for Memory {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -515,6 +503,7 @@ mod tests {
         place: LogPlace,
         session: Session,
         memory: Memory,
+        life: u32,
     }
 
     impl Bench {
@@ -526,11 +515,11 @@ mod tests {
             header.utime = u64::from(session.tag) << 40;
             let superblock = Superblock { header, roles: Vec::new() };
             let place = LogPlace::of(&superblock, 0).expect("there is room");
-            Self { drive: vec![0; bytes(2048)], superblock, place, session, memory: Memory::default() }
+            Self { drive: vec![0; bytes(2048)], superblock, place, session, memory: Memory::default(), life: 0 }
         }
 
-        fn write_head(&mut self, ring: &Ring) {
-            let head = encode_head(&self.superblock, &self.place, &self.session, false, ring.sequence_from);
+        fn write_head(&mut self) {
+            let head = encode_head(&self.superblock, &self.place, &self.session, false, self.life);
             self.drive[bytes(self.place.head_start)..][..head.len()].copy_from_slice(&head);
         }
 
@@ -546,10 +535,10 @@ mod tests {
                 redo: Default::default(),
                 zeros: false,
             });
-            let at = (MemberId(0), &self.place, &[0; 16], self.session.number);
-            let write = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
-            let range = bytes(write.start_sector)..bytes(write.start_sector) + write.data.len();
-            self.drive[range.clone()].copy_from_slice(&write.data);
+            let at = (&self.place, &salt_of(&self.superblock, self.life), self.session.number);
+            let (start, data) = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
+            let range = bytes(start)..bytes(start) + data.len();
+            self.drive[range.clone()].copy_from_slice(&data);
             Some(range)
         }
 
@@ -573,9 +562,10 @@ mod tests {
         for number in 1..4 {
             bench.append(&mut before, Some((number, 0)), FIRST).expect("there is room");
         }
-        let mut ring = Ring::after(&before);
+        bench.life += 1;
+        let mut ring = Ring::default();
         bench.append(&mut ring, Some((7, 0)), FIRST).expect("there is room");
-        bench.write_head(&ring);
+        bench.write_head();
         bench.append(&mut ring, Some((8, 0)), FIRST).expect("there is room");
         let found = bench.found();
         assert!(found.is_of(bench.session.number), "{found:?}");
@@ -587,7 +577,7 @@ mod tests {
         for (unsure_count, damaged) in [(0, true), (1, false)] {
             let mut bench = Bench::new();
             let mut ring = Ring::default();
-            bench.write_head(&ring);
+            bench.write_head();
             bench.append(&mut ring, Some((1, 8)), FIRST).expect("there is room");
             let second = bench.append(&mut ring, Some((2, 8)), FIRST).expect("there is room");
             bench.append(&mut ring, Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is room");
@@ -603,7 +593,7 @@ mod tests {
     fn a_torn_append_harms_none_that_counts() {
         let mut bench = Bench::new();
         let mut ring = Ring::default();
-        bench.write_head(&ring);
+        bench.write_head();
         let mut chance = 1_u64;
         let mut below = |bound: u64| {
             chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -85,7 +85,7 @@ impl Member {
         let parity = matches!(superblock.header.level, 4..=6);
         let place = LogPlace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
         let log = place.and_then(|place| FoundLog::read(&superblock, &place, read));
-        let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&superblock, &place, read));
+        let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&place, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
         Self { superblock, bitmap, bad_blocks, log, ppl, checksums }
     }

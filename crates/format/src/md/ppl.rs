@@ -18,7 +18,7 @@
 //! Source: `raid5-ppl.c` and `md_p.h` (`struct ppl_header`) of Linux.
 
 use super::log::Memory;
-use super::superblock::{Role, Superblock, feature};
+use super::superblock::{Superblock, feature};
 use crate::fields::on_disk;
 use stria_array::{Geometry, LogRecord, MemberId, MetadataWrite};
 use stria_block::{Buffer, Data, bytes};
@@ -82,6 +82,8 @@ pub(crate) struct PplPlace {
     start_sector: u64,
     sectors: u64,
     ring: bool,
+    /// Sum of the array's identity.
+    signature: u32,
 }
 
 impl PplPlace {
@@ -92,6 +94,7 @@ impl PplPlace {
             start_sector: superblock.header.super_offset.saturating_add_signed(offset.into()),
             sectors: u64::from(size) / HEADER_SECTORS * HEADER_SECTORS,
             ring: superblock.has(feature::MULTIPLE_PPLS),
+            signature: crc32c(&superblock.header.set_uuid),
         })
     }
 
@@ -101,20 +104,10 @@ impl PplPlace {
     }
 }
 
-fn signature(superblock: &Superblock) -> u32 {
-    crc32c(&superblock.header.set_uuid)
-}
-
 /// A header's page, with its checksum.
-fn encode(superblock: &Superblock, generation: u64, entries: &[PplEntry]) -> Vec<u8> {
-    let mut header = PplHeader {
-        reserved: [0xff; 512],
-        signature: signature(superblock),
-        padding: 0,
-        generation,
-        entries_count: entries.len() as u32,
-        checksum: 0,
-    };
+fn encode(signature: u32, generation: u64, entries: &[PplEntry]) -> Vec<u8> {
+    let mut header =
+        PplHeader { reserved: [0xff; 512], signature, padding: 0, generation, entries_count: entries.len() as u32, checksum: 0 };
     let page = |header: &PplHeader| {
         let mut page = header.write().to_vec();
         page.extend(entries.iter().flat_map(PplEntry::write));
@@ -137,9 +130,9 @@ pub struct FoundPpl {
 }
 
 impl FoundPpl {
-    pub(crate) fn read(superblock: &Superblock, place: &PplPlace, read: &mut super::member::Read) -> Self {
+    pub(crate) fn read(place: &PplPlace, read: &mut super::member::Read) -> Self {
         match read(place.start_sector, place.sectors) {
-            Ok(area) => Self::parse(&area, signature(superblock)),
+            Ok(area) => Self::parse(&area, place.signature),
             Err(_) => Self { damaged: true, ..Self::default() },
         }
     }
@@ -272,8 +265,8 @@ pub(crate) struct Ppl {
 
 impl Ppl {
     /// The writes that make a member's log an empty one.
-    pub fn begin(member: MemberId, superblock: &Superblock, place: &PplPlace) -> Vec<MetadataWrite> {
-        let empty = encode(superblock, 0, &[]);
+    pub fn begin(member: MemberId, place: &PplPlace) -> Vec<MetadataWrite> {
+        let empty = encode(place.signature, 0, &[]);
         let piece = |start: u64| {
             let mut buffer = Buffer::zeroed(bytes((place.sectors - start).min(CLEAR_SECTORS)));
             if start == 0 {
@@ -284,34 +277,32 @@ impl Ppl {
         (0..place.sectors).step_by(CLEAR_SECTORS as usize).map(piece).collect()
     }
 
-    /// The write that keeps `records`; `None`: those before are not retired.
+    /// What keeps `records`, and where on the drive it goes; `None`: those before are not retired.
     ///
     /// # Panics
-    /// When the member holds no slot, or the records do not fit into one append.
+    /// When the records do not fit into one append.
     pub fn append(
         &mut self,
-        at: (MemberId, &Superblock, &PplPlace),
+        place: &PplPlace,
+        geometry: &Geometry,
         records: &[LogRecord],
         retired_below: u64,
         memory: &mut Memory,
-    ) -> Option<MetadataWrite> {
+    ) -> Option<(u64, Data)> {
         if self.last_number >= retired_below {
             return None;
         }
-        let (member, superblock, place) = at;
         let sectors = HEADER_SECTORS + records.iter().map(LogRecord::payload_sectors).sum::<u64>();
         assert!(sectors <= APPEND_SECTORS_MAX, "an append of {sectors} sectors");
-        let Role::Slot(slot) = superblock.role() else { panic!("{member:?} keeps parity without a slot") };
-        let header = &superblock.header;
-        let strip = u64::from(header.chunksize);
-        let width = strip * u64::from(header.raid_disks - 1);
+        let strip = geometry.strip_sectors();
+        let width = strip * geometry.data_count() as u64;
         let entry = |record: &LogRecord| {
             let partial = record.partial.as_deref().unwrap_or_default();
             PplEntry {
                 data_sector: record.stripe * width + record.written.start as u64 * strip + record.rows.start,
                 pp_size: partial.len() as u32,
                 data_size: bytes((record.rows.end - record.rows.start) * record.written.len() as u64) as u32,
-                parity_disk: slot.into(),
+                parity_disk: geometry.stripe_map(record.stripe).parity[0].into(),
                 checksum: crc32c(partial),
             }
         };
@@ -322,12 +313,12 @@ impl Ppl {
         self.next = start + sectors;
         let mut buffer = memory.take(bytes(sectors));
         let (page, mut rest) = buffer.split_at_mut(HEADER_BYTES);
-        page.copy_from_slice(&encode(superblock, self.generation, &entries));
+        page.copy_from_slice(&encode(place.signature, self.generation, &entries));
         for data in records.iter().filter_map(|record| record.partial.as_ref()) {
             let (front, back) = rest.split_at_mut(data.len());
             front.copy_from_slice(data);
             rest = back;
         }
-        Some(MetadataWrite { member, start_sector: place.start_sector + start, data: memory.give(buffer) })
+        Some((place.start_sector + start, memory.give(buffer)))
     }
 }

@@ -13,14 +13,16 @@
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
-use super::log::{LogPlace, Memory, Ring, Session, encode_head};
+use super::lane::{LogPlaces, MdLog, Place};
+use super::log::{LogPlace, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{Ppl, PplPlace};
+use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{AppendTerms, ArrayState, LogRecord, MemberConfig, MemberId, MetadataWrite, Recorder};
+use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, Recorder};
 use stria_block::Buffer;
 use stria_integrity::Region;
 use thiserror::Error;
@@ -36,6 +38,8 @@ pub(crate) struct Keeper {
     pub bitmap_current: bool,
     /// Its log's head names the session.
     pub log_current: bool,
+    /// How often it has returned in this run.
+    pub log_life: u32,
 }
 
 /// A drive to join a running array.
@@ -92,7 +96,7 @@ pub struct DescribedMember {
 
 impl LogKeeping {
     pub(crate) fn new(off: bool, tag_before: u32, firm: bool) -> Self {
-        Self { off, tag_before, firm, ..Self::default() }
+        Self { off, session: None, tag_before, firm }
     }
 }
 
@@ -124,7 +128,7 @@ pub struct MdRecorder {
 }
 
 /// The write log while the array runs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LogKeeping {
     /// The members' heads say: none.
     off: bool,
@@ -135,10 +139,6 @@ pub(crate) struct LogKeeping {
     /// Parity agrees wherever no record says otherwise. Not so after a crash without a log, until the resync is through;
     /// till then no tag must tell that the log suffices.
     firm: bool,
-    rings: BTreeMap<MemberId, Ring>,
-    /// Where md's own log is kept instead.
-    ppls: BTreeMap<MemberId, Ppl>,
-    memory: Memory,
 }
 
 impl MdRecorder {
@@ -292,9 +292,10 @@ impl MdRecorder {
             bad_blocks: Vec::new(),
             bitmap_current: false,
             log_current: false,
+            log_life: 0,
         };
         if let Some(place) = PplPlace::of(&keeper.superblock) {
-            writes.extend(Ppl::begin(member, &keeper.superblock, &place));
+            writes.extend(Ppl::begin(member, &place));
         }
         self.keepers.insert(member, keeper);
         writes.extend(self.log_head(member));
@@ -328,10 +329,8 @@ impl MdRecorder {
         let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
         // Its earlier life in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
-        let before = self.keepers.iter().find(|(_, keeper)| keeper.superblock.header.device_uuid == uuid);
-        if let Some(ring) = before.and_then(|(before, _)| self.log.rings.remove(before)) {
-            self.log.rings.insert(member, Ring::after(&ring));
-        }
+        let before = self.keepers.values().find(|keeper| keeper.superblock.header.device_uuid == uuid);
+        let log_life = before.map_or(0, |keeper| keeper.log_life + 1);
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
         let mut superblock = found.superblock.clone();
         // While it was away, its number may have been given to another.
@@ -348,6 +347,7 @@ impl MdRecorder {
             bad_blocks,
             bitmap_current: false,
             log_current: false,
+            log_life,
         };
         let config = MemberConfig { recovered_sector: 0, by_intent: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
@@ -420,9 +420,16 @@ impl MdRecorder {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let sequence_from = self.log.rings.get(&member).map_or(0, |ring| ring.sequence_from);
-        let page = encode_head(&keeper.superblock, &place, &session, self.log.off, sequence_from);
+        let page = encode_head(&keeper.superblock, &place, &session, self.log.off, keeper.log_life);
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
+    }
+
+    /// Of an array with redundancy.
+    fn geometry(&self) -> Geometry {
+        let header = &self.common.header;
+        let sizes = vec![header.size; header.raid_disks as usize];
+        let (level, layout) = layout_of(header).expect("it runs");
+        Geometry::new(level, layout, header.chunksize.into(), &sizes).expect("it runs")
     }
 
     /// Whether a member was not left out of this run's last record: its drive may be another member's by now.
@@ -522,6 +529,8 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
 }
 
 impl Recorder for MdRecorder {
+    type Log = MdLog;
+
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         if !std::mem::replace(&mut self.later_pages_laid, true) {
             let later = self.later_pages();
@@ -701,30 +710,29 @@ impl Recorder for MdRecorder {
     }
 
     fn reset_log(&mut self) -> Vec<MetadataWrite> {
-        if self.common.ppl().is_some() {
-            self.log.ppls.clear();
-            let begin = |(&member, keeper): (&MemberId, &Keeper)| {
-                Some(Ppl::begin(member, &keeper.superblock, &PplPlace::of(&keeper.superblock)?))
-            };
-            return self.keepers.iter().filter(|(member, _)| self.takes_part(**member)).filter_map(begin).flatten().collect();
-        }
-        self.log.session = Some(Session::after(self.common.header.events, self.log.tag_before));
-        self.log.rings.clear();
-        self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);
+        let session = Session::after(self.common.header.events, self.log.tag_before);
         let members: Vec<MemberId> = self.keepers.keys().copied().filter(|&member| self.takes_part(member)).collect();
+        if self.common.ppl().is_some() {
+            // Such a log speaks for superblocks without a tag.
+            self.log.session = Some(Session { tag: 0, tag_before: 0, ..session });
+            let begin = |&member: &MemberId| Some(Ppl::begin(member, &PplPlace::of(&self.keepers[&member].superblock)?));
+            return members.iter().filter_map(begin).flatten().collect();
+        }
+        self.log.session = Some(session);
+        self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);
         members.into_iter().filter_map(|member| self.log_head(member)).collect()
     }
 
-    fn append_log(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
-        let superblock = &self.keepers[&member].superblock;
-        if let Some(place) = PplPlace::of(superblock) {
-            let ppl = self.log.ppls.entry(member).or_default();
-            return ppl.append((member, superblock, &place), records, terms.retired_below, &mut self.log.memory);
-        }
-        let place = self.log_place(member).expect("an array with a log has room for it on every member");
-        let session = self.log.session.expect("the log was begun").number;
-        let device_uuid = self.keepers[&member].superblock.header.device_uuid;
-        let ring = self.log.rings.entry(member).or_default();
-        ring.append((member, &place, &device_uuid, session), records, terms, &mut self.log.memory)
+    fn log_places(&self) -> LogPlaces {
+        let place = |(&member, keeper): (&MemberId, &Keeper)| {
+            let superblock = &keeper.superblock;
+            let place = match PplPlace::of(superblock) {
+                Some(place) => Place::Ppl(place, self.geometry()),
+                None => Place::Ring(self.log_place(member)?, salt_of(superblock, keeper.log_life)),
+            };
+            Some((member, place))
+        };
+        let session = self.log.session.map_or(0, |session| session.number);
+        LogPlaces { session, members: self.keepers.iter().filter_map(place).collect() }
     }
 }

@@ -1,0 +1,62 @@
+//! One lane's part of the members' logs while the array runs: Stria's own rings, or md's partial parity logs.
+
+use super::log::{LogPlace, Memory, Ring};
+use super::ppl::{Ppl, PplPlace};
+use std::collections::BTreeMap;
+use stria_array::{AppendTerms, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite};
+
+/// Where each member's log lies in a session.
+#[derive(Clone, Debug)]
+pub struct LogPlaces {
+    pub(crate) session: u64,
+    pub(crate) members: BTreeMap<MemberId, Place>,
+}
+
+/// A member's log, of either kind. What is equal goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// With what its appends' sums are salted with.
+    Ring(LogPlace, [u8; 16]),
+    /// With the places of parity.
+    Ppl(PplPlace, Geometry),
+}
+
+/// md's [`LaneLog`].
+#[derive(Debug, Default)]
+pub struct MdLog {
+    session: u64,
+    members: BTreeMap<MemberId, (Place, Kept)>,
+    memory: Memory,
+}
+
+/// One of them is used.
+#[derive(Debug, Default)]
+struct Kept {
+    ring: Ring,
+    ppl: Ppl,
+}
+
+impl LaneLog for MdLog {
+    type Places = LogPlaces;
+
+    fn know(&mut self, _lane: usize, LogPlaces { session, members }: LogPlaces) {
+        let mut before = std::mem::take(&mut self.members);
+        if std::mem::replace(&mut self.session, session) != session {
+            before.clear();
+        }
+        let goes_on = |(member, place)| {
+            let same = before.remove(&member).filter(|(old, _)| *old == place);
+            (member, same.unwrap_or_else(|| (place, Kept::default())))
+        };
+        self.members = members.into_iter().map(goes_on).collect();
+    }
+
+    fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
+        let (place, kept) = self.members.get_mut(&member).expect("an array with a log has room for it on every member");
+        let (start_sector, data) = match place {
+            Place::Ring(place, salt) => kept.ring.append((place, salt, self.session), records, terms, &mut self.memory)?,
+            Place::Ppl(place, geometry) => kept.ppl.append(place, geometry, records, terms.retired_below, &mut self.memory)?,
+        };
+        Some(MetadataWrite { member, start_sector, data })
+    }
+}
