@@ -8,13 +8,14 @@ mod member_io;
 mod recording;
 mod segments;
 
-pub(crate) use client::{FailedPart, lost};
+pub(crate) use client::{FailedPart, Parent, lost};
 pub(crate) use member_io::{Batch, Ended, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
 pub(crate) use segments::{Cutter, one_piece, slice_segments};
 
 use crate::gather::Gathers;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
+use crate::lanes::{Following, Share};
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
@@ -22,7 +23,6 @@ use crate::mirror_io::MirrorWrite;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, SlotConfig, StripeMap};
-use client::Parent;
 use member_io::{BatchState, InFlight};
 use recording::Recording;
 use slab::Slab;
@@ -66,6 +66,15 @@ pub enum Action {
     /// Begin the members' logs anew, durably: what they hold counts no more. Answer with
     /// [`Engine::log_reset`](crate::Engine::log_reset).
     ResetLog,
+    /// One of several lanes: tell the others that a spare was given a role. No answer.
+    SpareTaken {
+        /// Who.
+        member: MemberId,
+        /// Which.
+        slot: usize,
+    },
+    /// One of several lanes: its share of a member is filled. The answer comes when every lane's is.
+    Filled(MemberId),
     /// Append these records to the log of a member, or none, only to say what is retired. Answer with
     /// [`Engine::log_appended`](crate::Engine::log_appended), or, when there is no room, with
     /// [`Engine::log_full`](crate::Engine::log_full). The next one for this member comes after the answer.
@@ -106,6 +115,9 @@ pub(crate) struct Core {
     pub log: Log,
     pub gathers: Gathers,
     pub hedging: Hedging,
+    /// What of the array is this engine's.
+    pub share: Share,
+    pub following: Following,
     pub mirror_crew: Crew<MirrorWrite>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
@@ -131,7 +143,8 @@ pub(crate) fn lacks_members(config: &ArrayConfig) -> bool {
 }
 
 impl Core {
-    pub fn new(config: &ArrayConfig) -> Self {
+    /// `replayed_count`: how many records the last run left of this share.
+    pub fn new(config: &ArrayConfig, share: Share, replayed_count: usize) -> Self {
         let geometry = config.geometry.clone();
         let parity_count = geometry.level().parity_count();
         let period = geometry.stripe_map_period();
@@ -159,9 +172,11 @@ impl Core {
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             doubt_sector: Cell::new(if config.doubts_parity { 0 } else { u64::MAX }),
             record,
-            log: Log::new(config.log, config.replay.len()),
+            log: Log::new(config.log, replayed_count),
             gathers: Gathers::default(),
             hedging: Hedging::new(geometry.level().is_redundant()),
+            share,
+            following: Following::default(),
             mirror_crew: Crew::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),
@@ -171,7 +186,7 @@ impl Core {
             last_write: Cell::new(0),
             read_only: Cell::new(config.read_only),
             stopping: Cell::new(false),
-            prepared: Cell::new(config.replay.is_empty() && !lacks_members(config)),
+            prepared: Cell::new(replayed_count == 0 && !lacks_members(config)),
             steering: Steering::default(),
             sweep_changed: Waiters::default(),
             zeros,

@@ -1,12 +1,17 @@
 //! The binder: an engine, the members' devices and a recorder, bound into one block device.
 //!
 //! It moves requests and records between the three and holds no policy. A handle may be cloned; all clones are the
-//! same array, so an array can be a member of another while its owner still commands it.
+//! same array, so an array can be a member of another while its owner still commands it. On one of several lanes it also
+//! moves messages ([`mail`]); the recorder is the home lane's.
+
+mod mail;
 
 use crate::core::Action;
+use crate::lanes::{Answer, Ask, Message, Ports, Registrar, Relay, Share};
 use crate::status::{ArrayStatus, Event, Refusal};
-use crate::{ArrayConfig, ArrayState, Engine, LaneLog, MemberConfig, MemberId, MetadataWrite, Recorder};
+use crate::{ArrayConfig, ArrayState, Engine, IoFailures, LaneLog, MemberConfig, MemberId, MetadataWrite, Recorder};
 use std::cell::{RefCell, RefMut};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, Tag};
 
@@ -41,13 +46,24 @@ impl Bound {
 #[derive(Default)]
 struct Pending {
     writes: usize,
-    failures: Vec<(MemberId, IoError)>,
+    failures: IoFailures,
 }
+
+type Places<R> = <<R as Recorder>::Log as LaneLog>::Places;
 
 struct Binder<R: Recorder> {
     engine: Engine,
-    recorder: R,
+    /// `None`: the home lane has it.
+    recorder: Option<R>,
     log: R::Log,
+    /// Where there are several lanes.
+    relay: Option<Relay<Places<R>>>,
+    /// On the home lane of several.
+    registrar: Option<Registrar>,
+    /// There as well: lanes that have filled their share of a member.
+    filled: BTreeMap<MemberId, BTreeSet<usize>>,
+    /// Requests that have ended on other lanes.
+    elsewhere: Vec<Completion>,
     members: Vec<Bound>,
     /// By kind.
     pending: [Pending; 6],
@@ -78,8 +94,28 @@ impl<R: Recorder> Clone for ArrayDevice<R> {
 impl<R: Recorder> ArrayDevice<R> {
     /// Binds `devices`, by member handle, to an engine for `config`. `unix_seconds_at_zero`: the date when `now` is 0.
     pub fn new(config: &ArrayConfig, devices: Vec<Box<dyn BlockDevice>>, recorder: R, unix_seconds_at_zero: u64) -> Self {
+        Self::on_lane(config, devices, Some(recorder), unix_seconds_at_zero, &Ports::new(1), 0)
+    }
+
+    /// One lane of an array: all are given the same `config` and `ports`, `devices` that reach the same drives, and clients'
+    /// requests in any way. Lane 0, and only that, has the `recorder`.
+    ///
+    /// # Panics
+    /// When it has none, or another has.
+    pub fn on_lane(
+        config: &ArrayConfig,
+        devices: Vec<Box<dyn BlockDevice>>,
+        recorder: Option<R>,
+        unix_seconds_at_zero: u64,
+        ports: &Ports<Places<R>>,
+        lane: usize,
+    ) -> Self {
+        assert_eq!(lane == 0, recorder.is_some(), "the home lane records for all");
         let member_limits: Vec<Limits> = devices.iter().map(|device| device.limits().clone()).collect();
-        let engine = Engine::new(config, &member_limits);
+        // Without redundancy nothing is kept in step, and every lane does what it is asked for.
+        let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
+        let share = if several { ports.share(&config.geometry, lane) } else { Share::whole(&config.geometry) };
+        let engine = Engine::on_lane(config, &member_limits, share);
         let mut starts = vec![0; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
         for member in places {
@@ -91,6 +127,10 @@ impl<R: Recorder> ArrayDevice<R> {
             engine,
             recorder,
             log: R::Log::default(),
+            relay: several.then(|| Relay::new(share, ports.clone())),
+            registrar: (several && lane == 0).then(|| mail::registrar(config, ports)),
+            filled: BTreeMap::new(),
+            elsewhere: Vec::new(),
             members,
             pending: Default::default(),
             next_state: None,
@@ -120,9 +160,12 @@ impl<R: Recorder> ArrayDevice<R> {
         command(&mut binder.engine)
     }
 
-    /// The recorder, to prepare metadata for a new member.
+    /// The recorder, to prepare metadata for a new member; of the home lane.
+    ///
+    /// # Panics
+    /// On another.
     pub fn recorder(&self) -> RefMut<'_, R> {
-        RefMut::map(self.binder.borrow_mut(), |binder| &mut binder.recorder)
+        RefMut::map(self.binder.borrow_mut(), |binder| binder.recorder.as_mut().expect("asked on the home lane"))
     }
 
     /// Lets a member in, see [`Engine::add`].
@@ -132,8 +175,13 @@ impl<R: Recorder> ArrayDevice<R> {
     pub fn add(&self, config: MemberConfig, device: Box<dyn BlockDevice>, slot: Option<usize>) -> Result<(), Refusal> {
         let mut binder = self.binder.borrow_mut();
         let data_start_sector = config.data_start_sector;
+        binder.take_mail();
         binder.know_places();
+        let (member, bad_blocks) = (config.id, config.bad_blocks.clone());
         binder.engine.add(config, device.limits(), slot)?;
+        if let Some(registrar) = &mut binder.registrar {
+            registrar.admit(member, &bad_blocks);
+        }
         binder.members.push(Bound::new(device, data_start_sector));
         binder.actions = true;
         Ok(())
@@ -157,8 +205,14 @@ impl<R: Recorder> ArrayDevice<R> {
 }
 
 impl<R: Recorder> Binder<R> {
+    /// The logs lie as the recorder says now.
     fn know_places(&mut self) {
-        self.log.know(0, self.recorder.log_places());
+        let Some(recorder) = &self.recorder else { return };
+        let places = recorder.log_places();
+        if let Some(relay) = &mut self.relay {
+            relay.tell_all(|| Message::Places(places.clone()));
+        }
+        self.log.know(0, places);
     }
 
     fn poll(&mut self, ended: &mut Vec<Completion>) {
@@ -203,16 +257,15 @@ impl<R: Recorder> Binder<R> {
         match action {
             Action::Done(completion) => ended.push(completion),
             Action::Io { member, request } => self.submit(member, request),
-            Action::RecordState(state) => {
-                self.next_state = Some(state);
-                self.recorded(CATCH_UP);
+            Action::RecordState(state) => self.ask(Ask::State(state)),
+            Action::RecordIntent { set, clear } => self.ask(Ask::Intent { set, clear }),
+            Action::RecordBadBlocks { member, blocks } => self.ask(Ask::BadBlocks { member, blocks }),
+            Action::ResetLog => self.ask(Ask::ResetLog),
+            Action::SpareTaken { member, slot } => {
+                let relay = self.relay.as_mut().expect("one of several lanes says so");
+                relay.tell_all(|| Message::SpareTaken { member, slot });
             }
-            Action::RecordIntent { set, clear } => {
-                let writes = self.recorder.record_intent(&set, &clear);
-                self.record(INTENT, writes);
-            }
-            // Logs begun anew do not speak for superblocks from before the last record.
-            Action::ResetLog => self.recorded(CATCH_UP),
+            Action::Filled(member) => self.share_filled(member),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
                 Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
                 None => {
@@ -220,17 +273,47 @@ impl<R: Recorder> Binder<R> {
                     self.actions = true;
                 }
             },
-            Action::RecordBadBlocks { member, blocks } => {
-                let unix_seconds = self.unix_seconds();
-                match self.recorder.record_bad_blocks(member, &blocks, unix_seconds) {
-                    Some(writes) => self.record(BAD_BLOCKS, writes),
-                    None => {
-                        self.engine.bad_blocks_recorded(Vec::new(), false);
-                        self.actions = true;
-                    }
-                }
-            }
         }
+    }
+
+    /// Begins a record.
+    fn make(&mut self, ask: Ask) {
+        let unix_seconds = self.unix_seconds();
+        let recorder = self.recorder.as_mut().expect("the home lane records");
+        match ask {
+            Ask::State(state) => {
+                self.next_state = Some(state);
+                self.recorded(CATCH_UP);
+            }
+            Ask::Intent { set, clear } => {
+                let writes = recorder.record_intent(&set, &clear);
+                self.record(INTENT, writes);
+            }
+            Ask::BadBlocks { member, blocks } => match recorder.record_bad_blocks(member, &blocks, unix_seconds) {
+                Some(writes) => self.record(BAD_BLOCKS, writes),
+                None => self.answered(Answer::BadBlocks(Vec::new(), false)),
+            },
+            // Logs begun anew do not speak for superblocks from before the last record.
+            Ask::ResetLog => self.recorded(CATCH_UP),
+        }
+    }
+
+    /// What the engine asked for has come to this.
+    fn answer(&mut self, answer: Answer) {
+        match answer {
+            Answer::State(failures) => self.engine.state_recorded(failures),
+            Answer::Intent(failures) => self.engine.intent_recorded(failures),
+            Answer::BadBlocks(failures, had_room) => self.engine.bad_blocks_recorded(failures, had_room),
+            Answer::LogReset(failures) => self.engine.log_reset(failures),
+        }
+        self.actions = true;
+    }
+
+    fn take_request(&mut self, request: Request) {
+        if let Some((member, request)) = self.engine.submit(request) {
+            self.submit(member, request);
+        }
+        self.actions = true;
     }
 
     /// Positions of the engine's requests are in the member's data area, those of records are not.
@@ -296,33 +379,33 @@ impl<R: Recorder> Binder<R> {
 
     fn recorded(&mut self, kind: usize) {
         let failures = std::mem::take(&mut self.pending[kind].failures);
+        let unix_seconds = self.unix_seconds();
+        let recorder = self.recorder.as_mut().expect("the home lane records");
         match kind {
-            STATE => self.engine.state_recorded(failures),
-            INTENT => self.engine.intent_recorded(failures),
+            STATE => self.answered(Answer::State(failures)),
+            INTENT => self.answered(Answer::Intent(failures)),
             LOG_RESET => {
                 self.know_places();
-                self.engine.log_reset(failures);
+                self.answered(Answer::LogReset(failures));
             }
             CATCH_UP => {
-                let writes = self.recorder.catch_up();
+                let writes = recorder.catch_up();
                 if !writes.is_empty() {
                     self.pending[CATCH_UP].failures = failures;
                     return self.record(CATCH_UP, writes);
                 }
                 let Some(state) = self.next_state.take() else {
-                    let writes = self.recorder.reset_log();
+                    let writes = recorder.reset_log();
                     self.pending[LOG_RESET].failures = failures;
                     return self.record(LOG_RESET, writes);
                 };
-                let unix_seconds = self.unix_seconds();
-                let writes = self.recorder.record_state(&state, unix_seconds);
+                let writes = recorder.record_state(&state, unix_seconds);
                 // Who could not be told the last record cannot be told this one.
                 self.pending[STATE].failures = failures;
                 self.record(STATE, writes);
             }
-            _ => self.engine.bad_blocks_recorded(failures, true),
+            _ => self.answered(Answer::BadBlocks(failures, true)),
         }
-        self.actions = true;
     }
 }
 
@@ -333,21 +416,24 @@ impl<R: Recorder> BlockDevice for ArrayDevice<R> {
 
     fn submit(&mut self, request: Request) {
         let mut binder = self.binder.borrow_mut();
-        if let Some((member, request)) = binder.engine.submit(request) {
-            binder.submit(member, request);
+        match binder.relay.is_some() {
+            true => binder.relay(request),
+            false => binder.take_request(request),
         }
-        binder.actions = true;
     }
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         let mut binder = self.binder.borrow_mut();
         binder.now = now.max(binder.now);
-        binder.poll(completions);
+        match binder.relay.is_some() {
+            true => binder.poll_with_mail(completions),
+            false => binder.poll(completions),
+        }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
         let binder = self.binder.borrow();
-        if binder.actions {
+        if binder.actions || binder.relay.as_ref().is_some_and(Relay::has_mail) {
             return Some(0);
         }
         let members = binder.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());

@@ -2,13 +2,14 @@
 
 use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, Then, lacks_members, lost, one_piece, slice_segments};
 use crate::gather::{self, Part};
+use crate::lanes::Share;
 use crate::log::Stage;
 use crate::mirror_io::MirrorWrite;
 use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
-use crate::{Action, ArrayConfig, Level, LogRecord, MemberConfig, MemberId, hedge, mirror_io, parity_io};
+use crate::{Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, hedge, mirror_io, parity_io};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ const CLEAR_ROWS_SECTORS: u64 = 1 << 16;
 
 /// A RAID engine without I/O, clock or thread.
 pub struct Engine {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
     tasks: Tasks,
     sweeper: Rc<Sweeper>,
     limits: Limits,
@@ -43,7 +44,15 @@ struct Run {
 impl Engine {
     /// An engine for `config`. `member_limits`: by member handle.
     pub fn new(config: &ArrayConfig, member_limits: &[Limits]) -> Self {
-        let core = Rc::new(Core::new(config));
+        Self::on_lane(config, member_limits, Share::whole(&config.geometry))
+    }
+
+    /// An engine for a lane's share of the array: requests are of its part, and sweeps keep to it.
+    pub(crate) fn on_lane(config: &ArrayConfig, member_limits: &[Limits], share: Share) -> Self {
+        let strip = config.geometry.strip_sectors();
+        let replay: Vec<LogRecord> = config.replay.iter().filter(|record| share.owns(record.stripe * strip)).cloned().collect();
+        let replays = !replay.is_empty();
+        let core = Rc::new(Core::new(config, share, replay.len()));
         for (index, limits) in member_limits.iter().enumerate() {
             core.members.borrow_mut().get_mut(MemberId(index)).limits = limits.clone();
         }
@@ -55,7 +64,7 @@ impl Engine {
         let bad_blocks = Rc::clone(&core);
         core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
         if !core.prepared.get() {
-            let (prepares, lacks, replays) = (Rc::clone(&core), lacks_members(config), !config.replay.is_empty());
+            let (prepares, lacks) = (Rc::clone(&core), lacks_members(config));
             core.ready.spawn(async move { prepares.prepare(lacks, replays).await });
         }
         core.ready.spawn(settle(Rc::clone(&core)));
@@ -65,8 +74,8 @@ impl Engine {
             let logs = Rc::clone(&core);
             core.ready.spawn(async move { logs.log_flush_forever().await });
         }
-        if !config.replay.is_empty() {
-            core.ready.spawn(crate::log::replay(Rc::clone(&core), config.replay.clone(), lacks_members(config)));
+        if replays {
+            core.ready.spawn(crate::log::replay(Rc::clone(&core), replay, lacks_members(config)));
         }
         let limits = array_limits(config, member_limits);
         core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));
@@ -498,21 +507,21 @@ impl Engine {
     }
 
     /// A state has been recorded, except on these members.
-    pub fn state_recorded(&mut self, failures: Vec<(MemberId, IoError)>) {
+    pub fn state_recorded(&mut self, failures: IoFailures) {
         self.core.record.state_busy.set(false);
         self.record_failures(failures);
         self.core.record.changed.wake_all(&self.core.ready);
     }
 
     /// Write-intent bits have been recorded, except on these members.
-    pub fn intent_recorded(&mut self, failures: Vec<(MemberId, IoError)>) {
+    pub fn intent_recorded(&mut self, failures: IoFailures) {
         self.core.record.intent_busy.set(false);
         self.record_failures(failures);
         self.core.record.intent_changed.wake_all(&self.core.ready);
     }
 
     /// Bad blocks have been recorded, except on these members. `had_room`: the format could keep them.
-    pub fn bad_blocks_recorded(&mut self, failures: Vec<(MemberId, IoError)>, had_room: bool) {
+    pub fn bad_blocks_recorded(&mut self, failures: IoFailures, had_room: bool) {
         self.core.record.bad_busy.set(false);
         self.core.record.bad_refused.set(!had_room);
         self.record_failures(failures);
@@ -520,7 +529,7 @@ impl Engine {
     }
 
     /// The members' logs have been begun anew, except on these.
-    pub fn log_reset(&mut self, failures: Vec<(MemberId, IoError)>) {
+    pub fn log_reset(&mut self, failures: IoFailures) {
         self.record_failures(failures);
         self.core.log.stage.set(Stage::Open);
         self.core.log.stage_changed.wake_all(&self.core.ready);
@@ -543,7 +552,7 @@ impl Engine {
         self.core.log_full(member, records);
     }
 
-    fn record_failures(&mut self, failures: Vec<(MemberId, IoError)>) {
+    fn record_failures(&mut self, failures: IoFailures) {
         for (member, error) in failures {
             self.core.fail_member(member, &format!("its metadata could not be written: {error}"));
         }
@@ -673,6 +682,7 @@ impl Engine {
         }
         self.core.want_record();
         self.core.sweep_changed.wake_all(&self.core.ready);
+        self.core.catch_up_on(id);
         Ok(())
     }
 

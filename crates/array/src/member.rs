@@ -254,7 +254,7 @@ impl Members {
     }
 
     /// Takes a member out of its role.
-    pub fn drop_member(&mut self, id: MemberId, reason: String) {
+    pub fn drop_member(&mut self, id: MemberId, reason: Option<String>) {
         for slot in &mut self.slots {
             if slot.replacement == Some(id) {
                 slot.replacement = None;
@@ -271,7 +271,7 @@ impl Members {
         self.failed.push(id);
         let member = &mut self.all[id.0];
         member.role = MemberRole::Failed;
-        member.failure = Some(reason);
+        member.failure = reason;
         self.look();
     }
 
@@ -297,10 +297,19 @@ impl Members {
         if self.spares.is_empty() {
             return None;
         }
-        let id = self.spares.remove(0);
-        self.slots[slot].member = Some(id);
-        self.begin_fill(id, slot, MemberRole::Rebuilding);
-        Some((id, slot))
+        let id = self.spares[0];
+        self.assign(id, slot).then_some((id, slot))
+    }
+
+    /// Gives an empty role to a spare. `false`: it waits no more, or the role is not empty.
+    pub fn assign(&mut self, id: MemberId, slot: usize) -> bool {
+        let fits = self.spares.contains(&id) && self.slots[slot].member.is_none();
+        if fits {
+            self.spares.retain(|&spare| spare != id);
+            self.slots[slot].member = Some(id);
+            self.begin_fill(id, slot, MemberRole::Rebuilding);
+        }
+        fits
     }
 
     /// Makes a spare the replacement of a slot's member.

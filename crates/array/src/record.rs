@@ -6,7 +6,7 @@
 
 use crate::{AppendTerms, LogRecord, MemberId};
 use std::ops::Range;
-use stria_block::Data;
+use stria_block::{Data, IoError};
 
 /// The place of a member in its array at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,9 @@ impl ArrayState {
         }
     }
 }
+
+/// Members on which something could not be written, and why.
+pub type IoFailures = Vec<(MemberId, IoError)>;
 
 /// Some bytes on one member's metadata area.
 #[derive(Clone, Debug)]

@@ -54,7 +54,7 @@ pub struct MemberStatus {
 }
 
 /// The overall state, the worst that applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
     /// Every role has a whole member.
     Optimal,
@@ -124,6 +124,86 @@ pub struct ArrayStatus {
     pub log: Option<LogStatus>,
     /// Requests that have not ended.
     pub in_flight: usize,
+}
+
+impl ArrayStatus {
+    /// One status of what several lanes say, the home lane first: the worst of states, the least of progress, sums of counts.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn joined(lanes: Vec<ArrayStatus>) -> ArrayStatus {
+        let mut lanes = lanes.into_iter();
+        let mut all = lanes.next().expect("an array has a lane");
+        for lane in lanes {
+            all.health = all.health.max(lane.health);
+            all.read_only |= lane.read_only;
+            all.clean &= lane.clean;
+            all.resync_sector = all.resync_sector.min(lane.resync_sector);
+            all.members.iter_mut().zip(lane.members).for_each(|(member, other)| member.join(other));
+            all.sweep = match (all.sweep, lane.sweep) {
+                (Some(sweep), Some(other)) => Some(sweep.joined(&other)),
+                (sweep, other) => sweep.or(other),
+            };
+            all.mismatch_sectors = all.mismatch_sectors.map(|found| found + lane.mismatch_sectors.unwrap_or(0));
+            // Some bits are several lanes'.
+            all.intent = all.intent.zip(lane.intent).map(|((set, all), (other, _))| ((set + other).min(all), all));
+            all.log = all.log.zip(lane.log).map(|(log, other)| log.joined(&other));
+            all.in_flight += lane.in_flight;
+        }
+        let failed = |member: &MemberId| all.members[member.0].role == MemberRole::Failed;
+        all.slots.iter_mut().for_each(|slot| *slot = slot.filter(|member| !failed(member)));
+        all
+    }
+}
+
+impl MemberStatus {
+    fn join(&mut self, other: MemberStatus) {
+        self.role = match (self.role, other.role) {
+            (_, MemberRole::Failed) => MemberRole::Failed,
+            (MemberRole::InSync, role @ (MemberRole::Rebuilding | MemberRole::Replacing)) => role,
+            (role, _) => role,
+        };
+        self.failure = self.failure.take().or(other.failure);
+        self.in_flight += other.in_flight;
+        self.read_count += other.read_count;
+        self.write_count += other.write_count;
+        self.read_sectors += other.read_sectors;
+        self.written_sectors += other.written_sectors;
+        self.read_errors += other.read_errors;
+        self.hedged_count += other.hedged_count;
+        self.wrong_sectors += other.wrong_sectors;
+        self.repaired_sectors += other.repaired_sectors;
+        self.bad_sectors = self.bad_sectors.max(other.bad_sectors);
+    }
+}
+
+impl SweepStatus {
+    fn joined(self, other: &SweepStatus) -> SweepStatus {
+        SweepStatus {
+            done_sectors: self.done_sectors.min(other.done_sectors),
+            sectors_per_s: self.sectors_per_s.min(other.sectors_per_s),
+            eta_s: self.eta_s.max(other.eta_s),
+            held_sectors_per_s: self.held_sectors_per_s.or(other.held_sectors_per_s),
+            mismatch_sectors: self.mismatch_sectors + other.mismatch_sectors,
+            paused: self.paused || other.paused,
+            ..self
+        }
+    }
+}
+
+impl LogStatus {
+    fn joined(self, other: &LogStatus) -> LogStatus {
+        LogStatus {
+            append_count: self.append_count + other.append_count,
+            record_count: self.record_count + other.record_count,
+            append_sectors: self.append_sectors + other.append_sectors,
+            early_count: self.early_count + other.early_count,
+            full_count: self.full_count + other.full_count,
+            replaying: self.replaying || other.replaying,
+            replayed_count: self.replayed_count + other.replayed_count,
+            newest_only: self.newest_only,
+        }
+    }
 }
 
 /// What the write log did since the array started.

@@ -40,9 +40,9 @@ const SPEED_MIN: u64 = (20 << 20) / 512;
 
 /// One member to be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fill {
-    slot: usize,
-    member: MemberId,
+pub(crate) struct Fill {
+    pub slot: usize,
+    pub member: MemberId,
 }
 
 /// What a window found.
@@ -258,7 +258,7 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     let (mut from, mut by_intent) = (u64::MAX, true);
     for id in members.active() {
         let member = members.get(id);
-        if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) {
+        if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) && !core.waits_for_others(id) {
             found.push(Fill { slot: member.slot.expect("it has a role"), member: id });
             from = from.min(member.config.recovered_sector);
             by_intent &= member.config.by_intent;
@@ -276,7 +276,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill
     if core.health() == crate::Health::Failed {
         return None;
     }
-    while let Some((member, slot)) = { core.members.borrow_mut().take_spare() } {
+    while let Some((member, slot)) = core.take_spare() {
         core.event(Event::SpareTaken { member, slot });
         core.want_record();
         sweeper.gave_up.set(false);
@@ -322,7 +322,7 @@ async fn run(
         core.members.borrow_mut().forget_wrong();
     }
     let geometry = &core.geometry;
-    let window = WINDOW_SECTORS.max(geometry.strip_sectors());
+    let window = core.share.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
     let from = from.min(end) / window * window;
     let sweep = Rc::new(Sweep {
@@ -381,8 +381,10 @@ async fn run(
     } else {
         match kind {
             SweepKind::Rebuild => {
-                hand_over(core, &sweep).await;
-                finish_fills(core, &sweep);
+                let from_start = sweep.start == 0 && !sweep.by_intent;
+                if core.share_filled(&sweep.fills, from_start) {
+                    take_over(core, &sweep.fills, from_start).await;
+                }
             }
             SweepKind::Resync => core.resynced(u64::MAX),
             SweepKind::Scrub { .. } => sweeper.last_mismatch.set(Some(mismatch_sectors)),
@@ -411,8 +413,8 @@ fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
 
 /// Says of members that they are whole, before they count as such: who is in sync by word alone is lost with the power. And
 /// before a copy gets its slot: a crash may tear the record of that, and must find either the old member or the new.
-async fn hand_over(core: &Core, sweep: &Sweep) {
-    for fill in &sweep.fills {
+async fn hand_over(core: &Core, fills: &[Fill]) {
+    for fill in fills {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(fill.member);
         if member.role != MemberRole::Failed {
@@ -422,9 +424,11 @@ async fn hand_over(core: &Core, sweep: &Sweep) {
     core.recorded(core.want_record()).await;
 }
 
-fn finish_fills(core: &Core, sweep: &Sweep) {
+/// Members that are filled take their roles. `from_start`: all of them was filled in this run.
+pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
+    hand_over(core, fills).await;
     let mut copied = false;
-    for fill in &sweep.fills {
+    for fill in fills {
         let mut members = core.members.borrow_mut();
         if members.get(fill.member).role == MemberRole::Failed {
             continue;
@@ -443,13 +447,9 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
     }
     // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making; a copy
     // does not.
-    if !copied
-        && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5)
-        && !sweep.by_intent
-        && core.members.borrow().whole()
-    {
-        let all = sweep.fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
-        if all && core.resync_from() != u64::MAX && sweep.fills.len() == 1 && sweep.start == 0 {
+    if !copied && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && from_start && core.members.borrow().whole() {
+        let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
+        if all && core.resync_from() != u64::MAX && fills.len() == 1 {
             core.resynced(u64::MAX);
         }
     }
@@ -459,15 +459,22 @@ fn finish_fills(core: &Core, sweep: &Sweep) {
 async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     loop {
         let stop = sweeper.paused.get() || sweeper.cancelled.get() || core.stopping.get() || sweep.error.borrow().is_some();
-        let start = sweep.next.get();
-        if stop || start >= sweep.end {
+        let before = sweep.next.get();
+        // A rebuild of copies goes by rows of members, which are nobody's share as such.
+        let by_share = sweep.kind != SweepKind::Rebuild || core.geometry.level().parity_count() > 0;
+        let start = if by_share { core.share.next(before).min(sweep.end) } else { before };
+        if stop {
             break;
         }
         let window = start..sweep.end.min(start + sweep.window);
         sweep.next.set(window.end);
+        if window.is_empty() {
+            advance(&core, &sweep);
+            break;
+        }
         sweep.running.borrow_mut().insert(start);
         let result = if is_due(&core, &sweep, &window) {
-            pace(&core, &sweeper, window.end - window.start).await;
+            pace(&core, &sweeper, window.end - before).await;
             match core.geometry.level() {
                 Level::Raid1 | Level::Raid10 => mirror::window(&core, &sweep, window.clone()).await,
                 _ => parity::window(&core, &sweep, window.clone()).await,

@@ -37,11 +37,16 @@ impl<T> Mailbox<T> {
         {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.extend(messages);
-            self.filled.store(!queue.is_empty(), Ordering::SeqCst);
+            self.filled.store(true, Ordering::SeqCst);
         }
         if self.asleep.swap(false, Ordering::SeqCst) {
             (self.wake)();
         }
+    }
+
+    /// Has the receiver look, as if something had arrived: what it is to look at lies elsewhere.
+    pub fn nudge(&self) {
+        self.push_all(std::iter::empty());
     }
 
     /// Moves everything that arrived to the end of `into`.
@@ -52,6 +57,11 @@ impl<T> Mailbox<T> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         into.append(&mut queue);
         self.filled.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether something has arrived.
+    pub fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::SeqCst)
     }
 
     /// The receiver is about to sleep. `false`: something has arrived, take it first.

@@ -67,7 +67,7 @@ enum Message<D> {
 
 struct Shared<D> {
     name: String,
-    mailbox: Mailbox<Message<D>>,
+    mailbox: Arc<Mailbox<Message<D>>>,
     limits: Limits,
     takes_guests: bool,
     /// Set before the thread empties the mailbox for the last time.
@@ -127,15 +127,20 @@ impl Lane {
                 let pinned =
                     self.cpu.map_or(Ok(()), |cpu| pin(cpu).map_err(|source| fail("run on the processor asked for", source)));
                 let ring = pinned.and_then(|()| Ring::new());
-                let built = ring.map_err(E::from).and_then(|ring| build(&ring).map(|device| (ring, device)));
-                let (ring, device) = match built {
+                let built = ring.map_err(E::from).and_then(|ring| {
+                    let waker = ring.waker();
+                    let mailbox = Arc::new(Mailbox::new(move || waker.wake()));
+                    let nudged = Arc::clone(&mailbox);
+                    ring.set_nudge(move || nudged.nudge());
+                    build(&ring).map(|device| (ring, device, mailbox))
+                });
+                let (ring, device, mailbox) = match built {
                     Ok(built) => built,
                     Err(error) => return drop(ready.send(Err(error))),
                 };
-                let waker = ring.waker();
                 let shared = Arc::new(Shared {
                     name: self.name,
-                    mailbox: Mailbox::new(move || waker.wake()),
+                    mailbox,
                     limits: device.limits().clone(),
                     takes_guests: self.takes_guests,
                     stopped: AtomicBool::new(false),

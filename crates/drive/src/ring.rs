@@ -89,6 +89,8 @@ struct Inner {
     driven: bool,
     now: Nanos,
     wake_fd: Arc<OwnedFd>,
+    /// What a lane has others call.
+    nudge: Option<Arc<dyn Fn() + Send + Sync>>,
     wake_armed: bool,
     wake_count: Buffer,
     /// Watched sockets, with their keys.
@@ -168,6 +170,19 @@ impl Ring {
     /// What ends this ring's wait from other threads.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.0.borrow().wake_fd))
+    }
+
+    /// Has the ring's lane take a turn soon, from any thread; costs a system call only when it sleeps. Off a lane it wakes the ring.
+    pub fn nudge(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let nudge = self.0.borrow().nudge.clone();
+        nudge.unwrap_or_else(|| {
+            let waker = self.waker();
+            Arc::new(move || waker.wake())
+        })
+    }
+
+    pub(crate) fn set_nudge(&self, nudge: impl Fn() + Send + Sync + 'static) {
+        self.0.borrow_mut().nudge = Some(Arc::new(nudge));
     }
 
     /// Waits until the kernel holds nothing of any drive: then a dropped drive's lock is free.
@@ -285,6 +300,7 @@ impl Inner {
             driven: false,
             now: crate::monotonic_now(),
             wake_fd,
+            nudge: None,
             wake_armed: false,
             wake_count: Buffer::zeroed(8),
             watches: Slab::new(),

@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag, bytes};
 
 /// A client's request while parts of it run.
-pub(super) struct Parent {
+pub(crate) struct Parent {
     pub(super) tag: Tag,
     pub(super) begun: Nanos,
     pub(super) start_sector: u64,
@@ -22,11 +22,9 @@ impl Parent {
     pub(super) fn new(tag: Tag, begun: Nanos, start_sector: u64, pending: usize, operation: Operation) -> Self {
         Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new() }
     }
-}
 
-impl Core {
-    /// Takes a client's request apart into `parts`, none of which has been sent yet.
-    pub fn begin(&self, request: &mut Request, parts: usize) -> usize {
+    /// A request that is done in so many parts.
+    pub(crate) fn of(request: &Request, begun: Nanos, parts: usize) -> Self {
         let operation = match &request.operation {
             Operation::Read { .. } => Operation::Read { into: Segments::new() },
             Operation::Write { from, fua } => Operation::Write { from: from.clone(), fua: *fua },
@@ -35,7 +33,39 @@ impl Core {
             Operation::Discard => Operation::Discard,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
         };
-        self.parents.borrow_mut().insert(Parent::new(request.tag, self.now(), request.start_sector, parts, operation))
+        Self::new(request.tag, begun, request.start_sector, parts, operation)
+    }
+
+    /// A part has ended; a read brings its place in the request and its memory. Whether it was the last.
+    pub(crate) fn part_done(&mut self, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) -> bool {
+        self.pending -= 1;
+        self.read.extend(read);
+        if let Err(error) = result {
+            self.error.get_or_insert(error);
+        }
+        self.pending == 0
+    }
+
+    /// The request's end, with a read's memory in one piece again as far as it was.
+    pub(crate) fn end(mut self) -> Completion {
+        if let Operation::Read { into } = &mut self.operation {
+            self.read.sort_unstable_by_key(|(offset, _)| *offset);
+            for buffer in self.read.into_iter().flat_map(|(_, segments)| segments) {
+                let rest = match into.last_mut() {
+                    Some(last) => last.unite(buffer).err(),
+                    None => Some(buffer),
+                };
+                into.extend(rest);
+            }
+        }
+        Completion { tag: self.tag, result: self.error.map_or(Ok(()), Err), operation: self.operation }
+    }
+}
+
+impl Core {
+    /// Takes a client's request apart into `parts`, none of which has been sent yet.
+    pub fn begin(&self, request: &mut Request, parts: usize) -> usize {
+        self.parents.borrow_mut().insert(Parent::of(request, self.now(), parts))
     }
 
     /// Makes a client's request one to a member, at `start_sector` there.
@@ -76,34 +106,15 @@ impl Core {
     /// A part has ended; a read brings its place in the request and its memory. When it was the last, so has the request.
     pub fn part_done(&self, parent: usize, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) {
         let mut parents = self.parents.borrow_mut();
-        let state = &mut parents[parent];
-        state.pending -= 1;
-        if let Some(read) = read {
-            state.read.push(read);
-        }
-        if let Err(error) = result {
-            state.error.get_or_insert(error);
-        }
-        if state.pending > 0 {
+        if !parents[parent].part_done(read, result) {
             return;
         }
-        let mut state = parents.remove(parent);
+        let state = parents.remove(parent);
         drop(parents);
         if matches!(state.operation, Operation::Read { .. } | Operation::Write { .. }) {
             self.steering.ended(state.begun, self.now());
         }
-        if let Operation::Read { into } = &mut state.operation {
-            state.read.sort_unstable_by_key(|(offset, _)| *offset);
-            for buffer in state.read.into_iter().flat_map(|(_, segments)| segments) {
-                let rest = match into.last_mut() {
-                    Some(last) => last.unite(buffer).err(),
-                    None => Some(buffer),
-                };
-                into.extend(rest);
-            }
-        }
-        let result = state.error.map_or(Ok(()), Err);
-        self.done(Completion { tag: state.tag, result, operation: state.operation });
+        self.done(state.end());
     }
 
     pub fn done(&self, completion: Completion) {

@@ -333,21 +333,24 @@ impl Core {
 
     /// Drops a member that failed. `false`: its loss would lose data, so it stays and its errors go to clients.
     pub fn fail_member(&self, id: MemberId, reason: &str) -> bool {
-        let mut members = self.members.borrow_mut();
-        if members.get(id).role == crate::MemberRole::Failed {
+        if self.members.borrow().get(id).role == crate::MemberRole::Failed {
             return true;
         }
-        if !members.may_lose(id) {
+        if !self.members.borrow().may_lose(id) {
             return false;
         }
-        let slot = members.get(id).slot;
-        members.drop_member(id, reason.to_string());
-        drop(members);
-        self.log_drop(id);
+        let slot = self.members.borrow().get(id).slot;
+        self.drop_member(id, Some(reason));
         self.event(Event::MemberFailed { member: id, slot, reason: reason.to_string() });
+        true
+    }
+
+    /// Takes a member out of its role, whatever that does to the array. `reason`: where this engine has one.
+    pub fn drop_member(&self, id: MemberId, reason: Option<&str>) {
+        self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
+        self.log_drop(id);
         self.raise_barrier();
         self.sweep_changed.wake_all(&self.ready);
-        true
     }
 
     /// Makes every ended write durable on the members.

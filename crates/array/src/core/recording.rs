@@ -21,6 +21,8 @@ pub(crate) struct Recording {
     dirty: Cell<u64>,
     pub clean: Cell<bool>,
     pub state_busy: Cell<bool>,
+    /// The last one was not made, as other lanes have changed it meanwhile.
+    pub overtaken: Cell<bool>,
     pub intent_busy: Cell<bool>,
     pub state_waiters: Waiters,
     pub intent_waiters: Waiters,
@@ -121,6 +123,9 @@ impl Core {
             self.outbox.borrow_mut().push_back(Action::RecordState(state));
             self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
             drop(turn);
+            if self.record.overtaken.replace(false) {
+                continue;
+            }
             self.record.durable.set(number);
             self.record.state_waiters.wake_all(&self.ready);
         }

@@ -23,14 +23,15 @@ pub(super) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<
     around
 }
 
-/// Rows of a slot and the array sectors that they are copies of.
+/// Rows of a slot and the array sectors that they are copies of, as far as these are this lane's.
 fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u64>)> {
     let mut found = Vec::new();
     let mut row = rows.start;
     while row < rows.end {
         let (array_sector, sectors) = core.geometry.array_sector_of(slot, row, rows.end - row);
         if let Some(start) = array_sector {
-            found.push((row, start..start + sectors));
+            let parts = core.share.parts(start..start + sectors);
+            found.extend(parts.map(|part| (row + (part.start - start), part)));
         }
         row += sectors;
     }

@@ -128,7 +128,9 @@ pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
 
 /// One array under test.
 pub struct World {
+    /// The home lane's.
     pub array: ArrayDevice<NoRecorder>,
+    pub lanes: Vec<ArrayDevice<NoRecorder>>,
     pub rams: Vec<SharedRam>,
     pub faults: Vec<Rc<RefCell<FaultPlan>>>,
     pub model: Vec<u8>,
@@ -149,6 +151,18 @@ impl World {
 
     /// As it is found: with the bits of a bitmap, and redundancy that holds up to `resync_sector`.
     pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, resync_sector: u64) -> Self {
+        Self::on_lanes(geometry, spares, seed, intent, resync_sector, 1)
+    }
+
+    /// On so many lanes.
+    pub fn on_lanes(
+        geometry: Geometry,
+        spares: usize,
+        seed: u64,
+        intent: Option<IntentConfig>,
+        resync_sector: u64,
+        lane_count: usize,
+    ) -> Self {
         let mut chance = Chance(seed);
         let sectors: Vec<u64> = (0..geometry.slot_count() + spares)
             .map(|index| if index < geometry.slot_count() { geometry.member_sectors(index) } else { geometry.member_sectors(0) })
@@ -162,29 +176,41 @@ impl World {
             intent,
             ..whole(geometry.clone())
         };
-        let devices = rams
-            .iter()
-            .zip(&faults)
-            .map(|(ram, plan)| {
+        let mut devices = || {
+            let device = |(ram, plan): (&SharedRam, &Rc<RefCell<FaultPlan>>)| {
                 let faulty = FaultDevice::new(ram.clone(), Rc::clone(plan));
                 Box::new(LateDevice::new(faulty, chance.next())) as Box<dyn BlockDevice>
-            })
-            .collect();
-        let array = ArrayDevice::new(&config, devices, NoRecorder, 0);
+            };
+            rams.iter().zip(&faults).map(device).collect()
+        };
+        // Small arrays have several groups all the same.
+        let ports = Ports::new(lane_count).with_groups(8);
+        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+        let lanes: Vec<_> = (0..lane_count).map(lane).collect();
+        let array = lanes[0].clone();
         let model = vec![0; bytes(geometry.capacity_sectors())];
-        Self { array, rams, faults, model, now: 0, chance, geometry, mismatches: Vec::new(), ended: Vec::new(), next_tag: 0 }
+        let (mismatches, ended) = (Vec::new(), Vec::new());
+        Self { array, lanes, rams, faults, model, now: 0, chance, geometry, mismatches, ended, next_tag: 0 }
+    }
+
+    /// What all lanes say.
+    pub fn status(&self) -> ArrayStatus {
+        ArrayStatus::joined(self.lanes.iter().map(ArrayDevice::status).collect())
     }
 
     pub fn submit(&mut self, start_sector: u64, sectors: u64, operation: Operation) -> Tag {
         self.next_tag += 1;
-        self.array.submit(Request { tag: self.next_tag, start_sector, sectors, operation });
+        let lane = if self.lanes.len() == 1 { 0 } else { self.chance.below(self.lanes.len() as u64) as usize };
+        self.lanes[lane].submit(Request { tag: self.next_tag, start_sector, sectors, operation });
         self.next_tag
     }
 
     /// One step of time; false when nothing will happen any more by itself.
     pub fn step(&mut self) -> bool {
-        self.array.poll(self.now, &mut self.ended);
-        match self.array.next_wake() {
+        for lane in &mut self.lanes {
+            lane.poll(self.now, &mut self.ended);
+        }
+        match self.lanes.iter().filter_map(ArrayDevice::next_wake).min() {
             Some(due) => {
                 self.now = self.now.max(due);
                 true
@@ -208,13 +234,13 @@ impl World {
     /// Runs until `condition` holds.
     pub fn run_until(&mut self, what: &str, condition: impl Fn(&ArrayStatus) -> bool) {
         for _ in 0..1_000_000 {
-            if condition(&self.array.status()) {
+            if condition(&self.status()) {
                 return;
             }
             let goes_on = self.step();
-            assert!(goes_on || condition(&self.array.status()), "{what}: nothing happens any more: {:?}", self.array.status());
+            assert!(goes_on || condition(&self.status()), "{what}: nothing happens any more: {:?}", self.status());
         }
-        panic!("{what}: takes for ever: {:?}", self.array.status());
+        panic!("{what}: takes for ever: {:?}", self.status());
     }
 
     pub fn pattern(&mut self, sectors: u64) -> Buffer {
@@ -301,14 +327,20 @@ impl World {
     }
 
     pub fn scrub(&mut self, repair: bool) -> u64 {
-        self.array.command(|engine| engine.scrub(repair, 0)).expect("nothing else runs");
-        self.array.take_events();
+        for lane in &self.lanes {
+            lane.command(|engine| engine.scrub(repair, 0)).expect("nothing else runs");
+            lane.take_events();
+        }
         self.mismatches.clear();
+        let (mut finished, mut found) = (0, 0);
         for _ in 0..1_000_000 {
             self.step();
-            for event in self.array.take_events() {
+            for event in self.lanes.iter().flat_map(ArrayDevice::take_events).collect::<Vec<_>>() {
                 if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
-                    return mismatch_sectors;
+                    (finished, found) = (finished + 1, found + mismatch_sectors);
+                    if finished == self.lanes.len() {
+                        return found;
+                    }
                 }
                 if let Event::Mismatch { sync_sector, sectors, culprit, repaired } = event {
                     assert_eq!(repaired, repair);

@@ -1,0 +1,143 @@
+//! What a lane hears from the others, and what it tells them.
+
+use super::Binder;
+use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar};
+use crate::member::Members;
+use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
+use stria_block::{Completion, Request};
+
+/// What the home lane knows of all at the start.
+pub(super) fn registrar<P>(config: &ArrayConfig, ports: &Ports<P>) -> Registrar {
+    let members = Members::new(config);
+    let state = members.state(!config.doubts_parity, config.resync_sector);
+    let strip = config.geometry.strip_sectors();
+    let is_of = |lane: usize, record: &LogRecord| ports.share(&config.geometry, lane).owns(record.stripe * strip);
+    let replays = (0..ports.lane_count()).map(|lane| config.replay.iter().any(|record| is_of(lane, record)));
+    let bad = members.iter().map(|member| (member.config.id, member.config.bad_blocks.clone())).collect();
+    Registrar::new(&state, &replays.collect::<Vec<_>>(), config.intent.as_ref(), bad)
+}
+
+impl<R: Recorder> Binder<R> {
+    /// Takes a client's request to whom it concerns.
+    pub(super) fn relay(&mut self, request: Request) {
+        let relay = self.relay.as_mut().expect("one of several lanes");
+        let mut own = Vec::new();
+        relay.submit(request, self.engine.limits(), self.now, |request| own.push(request));
+        own.into_iter().for_each(|request| self.take_request(request));
+    }
+
+    pub(super) fn poll_with_mail(&mut self, completions: &mut Vec<Completion>) {
+        self.engine.set_now(self.now);
+        self.take_mail();
+        let mut ended = std::mem::take(&mut self.elsewhere);
+        self.poll(&mut ended);
+        let relay = self.relay.as_mut().expect("one of several lanes");
+        completions.extend(ended.drain(..).filter_map(|completion| relay.ended(completion)));
+        relay.post();
+        self.elsewhere = ended;
+    }
+
+    /// Does what others ask for.
+    pub(super) fn take_mail(&mut self) {
+        let Some(relay) = &mut self.relay else { return };
+        let mut inbox = relay.take_mail();
+        for message in inbox.drain(..) {
+            let relay = self.relay.as_mut().expect("one of several lanes");
+            match message {
+                Message::Request { lane, request } => {
+                    let request = relay.accept(lane, request);
+                    self.take_request(request);
+                }
+                Message::Ended(completion) => self.elsewhere.push(completion),
+                Message::Ask { lane, ask } => self.register(lane, ask),
+                Message::Answer(answer) => self.answer(answer),
+                Message::Order(order) => self.obey(order),
+                Message::Places(places) => self.log.know(relay.share.lane, places),
+                Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
+                Message::Filled { lane, member } => self.note_filled(lane, member),
+                Message::AllFilled(member) => self.engine.all_filled(member),
+            }
+            self.actions = true;
+        }
+        self.relay.as_mut().expect("one of several lanes").reuse(inbox);
+    }
+
+    /// The engine wants something durable.
+    pub(super) fn ask(&mut self, ask: Ask) {
+        match &mut self.relay {
+            None => self.make(ask),
+            Some(relay) if relay.share.lane == 0 => self.register(0, ask),
+            Some(relay) => relay.send(0, Message::Ask { lane: relay.share.lane, ask }),
+        }
+    }
+
+    fn register(&mut self, lane: usize, ask: Ask) {
+        let registrar = self.registrar.as_mut().expect("lanes ask the home lane");
+        for (lane, order) in registrar.ask(lane, ask) {
+            match lane {
+                0 => self.obey(order),
+                _ => self.relay.as_mut().expect("there are others").send(lane, Message::Order(order)),
+            }
+        }
+        self.make_next();
+    }
+
+    fn make_next(&mut self) {
+        let registrar = self.registrar.as_mut().expect("lanes ask the home lane");
+        let done = registrar.done_already();
+        let next = registrar.next();
+        self.tell(done, &Answer::LogReset(Vec::new()));
+        if let Some(ask) = next {
+            self.make(ask);
+        }
+    }
+
+    /// A record has been made: who asked for it is told.
+    pub(super) fn answered(&mut self, answer: Answer) {
+        let Some(registrar) = &mut self.registrar else { return self.answer(answer) };
+        if matches!(answer, Answer::LogReset(_)) {
+            registrar.log_is_reset();
+        }
+        let lanes = registrar.recorded();
+        self.tell(lanes, &answer);
+        self.make_next();
+    }
+
+    fn tell(&mut self, lanes: Vec<usize>, answer: &Answer) {
+        for lane in lanes {
+            match lane {
+                0 => self.answer(answer.clone()),
+                _ => self.relay.as_mut().expect("there are others").send(lane, Message::Answer(answer.clone())),
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Drop(member) => self.engine.dropped_elsewhere(member),
+            Order::AskAgain => self.engine.state_overtaken(),
+        }
+        self.actions = true;
+    }
+
+    /// This lane's share of a member is filled.
+    pub(super) fn share_filled(&mut self, member: MemberId) {
+        let relay = self.relay.as_mut().expect("one of several lanes says so");
+        match relay.share.lane {
+            0 => self.note_filled(0, member),
+            lane => relay.send(0, Message::Filled { lane, member }),
+        }
+    }
+
+    fn note_filled(&mut self, lane: usize, member: MemberId) {
+        let relay = self.relay.as_mut().expect("one of several lanes says so");
+        let lanes = self.filled.entry(member).or_default();
+        lanes.insert(lane);
+        if lanes.len() == relay.share.lane_count {
+            self.filled.remove(&member);
+            relay.tell_all(|| Message::AllFilled(member));
+            self.engine.all_filled(member);
+            self.actions = true;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One array on several lanes.
+//!
+//! A lane is a thread with an [`Engine`](crate::Engine) of its own, and engines share nothing: each owns the stripes of its
+//! [`Share`], with their locks, bits, records of the log and sweeps. What cannot be divided goes by message:
+//! - a client's request, to the lanes that own its sectors ([`relay`]);
+//! - what superblocks and bitmap must say, to the home lane, which makes one record of it ([`registrar`]);
+//! - who holds which role, from the home lane to all ([`follow`]).
+//!
+//! So one lane is the whole array as ever, and the simulator runs several in one thread, by the same messages.
+
+mod events;
+mod follow;
+mod registrar;
+mod relay;
+mod share;
+
+pub use events::LaneEvents;
+pub(crate) use follow::Following;
+pub(crate) use registrar::{Ask, Order, Registrar};
+pub(crate) use relay::Relay;
+pub(crate) use share::Share;
+
+use crate::{Geometry, IoFailures, MemberId};
+use std::sync::{Arc, OnceLock};
+use stria_block::{Completion, Mailbox, Request};
+
+/// What lanes say to each other. `P`: where the members' logs lie.
+pub(crate) enum Message<P> {
+    /// To be done for a lane.
+    Request { lane: usize, request: Request },
+    /// It was done.
+    Ended(Completion),
+    /// A lane wants something durable.
+    Ask { lane: usize, ask: Ask },
+    /// It is.
+    Answer(Answer),
+    /// Because of what others asked for.
+    Order(Order),
+    /// The logs lie so from now on.
+    Places(P),
+    /// A spare was given a role.
+    SpareTaken { member: MemberId, slot: usize },
+    /// A lane has filled its share of a member.
+    Filled { lane: usize, member: MemberId },
+    /// All have.
+    AllFilled(MemberId),
+}
+
+/// What a record has come to.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    State(IoFailures),
+    Intent(IoFailures),
+    BadBlocks(IoFailures, bool),
+    LogReset(IoFailures),
+}
+
+struct Port<P> {
+    mail: Mailbox<Message<P>>,
+    nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// The ways between the lanes of one array. Clones are the same.
+pub struct Ports<P> {
+    ports: Arc<Vec<Port<P>>>,
+    group_sectors: u64,
+}
+
+impl<P> Clone for Ports<P> {
+    fn clone(&self) -> Self {
+        Self { ports: Arc::clone(&self.ports), group_sectors: self.group_sectors }
+    }
+}
+
+impl<P> Ports<P> {
+    /// For so many lanes, 64 at most.
+    ///
+    /// # Panics
+    /// For none, or more than 64.
+    pub fn new(lane_count: usize) -> Self {
+        assert!((1..=64).contains(&lane_count), "an array has 1 to 64 lanes");
+        // Who receives looks at every turn; that a turn comes is for `nudge` to see to.
+        let port = |_| Port { mail: Mailbox::new(|| {}), nudge: OnceLock::new() };
+        Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: share::GROUP_SECTORS }
+    }
+
+    /// For simulations of small arrays: the sync space is dealt out in smaller groups, or strips where these are larger.
+    #[must_use]
+    pub fn with_groups(self, group_sectors: u64) -> Self {
+        Self { group_sectors, ..self }
+    }
+
+    pub(crate) fn share(&self, geometry: &Geometry, lane: usize) -> Share {
+        Share::new(geometry, lane, self.lane_count(), self.group_sectors)
+    }
+
+    /// How many lanes there are.
+    pub fn lane_count(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// What has a lane look at its mail soon; said once.
+    pub fn on_mail(&self, lane: usize, nudge: impl Fn() + Send + Sync + 'static) {
+        // Who said it first is the lane itself.
+        let _ = self.ports[lane].nudge.set(Box::new(nudge));
+    }
+
+    fn post(&self, lane: usize, messages: &mut Vec<Message<P>>) {
+        let port = &self.ports[lane];
+        port.mail.push_all(messages.drain(..));
+        if let Some(nudge) = port.nudge.get() {
+            nudge();
+        }
+    }
+
+    fn take(&self, lane: usize, into: &mut Vec<Message<P>>) {
+        self.ports[lane].mail.take(into);
+    }
+
+    fn has_mail(&self, lane: usize) -> bool {
+        self.ports[lane].mail.is_filled()
+    }
+}

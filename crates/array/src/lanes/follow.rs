@@ -1,0 +1,110 @@
+//! What the lanes of an array decide together: who holds which role, and from when on.
+//!
+//! Each engine drops members by itself, and hears of those that others dropped. Everything else that gives or takes a role
+//! begins on the home lane. A member that is being filled counts as whole when every lane has filled its share.
+
+use crate::core::{Action, Core};
+use crate::sweep::{Fill, take_over};
+use crate::{Engine, MemberId, MemberRole};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// What an engine has heard of the others.
+#[derive(Default)]
+pub(crate) struct Following {
+    /// Spares that the home lane gave a role, and the role.
+    assigned: RefCell<Vec<(MemberId, usize)>>,
+    /// Members that others dropped before this lane was told of them.
+    dropped: RefCell<BTreeSet<MemberId>>,
+    /// Members whose share is filled, which others still fill; whether from the start.
+    filled: RefCell<BTreeMap<MemberId, (Fill, bool)>>,
+}
+
+impl Core {
+    /// A spare that is to take a role now, and the role.
+    pub(crate) fn take_spare(&self) -> Option<(MemberId, usize)> {
+        let mut members = self.members.borrow_mut();
+        if self.share.lane == 0 {
+            let taken = members.take_spare()?;
+            if self.share.lane_count > 1 {
+                self.outbox.borrow_mut().push_back(Action::SpareTaken { member: taken.0, slot: taken.1 });
+            }
+            return Some(taken);
+        }
+        let mut assigned = self.following.assigned.borrow_mut();
+        let known = |id: MemberId| id.0 < members.count();
+        let next = assigned.iter().position(|&(member, _)| known(member))?;
+        let (member, slot) = assigned.remove(next);
+        members.assign(member, slot).then_some((member, slot))
+    }
+
+    /// Whether somebody else still fills his share of a member.
+    pub(crate) fn waits_for_others(&self, member: MemberId) -> bool {
+        self.following.filled.borrow().contains_key(&member)
+    }
+
+    /// This lane's share of a member is filled. `true`: so is the member.
+    pub(crate) fn share_filled(&self, fills: &[Fill], from_start: bool) -> bool {
+        if self.share.lane_count == 1 {
+            return true;
+        }
+        let alive = |fill: &&Fill| self.members.borrow().get(fill.member).role != MemberRole::Failed;
+        for fill in fills.iter().filter(alive) {
+            self.following.filled.borrow_mut().insert(fill.member, (*fill, from_start));
+            self.outbox.borrow_mut().push_back(Action::Filled(fill.member));
+        }
+        false
+    }
+
+    /// A member came in that others may know more of.
+    pub(crate) fn catch_up_on(&self, member: MemberId) {
+        if self.following.dropped.borrow_mut().remove(&member) {
+            self.drop_as_others_did(member);
+        }
+    }
+
+    /// Also where it cannot be spared: if two lanes dropped one each, and only one could, the array has failed.
+    fn drop_as_others_did(&self, member: MemberId) {
+        if self.members.borrow().get(member).role != MemberRole::Failed {
+            self.drop_member(member, None);
+        }
+    }
+}
+
+impl Engine {
+    /// Another lane of this array has dropped a member, and told why.
+    pub(crate) fn dropped_elsewhere(&mut self, member: MemberId) {
+        let known = self.core.members.borrow().count();
+        if member.0 < known {
+            self.core.drop_as_others_did(member);
+        } else {
+            self.core.following.dropped.borrow_mut().insert(member);
+        }
+    }
+
+    /// The home lane has given a spare a role.
+    pub(crate) fn assign_spare(&mut self, member: MemberId, slot: usize) {
+        self.core.following.assigned.borrow_mut().push((member, slot));
+        self.core.sweep_changed.wake_all(&self.core.ready);
+    }
+
+    /// Every lane has filled its share of a member: it is whole.
+    pub(crate) fn all_filled(&mut self, member: MemberId) {
+        let Some((fill, from_start)) = self.core.following.filled.borrow_mut().remove(&member) else { return };
+        let core = Rc::clone(&self.core);
+        self.core.ready.spawn(async move {
+            take_over(&core, &[fill], from_start).await;
+            core.recorded(core.want_record()).await;
+            core.sweep_changed.wake_all(&core.ready);
+            core.record.intent_waiters.wake_all(&core.ready);
+        });
+    }
+
+    /// A state was not recorded, as others have changed it: it is asked for again, as it is now.
+    pub(crate) fn state_overtaken(&mut self) {
+        self.core.record.overtaken.set(true);
+        self.core.record.state_busy.set(false);
+        self.core.record.changed.wake_all(&self.core.ready);
+    }
+}

@@ -1,0 +1,434 @@
+//! One record of what several lanes want durable.
+//!
+//! Superblocks and bitmap pages belong to the array as a whole, so the home lane makes all records, one at a time. What a lane
+//! asks for is answered when a record holds it:
+//! - *State*: clean if all lanes are; whole, filled and resynced as far as the least of them. A dropped member is dropped for
+//!   all: the others are told, and nothing is recorded until each has said so itself, since by then it has settled what rested on
+//!   that member. In the same way a member is whole when all say so.
+//! - *Write-intent bits*: set while any lane needs them.
+//! - *Bad blocks*: what any lane has added, without what any has taken away.
+//! - *Logs begun anew*: once no lane needs the records of the last run. For who asks later it has been done.
+
+use crate::{ArrayState, IntentConfig, MemberId, Place, SlotState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// What a lane wants durable.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    State(ArrayState),
+    Intent { set: Vec<u64>, clear: Vec<u64> },
+    BadBlocks { member: MemberId, blocks: Vec<Range<u64>> },
+    ResetLog,
+}
+
+/// What a lane is to be told because of what others asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// A member was dropped.
+    Drop(MemberId),
+    /// Its state was not recorded: it is to ask again.
+    AskAgain,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    /// What the last record that holds it says.
+    recorded: ArrayState,
+    state: Option<ArrayState>,
+    intent: Option<(Vec<u64>, Vec<u64>)>,
+    bad: Option<(MemberId, Vec<Range<u64>>)>,
+    /// As it last said.
+    bad_known: BTreeMap<MemberId, Vec<Range<u64>>>,
+    reset: bool,
+    /// It still makes sense of records of the last run.
+    replays: bool,
+}
+
+impl Lane {
+    fn newest(&self) -> &ArrayState {
+        self.state.as_ref().unwrap_or(&self.recorded)
+    }
+}
+
+/// Joins what lanes ask for; pure.
+#[derive(Clone, Debug)]
+pub(crate) struct Registrar {
+    lanes: Vec<Lane>,
+    dropped: BTreeSet<MemberId>,
+    /// Lanes that need a chunk's bit, one bit each.
+    needed: BTreeMap<u64, u64>,
+    bad: BTreeMap<MemberId, Vec<Range<u64>>>,
+    log_reset: bool,
+    /// Whom the record that is being made answers, and their states in it.
+    answers: Option<Vec<(usize, Option<ArrayState>)>>,
+}
+
+impl Registrar {
+    /// `state`: as every lane finds it; `replays`: which lanes have records of the last run; `bad`: by member.
+    pub fn new(
+        state: &ArrayState,
+        replays: &[bool],
+        intent: Option<&IntentConfig>,
+        bad: BTreeMap<MemberId, Vec<Range<u64>>>,
+    ) -> Self {
+        let lane = |&replays: &bool| Lane {
+            recorded: ArrayState { clean: state.clean && !replays, ..state.clone() },
+            state: None,
+            intent: None,
+            bad: None,
+            bad_known: bad.clone(),
+            reset: false,
+            replays,
+        };
+        let all = u64::MAX >> (64 - replays.len());
+        Self {
+            lanes: replays.iter().map(lane).collect(),
+            dropped: BTreeSet::new(),
+            needed: intent.iter().flat_map(|intent| intent.dirty.iter().map(|&chunk| (chunk, all))).collect(),
+            bad,
+            log_reset: false,
+            answers: None,
+        }
+    }
+
+    /// A member came in, with bad blocks of its own.
+    pub fn admit(&mut self, member: MemberId, blocks: &[Range<u64>]) {
+        self.lanes.iter_mut().for_each(|lane| drop(lane.bad_known.insert(member, blocks.to_vec())));
+        self.bad.insert(member, blocks.to_vec());
+    }
+
+    /// A lane asks. What others are to be told, in this order.
+    pub fn ask(&mut self, lane: usize, ask: Ask) -> Vec<(usize, Order)> {
+        match ask {
+            Ask::State(state) => return self.ask_state(lane, state),
+            Ask::Intent { set, clear } => self.lanes[lane].intent = Some((set, clear)),
+            Ask::BadBlocks { member, blocks } => self.lanes[lane].bad = Some((member, blocks)),
+            Ask::ResetLog => (self.lanes[lane].reset, self.lanes[lane].replays) = (true, false),
+        }
+        Vec::new()
+    }
+
+    fn ask_state(&mut self, lane: usize, state: ArrayState) -> Vec<(usize, Order)> {
+        let new: Vec<MemberId> = dropped(&state).filter(|member| !self.dropped.contains(member)).collect();
+        self.dropped.extend(&new);
+        self.lanes[lane].state = Some(state);
+        let mut orders = Vec::new();
+        for other in (0..self.lanes.len()).filter(|&other| other != lane) {
+            orders.extend(new.iter().map(|&member| (other, Order::Drop(member))));
+        }
+        // Who has not heard of a drop yet cannot be recorded as it is, nor be waited for: it asks again when it has.
+        for index in 0..self.lanes.len() {
+            let running = self.answers.iter().flatten().any(|(answered, state)| *answered == index && state.is_some());
+            if !running && self.lanes[index].state.as_ref().is_some_and(|state| !self.knows_drops(state)) {
+                self.lanes[index].state = None;
+                orders.push((index, Order::AskAgain));
+            }
+        }
+        orders
+    }
+
+    fn knows_drops(&self, state: &ArrayState) -> bool {
+        self.dropped.iter().all(|member| dropped(state).any(|known| known == *member))
+    }
+
+    /// The next record to make, if one can be. [`Registrar::recorded`] says that it is made.
+    pub fn next(&mut self) -> Option<Ask> {
+        if self.answers.is_some() {
+            return None;
+        }
+        let (answers, ask) = self.reset().or_else(|| self.state()).or_else(|| self.intent()).or_else(|| self.bad_blocks())?;
+        self.answers = Some(answers);
+        Some(ask)
+    }
+
+    /// Lanes that ask for what has been done already.
+    pub fn done_already(&mut self) -> Vec<usize> {
+        let log_reset = self.log_reset;
+        (0..self.lanes.len()).filter(|&lane| log_reset && std::mem::take(&mut self.lanes[lane].reset)).collect()
+    }
+
+    fn reset(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+        if self.log_reset || self.lanes.iter().any(|lane| lane.replays) || !self.lanes.iter().any(|lane| lane.reset) {
+            return None;
+        }
+        let asking = (0..self.lanes.len()).filter(|&lane| std::mem::take(&mut self.lanes[lane].reset));
+        Some((asking.map(|lane| (lane, None)).collect(), Ask::ResetLog))
+    }
+
+    fn state(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+        if !self.lanes.iter().all(|lane| self.knows_drops(lane.newest())) {
+            return None;
+        }
+        // Who says of a member that it is whole before all do is answered with them.
+        let all_say = |member| self.lanes.iter().all(|lane| whole_members(lane.newest()).any(|known| known == member));
+        let may_be_told = |state: &ArrayState| whole_members(state).all(all_say);
+        let asking: Vec<usize> =
+            (0..self.lanes.len()).filter(|&index| self.lanes[index].state.as_ref().is_some_and(may_be_told)).collect();
+        if asking.is_empty() {
+            return None;
+        }
+        let joined = join(&self.lanes.iter().map(Lane::newest).collect::<Vec<_>>());
+        let answers = asking.into_iter().map(|index| (index, self.lanes[index].state.take())).collect();
+        Some((answers, Ask::State(joined)))
+    }
+
+    fn intent(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+        let asks: Vec<(usize, (Vec<u64>, Vec<u64>))> =
+            self.lanes.iter_mut().enumerate().filter_map(|(index, lane)| Some((index, lane.intent.take()?))).collect();
+        if asks.is_empty() {
+            return None;
+        }
+        let (mut set, mut clear) = (BTreeSet::new(), Vec::new());
+        for (lane, (chunks, _)) in &asks {
+            for &chunk in chunks {
+                *self.needed.entry(chunk).or_default() |= 1 << lane;
+                set.insert(chunk);
+            }
+        }
+        for (lane, (_, chunks)) in &asks {
+            for &chunk in chunks {
+                let Some(lanes) = self.needed.get_mut(&chunk) else { continue };
+                *lanes &= !(1 << lane);
+                if *lanes == 0 {
+                    self.needed.remove(&chunk);
+                    clear.push(chunk);
+                }
+            }
+        }
+        let answers = asks.iter().map(|(lane, _)| (*lane, None)).collect();
+        Some((answers, Ask::Intent { set: set.into_iter().collect(), clear }))
+    }
+
+    fn bad_blocks(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+        let (index, lane) = self.lanes.iter_mut().enumerate().find(|(_, lane)| lane.bad.is_some())?;
+        let (member, blocks) = lane.bad.take().expect("just seen");
+        let before = lane.bad_known.insert(member, blocks.clone()).unwrap_or_default();
+        let all = self.bad.entry(member).or_default();
+        let (healed, new) = (without(&before, &blocks), without(&blocks, &before));
+        let mut joined = without(&without(all, &healed), &new);
+        joined.extend(new);
+        joined.sort_by_key(|range| range.start);
+        joined.dedup_by(|next, last| {
+            let touch = next.start <= last.end;
+            if touch {
+                last.end = last.end.max(next.end);
+            }
+            touch
+        });
+        *all = joined.clone();
+        Some((vec![(index, None)], Ask::BadBlocks { member, blocks: joined }))
+    }
+
+    /// The record is made: the lanes that it answers.
+    pub fn recorded(&mut self) -> Vec<usize> {
+        let answers = self.answers.take().expect("a record was being made");
+        let mut lanes = Vec::new();
+        for (lane, state) in answers {
+            if let Some(state) = state {
+                self.lanes[lane].recorded = state;
+            }
+            lanes.push(lane);
+        }
+        lanes
+    }
+
+    /// The logs are begun anew.
+    pub fn log_is_reset(&mut self) {
+        self.log_reset = true;
+    }
+}
+
+fn dropped(state: &ArrayState) -> impl Iterator<Item = MemberId> {
+    state.failed.iter().map(|(member, _)| *member)
+}
+
+fn places(state: &ArrayState) -> impl Iterator<Item = &Place> {
+    state.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten()
+}
+
+fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
+    places(state).filter(|place| place.recovered_sector == u64::MAX).map(|place| place.member)
+}
+
+/// What holds of all; who has which role, the first knows.
+fn join(states: &[&ArrayState]) -> ArrayState {
+    let home = states[0];
+    let place = |slot: usize, place: &Place| {
+        let mut joined = place.clone();
+        for state in states {
+            let SlotState { member, replacement } = &state.slots[slot];
+            let same = [member, replacement].into_iter().flatten().find(|other| other.member == place.member);
+            // Who has not been told of it yet has filled nothing.
+            joined.recovered_sector = joined.recovered_sector.min(same.map_or(0, |same| same.recovered_sector));
+            joined.by_intent |= same.is_some_and(|same| same.by_intent);
+        }
+        joined
+    };
+    let slots = home.slots.iter().enumerate().map(|(index, slot)| SlotState {
+        member: slot.member.as_ref().map(|member| place(index, member)),
+        replacement: slot.replacement.as_ref().map(|replacement| place(index, replacement)),
+    });
+    ArrayState {
+        clean: states.iter().all(|state| state.clean),
+        resync_sector: states.iter().map(|state| state.resync_sector).min().expect("there are lanes"),
+        slots: slots.collect(),
+        spares: home.spares.clone(),
+        failed: home.failed.clone(),
+        whole: states.iter().all(|state| state.whole),
+    }
+}
+
+/// `ranges` without what lies in `taken`.
+fn without(ranges: &[Range<u64>], taken: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut rest = ranges.to_vec();
+    for cut in taken {
+        let keep = |range: Range<u64>| {
+            [range.start..range.end.min(cut.start).max(range.start), range.start.max(cut.end).min(range.end)..range.end]
+        };
+        rest = rest.into_iter().flat_map(keep).filter(|range| !range.is_empty()).collect();
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(member: usize, recovered_sector: u64) -> Option<Place> {
+        Some(Place { member: MemberId(member), recovered_sector, by_intent: false })
+    }
+
+    /// Three members, the last of them filled so far.
+    fn state(clean: bool, filled: u64, failed: &[usize]) -> ArrayState {
+        let holds = |member: usize| !failed.contains(&member);
+        let slot = |index: usize| SlotState {
+            member: place(index, if index == 2 { filled } else { u64::MAX }).filter(|_| holds(index)),
+            replacement: None,
+        };
+        ArrayState {
+            clean,
+            resync_sector: u64::MAX,
+            slots: (0..3).map(slot).collect(),
+            spares: Vec::new(),
+            failed: failed.iter().map(|&member| (MemberId(member), Some(member))).collect(),
+            whole: failed.is_empty() && filled == u64::MAX,
+        }
+    }
+
+    fn registrar(replays: &[bool], dirty: Vec<u64>, filled: u64) -> Registrar {
+        let intent = IntentConfig { chunk_sectors: 8, dirty };
+        Registrar::new(&state(true, filled, &[]), replays, Some(&intent), BTreeMap::new())
+    }
+
+    fn next_state(registrar: &mut Registrar) -> Option<ArrayState> {
+        match registrar.next()? {
+            Ask::State(state) => Some(state),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn clean_and_filled_is_what_all_lanes_say() {
+        let mut registrar = registrar(&[false; 2], Vec::new(), 0);
+        assert_eq!(registrar.ask(1, Ask::State(state(false, 100, &[]))), []);
+        let record = next_state(&mut registrar).expect("it can be made");
+        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 0));
+        assert!(next_state(&mut registrar).is_none(), "one at a time");
+        assert_eq!(registrar.recorded(), [1]);
+        registrar.ask(0, Ask::State(state(true, 60, &[])));
+        let record = next_state(&mut registrar).expect("it can be made");
+        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 60));
+        assert_eq!(registrar.recorded(), [0]);
+    }
+
+    #[test]
+    fn a_drop_is_recorded_when_every_lane_has_settled_it() {
+        let mut registrar = registrar(&[false; 3], Vec::new(), u64::MAX);
+        registrar.ask(2, Ask::State(state(false, u64::MAX, &[])));
+        // Lane 2 asked before it could know: it is told, and asks again.
+        let orders = registrar.ask(1, Ask::State(state(false, u64::MAX, &[0])));
+        let drop = Order::Drop(MemberId(0));
+        assert_eq!(orders, [(0, drop.clone()), (2, drop), (2, Order::AskAgain)]);
+        assert!(next_state(&mut registrar).is_none(), "others still count on it");
+        registrar.ask(0, Ask::State(state(true, u64::MAX, &[0])));
+        assert!(next_state(&mut registrar).is_none());
+        registrar.ask(2, Ask::State(state(false, u64::MAX, &[0])));
+        let record = next_state(&mut registrar).expect("all have said so");
+        assert_eq!(record.slots[0].member, None);
+        assert_eq!(registrar.recorded(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn two_lanes_that_drop_one_each_end_with_both_dropped() {
+        let mut registrar = registrar(&[false; 2], Vec::new(), u64::MAX);
+        registrar.ask(0, Ask::State(state(false, u64::MAX, &[0])));
+        let orders = registrar.ask(1, Ask::State(state(false, u64::MAX, &[1])));
+        // Both have been told of the other's, and what they asked for is void.
+        let mut again = orders.iter().filter(|(_, order)| *order == Order::AskAgain).map(|(lane, _)| *lane).collect::<Vec<_>>();
+        again.sort_unstable();
+        assert_eq!(again, [0, 1]);
+        assert!(orders.contains(&(0, Order::Drop(MemberId(1)))));
+        registrar.ask(0, Ask::State(state(false, u64::MAX, &[0, 1])));
+        registrar.ask(1, Ask::State(state(false, u64::MAX, &[1, 0])));
+        assert_eq!(next_state(&mut registrar).map(|state| state.failed.len()), Some(2));
+    }
+
+    #[test]
+    fn who_calls_a_member_whole_first_waits_for_the_others() {
+        let mut registrar = registrar(&[false; 2], Vec::new(), 500);
+        registrar.ask(0, Ask::State(state(false, u64::MAX, &[])));
+        assert!(next_state(&mut registrar).is_none());
+        registrar.ask(1, Ask::State(state(false, 500, &[])));
+        let record = next_state(&mut registrar).expect("lane 1 need not wait");
+        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, 500);
+        assert_eq!(registrar.recorded(), [1]);
+        registrar.ask(1, Ask::State(state(false, u64::MAX, &[])));
+        let record = next_state(&mut registrar).expect("now all say so");
+        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, u64::MAX);
+        assert_eq!(registrar.recorded(), [0, 1]);
+    }
+
+    #[test]
+    fn a_bit_is_set_while_any_lane_needs_it() {
+        let mut registrar = registrar(&[false; 2], vec![7], u64::MAX);
+        registrar.ask(0, Ask::Intent { set: vec![3], clear: vec![7] });
+        let first = registrar.next();
+        assert!(matches!(&first, Some(Ask::Intent { set, clear }) if *set == [3] && clear.is_empty()), "{first:?}");
+        assert_eq!(registrar.recorded(), [0]);
+        registrar.ask(0, Ask::Intent { set: vec![], clear: vec![3] });
+        registrar.ask(1, Ask::Intent { set: vec![3], clear: vec![7] });
+        let both = registrar.next();
+        assert!(matches!(&both, Some(Ask::Intent { set, clear }) if *set == [3] && *clear == [7]), "{both:?}");
+        assert_eq!(registrar.recorded(), [0, 1]);
+    }
+
+    #[test]
+    fn logs_begin_anew_when_nobody_needs_the_old_records_and_only_once() {
+        let mut registrar = registrar(&[false, true], Vec::new(), u64::MAX);
+        registrar.ask(0, Ask::ResetLog);
+        assert!(registrar.next().is_none(), "lane 1 still replays");
+        registrar.ask(1, Ask::ResetLog);
+        assert!(matches!(registrar.next(), Some(Ask::ResetLog)));
+        registrar.log_is_reset();
+        assert_eq!(registrar.recorded(), [0, 1]);
+        registrar.ask(1, Ask::ResetLog);
+        assert_eq!(registrar.done_already(), [1]);
+        assert!(registrar.next().is_none());
+    }
+
+    #[test]
+    fn bad_blocks_of_all_lanes_are_kept_and_those_that_one_has_healed_are_not() {
+        let found = BTreeMap::from([(MemberId(0), vec![0..8, 100..108, 200..208])]);
+        let mut registrar = Registrar::new(&state(true, u64::MAX, &[]), &[false; 2], None, found);
+        let mut ask = |lane: usize, blocks: Vec<Range<u64>>| {
+            registrar.ask(lane, Ask::BadBlocks { member: MemberId(0), blocks });
+            let Some(Ask::BadBlocks { blocks, .. }) = registrar.next() else { panic!("it can be recorded") };
+            assert_eq!(registrar.recorded(), [lane]);
+            blocks
+        };
+        assert_eq!(ask(0, vec![0..8, 100..116, 200..208]), [0..8, 100..116, 200..208]);
+        assert_eq!(ask(1, vec![4..8, 100..108, 200..208]), [4..8, 100..116, 200..208], "half of the first was written by lane 1");
+        assert_eq!(ask(0, vec![0..8, 200..208]), [4..8, 200..208], "lane 0 has healed what it knew of the second");
+    }
+}

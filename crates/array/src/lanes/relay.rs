@@ -1,0 +1,154 @@
+//! Requests on their way to the lanes that own what they speak of, and back.
+//!
+//! Any lane takes any request. What is its own it does itself; the rest goes to the owners by message, and what several own is
+//! cut and put together again.
+
+use super::{Message, Ports, Share};
+use crate::core::{Cutter, Parent, slice_segments};
+use slab::Slab;
+use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
+
+/// Whom the end of a request concerns.
+enum Ticket {
+    /// A client of this lane.
+    Client(Tag),
+    /// Another lane.
+    Peer { lane: usize, tag: Tag },
+    /// A request in parts: which, and how far from its start.
+    Part { parent: usize, offset_sectors: u64 },
+}
+
+/// A lane's end of the ways between lanes.
+pub(crate) struct Relay<P> {
+    pub share: Share,
+    ports: Ports<P>,
+    tickets: Slab<Ticket>,
+    parents: Slab<Parent>,
+    /// To be sent at the end of the turn, by lane.
+    outgoing: Vec<Vec<Message<P>>>,
+    inbox: Vec<Message<P>>,
+}
+
+impl<P: Clone> Relay<P> {
+    pub fn new(share: Share, ports: Ports<P>) -> Self {
+        let outgoing = (0..share.lane_count).map(|_| Vec::new()).collect();
+        Self { share, ports, tickets: Slab::new(), parents: Slab::new(), outgoing, inbox: Vec::new() }
+    }
+
+    /// Takes a client's request; what of it this lane is to do itself comes back through `own`.
+    pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut own: impl FnMut(Request)) {
+        let Share { lane: here, lane_count, .. } = self.share;
+        let flush = matches!(request.operation, Operation::Flush);
+        let (lane, group_end) = self.share.lane_of(request.start_sector);
+        let cut = flush || group_end < request.end_sector() && !matches!(request.operation, Operation::Extents { .. });
+        if !cut || (!flush && request.check(limits).is_err()) {
+            request.tag = self.tickets.insert(Ticket::Client(request.tag)) as Tag;
+            return match lane == here || request.check(limits).is_err() {
+                true => own(request),
+                false => self.send(lane, Message::Request { lane: here, request }),
+            };
+        }
+        let lanes: Vec<(usize, u64)> = match flush {
+            true => (0..lane_count).map(|lane| (lane, 0)).collect(),
+            false => self.parts(request.start_sector, request.end_sector()),
+        };
+        let parent = self.parents.insert(Parent::of(&request, now, lanes.len()));
+        let mut start_sector = request.start_sector;
+        let mut memory = match &mut request.operation {
+            Operation::Read { into } => Some(Cutter::new(std::mem::take(into))),
+            _ => None,
+        };
+        for (lane, sectors) in lanes {
+            let offset_sectors = start_sector - request.start_sector;
+            let operation = match &request.operation {
+                Operation::Read { .. } => Operation::Read { into: memory.as_mut().expect("a read").take(bytes(sectors)) },
+                Operation::Write { from, fua } => {
+                    Operation::Write { from: slice_segments(from, bytes(offset_sectors), bytes(sectors)), fua: *fua }
+                }
+                &Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },
+                Operation::Discard => Operation::Discard,
+                Operation::Flush => Operation::Flush,
+                Operation::Extents { .. } => unreachable!("these are not cut"),
+            };
+            let tag = self.tickets.insert(Ticket::Part { parent, offset_sectors }) as Tag;
+            let part = Request { tag, start_sector, sectors, operation };
+            start_sector += sectors;
+            match lane == here {
+                true => own(part),
+                false => self.send(lane, Message::Request { lane: here, request: part }),
+            }
+        }
+    }
+
+    /// Lanes of consecutive parts of a range, with their lengths.
+    fn parts(&self, start: u64, end: u64) -> Vec<(usize, u64)> {
+        let mut parts = Vec::new();
+        let mut next = start;
+        while next < end {
+            let (lane, group_end) = self.share.lane_of(next);
+            parts.push((lane, group_end.min(end) - next));
+            next = group_end.min(end);
+        }
+        parts
+    }
+
+    /// Another lane's request, to be done here.
+    pub fn accept(&mut self, lane: usize, request: Request) -> Request {
+        let tag = self.tickets.insert(Ticket::Peer { lane, tag: request.tag }) as Tag;
+        Request { tag, ..request }
+    }
+
+    /// A request has ended, here or on another lane. Gives a client's.
+    pub fn ended(&mut self, completion: Completion) -> Option<Completion> {
+        match self.tickets.remove(completion.tag as usize) {
+            Ticket::Client(tag) => Some(Completion { tag, ..completion }),
+            Ticket::Peer { lane, tag } => {
+                self.send(lane, Message::Ended(Completion { tag, ..completion }));
+                None
+            }
+            Ticket::Part { parent, offset_sectors } => {
+                let read = match completion.operation {
+                    Operation::Read { into } => Some((offset_sectors, into)),
+                    _ => None,
+                };
+                let last = self.parents[parent].part_done(read, completion.result);
+                last.then(|| self.parents.remove(parent).end())
+            }
+        }
+    }
+
+    pub fn send(&mut self, lane: usize, message: Message<P>) {
+        self.outgoing[lane].push(message);
+    }
+
+    /// Sends to all lanes but this one.
+    pub fn tell_all(&mut self, message: impl Fn() -> Message<P>) {
+        for lane in (0..self.share.lane_count).filter(|&lane| lane != self.share.lane) {
+            self.outgoing[lane].push(message());
+        }
+    }
+
+    /// Hands over what is to be sent.
+    pub fn post(&mut self) {
+        for (lane, messages) in self.outgoing.iter_mut().enumerate().filter(|(_, messages)| !messages.is_empty()) {
+            self.ports.post(lane, messages);
+        }
+    }
+
+    /// What others have sent.
+    pub fn take_mail(&mut self) -> Vec<Message<P>> {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        self.ports.take(self.share.lane, &mut inbox);
+        inbox
+    }
+
+    /// Gives the memory of a list of messages back, to be used again.
+    pub fn reuse(&mut self, inbox: Vec<Message<P>>) {
+        self.inbox = inbox;
+    }
+
+    /// Whether something is to be sent or taken.
+    pub fn has_mail(&self) -> bool {
+        self.ports.has_mail(self.share.lane) || self.outgoing.iter().any(|messages| !messages.is_empty())
+    }
+}

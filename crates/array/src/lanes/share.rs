@@ -1,0 +1,113 @@
+//! Which part of an array belongs to which lane.
+//!
+//! The sync space is dealt out in groups of some stripes, one lane after the other. Whatever is kept in step lies in one
+//! group, so an engine that leaves the others' groups alone needs to know nothing of them.
+
+use crate::Geometry;
+use std::ops::Range;
+
+/// 256 KiB of the sync space: a stream of a few requests reaches all lanes, and most requests one.
+pub(super) const GROUP_SECTORS: u64 = 512;
+
+/// A lane's share of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub lane: usize,
+    /// 1: it is the whole array.
+    pub lane_count: usize,
+    /// Of the sync space; a multiple of strips, and of the windows of sweeps.
+    group_sectors: u64,
+    /// What clients see of a group.
+    group_array_sectors: u64,
+}
+
+impl Share {
+    /// The whole of an array, or one that has no use for shares.
+    pub fn whole(geometry: &Geometry) -> Self {
+        Self::new(geometry, 0, 1, GROUP_SECTORS)
+    }
+
+    /// Lane `lane` of `lane_count`, dealt out in groups of so many sectors or a strip.
+    pub fn new(geometry: &Geometry, lane: usize, lane_count: usize, group_sectors: u64) -> Self {
+        let group_sectors = group_sectors.max(geometry.strip_sectors());
+        let strips = if geometry.level().parity_count() > 0 { geometry.data_count() as u64 } else { 1 };
+        Self { lane, lane_count, group_sectors, group_array_sectors: group_sectors * strips }
+    }
+
+    /// How much of a window lies in one group, if it starts with one.
+    pub fn window(&self, sectors: u64) -> u64 {
+        if self.lane_count == 1 { sectors } else { sectors.min(self.group_sectors) }
+    }
+
+    fn owner(&self, group: u64) -> usize {
+        (group % self.lane_count as u64) as usize
+    }
+
+    /// Whether a position of the sync space is of this share.
+    pub fn owns(&self, sync_sector: u64) -> bool {
+        self.lane_count == 1 || self.owner(sync_sector / self.group_sectors) == self.lane
+    }
+
+    /// The first position of the share from here on.
+    pub fn next(&self, sync_sector: u64) -> u64 {
+        if self.owns(sync_sector) {
+            return sync_sector;
+        }
+        let group = sync_sector / self.group_sectors;
+        let away = (self.lane + self.lane_count - self.owner(group)) % self.lane_count;
+        (group + away as u64) * self.group_sectors
+    }
+
+    /// The parts of a range of the sync space that are of this share.
+    pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let share = *self;
+        let mut next = range.start;
+        std::iter::from_fn(move || {
+            let start = share.next(next);
+            let group_end =
+                if share.lane_count == 1 { u64::MAX } else { (start / share.group_sectors + 1) * share.group_sectors };
+            next = group_end.min(range.end);
+            (start < range.end).then_some(start..next)
+        })
+    }
+
+    /// Whose an array sector is, and where his group ends.
+    pub fn lane_of(&self, array_sector: u64) -> (usize, u64) {
+        let group = array_sector / self.group_array_sectors;
+        (self.owner(group), (group + 1) * self.group_array_sectors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Layout, Level, ParityLayout};
+
+    #[test]
+    fn every_sector_belongs_to_one_lane_by_its_stripe() {
+        let layout = Layout::Parity(ParityLayout::LeftSymmetric);
+        for strip in [8, 128, 1024] {
+            let geometry = Geometry::new(Level::Raid5, layout, strip, &[1 << 14; 4]).unwrap();
+            let shares: Vec<Share> = (0..3).map(|lane| Share::new(&geometry, lane, 3, 512)).collect();
+            for stripe in 0..(1 << 14) / strip {
+                let owners: Vec<usize> = (0..3).filter(|&lane| shares[lane].owns(stripe * strip)).collect();
+                let (lane, end) = shares[0].lane_of(stripe * strip * 3);
+                assert_eq!(owners, [lane]);
+                assert!(shares.iter().all(|share| share.owns(stripe * strip + strip - 1) == (share.lane == lane)));
+                assert_eq!(shares[0].lane_of((stripe + 1) * strip * 3 - 1), (lane, end));
+            }
+        }
+    }
+
+    #[test]
+    fn shares_are_apart_and_leave_nothing_out() {
+        let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 8, &[5000; 2]).unwrap();
+        let mut parts: Vec<Range<u64>> = (0..3).flat_map(|lane| Share::new(&geometry, lane, 3, 512).parts(100..4999)).collect();
+        parts.sort_by_key(|part| part.start);
+        assert_eq!((parts[0].start, parts.last().unwrap().end), (100, 4999));
+        assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert!(Share::whole(&geometry).parts(100..4999).eq(std::iter::once(100..4999)));
+        let share = Share::new(&geometry, 1, 3, 512);
+        assert_eq!([0, 511, 512, 1023, 1024, 4096].map(|sector| share.next(sector)), [512, 512, 512, 1023, 2048, 5120]);
+    }
+}

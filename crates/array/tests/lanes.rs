@@ -1,0 +1,101 @@
+//! One array on several lanes, in one thread: requests come in on any of them, members fail under all of them.
+
+mod support;
+use stria_array::*;
+use support::*;
+
+fn each(name: &str, counts: std::ops::Range<usize>, mut test: impl FnMut(&mut World)) {
+    for count in counts {
+        for (index, geometry) in geometries(count, 8, 13).into_iter().enumerate() {
+            let lanes = 2 + (count + index) % 3;
+            let seed = (count * 1000 + index) as u64;
+            eprintln!("{name}: {} on {lanes} lanes, seed {seed}", describe(&geometry));
+            let intent = index.is_multiple_of(2).then(|| IntentConfig { chunk_sectors: 16, dirty: Vec::new() });
+            test(&mut World::on_lanes(geometry, 2, seed, intent, u64::MAX, lanes));
+        }
+    }
+}
+
+#[test]
+fn what_one_lane_wrote_all_read() {
+    each("write and read", 1..8, |world| {
+        world.traffic(30);
+        world.check_all("at the end");
+        if world.geometry.level().is_redundant() {
+            assert_eq!(world.scrub(false), 0);
+        }
+    });
+}
+
+#[test]
+fn members_that_one_lane_drops_are_dropped_by_all_and_spares_take_over() {
+    each("fail and rebuild", 2..7, |world| {
+        let losses = world.geometry.losses_survived();
+        world.traffic(5);
+        for _ in 0..losses.min(2) {
+            let slots = world.status().slots;
+            let Some(victim) = slots[world.chance.below(slots.len() as u64) as usize] else { continue };
+            if world.chance.one_in(2) {
+                world.faults[victim.0].borrow_mut().gone = true;
+                world.traffic(5);
+            }
+            // Said on any lane, it holds for all.
+            let lane = world.chance.below(world.lanes.len() as u64) as usize;
+            let _ = world.lanes[lane].command(|engine| engine.fail(victim));
+            world.traffic(5);
+            let failed = |lane: &ArrayDevice<NoRecorder>| lane.status().members[victim.0].role == MemberRole::Failed;
+            assert!(world.lanes.iter().all(failed), "all lanes know that member {} is out", victim.0);
+        }
+        if losses > 0 {
+            world.check_all("while degraded or rebuilding");
+            world.run_until_rebuilt();
+            let slots: Vec<_> = world.lanes.iter().map(|lane| lane.status().slots).collect();
+            assert!(slots.iter().all(|lane| *lane == slots[0]), "all lanes agree on who holds which role: {slots:?}");
+            world.traffic(5);
+            world.check_all("after the rebuild");
+            assert_eq!(world.scrub(false), 0);
+        }
+    });
+}
+
+#[test]
+fn a_member_is_replaced_under_load() {
+    each("replace", 2..6, |world| {
+        if !world.geometry.level().is_redundant() {
+            return;
+        }
+        world.traffic(5);
+        let spare = MemberId(world.geometry.slot_count());
+        for lane in &world.lanes {
+            lane.command(|engine| engine.replace(MemberId(0), spare)).expect("both are there");
+        }
+        world.traffic(5);
+        world.run_until_rebuilt();
+        assert!(world.lanes.iter().all(|lane| lane.status().slots[0] == Some(spare)));
+        world.check_all("after the replacement");
+        assert_eq!(world.scrub(false), 0);
+    });
+}
+
+#[test]
+fn a_resync_is_divided_between_lanes() {
+    each("resync", 2..6, |world| {
+        if !world.geometry.level().is_redundant() {
+            return;
+        }
+        world.traffic(5);
+        world.lanes.iter_mut().for_each(|lane| lane.command(Engine::stop));
+        for _ in 0..10_000 {
+            world.step();
+        }
+        assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())), "all lanes stop");
+        let mut after = World::on_lanes(world.geometry.clone(), 0, 7, None, 0, world.lanes.len());
+        // Copies and parity that disagree everywhere.
+        for ram in &after.rams {
+            let noise = after.chance.next() as u8;
+            ram.0.borrow_mut().memory_mut().fill(noise);
+        }
+        after.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
+        assert_eq!(after.scrub(false), 0);
+    });
+}
