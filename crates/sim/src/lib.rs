@@ -18,6 +18,7 @@ pub mod crossed;
 pub mod drive;
 pub mod exhaustive;
 pub mod image;
+pub mod lanes;
 pub mod model;
 mod modelled;
 pub mod mutant;

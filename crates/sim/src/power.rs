@@ -25,6 +25,8 @@ pub struct Power {
     pub told_every: Cell<Nanos>,
     /// [`Setup::hedges`](crate::setup::Setup::hedges).
     pub hedges: Cell<bool>,
+    /// [`Setup::lanes`](crate::setup::Setup::lanes).
+    pub lanes: Cell<usize>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
     /// On some drive more sectors have become unreadable.
@@ -47,6 +49,7 @@ impl Default for Power {
             bitmap_page_bytes: Cell::new(None),
             told_every: Cell::new(0),
             hedges: Cell::new(false),
+            lanes: Cell::new(1),
             degraded: Cell::new(false),
             bad_grew: Cell::new(false),
             now: Cell::new(0),

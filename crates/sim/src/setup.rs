@@ -40,6 +40,8 @@ pub struct Setup {
     pub told_every: Nanos,
     /// Slow reads are asked of other members as well.
     pub hedges: bool,
+    /// On how many lanes it runs, where it can.
+    pub lanes: usize,
 }
 
 /// A family of arrays, as a person names it.
@@ -131,6 +133,7 @@ impl Setup {
             drives,
             told_every: 0,
             hedges: false,
+            lanes: 1,
         }
     }
 
@@ -162,6 +165,7 @@ impl Setup {
             drives: vec![model; member_count * span_count + usize::from(redundant)],
             told_every: 0,
             hedges: false,
+            lanes: 1,
         }
     }
 
@@ -228,12 +232,14 @@ impl fmt::Display for Setup {
             volatile,
             self.drives.len(),
             self.drives[0].block_sectors * 512,
-            match (self.told_every > 0, self.hedges) {
-                (true, true) => ", many ends at once, slow reads asked twice",
-                (true, false) => ", many ends at once",
-                (false, true) => ", slow reads asked twice",
-                (false, false) => "",
-            },
+            [
+                (self.told_every > 0, ", many ends at once"),
+                (self.hedges, ", slow reads asked twice"),
+                (self.lanes == 2, ", on 2 lanes"),
+                (self.lanes == 3, ", on 3 lanes"),
+            ]
+            .map(|(so, words)| if so { words } else { "" })
+            .concat(),
         )
     }
 }

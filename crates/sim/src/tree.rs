@@ -4,16 +4,17 @@
 //! sockets, a real clock) is replaced by bytes of modelled drives and a clock that jumps.
 
 use crate::drive::{Drive, DriveHandle, Presence};
+use crate::lanes::Lanes;
 use crate::mutant::{Mutant, Swap, Swapped};
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Engine, Geometry, Level, MemberConfig, MemberId, MemberRole, MetadataWrite};
+use stria_array::{ArrayConfig, Engine, Geometry, Level, MemberConfig, MemberId, MemberRole, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::{Assembly, Options, Verdict};
 use stria_format::md::recorder::Adopt;
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, assemble};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, assemble};
 use stria_integrity::IntegrityDevice;
 
 /// All drives of a world.
@@ -38,7 +39,7 @@ pub struct Node {
     /// Its shape.
     pub geometry: Geometry,
     /// The real thing.
-    pub device: ArrayDevice<MdRecorder>,
+    pub device: Lanes,
     /// By handle.
     pub members: Vec<Source>,
     /// By handle: those whose data are verified.
@@ -224,24 +225,33 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
                 MountError::Refused(format!("{error} ({})", away.join("; ")))
             })?;
-            let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
+            let summed = start.drives.iter().any(|&place| has_checksums(&candidates[place]));
+            // Every lane has the whole tree.
+            let below = start.drives.iter().find_map(|&place| match &sources[place].1 {
+                Some(Source::Span(node)) => Some(node.device.count()),
+                _ => None,
+            });
+            let alone = summed || start.config.log.is_some();
+            let lane_count = below.unwrap_or(if alone { 1 } else { power.lanes.get() });
+            let mut devices: Vec<Vec<Box<dyn BlockDevice>>> = (0..lane_count).map(|_| Vec::new()).collect();
             let mut members = Vec::new();
             let mut checked = Vec::new();
             let swap = swap(&start.config, power);
             for (member, &place) in start.drives.iter().enumerate() {
                 let source = sources[place].1.take().expect("each drive is one member");
                 let slot = start.config.slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id.0 == member));
-                let (device, check): (Box<dyn BlockDevice>, _) = match &source {
+                let (each, check): (Vec<Box<dyn BlockDevice>>, _) = match &source {
                     Source::Drive(index) => match (&swap, slot) {
                         (Some(swap), Some(slot)) => {
-                            (Box::new(Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index]))), None)
+                            let swapped = |_| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index]));
+                            ((0..lane_count).map(swapped).map(|device| Box::new(device) as _).collect(), None)
                         }
-                        _ => bind_drive(&drives[*index], &candidates[place]),
+                        _ => bind_drive(&drives[*index], &candidates[place], lane_count),
                     },
-                    Source::Span(node) => (Box::new(node.device.clone()), None),
+                    Source::Span(node) => (node.device.for_above(), None),
                     Source::Removed => unreachable!("nothing was removed yet"),
                 };
-                devices.push(device);
+                devices.iter_mut().zip(each).for_each(|(lane, device)| lane.push(device));
                 checked.push(check);
                 members.push(source);
             }
@@ -250,9 +260,9 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 Some(page_bytes) => recorder.with_bitmap_pages(page_bytes),
                 None => recorder,
             };
-            let device = ArrayDevice::new(&start.config, devices, recorder, UNIX_SECONDS);
-            device.command(|engine| engine.set_hedging(power.hedges.get()));
             let geometry = start.config.geometry.clone();
+            let device = Lanes::new(&start.config, devices, recorder, UNIX_SECONDS, geometry.strip_sectors());
+            device.command(|engine| engine.set_hedging(power.hedges.get()));
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
             if !nested {
                 tops.push(node);
@@ -268,17 +278,25 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
     }
 }
 
-/// A drive as a member, behind its checksums where it has some.
-fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate) -> (Box<dyn BlockDevice>, Option<Checked>) {
-    let handle = DriveHandle::new(drive);
+fn has_checksums(candidate: &Candidate) -> bool {
+    candidate.found.as_ref().is_ok_and(|member| member.checksums.is_some())
+}
+
+/// A drive as a member for each lane, behind its checksums where it has some.
+fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate, lanes: usize) -> (Vec<Box<dyn BlockDevice>>, Option<Checked>) {
     let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
-    let Some(found) = found else { return (Box::new(handle), None) };
+    let handle = DriveHandle::new(drive);
+    let Some(found) = found else {
+        let more = (1..lanes).map(|_| DriveHandle::new(drive));
+        return (std::iter::once(handle).chain(more).map(|handle| Box::new(handle) as _).collect(), None);
+    };
+    assert_eq!(lanes, 1, "checksums are one lane's");
     let (header, void) = found.open(0).expect("nobody else writes here");
     if void {
         drive.borrow_mut().put(header.sector(), &header.encode());
     }
     let checked = IntegrityDevice::new(handle, candidate.name.as_str(), header, false);
-    (Box::new(checked.clone()), Some(checked))
+    (vec![Box::new(checked.clone())], Some(checked))
 }
 
 /// What a mutant forgets.
@@ -418,7 +436,7 @@ impl Node {
     /// When the power goes.
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
         self.device.command(Engine::stop);
-        self.run_until(power, |node, _| node.device.command(|engine| engine.is_stopped()))?;
+        self.run_until(power, |node, _| node.device.is_stopped())?;
         let status = self.device.status();
         let in_use = self.checked.iter().zip(status.members).filter(|(_, member)| member.role != MemberRole::Failed);
         let checked: Vec<Checked> = in_use.filter_map(|(checked, _)| checked.clone()).collect();
@@ -465,8 +483,8 @@ impl Node {
                 if stale {
                     (config.recovered_sector, config.by_intent) = (u64::MAX, false);
                 }
-                let (device, checked) = bind_drive(&drives[drive], &candidate);
-                let added = self.device.add(config, device, Some(slot));
+                let (devices, checked) = bind_drive(&drives[drive], &candidate, self.device.count());
+                let added = self.device.add(&config, devices, Some(slot));
                 return match added {
                     Ok(()) => {
                         self.members.push(Source::Drive(drive));
@@ -485,8 +503,8 @@ impl Node {
             drives[drive].borrow_mut().put(write.start_sector, &write.data);
         }
         let candidate = candidate_of(drive, &drives[drive].borrow());
-        let (device, checked) = bind_drive(&drives[drive], &candidate);
-        let added = self.device.add(config, device, None);
+        let (devices, checked) = bind_drive(&drives[drive], &candidate, self.device.count());
+        let added = self.device.add(&config, devices, None);
         if let Err(refusal) = added {
             *self.device.recorder() = before;
             return Err(refusal.to_string());

@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
-use stria_block::{BlockDevice, Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
+use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -180,6 +180,7 @@ impl<'a> World<'a> {
         power.hedges.set(setup.hedges);
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
+        power.lanes.set(setup.lanes);
         if let Some(mutant) = rules.mutant {
             for (index, drive) in drives.iter().enumerate() {
                 if mutant != Mutant::OneSuperblockDropped || index == 1 {
@@ -737,7 +738,7 @@ impl<'a> World<'a> {
                         self.meet("fail");
                         let node = self.node().leaves()[leaf];
                         let member = node.handle_of(drive).expect("it holds a slot");
-                        let failed = node.device.command(|engine| engine.fail(member));
+                        let failed = node.device.fail(member);
                         failed
                             .map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
                     }
@@ -802,7 +803,7 @@ impl<'a> World<'a> {
                     .members
                     .iter()
                     .filter(|member| matches!(member.role, MemberRole::Failed | MemberRole::Spare))
-                    .filter(|member| node.drive_of(member.id).is_some())
+                    .filter(|member| node.drive_of(member.id).is_some() && node.device.is_idle(member.id))
                     .map(|member| member.id)
                     .collect();
                 if !idle.is_empty() {
@@ -820,7 +821,7 @@ impl<'a> World<'a> {
                 if self.settled && !spoiled {
                     for (leaf, status) in statuses.iter().enumerate().filter(|(_, status)| is_whole(status)) {
                         if status.sweep.is_none() {
-                            let _ = self.node().leaves()[leaf].device.command(|engine| engine.scrub(repair, 0));
+                            let _ = self.node().leaves()[leaf].device.scrub(repair);
                         }
                     }
                 }
@@ -854,7 +855,10 @@ impl<'a> World<'a> {
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
                 let volatile = self.drives[drive].borrow().model().volatile_cache;
                 let failed = || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some());
-                idle && if pulled && volatile { self.is_told_of(drive) } else { pulled || failed() }
+                // Nor before all lanes know that it failed.
+                let in_use = |leaf: &&Node| leaf.handle_of(drive).is_some_and(|member| !leaf.device.is_idle(member));
+                idle && !self.node().leaves().iter().any(in_use)
+                    && if pulled && volatile { self.is_told_of(drive) } else { pulled || failed() }
             })
             .collect();
         if away.is_empty() {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use stria_array::{Copies, Event, Layout, Level, SweepKind};
-use stria_block::{BlockDevice, Buffer, Operation, bytes};
+use stria_block::{Buffer, Operation, bytes};
 use stria_sim::chance::Chance;
 use stria_sim::drive::Drive;
 use stria_sim::exhaustive::{cut_everywhere, history};

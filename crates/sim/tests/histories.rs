@@ -109,15 +109,20 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("4", 81_006_228),
 ];
 
-/// Seeds before these were kept when drives ended requests one by one, and when slow reads were waited for.
+/// Seeds before these were kept when drives ended requests one by one, when slow reads were waited for, and when there was
+/// one lane.
 const TOLD_AT_ONCE_FROM: u64 = 40_000_000;
 const HEDGED_FROM: u64 = 60_000_000;
+const LANES_FROM: u64 = 100_000_000;
 
 fn as_kept(seed: u64, mut history: stria_sim::History) -> stria_sim::History {
     if seed < TOLD_AT_ONCE_FROM {
         history.setup.told_every = 0;
     }
     history.setup.hedges &= seed >= HEDGED_FROM;
+    if seed < LANES_FROM {
+        history.setup.lanes = 1;
+    }
     history
 }
 

@@ -32,11 +32,12 @@ impl Core {
             }
             return Some(taken);
         }
+        // Who is given a role may not be known here yet, nor be known that the role is empty.
         let mut assigned = self.following.assigned.borrow_mut();
-        let known = |id: MemberId| id.0 < members.count();
-        let next = assigned.iter().position(|&(member, _)| known(member))?;
-        let (member, slot) = assigned.remove(next);
-        members.assign(member, slot).then_some((member, slot))
+        let count = members.count();
+        assigned.retain(|&(member, _)| member.0 >= count || members.get(member).role != MemberRole::Failed);
+        let next = assigned.iter().position(|&(member, slot)| member.0 < count && members.assign(member, slot))?;
+        Some(assigned.remove(next))
     }
 
     /// Whether somebody else still fills his share of a member.

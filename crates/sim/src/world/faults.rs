@@ -153,8 +153,8 @@ impl World<'_> {
             node.device.command(|engine| {
                 engine.pause(false);
                 engine.set_speed(Some(u64::MAX), Some(u64::MAX));
-                engine.scrub(repair, 0)
-            })
+            });
+            node.device.scrub(repair)
         };
         order.map_err(|refusal| Stop::Wrong(format!("a scrub of an idle array was refused: {refusal}")))?;
         self.examined = Some(None);

@@ -1,0 +1,151 @@
+//! The lanes of one array, in one thread: they talk by the same messages as threads do, and take their turns in order.
+
+use std::cell::{Cell, RefCell, RefMut};
+use stria_array::{
+    ArrayConfig, ArrayDevice, ArrayStatus, Engine, Event, LaneEvents, MemberConfig, MemberId, MemberRole, Ports, Refusal,
+};
+use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
+use stria_format::md::MdRecorder;
+
+/// An array on one or several lanes.
+pub struct Lanes {
+    lanes: Vec<ArrayDevice<MdRecorder>>,
+    events: RefCell<LaneEvents>,
+    /// The lane that takes the next request.
+    turn: Cell<usize>,
+}
+
+impl Lanes {
+    /// `devices`: for each lane, by member handle. `group_sectors`: how the array is dealt out.
+    pub fn new(
+        config: &ArrayConfig,
+        devices: Vec<Vec<Box<dyn BlockDevice>>>,
+        recorder: MdRecorder,
+        unix_seconds: u64,
+        group_sectors: u64,
+    ) -> Self {
+        let ports = Ports::new(devices.len()).with_groups(group_sectors);
+        let events = RefCell::new(LaneEvents::new(if config.geometry.level().is_redundant() { devices.len() } else { 1 }));
+        let mut recorder = Some(recorder);
+        let lane = |(lane, devices)| ArrayDevice::on_lane(config, devices, recorder.take(), unix_seconds, &ports, lane);
+        Self { lanes: devices.into_iter().enumerate().map(lane).collect(), events, turn: Cell::new(0) }
+    }
+
+    /// A device for each lane of the array above, which has as many.
+    pub fn for_above(&self) -> Vec<Box<dyn BlockDevice>> {
+        self.lanes.iter().map(|lane| Box::new(lane.clone()) as _).collect()
+    }
+
+    fn home(&self) -> &ArrayDevice<MdRecorder> {
+        &self.lanes[0]
+    }
+
+    /// What all lanes are as one device.
+    pub fn limits(&self) -> &Limits {
+        self.home().limits()
+    }
+
+    /// The array now.
+    pub fn status(&self) -> ArrayStatus {
+        ArrayStatus::joined(self.lanes.iter().map(ArrayDevice::status).collect())
+    }
+
+    /// What a log should have.
+    pub fn take_events(&self) -> Vec<Event> {
+        let mut told = Vec::new();
+        for (index, lane) in self.lanes.iter().enumerate() {
+            told.extend(lane.take_events().into_iter().filter_map(|event| self.events.borrow_mut().hear(index, event)));
+        }
+        told
+    }
+
+    /// The home lane's.
+    pub fn recorder(&self) -> RefMut<'_, MdRecorder> {
+        self.home().recorder()
+    }
+
+    /// Commands every lane; what the home lane says to it.
+    pub fn command<T>(&self, command: impl Fn(&mut Engine) -> T) -> T {
+        let said = self.home().command(&command);
+        self.lanes[1..].iter().for_each(|lane| drop(lane.command(&command)));
+        said
+    }
+
+    /// Drops a member as if it had failed: said to one lane, heard by all.
+    ///
+    /// # Errors
+    /// The engine's refusal.
+    pub fn fail(&self, member: MemberId) -> Result<(), Refusal> {
+        self.next_lane().command(|engine| engine.fail(member))
+    }
+
+    /// Orders a scrub, unless anything is swept on any lane.
+    ///
+    /// # Errors
+    /// The engine's refusal.
+    pub fn scrub(&self, repair: bool) -> Result<(), Refusal> {
+        match self.status().sweep {
+            Some(sweep) => Err(Refusal(format!("{:?} runs", sweep.kind))),
+            None => self.command(|engine| engine.scrub(repair, 0)),
+        }
+    }
+
+    /// Whether all lanes have stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped()))
+    }
+
+    /// Lets a member in, on every lane. `devices`: for each.
+    ///
+    /// # Errors
+    /// The engine's refusal.
+    pub fn add(&self, config: &MemberConfig, devices: Vec<Box<dyn BlockDevice>>, slot: Option<usize>) -> Result<(), Refusal> {
+        if slot.is_some() && self.lanes.iter().any(|lane| lane.command(|engine| engine.is_starting())) {
+            return Err(Refusal("the array has just started".into()));
+        }
+        for (lane, device) in self.lanes.iter().zip(devices) {
+            lane.add(config.clone(), device, slot)?;
+        }
+        Ok(())
+    }
+
+    /// Whether no lane uses a member.
+    pub fn is_idle(&self, member: MemberId) -> bool {
+        let idle = |role| matches!(role, MemberRole::Failed | MemberRole::Spare);
+        self.lanes.iter().all(|lane| idle(lane.status().members[member.0].role))
+    }
+
+    /// Takes a member out that has failed, or waits.
+    ///
+    /// # Errors
+    /// The engine's refusal.
+    pub fn remove(&self, member: MemberId) -> Result<(), Refusal> {
+        self.lanes.iter().try_for_each(|lane| lane.remove(member))
+    }
+
+    fn next_lane(&self) -> &ArrayDevice<MdRecorder> {
+        let lane = self.turn.get();
+        self.turn.set((lane + 1) % self.lanes.len());
+        &self.lanes[lane]
+    }
+
+    /// Gives a request to the lanes in turn.
+    pub fn submit(&self, request: Request) {
+        self.next_lane().clone().submit(request);
+    }
+
+    /// Lets every lane take a turn.
+    pub fn poll(&mut self, now: Nanos, ended: &mut Vec<Completion>) {
+        self.lanes.iter_mut().for_each(|lane| lane.poll(now, ended));
+    }
+
+    /// When the next turn is due.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        self.lanes.iter().filter_map(ArrayDevice::next_wake).min()
+    }
+
+    /// How many lanes there are.
+    pub fn count(&self) -> usize {
+        self.lanes.len()
+    }
+}
