@@ -109,6 +109,14 @@ impl Lanes {
         Ok(())
     }
 
+    /// Whether all lanes know of each other's dropped members.
+    pub fn agree(&self) -> bool {
+        let statuses: Vec<ArrayStatus> = self.lanes.iter().map(ArrayDevice::status).collect();
+        let failed = |status: &ArrayStatus| status.members.iter().map(|member| member.role == MemberRole::Failed).collect();
+        let failed: Vec<Vec<bool>> = statuses.iter().map(failed).collect();
+        failed.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
     /// Whether no lane uses a member.
     pub fn is_idle(&self, member: MemberId) -> bool {
         let idle = |role| matches!(role, MemberRole::Failed | MemberRole::Spare);

@@ -125,6 +125,8 @@ pub struct World<'a> {
     watched: bool,
     /// Every redundancy agrees.
     settled: bool,
+    /// All lanes knew of the same dropped members when they were last looked at.
+    lanes_agree: bool,
     /// By drive: the engine may drop it.
     suspect: Vec<bool>,
     tally: Tally,
@@ -215,6 +217,7 @@ impl<'a> World<'a> {
             firm: setup.assume_clean,
             watched: true,
             settled: false,
+            lanes_agree: true,
             tally: Tally::default(),
             phase: "as it goes",
             only: None,
@@ -565,6 +568,11 @@ impl<'a> World<'a> {
     /// Looks how the array is, and what may happen to it now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
+        let agreed = std::mem::replace(&mut self.lanes_agree, self.node().leaves().iter().all(|leaf| leaf.device.agree()));
+        if !self.settled && !(agreed && self.lanes_agree) {
+            // Who was dropped by one lane may just have been read by another.
+            self.model.forget_reads();
+        }
         let statuses = self.statuses();
         self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
         if statuses.iter().any(|status| status.log.is_some_and(|log| log.early_count > 0)) {
