@@ -1,12 +1,13 @@
 //! Goal: a power cut in the middle of a write harms nothing but that write, also when members are lost with it, or were before.
 //! Method: the real engine and metadata on drives in memory. The power is cut after every single sector that reaches a
 //! drive; then every set of members that the level survives is taken away, the rest is started, and every sector must
-//! read as it was, or, where the write went, as it was or as it was to be.
+//! read as it was, or, where the write went, as it was or as it was to be. What several lanes append is written by hand.
 
 mod support;
 
-use stria_array::Level;
-use stria_format::md::{LogChoice, Options};
+use stria_array::{AppendTerms, LaneLog, Level, LogRecord, MemberId, MetadataWrite, Place, Recorder};
+use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdRecorder, Options};
+use stria_parity::crc32c;
 use support::running::*;
 use support::*;
 
@@ -80,4 +81,178 @@ fn without_a_log_there_is_none() {
     create.log = LogChoice::None;
     let (drives, _) = carry_out(&create);
     assert!(started(&drives, &Options::default()).config.log.is_none());
+}
+
+/// 4 GiB: what md leaves before the data has room for several lanes.
+const LARGE_SECTORS: u64 = 8 << 20;
+
+fn raid_5(drive_sectors: u64, change: impl FnOnce(&mut Create)) -> Vec<MemoryDrive> {
+    let mut create = request(Level::Raid5, Level::Raid5.default_layout(), 3, 0, drive_sectors);
+    create.bitmap = BitmapChoice::Internal { chunk_bytes: None };
+    change(&mut create);
+    carry_out(&create).0
+}
+
+/// An array of three whose members' logs are begun, for so many lanes.
+fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdRecorder, stria_array::ArrayState) {
+    let mut drives = raid_5(LARGE_SECTORS, |_| ());
+    let start = started(&drives, &Options::default()).with_lanes(lanes);
+    let (state, mut recorder) = (state_of(&start.config, false), start.recorder);
+    apply(&mut drives, &recorder.reset_log());
+    apply(&mut drives, &recorder.record_state(&state, 1));
+    (drives, recorder, state)
+}
+
+/// Lanes that know where the logs are.
+fn lanes(count: usize, recorder: &MdRecorder) -> Vec<MdLog> {
+    let mut lanes: Vec<MdLog> = (0..count).map(|_| MdLog::default()).collect();
+    tell(&mut lanes, recorder);
+    lanes
+}
+
+fn tell(lanes: &mut [MdLog], recorder: &MdRecorder) {
+    lanes.iter_mut().enumerate().for_each(|(lane, log)| log.know(lane, recorder.log_places()));
+}
+
+/// A record of a lane's stripe.
+fn append(log: &mut MdLog, member: usize, stripe: u64, number: u64, retired_below: u64) -> MetadataWrite {
+    let record =
+        LogRecord { number, stripe, rows: 0..1, written: 0..2, parity: 0, partial: None, redo: Default::default(), zeros: false };
+    let terms = AppendTerms { retired_below, free_below: 0, unsure_count: 0 };
+    log.append(MemberId(member), &[record], terms).expect("there is room")
+}
+
+/// Stripes and numbers of records.
+fn replayed(drives: &[MemoryDrive]) -> Vec<(u64, u64)> {
+    started(drives, &Options::default()).config.replay.iter().map(|record| (record.stripe, record.number)).collect()
+}
+
+#[test]
+fn what_is_retired_on_one_lane_says_nothing_of_another() {
+    let (mut drives, mut recorder, _) = begun(3);
+    let mut lanes = lanes(3, &recorder);
+    for number in 1..5 {
+        let write = append(&mut lanes[0], 0, 0, number, number);
+        apply(&mut drives, &[write]);
+    }
+    let kept = [append(&mut lanes[2], 1, 2, 1, 1), append(&mut lanes[2], 2, 2, 2, 1)];
+    apply(&mut drives, &kept);
+    assert_eq!(replayed(&drives), [(0, 4), (2, 1), (2, 2)]);
+
+    // Another member joins: the logs of those that were there go on.
+    let adopt = stria_format::md::recorder::Adopt {
+        name: "new".into(),
+        size_sectors: drives[0].size_sectors,
+        logical_block_bytes: 512,
+        device_uuid: [9; 16],
+    };
+    recorder.adopt(MemberId(3), &adopt).expect("large enough");
+    tell(&mut lanes, &recorder);
+    let kept = [append(&mut lanes[2], 1, 2, 3, 1), append(&mut lanes[0], 1, 0, 5, 4)];
+    apply(&mut drives, &kept);
+    assert_eq!(replayed(&drives), [(0, 4), (0, 5), (2, 1), (2, 3), (2, 2)]);
+    // As the engine begins the log of another run: on as many lanes as it likes.
+    let mut recorder = started(&drives, &Options::default()).with_lanes(2).recorder;
+    apply(&mut drives, &recorder.reset_log());
+    assert_eq!(replayed(&drives), []);
+}
+
+#[test]
+fn who_returns_in_a_session_begins_anew_on_every_lane() {
+    let (mut drives, mut recorder, mut state) = begun(2);
+    let mut lanes = lanes(2, &recorder);
+    for number in 1..4 {
+        let kept = [append(&mut lanes[0], 1, 0, number, 1), append(&mut lanes[1], 1, 1, number, 1)];
+        apply(&mut drives, &kept);
+    }
+    state.slots[1].member = None;
+    state.whole = false;
+    state.failed.push((MemberId(1), Some(1)));
+    for _ in 0..2 {
+        apply(&mut drives, &recorder.record_state(&state, 2));
+    }
+    let told = |candidate: Candidate| {
+        let log = candidate.found.expect("a member").log.expect("it has a log");
+        let numbers = |records: &[LogRecord]| records.iter().map(|record| record.number).collect();
+        log.parts.iter().map(|part| (part.damaged, numbers(&part.records))).collect::<Vec<(bool, Vec<u64>)>>()
+    };
+    assert_eq!(told(drives[1].candidate()), [(false, vec![1, 2, 3]), (false, vec![1, 2, 3])]);
+
+    let mut cramped = drives[1].candidate();
+    cramped.found.as_mut().expect("a member").superblock.header.data_offset = 1024;
+    let refusal = recorder.take_back(MemberId(3), &cramped).expect_err("its ring has no two parts").to_string();
+    assert!(refusal.contains("too little room before its data"), "{refusal}");
+
+    recorder.take_back(MemberId(3), &drives[1].candidate()).expect("by the bitmap");
+    tell(&mut lanes, &recorder);
+    state.slots[1].member = Some(Place { member: MemberId(3), recovered_sector: 0, by_intent: true });
+    let mut kept = vec![append(&mut lanes[1], 3, 1, 4, 4)];
+    kept.extend(recorder.record_state(&state, 3));
+    kept.push(append(&mut lanes[1], 3, 1, 5, 4));
+    for write in &mut kept {
+        write.member.0 %= 2 + usize::from(write.member.0 == 2);
+    }
+    apply(&mut drives, &kept);
+    assert_eq!(told(drives[1].candidate()), [(false, vec![]), (false, vec![4, 5])]);
+}
+
+#[test]
+fn lanes_share_the_room_that_md_leaves() {
+    let start = |drives: &[MemoryDrive]| started(drives, &Options::default());
+    let lanes_max = |drives: &[MemoryDrive]| start(drives).recorder.lanes_max();
+    assert_eq!(lanes_max(&raid_5(DRIVE_SECTORS, |_| ())), 1);
+    assert_eq!(lanes_max(&raid_5(LARGE_SECTORS, |create| create.log = LogChoice::None)), usize::MAX);
+    assert_eq!(lanes_max(&raid_5(LARGE_SECTORS, |create| create.checksums = true)), 1);
+    assert_eq!(lanes_max(&created(Level::Raid1, 2, 0)), usize::MAX);
+    let drives = raid_5(LARGE_SECTORS, |_| ());
+    let most = lanes_max(&drives);
+    let append_max = |lanes| start(&drives).with_lanes(lanes).config.log.expect("it has one").append_sectors_max;
+    let header = start(&drives).recorder.superblock().header.clone();
+    assert!(most > 2 && most as u64 * 1064 < header.data_offset, "{most} lanes before sector {}", header.data_offset);
+    assert!(append_max(1) >= append_max(2) && append_max(2) > append_max(most));
+    assert_eq!(append_max(most), LogRecord::APPEND_SECTORS_MIN);
+}
+
+#[test]
+fn an_array_that_ran_on_many_lanes_is_replayed_on_one() {
+    let drives = raid_5(LARGE_SECTORS, |_| ());
+    let sectors = 2 * 128;
+    let written = |left: u64| {
+        let start = started(&drives, &Options::default());
+        let most = start.recorder.lanes_max();
+        let mut array = Running::of(start.with_lanes(most), &drives, left);
+        array.write(0, &pattern(0, sectors, 1));
+        let before = u64::MAX - array.left.get();
+        array.write(9, &pattern(9, 130, 2));
+        (array, before)
+    };
+    let (array, before) = written(u64::MAX);
+    let total = u64::MAX - array.left.get();
+    for cut in (before..=total).step_by(7) {
+        let crashed = written(cut).0.drives();
+        for lost in losses(3, 1) {
+            let found = Running::start(&without(&crashed, &lost), 0, true).read_all(sectors);
+            for (sector, found) in (0..sectors).zip(found.chunks(512)) {
+                let good = found == pattern(sector, 1, 1) || (9..139).contains(&sector) && found == pattern(sector, 1, 2);
+                assert!(good, "cut after {cut} of {total} sectors, {lost:?} lost: sector {sector} is neither old nor new");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_of_a_later_version_is_refused_while_it_counts() {
+    let (mut drives, mut recorder, mut state) = begun(2);
+    let head = recorder.superblock().header.data_offset / 8 * 8 - 8;
+    let mut page = drives[1].read(head, 8).expect("sound");
+    page[8] += 1;
+    page[0x0c..0x10].fill(0);
+    let crc = crc32c(&page);
+    page[0x0c..0x10].copy_from_slice(&crc.to_le_bytes());
+    drives[1].write(head, &page);
+    let sentence = refused(&drives, &Options::default());
+    assert!(sentence.contains("drive1 is of version 3"), "{sentence}");
+    state.clean = true;
+    apply(&mut drives, &recorder.record_state(&state, 2));
+    started(&drives, &Options::default());
 }

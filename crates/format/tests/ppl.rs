@@ -117,6 +117,7 @@ fn entries_are_the_records_that_linux_replays() {
     );
     assert_eq!(start.config.resync_sector, u64::MAX, "every write in flight had a record");
     assert!(start.config.log.is_some_and(|log| log.newest_only), "{:?}", start.config.log);
+    assert_eq!(start.recorder.lanes_max(), 1);
 }
 
 #[test]

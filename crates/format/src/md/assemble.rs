@@ -10,9 +10,9 @@
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
-use super::log::{FoundLog, LogPlace};
+use super::log::FoundLog;
 use super::member::{Candidate, Member};
-use super::ppl::{self, FoundPpl, PplPlace};
+use super::ppl::{FoundPpl, PplPlace};
 use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
@@ -140,6 +140,18 @@ pub struct Start {
     pub recorder: MdRecorder,
     /// What was done because of [`Options::force`], in words; to be shown.
     pub warnings: Vec<String>,
+}
+
+impl Start {
+    /// The same on so many lanes, which share the room of the members' logs; see [`MdRecorder::with_lanes`].
+    #[must_use]
+    pub fn with_lanes(mut self, count: usize) -> Self {
+        self.recorder = self.recorder.with_lanes(count);
+        if let (Some(log), Some(append_sectors_max)) = (&mut self.config.log, self.recorder.append_sectors_max()) {
+            log.append_sectors_max = append_sectors_max;
+        }
+        self
+    }
 }
 
 /// One array found on the drives.
@@ -487,6 +499,17 @@ impl Sorter<'_> {
             if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
                 return fail(Unserved, format!("{}: {what}", found.candidate.name));
             }
+            let speaks = |log: &&FoundLog| log.speaks_for(self.freshest.utime_micros());
+            if let Some(log) = found.member.log.as_ref().filter(speaks).filter(|log| !log.is_understood()) {
+                return fail(
+                    Unserved,
+                    format!(
+                        "the write log of {} is of version {}, which this program does not know, and the array was not stopped \
+                         cleanly; start and stop it with the program that ran it",
+                        found.candidate.name, log.version
+                    ),
+                );
+            }
         }
         let mut warnings = Vec::new();
         if options.force {
@@ -578,13 +601,11 @@ impl Sorter<'_> {
                 _ => {}
             }
         }
-        let bitmap_sectors = bitmap.as_ref().map_or(0, Bitmap::size_sectors);
+        let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
+        let keeping = LogKeeping::new(log.off, tag_before, log.holds || header.resync_offset == CLEAN);
+        let checksums = found.iter().any(|found| drives.contains(&found.drive) && found.member.checksums.is_some());
+        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
         let newest_only = self.freshest.ppl().is_some();
-        let places = keepers.values().map(|keeper: &Keeper| LogPlace::of(&keeper.superblock, bitmap_sectors));
-        let room = match newest_only {
-            true => Some(ppl::APPEND_SECTORS_MAX),
-            false => places.map(|place| place.map(|place| place.append_sectors_max())).min().flatten(),
-        };
         let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
         let config = ArrayConfig {
             name: self.freshest.name(),
@@ -594,7 +615,7 @@ impl Sorter<'_> {
             resync_sector,
             doubts_parity,
             intent,
-            log: room.filter(|_| level.parity_count() > 0 && !log.off).map(|append_sectors_max| LogConfig {
+            log: recorder.append_sectors_max().map(|append_sectors_max| LogConfig {
                 append_sectors_max,
                 redo_sectors_max,
                 newest_only,
@@ -602,10 +623,6 @@ impl Sorter<'_> {
             replay: log.records,
             read_only: options.read_only,
         };
-        let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
-        let keeping = LogKeeping::new(log.off, tag_before, log.holds || header.resync_offset == CLEAN);
-        let checksums = found.iter().any(|found| drives.contains(&found.drive) && found.member.checksums.is_some());
-        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
         Ok(Start { config, drives, recorder, warnings })
     }
 
@@ -805,14 +822,13 @@ impl Sorter<'_> {
         let logs: Vec<Option<&FoundLog>> = in_sync.map(|found| found.member.log.as_ref()).collect();
         let off = logs.iter().flatten().any(|log| log.off);
         let tag = self.freshest.utime_micros();
-        let sound = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.damaged && !log.off);
+        let sound = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.is_damaged() && !log.off);
         if level.parity_count() == 0 || !trusted || !logs.iter().all(sound) || logs.is_empty() {
             return LastLog { off, ..LastLog::default() };
         }
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
-        let of_session = || logs.iter().flatten().copied().filter(|log| log.session.number == session);
-        let retired_below = of_session().map(|log| log.retired_below).max().unwrap_or(0);
+        let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
         // Members in the making keep records as well, and count as far as they are filled.
         let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
             Verdict::Rebuilding { .. } => true,
@@ -826,8 +842,14 @@ impl Sorter<'_> {
                 None => silent.push(found.drive),
             }
         }
-        let records = of_session().chain(theirs).flat_map(|log| &log.records).filter(|record| record.number >= retired_below);
-        LastLog { off, holds: true, agrees: false, silent, records: records.cloned().collect() }
+        let mut records = Vec::new();
+        for lane in 0..of_session.iter().map(|log| log.parts.len()).max().unwrap_or(0) {
+            let retired_below =
+                of_session.iter().filter_map(|log| log.parts.get(lane)).map(|part| part.retired_below).max().unwrap_or(0);
+            let of_lane = of_session.iter().chain(&theirs).filter_map(|log| log.parts.get(lane)).flat_map(|part| &part.records);
+            records.extend(of_lane.filter(|record| record.number >= retired_below).cloned());
+        }
+        LastLog { off, holds: true, agrees: false, silent, records }
     }
 
     /// What the partial parity logs of the members say together, if the array was not stopped cleanly.

@@ -6,7 +6,7 @@
 
 use super::bitmap::{Bitmap, choose_chunk_bytes, room_sectors};
 use super::checksums::{self, region_of};
-use super::log::{LogPlace, Session, encode_head};
+use super::log::{LogRoom, Session, encode_head};
 use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use stria_array::{Geometry, GeometryError, Layout, Level};
@@ -210,7 +210,8 @@ impl Create {
             superblock.header.device_uuid = drive.device_uuid;
             superblock.header.data_size = self.data_sectors_within(drive.size_sectors - data_offset);
             if self.log == LogChoice::None && self.level.parity_count() > 0 {
-                let place = LogPlace::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
+                let room = LogRoom::of(&superblock, bitmap.as_ref().map_or(0, Bitmap::size_sectors));
+                let place = room.and_then(|room| room.cut(1));
                 creation.writes.extend(place.map(|place| CreateWrite {
                     drive: index,
                     start_sector: place.head_start,

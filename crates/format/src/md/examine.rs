@@ -117,10 +117,13 @@ pub fn write_log(candidate: &Candidate) -> Option<String> {
         "switched off".into()
     } else if !log.speaks_for(member.superblock.utime_micros()) {
         "empty: the array was stopped, or run by somebody else since".into()
-    } else if log.damaged {
+    } else if !log.is_understood() {
+        format!("of version {}, which this program does not know", log.version)
+    } else if log.is_damaged() {
         format!("session {}, damaged: the drive lost appends that it had acknowledged", log.session.number)
     } else {
-        format!("session {}, {} records that count", log.session.number, log.records.len())
+        let records: usize = log.parts.iter().map(|part| part.records.len()).sum();
+        format!("session {}, {records} records that count", log.session.number)
     })
 }
 

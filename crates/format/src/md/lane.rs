@@ -24,6 +24,7 @@ pub(crate) enum Place {
 /// md's [`LaneLog`].
 #[derive(Debug, Default)]
 pub struct MdLog {
+    lane: usize,
     session: u64,
     members: BTreeMap<MemberId, (Place, Kept)>,
     memory: Memory,
@@ -39,7 +40,8 @@ struct Kept {
 impl LaneLog for MdLog {
     type Places = LogPlaces;
 
-    fn know(&mut self, _lane: usize, LogPlaces { session, members }: LogPlaces) {
+    fn know(&mut self, lane: usize, LogPlaces { session, members }: LogPlaces) {
+        self.lane = lane;
         let mut before = std::mem::take(&mut self.members);
         if std::mem::replace(&mut self.session, session) != session {
             before.clear();
@@ -54,7 +56,9 @@ impl LaneLog for MdLog {
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
         let (place, kept) = self.members.get_mut(&member).expect("an array with a log has room for it on every member");
         let (start_sector, data) = match place {
-            Place::Ring(place, salt) => kept.ring.append((place, salt, self.session), records, terms, &mut self.memory)?,
+            Place::Ring(place, salt) => {
+                kept.ring.append((place, self.lane, salt, self.session), records, terms, &mut self.memory)?
+            }
             Place::Ppl(place, geometry) => kept.ppl.append(place, geometry, records, terms.retired_below, &mut self.memory)?,
         };
         Some(MetadataWrite { member, start_sector, data })

@@ -1,7 +1,7 @@
 //! Stria's write log on an md member: in the room that md leaves between its metadata and the data.
 //!
 //! ```text
-//! … superblock, bitmap, bad blocks │ free │ ring of appends │ head (4 KiB) │ data …
+//! … superblock, bitmap, bad blocks │ free │ ring: part │ part │ … │ head (4 KiB) │ data …
 //! ```
 //! The head lies just before the data, where it is found without knowing more than the superblock. It names a **session**:
 //! one run of the array. What an append in the ring says counts only if it was written in the session that the head names,
@@ -9,10 +9,15 @@
 //! zeros there, and so do we when we say clean: whoever ran the array since has made the log void. A new session's head
 //! also names the tag before, as superblocks follow later.
 //!
-//! An append is a head of 4 KiB with up to 62 entries, then their bytes. Appends follow one another around the ring, with
+//! The ring has equal parts, as many as the head says, one for each lane that the array ran on. A part is a ring of its own: all
+//! that is counted is counted within it, the records' numbers too, and members are compared part by part. A stripe has one
+//! lane for the length of a session, so no two parts speak of the same.
+//!
+//! An append is a head of 4 KiB with up to 62 entries, then their bytes. Appends follow one another around their part, with
 //! sequence numbers; each says up to which record all are retired, and how many before it were not known to be durable when it
 //! was sent. These may be missing or torn, and nothing else may. Room is used again when what says that it is free is durable,
-//! and one page is always left to say so.
+//! and one page is always left to say so. A member that returns in the same session begins a new **life**: the head counts them,
+//! and the sums of appends are salted with it, so that those of the life before are nobody's, whichever lane made them.
 //!
 //! A kernel sees free room and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
 
@@ -28,12 +33,12 @@ use stria_parity::crc32c;
 const PAGE_SECTORS: u64 = 8;
 const PAGE_BYTES: usize = 4096;
 
-/// 532 KiB: below this a member's room is left alone. The largest append fits on one side of a page that lies anywhere.
+/// 532 KiB, the least that a part has: the largest append fits on one side of a page that lies anywhere. Less room is left alone.
 const RING_SECTORS_MIN: u64 = 2 * (LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS) + PAGE_SECTORS;
-/// 8 MiB: at some thousand records a flush, or a slow write, stalls nobody.
+/// 8 MiB, the most that a part has: at some thousand records a flush, or a slow write, stalls nobody.
 const RING_SECTORS_MAX: u64 = 1 << 14;
 
-/// A quarter of a ring is the most that one append takes, so that it finds room while another is not retired yet.
+/// A quarter of a part is the most that one append takes, so that it finds room while another is not retired yet.
 const APPEND_SHARE: u64 = 4;
 
 const MAGIC: [u8; 8] = *b"StriaLog";
@@ -44,7 +49,8 @@ on_disk! {
     pub struct LogHead [128] {
         /// `StriaLog`.
         0x00 magic: [u8; 8],
-        /// 1, or 2 where a field counts that was reserved.
+        /// 1, or 2 where there are several parts or lives, which programs of before would misread. What precedes `ring_sectors`
+        /// is for good.
         0x08 version: u32,
         /// Sum of the page, this field taken as zero.
         0x0c crc: u32,
@@ -66,12 +72,16 @@ on_disk! {
         0x50 sequence_from: u64,
         /// How often the member has returned in this session: appends of its earlier lives do not count.
         0x58 life: u32,
+        /// How many parts the ring has; 0 and 1: it is one.
+        0x5c parts: u32,
         /// Zero.
-        0x5c reserved: [u8; 36],
+        0x60 reserved: [u8; 32],
     }
 }
 
 const FLAG_OFF: u64 = 1;
+
+const VERSION_MAX: u32 = 2;
 
 on_disk! {
     /// Stands before the entries of an append.
@@ -80,11 +90,11 @@ on_disk! {
         0x00 magic: [u8; 8],
         /// The session that wrote it.
         0x08 session: u64,
-        /// Counts appends to this member in the session, from 1.
+        /// Counts appends to this part in the member's life, from 1.
         0x10 sequence: u64,
         /// All records with smaller numbers are retired.
         0x18 retired_below: u64,
-        /// Where in the ring it lies.
+        /// Where in the ring, all parts together, it lies.
         0x20 start_sector: u32,
         /// Its length, this page included.
         0x24 sectors: u32,
@@ -131,19 +141,17 @@ const HOLDS_PARTIAL: u8 = 1;
 const HOLDS_REDO: u8 = 2;
 const HOLDS_ZEROS: u8 = 4;
 
-/// Where a member's log lies.
+/// The room that md leaves on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogPlace {
-    /// First sector of the ring on the drive.
-    pub ring_start: u64,
-    /// Its length.
-    pub ring_sectors: u64,
-    /// Of the head.
+pub(crate) struct LogRoom {
+    /// First sector of the head on the drive; the ring ends there.
     pub head_start: u64,
+    /// How long the ring may be.
+    sectors: u64,
 }
 
-impl LogPlace {
-    /// The room that md leaves on a member; `None`: too little, or data come first, or md keeps a log of its own.
+impl LogRoom {
+    /// `None`: too little, or data come first, or md keeps a log of its own.
     pub fn of(superblock: &Superblock, bitmap_sectors: u64) -> Option<Self> {
         if superblock.ppl().is_some() {
             return None;
@@ -159,15 +167,54 @@ impl LogPlace {
         }
         let start = start.next_multiple_of(PAGE_SECTORS);
         let head_start = (header.data_offset.checked_sub(PAGE_SECTORS)?) / PAGE_SECTORS * PAGE_SECTORS;
-        let room = head_start.checked_sub(start)? / PAGE_SECTORS * PAGE_SECTORS;
-        let ring_sectors = room.min(RING_SECTORS_MAX);
-        let fits = header.super_offset < header.data_offset && ring_sectors >= RING_SECTORS_MIN;
-        fits.then_some(Self { ring_start: head_start - ring_sectors, ring_sectors, head_start })
+        let sectors = head_start.checked_sub(start)? / PAGE_SECTORS * PAGE_SECTORS;
+        let fits = header.super_offset < header.data_offset && sectors >= RING_SECTORS_MIN;
+        fits.then_some(Self { head_start, sectors })
+    }
+
+    /// How many parts there may be.
+    pub fn parts_max(&self) -> usize {
+        (self.sectors / RING_SECTORS_MIN) as usize
+    }
+
+    /// A ring of so many parts; `None`: there may not be as many.
+    pub fn cut(&self, parts: usize) -> Option<LogPlace> {
+        let part_sectors = self.sectors / parts as u64 / PAGE_SECTORS * PAGE_SECTORS;
+        let place = LogPlace { head_start: self.head_start, parts, part_sectors: part_sectors.min(RING_SECTORS_MAX) };
+        (parts <= self.parts_max()).then_some(place)
+    }
+}
+
+/// Where a member's log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogPlace {
+    /// First sector of the head on the drive; the ring ends there.
+    pub head_start: u64,
+    /// How many the ring has.
+    pub parts: usize,
+    /// Length of each.
+    pub part_sectors: u64,
+}
+
+impl LogPlace {
+    fn ring_sectors(&self) -> u64 {
+        self.parts as u64 * self.part_sectors
+    }
+
+    /// First sector of a part, from where the ring starts.
+    fn part_start(&self, part: usize) -> u64 {
+        assert!(part < self.parts, "part {part} of {}", self.parts);
+        part as u64 * self.part_sectors
+    }
+
+    /// First sector of the ring on the drive.
+    fn ring_start(&self) -> u64 {
+        self.head_start - self.ring_sectors()
     }
 
     /// The most that one append takes.
     pub fn append_sectors_max(&self) -> u64 {
-        (self.ring_sectors / APPEND_SHARE).max(LogRecord::APPEND_SECTORS_MIN)
+        (self.part_sectors / APPEND_SHARE).max(LogRecord::APPEND_SECTORS_MIN)
     }
 }
 
@@ -199,18 +246,19 @@ pub(crate) fn salt_of(superblock: &Superblock, life: u32) -> [u8; 16] {
 pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool, life: u32) -> Vec<u8> {
     let mut head = LogHead {
         magic: MAGIC,
-        version: if life > 0 { 2 } else { 1 },
+        version: if life > 0 || place.parts > 1 { 2 } else { 1 },
         crc: 0,
         set_uuid: superblock.header.set_uuid,
         device_uuid: superblock.header.device_uuid,
         session: session.number,
         tag: session.tag,
         tag_before: session.tag_before,
-        ring_sectors: place.ring_sectors,
+        ring_sectors: place.ring_sectors(),
         flags: if off { FLAG_OFF } else { 0 },
         sequence_from: 0,
         life,
-        reserved: [0; 36],
+        parts: place.parts as u32,
+        reserved: [0; 32],
     };
     let page = |head: &LogHead| {
         let mut page = head.write().to_vec();
@@ -226,11 +274,20 @@ pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &S
 pub struct FoundLog {
     /// The array is to have none.
     pub off: bool,
+    /// As the head says.
+    pub version: u32,
     /// Session, tag, and the tag before.
     pub(crate) session: Session,
+    /// By lane of that session; none where the session is not the superblock's.
+    pub parts: Vec<FoundPart>,
+}
+
+/// What lies in a part of the ring.
+#[derive(Clone, Debug, Default)]
+pub struct FoundPart {
     /// Records of the session, in the order of their appends.
     pub records: Vec<LogRecord>,
-    /// All records with smaller numbers are retired, says the newest append.
+    /// All records of this part with smaller numbers are retired, says the newest append.
     pub retired_below: u64,
     /// Appends are missing among those that count: the drive lost what it had acknowledged.
     pub damaged: bool,
@@ -239,30 +296,50 @@ pub struct FoundLog {
 impl FoundLog {
     /// Reads the log of a member; the ring only if its session is the superblock's. `None`: there is none, or it is
     /// another member's.
-    pub(crate) fn read(superblock: &Superblock, place: &LogPlace, read: &mut super::member::Read) -> Option<Self> {
-        let page = read(place.head_start, PAGE_SECTORS).ok()?;
+    pub(crate) fn read(superblock: &Superblock, head_start: u64, read: &mut super::member::Read) -> Option<Self> {
+        let page = read(head_start, PAGE_SECTORS).ok()?;
         let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));
         let header = &superblock.header;
         let mut bare = page.clone();
         bare[0x0c..0x10].fill(0);
         let ours = (head.magic, head.set_uuid, head.device_uuid) == (MAGIC, header.set_uuid, header.device_uuid);
-        if !ours || !(1..=2).contains(&head.version) || head.crc != crc32c(&bare) {
+        if !ours || head.version == 0 || head.crc != crc32c(&bare) {
             return None;
         }
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
-        let off = head.flags & FLAG_OFF != 0;
-        let mut found = Self { off, session, ..Self::default() };
-        let ring_sectors = head.ring_sectors;
-        let fits =
-            ring_sectors.is_multiple_of(PAGE_SECTORS) && ring_sectors <= RING_SECTORS_MAX && ring_sectors <= place.head_start;
-        if off || !found.speaks_for(superblock.utime_micros()) || !fits {
+        let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, parts: Vec::new() };
+        if found.off || !found.speaks_for(superblock.utime_micros()) {
             return Some(found);
         }
-        match read(place.head_start - ring_sectors, ring_sectors) {
-            Ok(ring) => found.scan(&ring, &salt_of(superblock, head.life), head.sequence_from),
-            Err(_) => found.damaged = true,
-        }
+        let count = u64::from(head.parts.max(1));
+        let place = LogPlace { head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
+        let fits = found.is_understood()
+            && place.ring_sectors() == head.ring_sectors
+            && place.part_sectors.is_multiple_of(PAGE_SECTORS)
+            && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&place.part_sectors)
+            && head.ring_sectors <= head_start;
+        let damaged = || FoundPart { damaged: true, ..FoundPart::default() };
+        let salt = salt_of(superblock, head.life);
+        let mut part = |part: usize| {
+            let start = place.part_start(part);
+            let bytes = read(place.ring_start() + start, place.part_sectors).ok()?;
+            Some(FoundPart::scan(&bytes, start, session.number, &salt, head.sequence_from))
+        };
+        found.parts = match fits {
+            true => (0..place.parts).map(|index| part(index).unwrap_or_else(damaged)).collect(),
+            false => vec![damaged()],
+        };
         Some(found)
+    }
+
+    /// Whether this program knows what the head says.
+    pub fn is_understood(&self) -> bool {
+        self.version <= VERSION_MAX
+    }
+
+    /// Whether some part of it is.
+    pub fn is_damaged(&self) -> bool {
+        self.parts.iter().any(|part| part.damaged)
     }
 
     /// Whether superblocks with this tag were written under this log's watch.
@@ -272,16 +349,18 @@ impl FoundLog {
 
     /// Whether it was kept, without gaps, in this session.
     pub(crate) fn is_of(&self, session: u64) -> bool {
-        self.session.number == session && !self.damaged && !self.off
+        self.session.number == session && !self.is_damaged() && !self.off
     }
+}
 
-    /// Collects the appends that count.
-    fn scan(&mut self, ring: &[u8], salt: &[u8; 16], sequence_from: u64) {
+impl FoundPart {
+    /// Collects the appends that count, of a part that starts there in the ring.
+    fn scan(part: &[u8], start_sector: u64, session: u64, salt: &[u8; 16], sequence_from: u64) -> Self {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut page = 0;
-        let pages = ring.len() / PAGE_BYTES;
+        let pages = part.len() / PAGE_BYTES;
         while page < pages {
-            match parse_append(&ring[page * PAGE_BYTES..], page as u64 * PAGE_SECTORS, self.session.number, salt) {
+            match parse_append(&part[page * PAGE_BYTES..], start_sector + page as u64 * PAGE_SECTORS, session, salt) {
                 Some((head, records)) => {
                     page += (u64::from(head.sectors) / PAGE_SECTORS) as usize;
                     if head.sequence >= sequence_from {
@@ -292,14 +371,13 @@ impl FoundLog {
             }
         }
         appends.sort_by_key(|(head, _)| head.sequence);
-        self.retired_below = appends.last().map_or(0, |(head, _)| head.retired_below);
-        let of_newest = appends.last().map(|(head, _)| (head.live_from, head.sequence.saturating_sub(head.unsure_count.into())));
-        let Some((live_from, sure_below)) = of_newest else { return };
-        let counts = |head: &AppendHead| head.sequence >= live_from;
+        let Some((newest, _)) = appends.last() else { return Self::default() };
+        let (live_from, retired_below) = (newest.live_from, newest.retired_below);
+        let sure_below = newest.sequence.saturating_sub(newest.unsure_count.into());
         let sure_count = appends.iter().filter(|(head, _)| (live_from..sure_below).contains(&head.sequence)).count() as u64;
-        self.damaged = sure_count != sure_below.saturating_sub(live_from);
-        let records = appends.into_iter().filter(|(head, _)| counts(head)).flat_map(|(_, records)| records);
-        self.records = records.filter(|record| record.number >= self.retired_below).collect();
+        let live = appends.into_iter().filter(|(head, _)| head.sequence >= live_from);
+        let records = live.flat_map(|(_, records)| records).filter(|record| record.number >= retired_below);
+        Self { records: records.collect(), retired_below, damaged: sure_count != sure_below.saturating_sub(live_from) }
     }
 }
 
@@ -367,7 +445,7 @@ struct Live {
     last_number: u64,
 }
 
-/// The ring of one member while the array runs.
+/// A part of one member's ring while the array runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
     sequence: u64,
@@ -378,14 +456,14 @@ pub(crate) struct Ring {
 impl Ring {
     /// A place for an append of so many sectors, given that what records below `free_below` had is free. With records, a head
     /// without any will have room behind it.
-    fn place(&mut self, ring_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
+    fn place(&mut self, part_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
         while self.live.front().is_some_and(|live| live.last_number < free_below) {
             self.live.pop_front();
         }
-        let from = |next: u64, sectors: u64| if next + sectors <= ring_sectors { next } else { 0 };
+        let from = |next: u64, sectors: u64| if next + sectors <= part_sectors { next } else { 0 };
         let is_free = |start: u64, sectors: u64| {
             let taken = |live: &Live| live.range.start < start + sectors && start < live.range.end;
-            start + sectors <= ring_sectors && !self.live.iter().any(taken)
+            start + sectors <= part_sectors && !self.live.iter().any(taken)
         };
         let start = from(self.next, sectors);
         let behind = from(start + sectors, PAGE_SECTORS);
@@ -394,10 +472,10 @@ impl Ring {
         room.then_some(start)
     }
 
-    /// What appends `records` in a session, and where on the drive it goes; `None`: no room before more are retired.
+    /// What appends `records` to a part in a session, and where on the drive it goes; `None`: no room before more are retired.
     pub fn append(
         &mut self,
-        at: (&LogPlace, &[u8; 16], u64),
+        at: (&LogPlace, usize, &[u8; 16], u64),
         records: &[LogRecord],
         terms: AppendTerms,
         memory: &mut Memory,
@@ -407,10 +485,10 @@ impl Ring {
         if records.is_empty() && self.live.front().is_none_or(|live| live.last_number >= retired_below) {
             return None;
         }
-        let (place, salt, session) = at;
+        let (place, part, salt, session) = at;
         let payload: u64 = records.iter().map(LogRecord::payload_sectors).sum();
         let sectors = PAGE_SECTORS + payload.next_multiple_of(PAGE_SECTORS);
-        let start = self.place(place.ring_sectors, sectors, free_below, !records.is_empty())?;
+        let start = self.place(place.part_sectors, sectors, free_below, !records.is_empty())?;
         let mut buffer = memory.take(bytes(sectors));
         let (page, body) = buffer.split_at_mut(PAGE_BYTES);
         page.fill(0);
@@ -444,7 +522,7 @@ impl Ring {
             session,
             sequence: self.sequence,
             retired_below,
-            start_sector: start as u32,
+            start_sector: (place.part_start(part) + start) as u32,
             sectors: sectors as u32,
             count: records.len() as u32,
             crc: 0,
@@ -462,7 +540,7 @@ impl Ring {
         let last_number = records.iter().map(|record| record.number).max().unwrap_or(retired_below);
         self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });
         self.next = start + sectors;
-        Some((place.ring_start + start, memory.give(buffer)))
+        Some((place.ring_start() + place.part_start(part) + start, memory.give(buffer)))
     }
 }
 
@@ -496,7 +574,7 @@ mod tests {
     use super::*;
     use crate::md::superblock::{Header, MAGIC as SUPERBLOCK_MAGIC};
 
-    /// A drive with a log of 1 MiB.
+    /// A drive with a log of so many parts.
     struct Bench {
         drive: Vec<u8>,
         superblock: Superblock,
@@ -507,15 +585,19 @@ mod tests {
     }
 
     impl Bench {
-        fn new() -> Self {
+        fn new(parts: usize) -> Self {
             let mut header = Header::read(&[0; Header::SIZE_BYTES]);
-            (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, 2048);
+            // What goes before the ring, and the head behind it.
+            let data_offset = 24 + parts as u64 * RING_SECTORS_MIN + 8;
+            (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, data_offset);
             let session = Session::after(6, 0);
             // The superblock carries the session's tag.
             header.utime = u64::from(session.tag) << 40;
             let superblock = Superblock { header, roles: Vec::new() };
-            let place = LogPlace::of(&superblock, 0).expect("there is room");
-            Self { drive: vec![0; bytes(2048)], superblock, place, session, memory: Memory::default(), life: 0 }
+            let room = LogRoom::of(&superblock, 0).expect("there is room");
+            assert_eq!((room.parts_max(), room.cut(parts + 1)), (parts, None));
+            let place = room.cut(parts).expect("there is room");
+            Self { drive: vec![0; bytes(data_offset)], superblock, place, session, memory: Memory::default(), life: 0 }
         }
 
         fn write_head(&mut self) {
@@ -523,8 +605,17 @@ mod tests {
             self.drive[bytes(self.place.head_start)..][..head.len()].copy_from_slice(&head);
         }
 
-        /// Appends a record with so many sectors of partial parity, or none; where it went. `None`: no room.
-        fn append(&mut self, ring: &mut Ring, record: Option<(u64, u64)>, terms: AppendTerms) -> Option<Range<usize>> {
+        /// Changes the head's page, and puts its sum right.
+        fn change_head(&mut self, change: impl FnOnce(&mut [u8])) {
+            let page = &mut self.drive[bytes(self.place.head_start)..][..PAGE_BYTES];
+            change(page);
+            page[0x0c..0x10].fill(0);
+            let crc = crc32c(page);
+            page[0x0c..0x10].copy_from_slice(&crc.to_le_bytes());
+        }
+
+        /// Appends a record with so many sectors of partial parity, or none, to a part; where it went. `None`: no room.
+        fn append(&mut self, to: (usize, &mut Ring), record: Option<(u64, u64)>, terms: AppendTerms) -> Option<Range<usize>> {
             let record = record.map(|(number, sectors)| LogRecord {
                 number,
                 stripe: 1,
@@ -535,100 +626,188 @@ mod tests {
                 redo: Default::default(),
                 zeros: false,
             });
-            let at = (&self.place, &salt_of(&self.superblock, self.life), self.session.number);
+            let (part, ring) = to;
+            let at = (&self.place, part, &salt_of(&self.superblock, self.life), self.session.number);
             let (start, data) = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
             let range = bytes(start)..bytes(start) + data.len();
             self.drive[range.clone()].copy_from_slice(&data);
             Some(range)
         }
 
+        /// As [`Bench::append`], of a record without bytes, where there is room.
+        fn append_bare(&mut self, to: (usize, &mut Ring), number: u64) -> Range<usize> {
+            self.append(to, Some((number, 0)), FIRST).expect("there is room")
+        }
+
         fn found(&self) -> FoundLog {
             let mut read = |start: u64, sectors: u64| Ok(self.drive[bytes(start)..][..bytes(sectors)].to_vec());
-            FoundLog::read(&self.superblock, &self.place, &mut read).expect("there is a log")
+            FoundLog::read(&self.superblock, self.place.head_start, &mut read).expect("there is a log")
+        }
+
+        /// By part: whether it is damaged, and the numbers of its records.
+        fn told(&self) -> Vec<(bool, Vec<u64>)> {
+            self.found().parts.iter().map(|part| (part.damaged, numbers(part))).collect()
         }
     }
 
     const FIRST: AppendTerms = AppendTerms { retired_below: 0, free_below: 0, unsure_count: 0 };
 
-    fn numbers(found: &FoundLog) -> Vec<u64> {
+    fn numbers(found: &FoundPart) -> Vec<u64> {
         found.records.iter().map(|record| record.number).collect()
     }
 
     /// Seed 22045: the head was written after the first appends, and told of the next one only.
     #[test]
-    fn appends_count_that_come_before_the_head_when_a_member_is_back() {
-        let mut bench = Bench::new();
-        let mut before = Ring::default();
-        for number in 1..4 {
-            bench.append(&mut before, Some((number, 0)), FIRST).expect("there is room");
-        }
-        bench.life += 1;
-        let mut ring = Ring::default();
-        bench.append(&mut ring, Some((7, 0)), FIRST).expect("there is room");
+    fn appends_count_that_come_before_the_head_when_a_member_is_back_and_none_of_the_life_before() {
+        let mut bench = Bench::new(2);
         bench.write_head();
-        bench.append(&mut ring, Some((8, 0)), FIRST).expect("there is room");
-        let found = bench.found();
-        assert!(found.is_of(bench.session.number), "{found:?}");
-        assert_eq!(numbers(&found), [7, 8]);
+        let mut before = [Ring::default(), Ring::default()];
+        for number in 1..4 {
+            bench.append_bare((0, &mut before[0]), number);
+            bench.append_bare((1, &mut before[1]), number);
+        }
+        assert_eq!(bench.told(), [(false, vec![1, 2, 3]), (false, vec![1, 2, 3])]);
+        bench.life += 1;
+        // One lane appends before the head is written, and after it; the other one not at all.
+        let mut ring = Ring::default();
+        bench.append_bare((0, &mut ring), 7);
+        bench.write_head();
+        bench.append_bare((0, &mut ring), 8);
+        assert_eq!(bench.told(), [(false, vec![7, 8]), (false, vec![])]);
+        assert!(bench.found().is_of(bench.session.number));
     }
 
     #[test]
     fn an_append_that_nobody_waited_for_may_be_missing_and_no_other() {
         for (unsure_count, damaged) in [(0, true), (1, false)] {
-            let mut bench = Bench::new();
+            let mut bench = Bench::new(1);
             let mut ring = Ring::default();
             bench.write_head();
-            bench.append(&mut ring, Some((1, 8)), FIRST).expect("there is room");
-            let second = bench.append(&mut ring, Some((2, 8)), FIRST).expect("there is room");
-            bench.append(&mut ring, Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is room");
+            bench.append((0, &mut ring), Some((1, 8)), FIRST).expect("there is room");
+            let second = bench.append((0, &mut ring), Some((2, 8)), FIRST).expect("there is room");
+            bench.append((0, &mut ring), Some((3, 8)), AppendTerms { unsure_count, ..FIRST }).expect("there is room");
             bench.drive[second].fill(0);
-            let found = bench.found();
-            assert_eq!(found.damaged, damaged, "{unsure_count} were not known to be durable");
-            assert_eq!(numbers(&found), [1, 3]);
+            assert_eq!(bench.told(), [(damaged, vec![1, 3])], "{unsure_count} were not known to be durable");
         }
     }
 
-    /// Around the ring many times with records that are retired late: whichever append is torn, what counts is all there.
+    #[test]
+    fn a_damaged_part_is_judged_by_itself() {
+        let mut bench = Bench::new(3);
+        bench.write_head();
+        let mut lost = 0..0;
+        for part in 0..3 {
+            let mut ring = Ring::default();
+            let ranges = [1, 2, 3].map(|number| bench.append_bare((part, &mut ring), number));
+            lost = if part == 1 { ranges[1].clone() } else { lost };
+        }
+        bench.drive[lost].fill(0);
+        assert_eq!(bench.told(), [(false, vec![1, 2, 3]), (true, vec![1, 3]), (false, vec![1, 2, 3])]);
+        assert!(!bench.found().is_of(bench.session.number), "what one lane cannot tell the log cannot");
+
+        let end = bytes(bench.place.ring_start() + bench.place.part_start(1));
+        let mut read = |start: u64, sectors: u64| match bytes(start) < end {
+            true if sectors > PAGE_SECTORS => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
+            _ => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
+        };
+        let found = FoundLog::read(&bench.superblock, bench.place.head_start, &mut read).expect("there is a log");
+        let damaged: Vec<bool> = found.parts.iter().map(|part| part.damaged).collect();
+        assert_eq!(damaged, [true, true, false], "the first one cannot be read");
+    }
+
+    /// As it was before rings had parts and members lives.
+    #[test]
+    fn a_head_of_the_old_form_is_read_as_it_was_meant() {
+        let mut bench = Bench::new(1);
+        let mut ring = Ring::default();
+        for number in 1..4 {
+            bench.append_bare((0, &mut ring), number);
+        }
+        bench.write_head();
+        bench.change_head(|page| {
+            assert_eq!(page[0x08..0x0c], [1, 0, 0, 0], "one part and one life are served by programs of before");
+            page[0x58..0x80].fill(0);
+        });
+        assert_eq!(bench.told(), [(false, vec![1, 2, 3])]);
+        bench.change_head(|page| page[0x50..0x58].copy_from_slice(&4_u64.to_le_bytes()));
+        assert_eq!(bench.told(), [(false, vec![])], "the next life begins with the fourth");
+        bench.append_bare((0, &mut Ring { sequence: 3, ..Ring::default() }), 7);
+        assert_eq!(bench.told(), [(false, vec![7])]);
+    }
+
+    #[test]
+    fn a_head_that_is_not_understood_speaks_for_no_records() {
+        // A later version; parts that do not fit; parts of no whole pages.
+        for (field, value) in [(0x08, 3_u32), (0x5c, 4), (0x5c, u32::MAX), (0x40, 3 * RING_SECTORS_MIN as u32 + 12)] {
+            let mut bench = Bench::new(3);
+            bench.append_bare((0, &mut Ring::default()), 1);
+            bench.write_head();
+            assert_eq!(bench.told(), [(false, vec![1]), (false, vec![]), (false, vec![])]);
+            bench.change_head(|page| page[field..field + 4].copy_from_slice(&value.to_le_bytes()));
+            assert_eq!(bench.told(), [(true, vec![])], "{value} at {field:#x}");
+            assert_eq!(bench.found().is_understood(), field != 0x08);
+        }
+    }
+
+    /// A lane's ring, and how far it is: `free` is what the last append, which is durable, says is retired.
+    struct Lane {
+        ring: Ring,
+        number: u64,
+        retired: u64,
+        free: u64,
+    }
+
+    /// Around every part many times with records that are retired late: whichever append is torn, what counts is all there, in
+    /// this part and the others.
     #[test]
     fn a_torn_append_harms_none_that_counts() {
-        let mut bench = Bench::new();
-        let mut ring = Ring::default();
-        bench.write_head();
-        let mut chance = 1_u64;
-        let mut below = |bound: u64| {
-            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (chance >> 33) % bound
-        };
-        // `free`: as far as the last append, which is durable, says what is retired.
-        let (mut number, mut retired, mut free, mut full_count) = (1, 1, 0, 0);
-        while number < 2000 {
-            let terms = AppendTerms { retired_below: retired, free_below: free, unsure_count: 0 };
-            let before = bench.drive.clone();
-            let (known, mut said) = (number, retired);
-            let mut wrote = bench.append(&mut ring, Some((number, below(65) * 8)), terms);
-            number += u64::from(wrote.is_some());
-            if wrote.is_none() {
-                full_count += 1;
-                retired = (retired + 1 + below((number - retired).max(1))).min(number);
-                said = retired;
-                wrote = bench.append(&mut ring, None, AppendTerms { retired_below: said, ..terms });
-                let stays = ring.live.front().is_some_and(|live| live.last_number >= retired);
-                assert_eq!(wrote.is_some(), !stays, "a head always fits where it frees something");
-            } else if below(8) == 0 {
-                retired += below(number - retired + 1);
+        for (parts, steps) in [(1, 2000), (2, 1000), (3, 1000), (8, 1000)] {
+            let mut bench = Bench::new(parts);
+            bench.write_head();
+            let mut chance = 1_u64;
+            let mut below = |bound: u64| {
+                chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (chance >> 33) % bound
+            };
+            let lane = || Lane { ring: Ring::default(), number: 1, retired: 1, free: 0 };
+            let mut lanes: Vec<Lane> = (0..parts).map(|_| lane()).collect();
+            let mut full_count = vec![0; parts];
+            for _ in 0..steps {
+                let part = below(parts as u64) as usize;
+                let Lane { ring, number, retired, free } = &mut lanes[part];
+                let terms = AppendTerms { retired_below: *retired, free_below: *free, unsure_count: 0 };
+                let (known, mut said) = (*number, *retired);
+                let before = bench.drive.clone();
+                let mut wrote = bench.append((part, ring), Some((*number, below(65) * 8)), terms);
+                *number += u64::from(wrote.is_some());
+                if wrote.is_none() {
+                    full_count[part] += 1;
+                    *retired = (*retired + 1 + below((*number - *retired).max(1))).min(*number);
+                    said = *retired;
+                    wrote = bench.append((part, ring), None, AppendTerms { retired_below: said, ..terms });
+                    let stays = ring.live.front().is_some_and(|live| live.last_number >= *retired);
+                    assert_eq!(wrote.is_some(), !stays, "a head always fits where it frees something");
+                } else if below(8) == 0 {
+                    *retired += below(*number - *retired + 1);
+                }
+                let Some(range) = wrote else { continue };
+                let whole = std::mem::replace(&mut bench.drive, before);
+                // Its end came down, its beginning did not.
+                let half = range.start + range.len() / 2..range.end;
+                bench.drive[half.clone()].copy_from_slice(&whole[half]);
+                let found = bench.found();
+                assert!(!found.is_damaged(), "append {known} to part {part} is torn");
+                let counts = |part: usize, from: u64| {
+                    numbers(&found.parts[part]).into_iter().filter(|&number| number >= from).count() as u64
+                };
+                assert_eq!(counts(part, terms.retired_below), known - terms.retired_below, "append {known} to {part} is torn");
+                *free = said;
+                for (other, lane) in lanes.iter().enumerate().filter(|(other, _)| *other != part) {
+                    assert_eq!(counts(other, lane.retired), lane.number - lane.retired, "part {other} beside a torn one");
+                }
+                bench.drive = whole;
             }
-            let Some(range) = wrote else { continue };
-            let whole = std::mem::replace(&mut bench.drive, before);
-            // Its end came down, its beginning did not.
-            let half = range.start + range.len() / 2..range.end;
-            bench.drive[half.clone()].copy_from_slice(&whole[half]);
-            let found = bench.found();
-            assert!(!found.damaged, "append {known} is torn");
-            let count = numbers(&found).into_iter().filter(|&number| number >= terms.retired_below).count() as u64;
-            assert_eq!(count, known - terms.retired_below, "append {known} is torn");
-            bench.drive = whole;
-            free = said;
+            assert!(full_count.iter().all(|&count| count > 10), "parts were full {full_count:?} times only");
         }
-        assert!(full_count > 10, "the ring was full {full_count} times only");
     }
 }

@@ -3,7 +3,7 @@
 use super::badblocks;
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
 use super::checksums::{self, Checksums};
-use super::log::{FoundLog, LogPlace};
+use super::log::{FoundLog, LogRoom};
 use super::ppl::{FoundPpl, PplPlace};
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
@@ -83,8 +83,8 @@ impl Member {
         let bad_blocks = Self::read_bad_blocks(&superblock, drive_sectors, read);
         let bitmap_sectors = bitmap.as_ref().and_then(|bitmap| Some(bitmap.as_ref().ok()?.size_sectors()));
         let parity = matches!(superblock.header.level, 4..=6);
-        let place = LogPlace::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
-        let log = place.and_then(|place| FoundLog::read(&superblock, &place, read));
+        let room = LogRoom::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
+        let log = room.and_then(|room| FoundLog::read(&superblock, room.head_start, read));
         let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&place, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
         Self { superblock, bitmap, bad_blocks, log, ppl, checksums }

@@ -14,9 +14,9 @@ use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
 use super::lane::{LogPlaces, MdLog, Place};
-use super::log::{LogPlace, Session, encode_head, salt_of};
+use super::log::{LogRoom, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
-use super::ppl::{Ppl, PplPlace};
+use super::ppl::{self, Ppl, PplPlace};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
 use crate::md::badblocks;
@@ -59,6 +59,8 @@ pub struct Adopt {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct AdoptError(String);
+
+const NO_ROOM_FOR_LOG: &str = "there is too little room before its data for the array's write log";
 
 /// What of the metadata people ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +125,8 @@ pub struct MdRecorder {
     /// Who held the slots when the array was whole last.
     whole_holders: Vec<MemberId>,
     log: LogKeeping,
+    /// How many run the array.
+    lanes: usize,
     /// Members have checksums behind their data.
     checksums: bool,
 }
@@ -175,6 +179,7 @@ impl MdRecorder {
             whole: false,
             whole_holders,
             log,
+            lanes: 1,
             checksums,
         }
     }
@@ -183,6 +188,39 @@ impl MdRecorder {
     #[must_use]
     pub fn with_bitmap_pages(self, page_bytes: usize) -> Self {
         Self { page_bytes, ..self }
+    }
+
+    /// The array runs on so many lanes: each member's log is cut into as many parts.
+    ///
+    /// # Panics
+    /// When it is none, or more than [`MdRecorder::lanes_max`].
+    #[must_use]
+    pub fn with_lanes(self, count: usize) -> Self {
+        assert!((1..=self.lanes_max()).contains(&count), "{count} lanes of {}", self.lanes_max());
+        Self { lanes: count, ..self }
+    }
+
+    /// How many lanes the array may run on.
+    pub fn lanes_max(&self) -> usize {
+        let rooms = self.keepers.values().map(|keeper| self.log_room(&keeper.superblock));
+        match self.append_sectors_max() {
+            _ if self.checksums || self.common.ppl().is_some() => 1,
+            Some(_) => rooms.flatten().map(|room| room.parts_max()).min().unwrap_or(1),
+            None => usize::MAX,
+        }
+    }
+
+    /// What one append may take on every member; `None`: the array keeps no log.
+    pub(crate) fn append_sectors_max(&self) -> Option<u64> {
+        let on = |keeper: &Keeper| self.append_sectors_max_on(&keeper.superblock);
+        self.keepers.values().map(on).min().flatten().filter(|_| !self.log.off)
+    }
+
+    fn append_sectors_max_on(&self, superblock: &Superblock) -> Option<u64> {
+        match superblock.ppl() {
+            Some(_) => Some(ppl::APPEND_SECTORS_MAX),
+            None => Some(self.log_room(superblock)?.cut(self.lanes)?.append_sectors_max()),
+        }
     }
 
     /// The array's own record, as of the last update.
@@ -255,6 +293,9 @@ impl MdRecorder {
         let Some(number) = self.free_number() else {
             return refuse("every device number is taken".into());
         };
+        if !self.has_room_for_log(&self.common) {
+            return refuse(NO_ROOM_FOR_LOG.into());
+        }
         header.dev_number = number;
         header.device_uuid = drive.device_uuid;
         header.data_size = data_size;
@@ -327,6 +368,9 @@ impl MdRecorder {
         let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
         let slot = self.returnable(&found.superblock)?;
         let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
+        if !self.has_room_for_log(&found.superblock) {
+            return Err(AdoptError(format!("{} cannot return: {NO_ROOM_FOR_LOG}", candidate.name)));
+        }
         // Its earlier life in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
         let before = self.keepers.values().find(|keeper| keeper.superblock.header.device_uuid == uuid);
@@ -410,7 +454,7 @@ impl MdRecorder {
 
     /// The head of a member's log, as it must be now; `None`: as it is.
     fn log_head(&mut self, member: MemberId) -> Option<MetadataWrite> {
-        let place = self.log_place(member)?;
+        let place = self.log_room(&self.keepers.get(&member)?.superblock)?.cut(self.lanes)?;
         let session = match self.log.session {
             Some(session) => session,
             None if self.log.off => Session::default(),
@@ -437,10 +481,14 @@ impl MdRecorder {
         self.active.is_empty() || self.active.contains(&member)
     }
 
-    fn log_place(&self, member: MemberId) -> Option<LogPlace> {
+    fn log_room(&self, superblock: &Superblock) -> Option<LogRoom> {
         let bitmap_sectors = self.bitmap.as_ref().map_or(0, Bitmap::size_sectors);
-        let superblock = &self.keepers.get(&member)?.superblock;
-        LogPlace::of(superblock, bitmap_sectors).filter(|_| matches!(superblock.header.level, 4..=6))
+        LogRoom::of(superblock, bitmap_sectors).filter(|_| matches!(superblock.header.level, 4..=6))
+    }
+
+    /// Who joins takes what lanes append, where they do.
+    fn has_room_for_log(&self, superblock: &Superblock) -> bool {
+        self.append_sectors_max().is_none_or(|ours| self.append_sectors_max_on(superblock) >= Some(ours))
     }
 
     /// Who holds a slot may have pages that are out of date, by a bitmap that is made anew or that somebody else did not keep: a
@@ -728,7 +776,7 @@ impl Recorder for MdRecorder {
             let superblock = &keeper.superblock;
             let place = match PplPlace::of(superblock) {
                 Some(place) => Place::Ppl(place, self.geometry()),
-                None => Place::Ring(self.log_place(member)?, salt_of(superblock, keeper.log_life)),
+                None => Place::Ring(self.log_room(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_life)),
             };
             Some((member, place))
         };

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Engine};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request};
-use stria_format::md::{MdRecorder, Options};
+use stria_format::md::{MdRecorder, Options, Start};
 
 /// A drive that forgets nothing, and hears nothing any more once the power is gone.
 pub struct CutDrive {
@@ -68,7 +68,10 @@ pub struct Running {
 
 impl Running {
     pub fn start(drives: &[MemoryDrive], left: u64, read_only: bool) -> Self {
-        let start = started(drives, &Options { read_only, ..Options::default() });
+        Self::of(started(drives, &Options { read_only, ..Options::default() }), drives, left)
+    }
+
+    pub fn of(start: Start, drives: &[MemoryDrive], left: u64) -> Self {
         assert!(start.config.log.is_some(), "parity levels have a log by default");
         let drives: Vec<_> = drives.iter().map(|drive| Rc::new(RefCell::new(drive.clone()))).collect();
         let left = Rc::new(Cell::new(left));
