@@ -225,14 +225,13 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
                 MountError::Refused(format!("{error} ({})", away.join("; ")))
             })?;
-            let summed = start.drives.iter().any(|&place| has_checksums(&candidates[place]));
             // Every lane has the whole tree.
             let below = start.drives.iter().find_map(|&place| match &sources[place].1 {
                 Some(Source::Span(node)) => Some(node.device.count()),
                 _ => None,
             });
-            let alone = summed || start.config.log.is_some();
-            let lane_count = below.unwrap_or(if alone { 1 } else { power.lanes.get() });
+            let lane_count = below.unwrap_or(power.lanes.get().min(start.recorder.lanes_max()));
+            let start = &start.clone().with_lanes(lane_count);
             let mut devices: Vec<Vec<Box<dyn BlockDevice>>> = (0..lane_count).map(|_| Vec::new()).collect();
             let mut members = Vec::new();
             let mut checked = Vec::new();
@@ -276,10 +275,6 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
         }
         sources = next;
     }
-}
-
-fn has_checksums(candidate: &Candidate) -> bool {
-    candidate.found.as_ref().is_ok_and(|member| member.checksums.is_some())
 }
 
 /// A drive as a member for each lane, behind its checksums where it has some.

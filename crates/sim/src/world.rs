@@ -568,7 +568,8 @@ impl<'a> World<'a> {
     /// Looks how the array is, and what may happen to it now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
-        let agreed = std::mem::replace(&mut self.lanes_agree, self.node().leaves().iter().all(|leaf| leaf.device.agree()));
+        let agree = self.node().leaves().iter().all(|leaf| leaf.device.agree());
+        let agreed = std::mem::replace(&mut self.lanes_agree, agree);
         if !self.settled && !(agreed && self.lanes_agree) {
             // Who was dropped by one lane may just have been read by another.
             self.model.forget_reads();
