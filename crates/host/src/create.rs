@@ -163,6 +163,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
             .map(|(&size_sectors, name)| Some(member_of(name.clone(), size_sectors, logical_block_bytes)))
             .collect(),
         spares: Vec::new(),
+        data_offset_sectors: None,
         member_sectors_max: None,
         bitmap: BitmapChoice::None,
         log: LogChoice::None,
@@ -218,6 +219,7 @@ fn plan(
         strip_sectors,
         members: drives.members.iter().map(|drive| drive.as_ref().map(member)).collect(),
         spares: drives.spares.iter().map(member).collect(),
+        data_offset_sectors: None,
         member_sectors_max: spec.member_sectors_max,
         bitmap: if level.is_redundant() { spec.bitmap } else { BitmapChoice::None },
         log: spec.log,

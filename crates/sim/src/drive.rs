@@ -108,7 +108,7 @@ pub struct Drive {
     /// Nothing ends before.
     stalled_until: Nanos,
     mutant: Option<Mutant>,
-    /// First sector of the data area, for mutants that know metadata from data.
+    /// First sector of the data area.
     data_start_sector: u64,
     /// Reads of unreadable sectors make more of them so, up to here.
     bad_grows_to: u64,
@@ -182,8 +182,8 @@ impl Drive {
 
     /// Tells of a request.
     fn tell_of(&self, request: &Request, words: impl FnOnce() -> String) {
-        if self.power.trace.concerns(&(request.start_sector..request.end_sector())) {
-            self.tell(|| format!("{} {}", words(), request_words(request)));
+        if self.power.trace.concerns(&(request.start_sector..request.end_sector()), self.data_start_sector) {
+            self.tell(|| format!("{} {}", words(), request_words(request, self.data_start_sector)));
         }
     }
 
@@ -202,12 +202,17 @@ impl Drive {
         self.presence
     }
 
-    /// From now on it misbehaves as `mutant` says. `data_start_sector`: where metadata end.
-    pub fn set_mutant(&mut self, mutant: Mutant, data_start_sector: u64) {
-        (self.mutant, self.data_start_sector) = (Some(mutant), data_start_sector);
+    /// From now on it misbehaves as `mutant` says.
+    pub fn set_mutant(&mut self, mutant: Mutant) {
+        self.mutant = Some(mutant);
     }
 
-    /// Where metadata end, for mutants.
+    /// Data start here.
+    pub fn with_data_from(self, data_start_sector: u64) -> Self {
+        Self { data_start_sector, ..self }
+    }
+
+    /// Where metadata end.
     pub fn data_start_sector(&self) -> u64 {
         self.data_start_sector
     }
@@ -346,7 +351,7 @@ impl Drive {
                 }
                 next = atom_end;
             }
-            if self.power.trace.concerns(&(write.start_sector..end)) {
+            if self.power.trace.concerns(&(write.start_sector..end), self.data_start_sector) {
                 let (number, place) = (self.number, format!("{}+{}", write.start_sector, write.sectors));
                 self.power.tell(|| format!("drive {number} power cut: write {place} {}", lost_words(&lost, write.sectors)));
             }
@@ -572,7 +577,9 @@ impl Drive {
     fn is_lost(&mut self, request: &Request) -> bool {
         let Operation::Write { from, .. } = &request.operation else { return false };
         // Metadata have checksums and are read at a start only.
-        let Some((elsewhere, end)) = self.loses_write.filter(|_| request.start_sector >= 2048) else { return false };
+        let Some((elsewhere, end)) = self.loses_write.filter(|_| request.start_sector >= self.data_start_sector) else {
+            return false;
+        };
         self.loses_write = None;
         let data: Vec<u8> = from.iter().flat_map(|data| data.iter().copied()).collect();
         let own = request.start_sector..request.end_sector();
@@ -580,7 +587,7 @@ impl Drive {
             let block = self.model.block_sectors;
             let place = place.min(end.saturating_sub(request.sectors)) / block * block;
             let victim = place..place + request.sectors;
-            if place >= 2048 && (victim.end <= own.start || own.end <= victim.start) {
+            if place >= self.data_start_sector && (victim.end <= own.start || own.end <= victim.start) {
                 self.witnesses.push((place, self.image.bytes_of(place, request.sectors)));
                 self.put(place, &data);
             }

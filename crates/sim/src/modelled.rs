@@ -36,6 +36,7 @@ impl Modelled {
             strip_sectors: 128,
             members: (0..self.members).map(|index| (index > 0 || !self.rebuilds).then(|| member(index))).collect(),
             spares: self.rebuilds.then(|| member(self.members)).into_iter().collect(),
+            data_offset_sectors: None,
             member_sectors_max: None,
             bitmap: BitmapChoice::Internal { chunk_bytes: None },
             log: self.log,

@@ -137,6 +137,19 @@ impl Setup {
         }
     }
 
+    /// Where data start on the drives: further on where lanes are to share the log.
+    pub fn data_start(&self) -> u64 {
+        if self.log && self.lanes > 1 { 4096 } else { 2048 }
+    }
+
+    /// Has it run on so many lanes, on drives that have room for that.
+    pub fn run_on(&mut self, lanes: usize) {
+        let before = self.data_start();
+        self.lanes = lanes;
+        let after = self.data_start();
+        self.drives.iter_mut().for_each(|drive| drive.sectors = drive.sectors - before + after);
+    }
+
     /// A small array for scripted histories: in sync, with a bitmap and, where the level has one, a log; volatile caches
     /// everywhere, one loose drive.
     pub fn plain(level: Level, layout: Layout, member_count: usize, span_count: usize) -> Self {

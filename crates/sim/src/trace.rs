@@ -35,12 +35,12 @@ impl Trace {
         self.0.borrow().is_some()
     }
 
-    /// Whether somebody listens to what happens to these sectors of a drive.
-    pub(crate) fn concerns(&self, sectors: &Range<u64>) -> bool {
+    /// Whether somebody listens to what happens to these sectors of a drive, whose data start there.
+    pub(crate) fn concerns(&self, sectors: &Range<u64>, data_start: u64) -> bool {
         let listener = self.0.borrow();
         let Some(listener) = &*listener else { return false };
         let hits = |only: &Range<u64>| only.start < sectors.end && sectors.start < only.end;
-        let metadata = sectors.start < DATA_START_SECTOR || sectors.is_empty();
+        let metadata = sectors.start < data_start || sectors.is_empty();
         metadata || listener.only.as_ref().is_none_or(|only| only.iter().any(hits))
     }
 
@@ -62,9 +62,6 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
         _ => Err(format!("\"{text}\" is no range of sectors: name the first and the last, as in 16-23")),
     }
 }
-
-/// Where data starts on the drives of the simulator.
-const DATA_START_SECTOR: u64 = 2048;
 
 /// The sectors of drives on which a range of an array lies, parity included.
 pub(crate) fn places_of(node: &Node, range: Range<u64>) -> Vec<Range<u64>> {
@@ -102,14 +99,14 @@ pub(crate) fn places_of(node: &Node, range: Range<u64>) -> Vec<Range<u64>> {
     places
 }
 
-/// A request, in a few words.
-pub(crate) fn request_words(request: &Request) -> String {
+/// A request to a drive whose data start there, in a few words.
+pub(crate) fn request_words(request: &Request, data_start: u64) -> String {
     let Request { start_sector, sectors, operation, .. } = request;
     let fua = |fua: bool| if fua { " FUA" } else { "" };
     match operation {
         Operation::Read { .. } => format!("read {start_sector}+{sectors}"),
         Operation::Write { from, fua: durable } => {
-            let words = (*start_sector < DATA_START_SECTOR).then(|| {
+            let words = (*start_sector < data_start).then(|| {
                 let bytes: Vec<u8> = from.iter().flat_map(|data| data.to_vec()).collect();
                 metadata_words(*start_sector, &bytes)
             });

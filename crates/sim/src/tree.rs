@@ -117,6 +117,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
             strip_sectors: setup.strip_sectors,
             members: places.iter().map(|&place| Some(member(place))).collect(),
             spares: spares.iter().map(|&place| member(place)).collect(),
+            data_offset_sectors: Some(setup.data_start()),
             member_sectors_max: None,
             bitmap: setup
                 .intent_chunk_bytes
@@ -158,6 +159,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
             })
             .collect(),
         spares: Vec::new(),
+        data_offset_sectors: None,
         member_sectors_max: None,
         bitmap: BitmapChoice::None,
         log: LogChoice::None,

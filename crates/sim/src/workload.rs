@@ -159,7 +159,7 @@ impl History {
             setup.told_every = TOLD_EVERY;
         }
         setup.hedges = Chance::new(seed, 11).one_in(2);
-        setup.lanes = Chance::new(seed, 12).pick(&[1, 1, 2, 3]);
+        setup.run_on(Chance::new(seed, 12).pick(&[1, 1, 2, 3]));
         let count = 30 + chance.below(170);
         let bounded = !chance.one_in(4);
         let depth = chance.pick(&[1, 2, 4, 8, 8, 16]);

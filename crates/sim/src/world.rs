@@ -174,7 +174,9 @@ impl<'a> World<'a> {
             .enumerate()
             .map(|(index, &model)| {
                 let chance = Chance::new(history.seed, 100 + index as u64);
-                Rc::new(RefCell::new(Drive::new(model, Rc::clone(&power), chance).numbered(index)))
+                Rc::new(RefCell::new(
+                    Drive::new(model, Rc::clone(&power), chance).numbered(index).with_data_from(setup.data_start()),
+                ))
             })
             .collect();
         power.bitmap_page_bytes.set(setup.bitmap_page_bytes);
@@ -186,7 +188,7 @@ impl<'a> World<'a> {
         if let Some(mutant) = rules.mutant {
             for (index, drive) in drives.iter().enumerate() {
                 if mutant != Mutant::OneSuperblockDropped || index == 1 {
-                    drive.borrow_mut().set_mutant(mutant, 2048);
+                    drive.borrow_mut().set_mutant(mutant);
                 }
             }
         }
@@ -773,8 +775,9 @@ impl<'a> World<'a> {
                 self.meet("unreadable sectors");
                 self.model.forget_reads();
                 let room = self.node().leaves()[leaf].geometry.member_sectors(0);
-                let start = 2048 + at % room;
-                let spoiled = start..(start + sectors).min(2048 + room);
+                let first = self.history.setup.data_start();
+                let start = first + at % room;
+                let spoiled = start..(start + sectors).min(first + room);
                 // What spoils between a write that mends and the read that verifies it looks like a drive that cannot be mended.
                 self.suspect[drive] |= self.drives[drive].borrow().is_at(&spoiled);
                 self.drives[drive].borrow_mut().spoil(spoiled);
@@ -1125,7 +1128,10 @@ impl<'a> World<'a> {
             if self.drives.iter().any(|drive| drive.borrow().is_spoiled()) {
                 continue;
             }
-            let images: Vec<_> = holders.iter().map(|&drive| (self.drives[drive].borrow().image().clone(), 2048)).collect();
+            let images: Vec<_> = holders
+                .iter()
+                .map(|&drive| (self.drives[drive].borrow().image().clone(), self.history.setup.data_start()))
+                .collect();
             if let Some(what) = reference::disagreement(&leaf.geometry, &images) {
                 return Err(Stop::Wrong(format!("{when}, {what}")));
             }

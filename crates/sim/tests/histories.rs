@@ -121,7 +121,7 @@ fn as_kept(seed: u64, mut history: stria_sim::History) -> stria_sim::History {
     }
     history.setup.hedges &= seed >= HEDGED_FROM;
     if seed < LANES_FROM {
-        history.setup.lanes = 1;
+        history.setup.run_on(1);
     }
     history
 }

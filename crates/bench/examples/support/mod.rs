@@ -29,6 +29,7 @@ pub fn md_array(
         strip_sectors: if level == Level::Raid1 { 0 } else { 128 },
         members: (0..count).map(|index| Some(member(index))).collect(),
         spares: Vec::new(),
+        data_offset_sectors: None,
         member_sectors_max: None,
         bitmap: if level.is_redundant() { BitmapChoice::Internal { chunk_bytes: None } } else { BitmapChoice::None },
         log: if level.parity_count() > 0 { log } else { LogChoice::None },

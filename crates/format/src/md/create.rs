@@ -68,6 +68,8 @@ pub struct Create {
     pub members: Vec<Option<CreateMember>>,
     /// Drives that wait for a role.
     pub spares: Vec<CreateMember>,
+    /// Where data start on the drives; `None`: where mdadm lets them.
+    pub data_offset_sectors: Option<u64>,
     /// Use no more than this of each member (redundant levels).
     pub member_sectors_max: Option<u64>,
     /// The bitmap.
@@ -147,7 +149,7 @@ impl Create {
             return refuse(format!("RAID level {} has neither missing members nor spares", self.level));
         }
         let set_name = self.set_name()?;
-        let data_offset = data_offset_sectors(first.size_sectors, strip_sectors);
+        let data_offset = self.data_offset_sectors.unwrap_or_else(|| data_offset_sectors(first.size_sectors, strip_sectors));
         let mut rooms = Vec::new();
         for drive in self.members.iter().flatten().chain(&self.spares) {
             match drive.size_sectors.checked_sub(data_offset).map(|room| self.data_sectors_within(room)) {

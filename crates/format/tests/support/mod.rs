@@ -90,6 +90,7 @@ pub fn request(level: Level, layout: Layout, count: usize, spares: usize, drive_
         strip_sectors: 128,
         members: (0..count).map(|index| Some(member(index))).collect(),
         spares: (count..count + spares).map(member).collect(),
+        data_offset_sectors: None,
         member_sectors_max: None,
         bitmap: if level.is_redundant() { BitmapChoice::Internal { chunk_bytes: Some(65536) } } else { BitmapChoice::None },
         log: LogChoice::Auto,

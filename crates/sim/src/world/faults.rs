@@ -55,7 +55,7 @@ impl World<'_> {
             return Ok(());
         };
         let room = self.node().leaves()[leaf].geometry.member_sectors(0);
-        let place = 2048 + at % room;
+        let place = self.history.setup.data_start() + at % room;
         // Nothing older is to come down from its cache over what is put there.
         self.drives[drive].borrow_mut().sync();
         match rot {
@@ -67,7 +67,7 @@ impl World<'_> {
             }
             Rot::Lost | Rot::Misdirected => {
                 let elsewhere = (rot == Rot::Misdirected).then_some(place);
-                self.drives[drive].borrow_mut().lose_next_write(elsewhere, 2048 + room);
+                self.drives[drive].borrow_mut().lose_next_write(elsewhere, self.history.setup.data_start() + room);
                 let range = self.place(at >> 16, self.history.setup.strip_sectors);
                 self.write(range, false)?;
                 self.drain_down()?;
@@ -98,11 +98,13 @@ impl World<'_> {
         } else if wrong && !repair && !scrubbed.named.is_empty() {
             return Err(Stop::Wrong(format!("a scrub that cannot know names {:?}", scrubbed.named)));
         }
-        let data_end = 2048 + self.node().leaves()[leaf].geometry.member_sectors(0);
+        let data_end = self.history.setup.data_start() + self.node().leaves()[leaf].geometry.member_sectors(0);
         for (index, before) in before.iter().enumerate() {
             let after = self.drives[index].borrow();
             let touched = (index != drive || !repair)
-                .then(|| first_difference(before, after.image(), 2048..data_end.min(after.model().sectors)))
+                .then(|| {
+                    first_difference(before, after.image(), self.history.setup.data_start()..data_end.min(after.model().sectors))
+                })
                 .flatten();
             if let Some(sector) = touched {
                 return Err(Stop::Wrong(format!("a scrub for drive {drive} rewrote sector {sector} of drive {index}")));
@@ -139,7 +141,7 @@ impl World<'_> {
         let leaf = &self.node().leaves()[leaf];
         let slot = leaf.whole_drives().iter().position(|holder| *holder == Some(drive));
         let geometry = &leaf.geometry;
-        let (Some(slot), row) = (slot, sector - 2048) else { return false };
+        let (Some(slot), row) = (slot, sector - self.history.setup.data_start()) else { return false };
         if geometry.level().parity_count() > 0 {
             return row < geometry.stripe_count() * geometry.strip_sectors();
         }
@@ -192,8 +194,10 @@ impl World<'_> {
         // What was mended may be unreadable again at once, so that the member is dropped.
         self.suspect[drive] = true;
         let room = self.node().leaves()[leaf].geometry.member_sectors(0);
-        let start = 2048 + at % room;
-        self.drives[drive].borrow_mut().spoil_more(start..(start + 8).min(2048 + room), 2048 + room);
+        let start = self.history.setup.data_start() + at % room;
+        self.drives[drive]
+            .borrow_mut()
+            .spoil_more(start..(start + 8).min(self.history.setup.data_start() + room), self.history.setup.data_start() + room);
         Ok(())
     }
 
