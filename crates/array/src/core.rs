@@ -73,6 +73,10 @@ pub enum Action {
         /// Which.
         slot: usize,
     },
+    /// One of several lanes: it needs the last run's records no more. The answer comes when none does.
+    Replayed,
+    /// One of several lanes: it could not carry out the last run's records, so that nobody may write. No answer.
+    GiveUp,
     /// One of several lanes: its share of a member is filled. The answer comes when every lane's is.
     Filled(MemberId),
     /// Append these records to the log of a member, or none, only to say what is retired. Answer with

@@ -62,6 +62,8 @@ struct Binder<R: Recorder> {
     registrar: Option<Registrar>,
     /// There as well: lanes that have filled their share of a member.
     filled: BTreeMap<MemberId, BTreeSet<usize>>,
+    /// And lanes that still need records of the last run.
+    replaying: BTreeSet<usize>,
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
     members: Vec<Bound>,
@@ -115,7 +117,11 @@ impl<R: Recorder> ArrayDevice<R> {
         // Without redundancy nothing is kept in step, and every lane does what it is asked for.
         let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
         let share = if several { ports.share(&config.geometry, lane) } else { Share::whole(&config.geometry) };
-        let engine = Engine::on_lane(config, &member_limits, share);
+        let mut engine = Engine::on_lane(config, &member_limits, share);
+        let replaying = mail::replaying(config, ports);
+        if !several || replaying.is_empty() {
+            engine.all_replayed();
+        }
         let mut starts = vec![0; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
         for member in places {
@@ -130,6 +136,7 @@ impl<R: Recorder> ArrayDevice<R> {
             relay: several.then(|| Relay::new(share, ports.clone())),
             registrar: (several && lane == 0).then(|| mail::registrar(config, ports)),
             filled: BTreeMap::new(),
+            replaying,
             elsewhere: Vec::new(),
             members,
             pending: Default::default(),
@@ -266,6 +273,8 @@ impl<R: Recorder> Binder<R> {
                 relay.tell_all(|| Message::SpareTaken { member, slot });
             }
             Action::Filled(member) => self.share_filled(member),
+            Action::Replayed => self.share_replayed(),
+            Action::GiveUp => self.relay.as_mut().expect("one of several lanes says so").tell_all(|| Message::GiveUp),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
                 Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
                 None => {

@@ -40,6 +40,12 @@ pub(crate) enum Message<P> {
     Places(P),
     /// A spare was given a role.
     SpareTaken { member: MemberId, slot: usize },
+    /// A lane needs the last run's records no more.
+    Replayed { lane: usize },
+    /// None does.
+    AllReplayed,
+    /// A lane could not carry them out: nobody may write.
+    GiveUp,
     /// A lane has filled its share of a member.
     Filled { lane: usize, member: MemberId },
     /// All have.

@@ -397,6 +397,11 @@ impl Core {
                 log.stage_changed.wake_all(&self.ready);
                 return Err(error);
             }
+            if !self.all_replayed().await {
+                log.stage.set(Stage::Replayed);
+                log.stage_changed.wake_all(&self.ready);
+                return Err(lost("write", "another lane could not carry out what the last run left"));
+            }
             // A record beside it would say that logs hold which are still to be begun.
             let _turn = self.turn().await;
             self.outbox.borrow_mut().push_back(Action::ResetLog);

@@ -103,6 +103,9 @@ impl Lanes {
         if slot.is_some() && self.lanes.iter().any(|lane| lane.command(|engine| engine.is_starting())) {
             return Err(Refusal("the array has just started".into()));
         }
+        if !self.agree() {
+            return Err(Refusal("not all lanes know yet who has failed".into()));
+        }
         for (lane, device) in self.lanes.iter().zip(devices) {
             lane.add(config.clone(), device, slot)?;
         }

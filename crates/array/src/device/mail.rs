@@ -4,17 +4,24 @@ use super::Binder;
 use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar};
 use crate::member::Members;
 use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
+use std::collections::BTreeSet;
 use stria_block::{Completion, Request};
 
 /// What the home lane knows of all at the start.
 pub(super) fn registrar<P>(config: &ArrayConfig, ports: &Ports<P>) -> Registrar {
     let members = Members::new(config);
     let state = members.state(!config.doubts_parity, config.resync_sector);
-    let strip = config.geometry.strip_sectors();
-    let is_of = |lane: usize, record: &LogRecord| ports.share(&config.geometry, lane).owns(record.stripe * strip);
-    let replays = (0..ports.lane_count()).map(|lane| config.replay.iter().any(|record| is_of(lane, record)));
+    let replaying = replaying(config, ports);
+    let replays = (0..ports.lane_count()).map(|lane| replaying.contains(&lane));
     let bad = members.iter().map(|member| (member.config.id, member.config.bad_blocks.clone())).collect();
     Registrar::new(&state, &replays.collect::<Vec<_>>(), config.intent.as_ref(), bad)
+}
+
+/// Lanes whose share has records of the last run.
+pub(super) fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
+    let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.share(&config.geometry, lane)).collect();
+    let owner = |record: &LogRecord| shares.iter().position(|share| share.owns(record.stripe * config.geometry.strip_sectors()));
+    config.replay.iter().filter_map(owner).collect()
 }
 
 impl<R: Recorder> Binder<R> {
@@ -55,6 +62,9 @@ impl<R: Recorder> Binder<R> {
                 Message::Places(places) => self.log.know(relay.share.lane, places),
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
                 Message::Filled { lane, member } => self.note_filled(lane, member),
+                Message::Replayed { lane } => self.note_replayed(lane),
+                Message::AllReplayed => self.engine.all_replayed(),
+                Message::GiveUp => self.engine.set_read_only(true),
                 Message::AllFilled(member) => self.engine.all_filled(member),
             }
             self.actions = true;
@@ -126,6 +136,25 @@ impl<R: Recorder> Binder<R> {
         match relay.share.lane {
             0 => self.note_filled(0, member),
             lane => relay.send(0, Message::Filled { lane, member }),
+        }
+    }
+
+    /// This lane needs the last run's records no more.
+    pub(super) fn share_replayed(&mut self) {
+        let relay = self.relay.as_mut().expect("one of several lanes says so");
+        match relay.share.lane {
+            0 => self.note_replayed(0),
+            lane => relay.send(0, Message::Replayed { lane }),
+        }
+    }
+
+    fn note_replayed(&mut self, lane: usize) {
+        let were_some = !self.replaying.is_empty();
+        self.replaying.remove(&lane);
+        if were_some && self.replaying.is_empty() {
+            self.relay.as_mut().expect("one of several lanes").tell_all(|| Message::AllReplayed);
+            self.engine.all_replayed();
+            self.actions = true;
         }
     }
 

@@ -6,7 +6,7 @@
 use crate::core::{Action, Core};
 use crate::sweep::{Fill, take_over};
 use crate::{Engine, MemberId, MemberRole};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -19,9 +19,22 @@ pub(crate) struct Following {
     dropped: RefCell<BTreeSet<MemberId>>,
     /// Members whose share is filled, which others still fill; whether from the start.
     filled: RefCell<BTreeMap<MemberId, (Fill, bool)>>,
+    /// No lane needs the last run's records any more.
+    pub all_replayed: Cell<bool>,
 }
 
 impl Core {
+    /// This lane does not need the last run's records any more; waits until none does. A drop may be recorded meanwhile, for which
+    /// others may have to wait first. Whether the array may be written to.
+    pub(crate) async fn all_replayed(&self) -> bool {
+        if !self.following.all_replayed.get() {
+            self.outbox.borrow_mut().push_back(Action::Replayed);
+            let all = || self.following.all_replayed.get() || self.read_only.get();
+            self.ready.until(&self.sweep_changed, all).await;
+        }
+        self.following.all_replayed.get()
+    }
+
     /// A spare that is to take a role now, and the role.
     pub(crate) fn take_spare(&self) -> Option<(MemberId, usize)> {
         let mut members = self.members.borrow_mut();
@@ -87,6 +100,12 @@ impl Engine {
     /// The home lane has given a spare a role.
     pub(crate) fn assign_spare(&mut self, member: MemberId, slot: usize) {
         self.core.following.assigned.borrow_mut().push((member, slot));
+        self.core.sweep_changed.wake_all(&self.core.ready);
+    }
+
+    /// No lane needs the last run's records any more.
+    pub(crate) fn all_replayed(&mut self) {
+        self.core.following.all_replayed.set(true);
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 

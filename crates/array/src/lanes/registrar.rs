@@ -7,7 +7,7 @@
 //!   that member. In the same way a member is whole when all say so.
 //! - *Write-intent bits*: set while any lane needs them.
 //! - *Bad blocks*: what any lane has added, without what any has taken away.
-//! - *Logs begun anew*: once no lane needs the records of the last run. For who asks later it has been done.
+//! - *Logs begun anew*: once. For who asks later it has been done.
 
 use crate::{ArrayState, IntentConfig, MemberId, Place, SlotState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,8 +41,6 @@ struct Lane {
     /// As it last said.
     bad_known: BTreeMap<MemberId, Vec<Range<u64>>>,
     reset: bool,
-    /// It still makes sense of records of the last run.
-    replays: bool,
 }
 
 impl Lane {
@@ -79,7 +77,6 @@ impl Registrar {
             bad: None,
             bad_known: bad.clone(),
             reset: false,
-            replays,
         };
         let all = u64::MAX >> (64 - replays.len());
         Self {
@@ -104,7 +101,7 @@ impl Registrar {
             Ask::State(state) => return self.ask_state(lane, state),
             Ask::Intent { set, clear } => self.lanes[lane].intent = Some((set, clear)),
             Ask::BadBlocks { member, blocks } => self.lanes[lane].bad = Some((member, blocks)),
-            Ask::ResetLog => (self.lanes[lane].reset, self.lanes[lane].replays) = (true, false),
+            Ask::ResetLog => self.lanes[lane].reset = true,
         }
         Vec::new()
     }
@@ -149,7 +146,7 @@ impl Registrar {
     }
 
     fn reset(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
-        if self.log_reset || self.lanes.iter().any(|lane| lane.replays) || !self.lanes.iter().any(|lane| lane.reset) {
+        if self.log_reset || !self.lanes.iter().any(|lane| lane.reset) {
             return None;
         }
         let asking = (0..self.lanes.len()).filter(|&lane| std::mem::take(&mut self.lanes[lane].reset));
@@ -404,14 +401,12 @@ mod tests {
     }
 
     #[test]
-    fn logs_begin_anew_when_nobody_needs_the_old_records_and_only_once() {
-        let mut registrar = registrar(&[false, true], Vec::new(), u64::MAX);
+    fn logs_begin_anew_once() {
+        let mut registrar = registrar(&[false; 2], Vec::new(), u64::MAX);
         registrar.ask(0, Ask::ResetLog);
-        assert!(registrar.next().is_none(), "lane 1 still replays");
-        registrar.ask(1, Ask::ResetLog);
         assert!(matches!(registrar.next(), Some(Ask::ResetLog)));
         registrar.log_is_reset();
-        assert_eq!(registrar.recorded(), [0, 1]);
+        assert_eq!(registrar.recorded(), [0]);
         registrar.ask(1, Ask::ResetLog);
         assert_eq!(registrar.done_already(), [1]);
         assert!(registrar.next().is_none());

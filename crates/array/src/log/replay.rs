@@ -8,7 +8,7 @@
 
 use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::StripeMap;
-use crate::core::{Batch, Core, write_io};
+use crate::core::{Action, Batch, Core, write_io};
 use crate::lock::Mode;
 use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
 use crate::plan::{Presence, Strips};
@@ -76,6 +76,9 @@ fn enter(core: &Core, stage: Stage) {
 /// Reads go on by the overlay; writes are not let in over what could not be mended.
 fn give_up(core: &Core) {
     core.read_only.set(true);
+    if core.share.lane_count > 1 {
+        core.outbox.borrow_mut().push_back(Action::GiveUp);
+    }
     core.log.stage_changed.wake_all(&core.ready);
 }
 
