@@ -7,11 +7,11 @@
 mod mail;
 
 use crate::core::Action;
-use crate::lanes::{Answer, Ask, Message, Ports, Registrar, Relay, Share};
+use crate::lanes::{Answer, Ask, Message, Ports, Relay, Share};
 use crate::status::{ArrayStatus, Event, Refusal};
 use crate::{ArrayConfig, ArrayState, Engine, IoFailures, LaneLog, MemberConfig, MemberId, MetadataWrite, Recorder};
+use mail::Home;
 use std::cell::{RefCell, RefMut};
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, Tag};
 
@@ -59,11 +59,7 @@ struct Binder<R: Recorder> {
     /// Where there are several lanes.
     relay: Option<Relay<Places<R>>>,
     /// On the home lane of several.
-    registrar: Option<Registrar>,
-    /// There as well: lanes that have filled their share of a member.
-    filled: BTreeMap<MemberId, BTreeSet<usize>>,
-    /// And lanes that still need records of the last run.
-    replaying: BTreeSet<usize>,
+    home: Option<Home>,
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
     members: Vec<Bound>,
@@ -118,9 +114,11 @@ impl<R: Recorder> ArrayDevice<R> {
         let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
         let share = if several { ports.share(&config.geometry, lane) } else { Share::whole(&config.geometry) };
         let mut engine = Engine::on_lane(config, &member_limits, share);
-        let replaying = mail::replaying(config, ports);
-        if !several || replaying.is_empty() {
+        if !several || config.replay.is_empty() {
             engine.all_replayed();
+        }
+        if !several || config.resync_sector == u64::MAX {
+            engine.all_resynced();
         }
         let mut starts = vec![0; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
@@ -134,9 +132,7 @@ impl<R: Recorder> ArrayDevice<R> {
             recorder,
             log: R::Log::default(),
             relay: several.then(|| Relay::new(share, ports.clone())),
-            registrar: (several && lane == 0).then(|| mail::registrar(config, ports)),
-            filled: BTreeMap::new(),
-            replaying,
+            home: (several && lane == 0).then(|| Home::new(config, ports)),
             elsewhere: Vec::new(),
             members,
             pending: Default::default(),
@@ -182,12 +178,15 @@ impl<R: Recorder> ArrayDevice<R> {
     pub fn add(&self, config: MemberConfig, device: Box<dyn BlockDevice>, slot: Option<usize>) -> Result<(), Refusal> {
         let mut binder = self.binder.borrow_mut();
         let data_start_sector = config.data_start_sector;
-        binder.take_mail();
+        if binder.home.is_none() {
+            // Who is dropped, and where logs lie, was told by then. The home lane's recorder knows of a member without a device.
+            binder.take_mail();
+        }
         binder.know_places();
         let (member, bad_blocks) = (config.id, config.bad_blocks.clone());
         binder.engine.add(config, device.limits(), slot)?;
-        if let Some(registrar) = &mut binder.registrar {
-            registrar.admit(member, &bad_blocks);
+        if let Some(home) = &mut binder.home {
+            home.registrar.admit(member, &bad_blocks);
         }
         binder.members.push(Bound::new(device, data_start_sector));
         binder.actions = true;

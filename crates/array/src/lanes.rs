@@ -44,6 +44,8 @@ pub(crate) enum Message<P> {
     Replayed { lane: usize },
     /// None does.
     AllReplayed,
+    /// The members say that redundancy agrees everywhere.
+    AllResynced,
     /// A lane could not carry them out: nobody may write.
     GiveUp,
     /// A lane has filled its share of a member.

@@ -384,7 +384,8 @@ async fn try_write(
     };
     // Who has just been filled is not in sync after a crash before the record that says so, nor is a log replayed before the
     // one that says that all is.
-    let counts = core.is_recorded() && core.resync_sector.get() == u64::MAX && !core.are_gone(&keepers);
+    let resynced = core.resync_sector.get() == u64::MAX && core.following.all_resynced.get();
+    let counts = core.is_recorded() && resynced && !core.are_gone(&keepers);
     let behind = (early && counts).then(|| {
         write.acknowledge(core, &Ok(()));
         core.log.go_behind(places(), keepers.clone())

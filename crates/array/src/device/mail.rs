@@ -4,21 +4,37 @@ use super::Binder;
 use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar};
 use crate::member::Members;
 use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
 
-/// What the home lane knows of all at the start.
-pub(super) fn registrar<P>(config: &ArrayConfig, ports: &Ports<P>) -> Registrar {
+/// What the home lane keeps for all.
+pub(super) struct Home {
+    pub registrar: Registrar,
+    /// Lanes that have filled their share of a member.
+    filled: BTreeMap<MemberId, BTreeSet<usize>>,
+    /// Lanes that still need records of the last run.
+    replaying: BTreeSet<usize>,
+    /// The record that is being made says that all is resynced.
+    resynced: bool,
+}
+
+impl Home {
+    pub fn new<P>(config: &ArrayConfig, ports: &Ports<P>) -> Self {
+        let replaying = replaying(config, ports);
+        let registrar = registrar(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
+        Self { registrar, filled: BTreeMap::new(), replaying, resynced: false }
+    }
+}
+
+fn registrar(config: &ArrayConfig, replays: &[bool]) -> Registrar {
     let members = Members::new(config);
     let state = members.state(!config.doubts_parity, config.resync_sector);
-    let replaying = replaying(config, ports);
-    let replays = (0..ports.lane_count()).map(|lane| replaying.contains(&lane));
     let bad = members.iter().map(|member| (member.config.id, member.config.bad_blocks.clone())).collect();
-    Registrar::new(&state, &replays.collect::<Vec<_>>(), config.intent.as_ref(), bad)
+    Registrar::new(&state, replays, config.intent.as_ref(), bad)
 }
 
 /// Lanes whose share has records of the last run.
-pub(super) fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
+fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
     let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.share(&config.geometry, lane)).collect();
     let owner = |record: &LogRecord| shares.iter().position(|share| share.owns(record.stripe * config.geometry.strip_sectors()));
     config.replay.iter().filter_map(owner).collect()
@@ -64,6 +80,7 @@ impl<R: Recorder> Binder<R> {
                 Message::Filled { lane, member } => self.note_filled(lane, member),
                 Message::Replayed { lane } => self.note_replayed(lane),
                 Message::AllReplayed => self.engine.all_replayed(),
+                Message::AllResynced => self.engine.all_resynced(),
                 Message::GiveUp => self.engine.set_read_only(true),
                 Message::AllFilled(member) => self.engine.all_filled(member),
             }
@@ -82,8 +99,8 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn register(&mut self, lane: usize, ask: Ask) {
-        let registrar = self.registrar.as_mut().expect("lanes ask the home lane");
-        for (lane, order) in registrar.ask(lane, ask) {
+        let home = self.home.as_mut().expect("lanes ask the home lane");
+        for (lane, order) in home.registrar.ask(lane, ask) {
             match lane {
                 0 => self.obey(order),
                 _ => self.relay.as_mut().expect("there are others").send(lane, Message::Order(order)),
@@ -93,9 +110,12 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn make_next(&mut self) {
-        let registrar = self.registrar.as_mut().expect("lanes ask the home lane");
-        let done = registrar.done_already();
-        let next = registrar.next();
+        let home = self.home.as_mut().expect("lanes ask the home lane");
+        let done = home.registrar.done_already();
+        let next = home.registrar.next();
+        if let Some(ask) = &next {
+            home.resynced = matches!(ask, Ask::State(state) if state.resync_sector == u64::MAX);
+        }
         self.tell(done, &Answer::LogReset(Vec::new()));
         if let Some(ask) = next {
             self.make(ask);
@@ -104,11 +124,15 @@ impl<R: Recorder> Binder<R> {
 
     /// A record has been made: who asked for it is told.
     pub(super) fn answered(&mut self, answer: Answer) {
-        let Some(registrar) = &mut self.registrar else { return self.answer(answer) };
+        let Some(home) = &mut self.home else { return self.answer(answer) };
         if matches!(answer, Answer::LogReset(_)) {
-            registrar.log_is_reset();
+            home.registrar.log_is_reset();
         }
-        let lanes = registrar.recorded();
+        let lanes = home.registrar.recorded();
+        if std::mem::take(&mut home.resynced) && !self.engine.knows_all_resynced() {
+            self.engine.all_resynced();
+            self.relay.as_mut().expect("there are others").tell_all(|| Message::AllResynced);
+        }
         self.tell(lanes, &answer);
         self.make_next();
     }
@@ -149,9 +173,8 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn note_replayed(&mut self, lane: usize) {
-        let were_some = !self.replaying.is_empty();
-        self.replaying.remove(&lane);
-        if were_some && self.replaying.is_empty() {
+        let replaying = &mut self.home.as_mut().expect("lanes tell the home lane").replaying;
+        if replaying.remove(&lane) && replaying.is_empty() {
             self.relay.as_mut().expect("one of several lanes").tell_all(|| Message::AllReplayed);
             self.engine.all_replayed();
             self.actions = true;
@@ -160,10 +183,11 @@ impl<R: Recorder> Binder<R> {
 
     fn note_filled(&mut self, lane: usize, member: MemberId) {
         let relay = self.relay.as_mut().expect("one of several lanes says so");
-        let lanes = self.filled.entry(member).or_default();
+        let filled = &mut self.home.as_mut().expect("lanes tell the home lane").filled;
+        let lanes = filled.entry(member).or_default();
         lanes.insert(lane);
         if lanes.len() == relay.share.lane_count {
-            self.filled.remove(&member);
+            filled.remove(&member);
             relay.tell_all(|| Message::AllFilled(member));
             self.engine.all_filled(member);
             self.actions = true;

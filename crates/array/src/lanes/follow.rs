@@ -20,7 +20,9 @@ pub(crate) struct Following {
     /// Members whose share is filled, which others still fill; whether from the start.
     filled: RefCell<BTreeMap<MemberId, (Fill, bool)>>,
     /// No lane needs the last run's records any more.
-    pub all_replayed: Cell<bool>,
+    all_replayed: Cell<bool>,
+    /// It is recorded that redundancy agrees everywhere, so that after a crash the log counts.
+    pub all_resynced: Cell<bool>,
 }
 
 impl Core {
@@ -107,6 +109,15 @@ impl Engine {
     pub(crate) fn all_replayed(&mut self) {
         self.core.following.all_replayed.set(true);
         self.core.sweep_changed.wake_all(&self.core.ready);
+    }
+
+    /// It is recorded that redundancy agrees everywhere.
+    pub(crate) fn all_resynced(&mut self) {
+        self.core.following.all_resynced.set(true);
+    }
+
+    pub(crate) fn knows_all_resynced(&self) -> bool {
+        self.core.following.all_resynced.get()
     }
 
     /// Every lane has filled its share of a member: it is whole.
