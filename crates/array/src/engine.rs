@@ -553,9 +553,15 @@ impl Engine {
     }
 
     fn record_failures(&mut self, failures: IoFailures) {
-        for (member, error) in failures {
-            self.core.fail_member(member, &format!("its metadata could not be written: {error}"));
-        }
+        self.drop_unrecorded(&failures);
+    }
+
+    /// Drops members whose metadata could not be written; those that could be spared.
+    pub(crate) fn drop_unrecorded(&mut self, failures: &IoFailures) -> Vec<MemberId> {
+        let drops = |(member, error): &(MemberId, IoError)| {
+            self.core.fail_member(*member, &format!("its metadata could not be written: {error}")).then_some(*member)
+        };
+        failures.iter().filter_map(drops).collect()
     }
 
     /// Whether reads that a member leaves unanswered for far longer than is usual for it are asked of the others as well. They are,

@@ -63,6 +63,16 @@ pub(crate) enum Answer {
     LogReset(IoFailures),
 }
 
+impl Answer {
+    pub fn failures(&self) -> &IoFailures {
+        match self {
+            Answer::State(failures) | Answer::Intent(failures) | Answer::BadBlocks(failures, _) | Answer::LogReset(failures) => {
+                failures
+            }
+        }
+    }
+}
+
 struct Port<P> {
     mail: Mailbox<Message<P>>,
     nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,

@@ -220,6 +220,13 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
             }
         }
         let mut next = Vec::new();
+        // Every lane has the whole tree.
+        let below = sources.iter().find_map(|(_, source)| match source {
+            Some(Source::Span(node)) => Some(node.device.count()),
+            _ => None,
+        });
+        let rooms = assemblies.iter().filter_map(|assembly| Some(assembly.outcome.as_ref().ok()?.recorder.lanes_max()));
+        let lane_count = below.unwrap_or_else(|| rooms.chain([power.lanes.get()]).min().expect("one at least"));
         for assembly in &mut assemblies {
             skip_replay(assembly, power);
             let start = assembly.outcome.as_ref().map_err(|error| {
@@ -227,12 +234,6 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
                 MountError::Refused(format!("{error} ({})", away.join("; ")))
             })?;
-            // Every lane has the whole tree.
-            let below = start.drives.iter().find_map(|&place| match &sources[place].1 {
-                Some(Source::Span(node)) => Some(node.device.count()),
-                _ => None,
-            });
-            let lane_count = below.unwrap_or(power.lanes.get().min(start.recorder.lanes_max()));
             let start = &start.clone().with_lanes(lane_count);
             let mut devices: Vec<Vec<Box<dyn BlockDevice>>> = (0..lane_count).map(|_| Vec::new()).collect();
             let mut members = Vec::new();

@@ -129,6 +129,15 @@ impl<R: Recorder> Binder<R> {
             home.registrar.log_is_reset();
         }
         let lanes = home.registrar.recorded();
+        // Who could not be told is dropped before anything else is recorded that counts on it.
+        let dropped = self.engine.drop_unrecorded(answer.failures());
+        for (lane, order) in home.registrar.drop_members(0, &dropped) {
+            match lane {
+                0 => self.obey(order),
+                _ => self.relay.as_mut().expect("there are others").send(lane, Message::Order(order)),
+            }
+        }
+        let home = self.home.as_mut().expect("seen above");
         if std::mem::take(&mut home.resynced) && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
             self.relay.as_mut().expect("there are others").tell_all(|| Message::AllResynced);

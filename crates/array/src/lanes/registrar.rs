@@ -107,9 +107,14 @@ impl Registrar {
     }
 
     fn ask_state(&mut self, lane: usize, state: ArrayState) -> Vec<(usize, Order)> {
-        let new: Vec<MemberId> = dropped(&state).filter(|member| !self.dropped.contains(member)).collect();
-        self.dropped.extend(&new);
+        let new: Vec<MemberId> = dropped(&state).collect();
         self.lanes[lane].state = Some(state);
+        self.drop_members(lane, &new)
+    }
+
+    /// A lane has dropped members. What others are to be told, in this order.
+    pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Order)> {
+        let new: Vec<MemberId> = members.iter().copied().filter(|&member| self.dropped.insert(member)).collect();
         let mut orders = Vec::new();
         for other in (0..self.lanes.len()).filter(|&other| other != lane) {
             orders.extend(new.iter().map(|&member| (other, Order::Drop(member))));
