@@ -129,7 +129,7 @@ fn replayed(drives: &[MemoryDrive]) -> Vec<(u64, u64)> {
 
 #[test]
 fn what_is_retired_on_one_lane_says_nothing_of_another() {
-    let (mut drives, mut recorder, _) = begun(3);
+    let (mut drives, mut recorder, state) = begun(3);
     let mut lanes = lanes(3, &recorder);
     for number in 1..5 {
         let write = append(&mut lanes[0], 0, 0, number, number);
@@ -151,10 +151,33 @@ fn what_is_retired_on_one_lane_says_nothing_of_another() {
     let kept = [append(&mut lanes[2], 1, 2, 3, 1), append(&mut lanes[0], 1, 0, 5, 4)];
     apply(&mut drives, &kept);
     assert_eq!(replayed(&drives), [(0, 4), (0, 5), (2, 1), (2, 3), (2, 2)]);
-    // As the engine begins the log of another run: on as many lanes as it likes.
+    // Another session begins with nothing of this one.
+    apply(&mut drives, &recorder.reset_log());
+    tell(&mut lanes, &recorder);
+    apply(&mut drives, &recorder.record_state(&state, 2));
+    let kept = [append(&mut lanes[2], 1, 2, 1, 1)];
+    apply(&mut drives, &kept);
+    assert_eq!(replayed(&drives), [(2, 1)]);
+    // And so does another run, on as many lanes as it likes.
     let mut recorder = started(&drives, &Options::default()).with_lanes(2).recorder;
     apply(&mut drives, &recorder.reset_log());
     assert_eq!(replayed(&drives), []);
+}
+
+#[test]
+fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
+    let (mut drives, recorder, _) = begun(2);
+    let mut lanes = lanes(2, &recorder);
+    let writes = [1, 2, 3].map(|number| append(&mut lanes[0], 0, 0, number, 1));
+    apply(&mut drives, &writes);
+    let kept = [append(&mut lanes[1], 0, 1, 1, 1), append(&mut lanes[0], 1, 0, 3, 1)];
+    apply(&mut drives, &kept);
+    assert_eq!(replayed(&drives), [(0, 1), (0, 2), (0, 3), (0, 3), (1, 1)]);
+    drives[0].write(writes[1].start_sector, &[0; 512]);
+    assert_eq!(replayed(&drives), [(1, 1)]);
+    assert_eq!(started(&drives, &Options::default()).config.resync_sector, 0);
+    let sentence = refused(&without(&drives, &[2]), &Options::default());
+    assert!(sentence.contains("not stopped cleanly"), "{sentence}");
 }
 
 #[test]

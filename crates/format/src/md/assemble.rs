@@ -812,7 +812,7 @@ impl Sorter<'_> {
     }
 
     /// What the logs of the members in sync say together. `trusted`: no stale member was taken for one in sync.
-    fn log(&self, found: &[Found], level: Level, trusted: bool) -> LastLog {
+    fn log<'a>(&self, found: &[Found<'a>], level: Level, trusted: bool) -> LastLog {
         let in_sync = found.iter().filter(|found| {
             matches!(
                 self.verdicts[&found.drive],
@@ -822,12 +822,13 @@ impl Sorter<'_> {
         let logs: Vec<Option<&FoundLog>> = in_sync.map(|found| found.member.log.as_ref()).collect();
         let off = logs.iter().flatten().any(|log| log.off);
         let tag = self.freshest.utime_micros();
-        let sound = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.is_damaged() && !log.off);
-        if level.parity_count() == 0 || !trusted || !logs.iter().all(sound) || logs.is_empty() {
+        let speaks = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.off);
+        if level.parity_count() == 0 || !trusted || !logs.iter().all(speaks) || logs.is_empty() {
             return LastLog { off, ..LastLog::default() };
         }
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
+        let holds = !logs.iter().flatten().any(|log| log.is_damaged());
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
         // Members in the making keep records as well, and count as far as they are filled.
         let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
@@ -844,12 +845,14 @@ impl Sorter<'_> {
         }
         let mut records = Vec::new();
         for lane in 0..of_session.iter().map(|log| log.parts.len()).max().unwrap_or(0) {
-            let retired_below =
-                of_session.iter().filter_map(|log| log.parts.get(lane)).map(|part| part.retired_below).max().unwrap_or(0);
-            let of_lane = of_session.iter().chain(&theirs).filter_map(|log| log.parts.get(lane)).flat_map(|part| &part.records);
+            // One that is damaged takes its lane's records from all, and no other's.
+            let sound = |log: &&'a FoundLog| log.parts.get(lane).filter(|part| !part.damaged);
+            let Some(parts) = of_session.iter().map(sound).collect::<Option<Vec<_>>>() else { continue };
+            let retired_below = parts.iter().map(|part| part.retired_below).max().unwrap_or(0);
+            let of_lane = parts.into_iter().chain(theirs.iter().filter_map(sound)).flat_map(|part| &part.records);
             records.extend(of_lane.filter(|record| record.number >= retired_below).cloned());
         }
-        LastLog { off, holds: true, agrees: false, silent, records }
+        LastLog { off, holds, agrees: false, silent, records }
     }
 
     /// What the partial parity logs of the members say together, if the array was not stopped cleanly.

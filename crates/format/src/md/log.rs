@@ -21,7 +21,7 @@
 //!
 //! A kernel sees free room and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
 
-use super::superblock::{Superblock, feature};
+use super::superblock::Superblock;
 use crate::fields::on_disk;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -151,7 +151,7 @@ pub(crate) struct LogRoom {
 }
 
 impl LogRoom {
-    /// `None`: too little, or data come first, or md keeps a log of its own.
+    /// `bitmap_sectors`: 0 where there is none. `None`: too little, or data come first, or md keeps a log of its own.
     pub fn of(superblock: &Superblock, bitmap_sectors: u64) -> Option<Self> {
         if superblock.ppl().is_some() {
             return None;
@@ -159,7 +159,7 @@ impl LogRoom {
         let header = &superblock.header;
         let after = |offset: i32, sectors: u64| header.super_offset.saturating_add_signed(i64::from(offset)) + sectors;
         let mut start = header.super_offset + PAGE_SECTORS;
-        if superblock.has(feature::BITMAP_OFFSET) {
+        if bitmap_sectors > 0 {
             start = start.max(after(header.bitmap_offset, bitmap_sectors));
         }
         if header.bblog_offset != 0 {
