@@ -8,6 +8,7 @@ mod crash_during_rebuild;
 mod crash_during_replace;
 mod discard_cut_short;
 mod killed_and_power_cut;
+mod lanes_drop_a_member;
 mod log_runs_full;
 mod member_returns_stale;
 mod metadata_unreadable_or_torn;
