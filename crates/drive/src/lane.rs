@@ -11,10 +11,17 @@
 //! replaced on the way in by the number of a slot in the [`Desk`], which remembers the client and its tag.
 //! When the thread ends, in peace or by a panic, the desk answers what is open, and `stopped` is set; from
 //! then on whoever sends a message empties the mailbox himself.
+//!
+//! Several lanes may serve one device: a [`Dealer`] is their common face, a [`Bond`] has them break off together.
 
+mod bond;
+mod dealer;
 mod desk;
 mod guests;
 mod patience;
+
+pub use bond::Bond;
+pub use dealer::Dealer;
 
 use crate::{DriveError, Ring};
 use desk::Desk;
@@ -37,6 +44,7 @@ pub struct Lane {
     cpu: Option<usize>,
     spin_max: Duration,
     takes_guests: bool,
+    bond: Bond,
 }
 
 /// The other threads' end of a lane. Dropping it stops the lane.
@@ -45,7 +53,7 @@ pub struct LaneHandle<D> {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The lane has ended: stopped, or its device panicked.
+/// The lane has ended: stopped, or its device panicked, or that of one it was bound to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lane {name} {}", if *.panicked { "broke off on an internal error (a panic, see the log)" } else { "has stopped" })]
 pub struct LaneStopped {
@@ -63,6 +71,8 @@ enum Message<D> {
     Guest(Box<dyn Guest>),
     Stir,
     Stop,
+    /// As if the device had panicked.
+    BreakOff,
 }
 
 struct Shared<D> {
@@ -87,7 +97,7 @@ impl Lane {
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
-        Self { name: name.into(), cpu: None, spin_max, takes_guests: processor_count <= 2 }
+        Self { name: name.into(), cpu: None, spin_max, takes_guests: processor_count <= 2, bond: Bond::default() }
     }
 
     /// Keeps the thread on one processor, counted from 0.
@@ -104,6 +114,11 @@ impl Lane {
     /// Whether [`Guest`]s may live on the lane.
     pub fn takes_guests(self, takes_guests: bool) -> Self {
         Self { takes_guests, ..self }
+    }
+
+    /// A lane that is to break off when another of the same bond does.
+    pub fn bound_by(self, bond: &Bond) -> Self {
+        Self { bond: bond.clone(), ..self }
     }
 
     /// Starts the thread, builds the device there, and returns when that is done.
@@ -146,10 +161,16 @@ impl Lane {
                     stopped: AtomicBool::new(false),
                     panicked: AtomicBool::new(false),
                 });
+                let bound = Arc::downgrade(&shared);
+                self.bond.join(move || {
+                    if let Some(lane) = bound.upgrade() {
+                        lane.send([Message::BreakOff]);
+                    }
+                });
                 // If the caller is gone, so is its handle, which has asked to stop.
                 let _ = ready.send(Ok(Arc::clone(&shared)));
                 drop(ready);
-                live(&shared, &ring, device, self.spin_max);
+                live(&shared, &ring, device, self.spin_max, &self.bond);
             }
         });
         let thread = thread.map_err(|source| fail("start its thread", source))?;
@@ -249,7 +270,7 @@ impl<D> Shared<D> {
                     reply.push(request.complete(Err(desk::stopped(&self.name))));
                 }
                 // A guest that is dropped hangs up.
-                Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop => {}
+                Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop | Message::BreakOff => {}
             }
         }
     }
@@ -285,20 +306,30 @@ impl<D: 'static> RemoteDevice for Shared<D> {
 }
 
 /// The life of a lane's thread.
-fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration) {
+fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &Bond) {
     let mut desk = Desk::new(&shared.name);
     let mut guests = Guests::default();
     let mut inbox = Vec::new();
     let served =
         catch_unwind(AssertUnwindSafe(|| serve(shared, ring, &mut device, &mut desk, &mut guests, &mut inbox, spin_max)));
-    shared.panicked.store(served.is_err(), Ordering::SeqCst);
+    let broke_off = !matches!(served, Ok(End::Stopped));
+    shared.panicked.store(broke_off, Ordering::SeqCst);
     shared.stopped.store(true, Ordering::SeqCst);
+    if broke_off {
+        bond.break_off();
+    }
     desk.close();
     desk.send(|room| guests.call(room));
     shared.refuse(&mut inbox);
     // Guests send their last answers; what they ask for now is refused, and not told any more. The turn that a panic broke
     // off may have been one of theirs, so nothing is relied on.
     let _ = catch_unwind(AssertUnwindSafe(|| guests.turn(monotonic_now(), ring, &mut desk, Desk::refuse)));
+}
+
+/// How a lane's work ended, when not by a panic of its own.
+enum End {
+    Stopped,
+    BrokenOff,
 }
 
 fn serve<D: BlockDevice>(
@@ -309,7 +340,7 @@ fn serve<D: BlockDevice>(
     guests: &mut Guests,
     inbox: &mut Vec<Message<D>>,
     spin_max: Duration,
-) {
+) -> End {
     ring.set_driven();
     let mut patience = Patience::new(spin_max);
     let mut ended = Vec::new();
@@ -328,6 +359,7 @@ fn serve<D: BlockDevice>(
                 Message::Guest(guest) => guests.admit(guest, desk),
                 Message::Stir => guests.call_all(),
                 Message::Stop => stopping = true,
+                Message::BreakOff => return End::BrokenOff,
             }
         }
         let submit = |device: &mut D, desk: &mut Desk, request| match stopping {
@@ -345,7 +377,7 @@ fn serve<D: BlockDevice>(
         desk.send(|room| guests.call(room));
         let asked = guests.is_due() && guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
         if stopping && desk.is_clear() {
-            return;
+            return End::Stopped;
         }
         let wake = [device.next_wake(), guests.next_wake()].into_iter().flatten().min();
         let at_once = asked || guests.is_due() || ring.has_ready() || wake.is_some_and(|wake| wake <= now);

@@ -8,12 +8,13 @@ use std::io::{ErrorKind as ErrorKindOfIo, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, Guest, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request,
     Segments, Stay,
 };
-use stria_drive::{Access, DriveError, Lane, LaneHandle, SyncDrive, monotonic_now};
+use stria_drive::{Access, Bond, Dealer, DriveError, Lane, LaneHandle, SyncDrive, monotonic_now};
 
 /// A thread that asks and waits.
 struct Client {
@@ -239,6 +240,79 @@ fn panic_of_the_device_answers_everything() {
     assert_eq!(end.to_string(), "lane panic broke off on an internal error (a panic, see the log)");
     client.submit([read(1, 0)]);
     assert!(client.answers()[0].result.is_err());
+}
+
+#[test]
+fn lanes_that_are_bound_break_off_together() {
+    let bond = Bond::default();
+    let lane = |name: &str| Lane::new(name).bound_by(&bond).spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let (one, other, alone) = (lane("one"), lane("other"), Lane::new("alone").spawn(|_| Ok::<_, DriveError>(Keeper::new())));
+    let client = Client::new(other.remote());
+    client.submit([read(1, 0)]);
+    let _ = one.call(|device| device.panics = true);
+    assert_eq!(client.answers()[0].result.as_ref().unwrap_err().kind, ErrorKind::Gone);
+    assert_eq!(other.stop().unwrap_err().to_string(), "lane other broke off on an internal error (a panic, see the log)");
+    assert!(alone.unwrap().stop().is_ok(), "others go on");
+}
+
+#[test]
+fn requests_are_dealt_out_to_the_lanes_that_own_them() {
+    let lanes: Vec<_> = (0..3).map(|_| Lane::new("part").spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap()).collect();
+    let remotes = || lanes.iter().map(LaneHandle::remote).collect();
+    let took = || -> Vec<Vec<u64>> {
+        let kept = |device: &mut Keeper| device.kept.drain(..).map(|request| request.start_sector).collect();
+        lanes.iter().map(|lane| lane.call(kept).unwrap()).collect()
+    };
+    let client = Client::new(Arc::new(Dealer::new(remotes(), Some(8))));
+    client.submit((0..40).step_by(4).map(|sector| read(sector, sector)));
+    client.submit([read(1, 20), read(2, 23)]);
+    assert_eq!(took(), [vec![0, 4, 24, 28], vec![8, 12, 32, 36], vec![16, 20, 20, 23]]);
+    let client = Client::new(Arc::new(Dealer::new(remotes(), None)));
+    (0..6).for_each(|tag| client.submit([read(tag, tag)]));
+    assert_eq!(took(), [[0, 3], [1, 4], [2, 5]], "in turn where nobody owns anything");
+    // They are never ended.
+    lanes.iter().for_each(|lane| drop(lane.call(|device| device.panics = true)));
+}
+
+#[test]
+fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
+    let lane = |_| Lane::new("inn").takes_guests(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
+    let lanes: Vec<_> = (0..3).map(lane).collect();
+    let counts: Vec<Arc<Housed>> = lanes.iter().map(|lane| Arc::new(Housed(lane.remote(), AtomicUsize::new(0)))).collect();
+    let dealer = Dealer::new(counts.iter().map(|lane| Arc::<Housed>::clone(lane) as Arc<dyn RemoteDevice>).collect(), None);
+    let house = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        assert!(dealer.take_in(Box::new(Echo::new(near))).is_ok());
+        far
+    };
+    let housed = || counts.iter().map(|lane| lane.1.load(Ordering::SeqCst)).collect::<Vec<_>>();
+    let mut peers: Vec<UnixStream> = (0..6).map(|_| house()).collect();
+    assert_eq!(housed(), [2, 2, 2]);
+    // Both of one lane leave, and its rooms are the next to be taken.
+    let leaving = [peers.remove(4), peers.remove(1)];
+    for peer in leaving {
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!((&peer).read(&mut [0]).unwrap(), 0);
+    }
+    peers.extend([house(), house()]);
+    assert_eq!(housed(), [2, 4, 2]);
+}
+
+/// A lane that counts whom it was given.
+struct Housed(Arc<dyn RemoteDevice>, AtomicUsize);
+
+impl RemoteDevice for Housed {
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+    fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>) {
+        self.0.submit(requests, reply);
+    }
+    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.take_in(guest)
+    }
 }
 
 #[test]

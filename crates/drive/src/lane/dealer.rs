@@ -1,0 +1,82 @@
+//! Several lanes that serve one device, as clients see them.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use stria_block::{Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Request, Stay};
+
+/// Lanes any of which takes any request of one device. A guest lives on the lane that has the fewest; a client on a thread of
+/// its own sends each request to the lane that owns its first sector, or, where none does, to one after the other.
+pub struct Dealer {
+    lanes: Vec<Arc<dyn RemoteDevice>>,
+    /// Sectors that one lane owns, before it is the next one's turn.
+    group_sectors: Option<u64>,
+    /// By lane: held once for each guest, and here.
+    guests: Mutex<Vec<Arc<()>>>,
+    next: AtomicUsize,
+}
+
+impl Dealer {
+    /// Deals out to these lanes. `group_sectors`: so many sectors in a row are one lane's own, from the first lane on.
+    ///
+    /// # Panics
+    /// Without lanes.
+    pub fn new(lanes: Vec<Arc<dyn RemoteDevice>>, group_sectors: Option<u64>) -> Self {
+        assert!(!lanes.is_empty(), "somebody must serve");
+        let guests = Mutex::new(lanes.iter().map(|_| Arc::default()).collect());
+        Self { lanes, group_sectors, guests, next: AtomicUsize::new(0) }
+    }
+}
+
+impl RemoteDevice for Dealer {
+    fn limits(&self) -> Limits {
+        self.lanes[0].limits()
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>) {
+        let Some(first) = requests.first() else { return };
+        let count = self.lanes.len();
+        let Some(group_sectors) = self.group_sectors else {
+            return self.lanes[self.next.fetch_add(1, Ordering::Relaxed) % count].submit(requests, reply);
+        };
+        let lane_of = |request: &Request| (request.start_sector / group_sectors % count as u64) as usize;
+        let lane = lane_of(first);
+        if requests.iter().all(|request| lane_of(request) == lane) {
+            return self.lanes[lane].submit(requests, reply);
+        }
+        for (index, lane) in self.lanes.iter().enumerate() {
+            lane.submit(&mut requests.extract_if(.., |request| lane_of(request) == index).collect(), reply);
+        }
+    }
+
+    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+        let (lane, place) = {
+            let guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+            let places = guests.iter().enumerate();
+            let (lane, place) = places.min_by_key(|(_, place)| Arc::strong_count(place)).expect("there is a lane");
+            (lane, Arc::clone(place))
+        };
+        self.lanes[lane].take_in(Box::new(Lodger { _place: place, guest }))
+    }
+
+    fn stir(&self) {
+        self.lanes.iter().for_each(|lane| lane.stir());
+    }
+}
+
+/// A guest that counts on its lane.
+struct Lodger {
+    /// Given back before the guest is seen to be gone.
+    _place: Arc<()>,
+    guest: Box<dyn Guest>,
+}
+
+impl Guest for Lodger {
+    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+        self.guest.turn(now, signalled, ended, requests)
+    }
+
+    fn socket(&self) -> &Arc<OwnedFd> {
+        self.guest.socket()
+    }
+}
