@@ -58,6 +58,14 @@ pub struct Timings {
     pub write: Histogram,
 }
 
+impl Timings {
+    /// What both have seen together, as something to be shown: it counts no requests any more.
+    pub fn add(&mut self, other: &Self) {
+        self.read.add(&other.read);
+        self.write.add(&other.write);
+    }
+}
+
 impl Histogram {
     fn bucket(time: Nanos) -> usize {
         let time = time.max(STEPS as Nanos);
@@ -87,6 +95,14 @@ impl Histogram {
             self.buckets.iter_mut().for_each(|count| *count /= 2);
             self.count = self.buckets.iter().sum();
         }
+    }
+
+    /// Counts what another has counted.
+    fn add(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(count, more)| *count += more);
+        self.count += other.count;
+        self.max = self.max.max(other.max);
+        self.slow_count += other.slow_count;
     }
 
     /// Above this a request is slow; [`Nanos::MAX`]: too few are known.
@@ -134,6 +150,19 @@ mod tests {
         assert!((500_000..562_500).contains(&latency.median), "{latency:?}");
         assert!((990_000..=1_000_000).contains(&latency.p99), "{latency:?}");
         assert_eq!((latency.max, latency.slow_count), (1_000_000, 0));
+    }
+
+    #[test]
+    fn two_histograms_of_a_drive_tell_what_one_would() {
+        let (mut all, mut halves) = (Histogram::default(), [Histogram::default(), Histogram::default()]);
+        for n in 1..=3000_u64 {
+            all.record(n * 1000);
+            halves[(n % 2) as usize].record(n * 1000);
+        }
+        let [mut one, other] = halves;
+        one.add(&other);
+        let seen = |histogram: &Histogram| histogram.latency().map(|latency| (latency.median, latency.p99, latency.max));
+        assert_eq!(seen(&one), seen(&all));
     }
 
     #[test]
