@@ -151,6 +151,11 @@ impl<R: Recorder> ArrayDevice<R> {
         self.binder.borrow().engine.status()
     }
 
+    /// So many sectors in a row belong to one of several lanes, from the home lane on; `None`: none is anybody's in particular.
+    pub fn group_sectors(&self) -> Option<u64> {
+        self.binder.borrow().relay.as_ref().map(|relay| relay.share.group_array_sectors())
+    }
+
     /// Takes what a log should have.
     pub fn take_events(&self) -> Vec<Event> {
         self.binder.borrow_mut().engine.take_events()

@@ -71,6 +71,11 @@ impl Share {
         })
     }
 
+    /// What clients see of a group.
+    pub fn group_array_sectors(&self) -> u64 {
+        self.group_array_sectors
+    }
+
     /// Whose an array sector is, and where his group ends.
     pub fn lane_of(&self, array_sector: u64) -> (usize, u64) {
         let group = array_sector / self.group_array_sectors;
