@@ -43,6 +43,8 @@ const SPEED_MIN: u64 = (20 << 20) / 512;
 pub(crate) struct Fill {
     pub slot: usize,
     pub member: MemberId,
+    /// From the member in the slot, at least in part.
+    copied: bool,
 }
 
 /// What a window found.
@@ -259,7 +261,8 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     for id in members.active() {
         let member = members.get(id);
         if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) && !core.waits_for_others(id) {
-            found.push(Fill { slot: member.slot.expect("it has a role"), member: id });
+            let copied = member.role == MemberRole::Replacing;
+            found.push(Fill { slot: member.slot.expect("it has a role"), member: id, copied });
             from = from.min(member.config.recovered_sector);
             by_intent &= member.config.by_intent;
         }
@@ -427,7 +430,6 @@ async fn hand_over(core: &Core, fills: &[Fill]) {
 /// Members that are filled take their roles. `from_start`: all of them was filled in this run.
 pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     hand_over(core, fills).await;
-    let mut copied = false;
     for fill in fills {
         let mut members = core.members.borrow_mut();
         if members.get(fill.member).role == MemberRole::Failed {
@@ -436,7 +438,6 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
         let replaced = members.filled(fill.member);
         drop(members);
         core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
-        copied |= replaced.is_some();
         if let Some(member) = replaced {
             // Until that is recorded a crash brings the old member back.
             core.raise_barrier();
@@ -447,6 +448,7 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
     // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making; a copy
     // does not.
+    let copied = fills.iter().any(|fill| fill.copied);
     if !copied && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && from_start && core.members.borrow().whole() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
         if all && core.resync_from() != u64::MAX && fills.len() == 1 {

@@ -181,7 +181,11 @@ impl Lane {
     }
 }
 
-fn pin(cpu: usize) -> std::io::Result<()> {
+/// Keeps this thread on one processor, counted from 0.
+///
+/// # Errors
+/// When there is no such processor.
+pub fn pin(cpu: usize) -> std::io::Result<()> {
     let mut cpus = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {
         return Err(rustix::io::Errno::INVAL.into());

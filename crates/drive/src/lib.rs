@@ -21,6 +21,6 @@ mod sync_drive;
 pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, open};
 pub use info::{DriveInfo, DriveKind, Identity};
-pub use lane::{Bond, Dealer, Lane, LaneHandle, LaneStopped, monotonic_now};
+pub use lane::{Bond, Dealer, Lane, LaneHandle, LaneStopped, monotonic_now, pin};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, SyncDrive, probe};

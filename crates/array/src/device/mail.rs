@@ -4,6 +4,7 @@ use super::Binder;
 use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar};
 use crate::member::Members;
 use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
 
@@ -44,7 +45,7 @@ impl<R: Recorder> Binder<R> {
     /// Takes a client's request to whom it concerns.
     pub(super) fn relay(&mut self, request: Request) {
         let relay = self.relay.as_mut().expect("one of several lanes");
-        let mut own = Vec::new();
+        let mut own = SmallVec::<[Request; 1]>::new();
         relay.submit(request, self.engine.limits(), self.now, |request| own.push(request));
         own.into_iter().for_each(|request| self.take_request(request));
     }

@@ -8,6 +8,9 @@ use crate::core::{Cutter, Parent, slice_segments};
 use slab::Slab;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 
+/// Tags of requests that the relay keeps a ticket of have this bit; clients' usually do not.
+const TICKET: Tag = 1 << 59;
+
 /// Whom the end of a request concerns.
 enum Ticket {
     /// A client of this lane.
@@ -35,6 +38,10 @@ impl<P: Clone> Relay<P> {
         Self { share, ports, tickets: Slab::new(), parents: Slab::new(), outgoing, inbox: Vec::new() }
     }
 
+    fn ticket(&mut self, ticket: Ticket) -> Tag {
+        self.tickets.insert(ticket) as Tag | TICKET
+    }
+
     /// Takes a client's request; what of it this lane is to do itself comes back through `own`.
     pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut own: impl FnMut(Request)) {
         let Share { lane: here, lane_count, .. } = self.share;
@@ -42,8 +49,11 @@ impl<P: Clone> Relay<P> {
         let (lane, group_end) = self.share.lane_of(request.start_sector);
         let cut = flush || group_end < request.end_sector() && !matches!(request.operation, Operation::Extents { .. });
         if !cut || (!flush && request.check(limits).is_err()) {
-            request.tag = self.tickets.insert(Ticket::Client(request.tag)) as Tag;
-            return match lane == here || request.check(limits).is_err() {
+            let own_as_it_is = lane == here || request.check(limits).is_err();
+            if !own_as_it_is || request.tag & TICKET != 0 {
+                request.tag = self.ticket(Ticket::Client(request.tag));
+            }
+            return match own_as_it_is {
                 true => own(request),
                 false => self.send(lane, Message::Request { lane: here, request }),
             };
@@ -70,7 +80,7 @@ impl<P: Clone> Relay<P> {
                 Operation::Flush => Operation::Flush,
                 Operation::Extents { .. } => unreachable!("these are not cut"),
             };
-            let tag = self.tickets.insert(Ticket::Part { parent, offset_sectors }) as Tag;
+            let tag = self.ticket(Ticket::Part { parent, offset_sectors });
             let part = Request { tag, start_sector, sectors, operation };
             start_sector += sectors;
             match lane == here {
@@ -94,13 +104,16 @@ impl<P: Clone> Relay<P> {
 
     /// Another lane's request, to be done here.
     pub fn accept(&mut self, lane: usize, request: Request) -> Request {
-        let tag = self.tickets.insert(Ticket::Peer { lane, tag: request.tag }) as Tag;
+        let tag = self.ticket(Ticket::Peer { lane, tag: request.tag });
         Request { tag, ..request }
     }
 
     /// A request has ended, here or on another lane. Gives a client's.
     pub fn ended(&mut self, completion: Completion) -> Option<Completion> {
-        match self.tickets.remove(completion.tag as usize) {
+        if completion.tag & TICKET == 0 {
+            return Some(completion);
+        }
+        match self.tickets.remove((completion.tag & !TICKET) as usize) {
             Ticket::Client(tag) => Some(Completion { tag, ..completion }),
             Ticket::Peer { lane, tag } => {
                 self.send(lane, Message::Ended(Completion { tag, ..completion }));

@@ -101,7 +101,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
             targets.push(*member);
         }
     }
-    for &Fill { slot, member } in &sweep.fills {
+    for &Fill { slot, member, .. } in &sweep.fills {
         if let Some(buffer) = known.remove(&slot) {
             claims.push(buffer.claim());
             batch.push(write_io(member, rows.start, buffer.freeze(), false));
