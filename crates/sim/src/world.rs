@@ -14,6 +14,7 @@ use crate::tree::{self, MountError, Node, PATIENCE};
 use crate::workload::{History, Step};
 pub use faults::Witness;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
@@ -125,6 +126,8 @@ pub struct World<'a> {
     watched: bool,
     /// Every redundancy agrees.
     settled: bool,
+    /// Drives that were dropped when power went, and came back as members in sync.
+    rejoined: BTreeSet<usize>,
     /// All lanes knew of the same dropped members when they were last looked at.
     lanes_agree: bool,
     /// By drive: the engine may drop it.
@@ -220,6 +223,7 @@ impl<'a> World<'a> {
             watched: true,
             settled: false,
             lanes_agree: true,
+            rejoined: BTreeSet::new(),
             tally: Tally::default(),
             phase: "as it goes",
             only: None,
@@ -578,6 +582,9 @@ impl<'a> World<'a> {
         }
         let statuses = self.statuses();
         self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
+        if self.settled {
+            self.rejoined.clear();
+        }
         if statuses.iter().any(|status| status.log.is_some_and(|log| log.early_count > 0)) {
             self.meet("acknowledged early");
         }
@@ -654,8 +661,12 @@ impl<'a> World<'a> {
             }
         }
         let holders = node.whole_drives();
-        let good: Vec<bool> =
-            holders.iter().map(|holder| holder.is_some_and(|holder| holder != drive && !self.is_harmed(holder))).collect();
+        let good: Vec<bool> = holders
+            .iter()
+            .map(|holder| {
+                holder.is_some_and(|holder| holder != drive && !self.is_harmed(holder) && !self.rejoined.contains(&holder))
+            })
+            .collect();
         let filled = status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing));
         // Who was filled is not recorded as whole yet: a crash would find a member less than may be missing.
         if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
@@ -1031,6 +1042,13 @@ impl<'a> World<'a> {
                 .collect(),
             None => Vec::new(),
         };
+        // RULE of the drop that nobody heard of: who was dropped when power went, and is back as if nothing had been, has lost what its
+        // cache held of the log, and counts as lost until a resync is through.
+        let dropped = |leaf: &&Node| {
+            let failed = leaf.device.status().members.into_iter().filter(|member| member.role == MemberRole::Failed);
+            failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
+        };
+        let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
         let pulled = |&drive: &usize| self.drives[drive].borrow().presence() == Presence::Pulled;
         let untold = self.node.is_some() && (0..self.drives.len()).filter(pulled).any(|drive| !self.is_told_of(drive));
         // With the power, sometimes a member too.
@@ -1071,6 +1089,10 @@ impl<'a> World<'a> {
             self.power.cut_after(self.chance.below(60));
         }
         self.mount("after a crash")?;
+        if !kill && self.history.setup.level.parity_count() > 0 {
+            let cached = |drive: &usize| self.drives[*drive].borrow().model().volatile_cache;
+            self.rejoined.extend(dropped.into_iter().filter(cached));
+        }
         let whole_now: Vec<Vec<Option<usize>>> = self.node().leaves().iter().map(|leaf| leaf.whole_drives()).collect();
         for (before, now) in whole_before.iter().flatten().zip(whole_now.iter().flatten()) {
             if let Some(drive) = before
