@@ -95,6 +95,14 @@ impl Lanes {
         self.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped()))
     }
 
+    /// Whether a member may be let in: asked before anything is written to it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_add(&self) -> Result<(), Refusal> {
+        if self.agree() { Ok(()) } else { Err(Refusal("not all lanes know yet who has failed".into())) }
+    }
+
     /// Lets a member in, on every lane. `devices`: for each.
     ///
     /// # Errors
@@ -102,9 +110,6 @@ impl Lanes {
     pub fn add(&self, config: &MemberConfig, devices: Vec<Box<dyn BlockDevice>>, slot: Option<usize>) -> Result<(), Refusal> {
         if slot.is_some() && self.lanes.iter().any(|lane| lane.command(|engine| engine.is_starting())) {
             return Err(Refusal("the array has just started".into()));
-        }
-        if !self.agree() {
-            return Err(Refusal("not all lanes know yet who has failed".into()));
         }
         for (lane, device) in self.lanes.iter().zip(devices) {
             lane.add(config.clone(), device, slot)?;

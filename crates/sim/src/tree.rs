@@ -464,6 +464,7 @@ impl Node {
     /// # Errors
     /// In words.
     pub fn add(&mut self, drives: &Drives, drive: usize, stale: bool) -> Result<bool, String> {
+        self.device.may_add().map_err(|refusal| refusal.to_string())?;
         let mut candidate = candidate_of(drive, &drives[drive].borrow());
         let id = self.device.command(|engine| engine.next_member());
         let before = self.device.recorder().clone();

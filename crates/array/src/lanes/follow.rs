@@ -122,10 +122,11 @@ impl Engine {
 
     /// Every lane has filled its share of a member: it is whole.
     pub(crate) fn all_filled(&mut self, member: MemberId) {
-        let Some((fill, from_start)) = self.core.following.filled.borrow_mut().remove(&member) else { return };
+        let Some((fill, from_start)) = self.core.following.filled.borrow().get(&member).copied() else { return };
         let core = Rc::clone(&self.core);
         self.core.ready.spawn(async move {
             take_over(&core, &[fill], from_start).await;
+            core.following.filled.borrow_mut().remove(&member);
             core.recorded(core.want_record()).await;
             core.sweep_changed.wake_all(&core.ready);
             core.record.intent_waiters.wake_all(&core.ready);

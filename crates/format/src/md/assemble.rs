@@ -409,10 +409,13 @@ impl Sorter<'_> {
         }
     }
 
-    /// Every member has a device number of its own; the roles are told by it.
+    /// Every member has a device number of its own; the roles are told by it. Who holds one keeps it before a spare, which may have
+    /// been prepared and then refused.
     fn refuse_numbers(&mut self, found: &[Found]) {
         let mut taken = BTreeMap::new();
-        for found in found {
+        let mut order: Vec<&Found> = found.iter().collect();
+        order.sort_by_key(|found| matches!(self.verdicts[&found.drive], Verdict::Spare));
+        for found in order {
             let number = found.superblock().header.dev_number;
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if matches!(verdict, Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. }) {
