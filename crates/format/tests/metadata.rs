@@ -5,7 +5,7 @@ mod support;
 
 use stria_array::{ArrayState, Copies, Layout, Level, MemberId, ParityLayout, Place, Recorder, Zones};
 use stria_format::md::recorder::Adopt;
-use stria_format::md::{BitmapChoice, Options, Verdict, assemble};
+use stria_format::md::{BitmapChoice, Options, Role, Superblock, Verdict, assemble};
 use support::*;
 
 const NOW: u64 = 1_700_000_100;
@@ -461,4 +461,21 @@ fn create_refuses_what_cannot_be_with_words() {
     assert!(refuse(&|c| c.bitmap = BitmapChoice::Internal { chunk_bytes: Some(2048) }).contains("bitmap chunk"));
     assert!(refuse(&|c| (c.level, c.layout) = (Level::Raid0, Level::Raid0.default_layout())).contains("of no use"));
     assert!(refuse(&|c| c.member_sectors_max = Some(1 << 40)).contains("were asked for"));
+}
+
+#[test]
+fn a_spare_with_the_number_of_a_member_is_refused_and_not_the_member() {
+    let mut drives = created(Level::Raid5, 3, 1);
+    // It was prepared when the number was free, and let in by nobody.
+    let bytes = drives[3].read(8, 8).expect("it reads");
+    let mut superblock = Superblock::parse(&bytes, 8, drives[3].size_sectors).expect("sound");
+    superblock.header.dev_number = 1;
+    superblock.roles[1] = Role::Spare;
+    drives[3].write(8, &superblock.encode());
+    drives.rotate_right(1);
+    let assembly = assembled(&drives, &Options::default());
+    let verdict = |name: &str| &assembly.drives.iter().find(|report| report.name == name).expect("all are told of").verdict;
+    assert_eq!(*verdict("drive1"), Verdict::InSync { slot: 1 });
+    assert!(matches!(verdict("drive3"), Verdict::Unusable { reason } if reason.contains("drive1 has the same device number, 1")));
+    assert!(assembly.outcome.is_ok());
 }
