@@ -222,6 +222,8 @@ impl<R: Recorder> Binder<R> {
         let places = recorder.log_places();
         if let Some(relay) = &mut self.relay {
             relay.tell_all(|| Message::Places(places.clone()));
+            // Another lane may be told of a new member next, and append to its log.
+            relay.post();
         }
         self.log.know(0, places);
     }

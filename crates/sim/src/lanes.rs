@@ -1,5 +1,7 @@
-//! The lanes of one array, in one thread: they talk by the same messages as threads do, and take their turns in order.
+//! The lanes of one array, in one thread: they talk by the same messages as threads do, and take their turns in order, but for now
+//! and then: a thread may be kept from its turn for longer than drives take.
 
+use crate::chance::Chance;
 use std::cell::{Cell, RefCell, RefMut};
 use stria_array::{
     ArrayConfig, ArrayDevice, ArrayStatus, Engine, Event, LaneEvents, MemberConfig, MemberId, MemberRole, Ports, Refusal,
@@ -13,7 +15,14 @@ pub struct Lanes {
     events: RefCell<LaneEvents>,
     /// The lane that takes the next request.
     turn: Cell<usize>,
+    /// Until when each takes no turns.
+    naps: Vec<Nanos>,
+    chance: Chance,
 }
+
+/// A lane of several naps after one turn in so many, for so long at most.
+const NAP_ONE_IN: u64 = 16;
+const NAP_MAX: Nanos = 500_000;
 
 impl Lanes {
     /// `devices`: for each lane, by member handle. `group_sectors`: how the array is dealt out.
@@ -23,12 +32,14 @@ impl Lanes {
         recorder: MdRecorder,
         unix_seconds: u64,
         group_sectors: u64,
+        chance: Chance,
     ) -> Self {
         let ports = Ports::new(devices.len()).with_groups(group_sectors);
         let events = RefCell::new(LaneEvents::new(if config.geometry.level().is_redundant() { devices.len() } else { 1 }));
+        let naps = vec![0; devices.len()];
         let mut recorder = Some(recorder);
         let lane = |(lane, devices)| ArrayDevice::on_lane(config, devices, recorder.take(), unix_seconds, &ports, lane);
-        Self { lanes: devices.into_iter().enumerate().map(lane).collect(), events, turn: Cell::new(0) }
+        Self { lanes: devices.into_iter().enumerate().map(lane).collect(), events, turn: Cell::new(0), naps, chance }
     }
 
     /// A device for each lane of the array above, which has as many.
@@ -152,12 +163,20 @@ impl Lanes {
 
     /// Lets every lane take a turn.
     pub fn poll(&mut self, now: Nanos, ended: &mut Vec<Completion>) {
-        self.lanes.iter_mut().for_each(|lane| lane.poll(now, ended));
+        let several = self.lanes.len() > 1;
+        for (lane, nap) in self.lanes.iter_mut().zip(&mut self.naps) {
+            if *nap <= now {
+                lane.poll(now, ended);
+                if several && self.chance.one_in(NAP_ONE_IN) {
+                    *nap = now + self.chance.below(NAP_MAX);
+                }
+            }
+        }
     }
 
     /// When the next turn is due.
     pub fn next_wake(&self) -> Option<Nanos> {
-        self.lanes.iter().filter_map(ArrayDevice::next_wake).min()
+        self.lanes.iter().zip(&self.naps).filter_map(|(lane, nap)| Some(lane.next_wake()?.max(*nap))).min()
     }
 
     /// How many lanes there are.

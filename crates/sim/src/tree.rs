@@ -3,6 +3,7 @@
 //! The same pure functions of `stria-format` and the same binder of `stria-array` run here; what `host` adds (files,
 //! sockets, a real clock) is replaced by bytes of modelled drives and a clock that jumps.
 
+use crate::chance::Chance;
 use crate::drive::{Drive, DriveHandle, Presence};
 use crate::lanes::Lanes;
 use crate::mutant::{Mutant, Swap, Swapped};
@@ -263,7 +264,14 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 None => recorder,
             };
             let geometry = start.config.geometry.clone();
-            let device = Lanes::new(&start.config, devices, recorder, UNIX_SECONDS, geometry.strip_sectors());
+            let device = Lanes::new(
+                &start.config,
+                devices,
+                recorder,
+                UNIX_SECONDS,
+                geometry.strip_sectors(),
+                Chance::new(power.seed.get(), 1000 + power.requests()),
+            );
             device.command(|engine| engine.set_hedging(power.hedges.get()));
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
             if !nested {
