@@ -28,7 +28,7 @@ pub(crate) fn bind_drive(
     let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
     let on_ring = |drive| {
         let device = FileDrive::new(drive, ring);
-        let hosted = HostedDrive { info: device.info().clone(), watch: device.watch(), checked: None };
+        let hosted = HostedDrive::of(&device);
         (device, hosted)
     };
     let Some(found) = found else {

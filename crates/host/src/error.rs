@@ -2,7 +2,7 @@
 
 use stria_array::Refusal;
 use stria_block::IoError;
-use stria_drive::DriveError;
+use stria_drive::{DriveError, LaneStopped};
 
 /// What went wrong, by what a caller does about it.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,9 @@ pub enum HostError {
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] IoError),
+    /// The array's thread has ended.
+    #[error(transparent)]
+    Lane(#[from] LaneStopped),
     /// Refused for safety: data might be lost. Says how to insist.
     #[error("{0}")]
     Unsafe(String),

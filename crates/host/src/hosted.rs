@@ -1,15 +1,17 @@
-//! An array that runs, with the drives below it and what people may do to it.
+//! An array that runs, with the drives below it and what people may do to it: the whole of it, or the part of one of several
+//! lanes, where [`ArrayLanes`](crate::ArrayLanes) commands them all.
 
 use crate::checked::{ADVICE, Checked, bind_drive};
+use crate::chorus::{Chorus, Hush};
 use crate::examine::{candidate_of, refuse_contents, wipe};
 use crate::{HostError, SyncIo};
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberId, MemberRole};
+use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, DriveWatch, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
 use stria_format::md::{Candidate, MdRecorder};
 use stria_integrity::{Counts, IntegrityDevice};
@@ -47,6 +49,13 @@ pub struct HostedDrive {
     pub(crate) checked: Option<Checked>,
 }
 
+impl HostedDrive {
+    /// A drive on a ring, without checksums.
+    pub(crate) fn of(device: &FileDrive) -> Self {
+        Self { info: device.info().clone(), watch: device.watch(), checked: None }
+    }
+}
+
 impl Deref for HostedDrive {
     type Target = DriveInfo;
     fn deref(&self) -> &DriveInfo {
@@ -82,12 +91,12 @@ const SILENT_AFTER: Nanos = 5_000_000_000;
 /// How often drives are looked at that have something to answer.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
-/// Who of an array's drives does not answer.
-#[derive(Clone, Default)]
-struct Silence {
-    look_at: Nanos,
-    /// Who was told of, and how long he had been silent then.
-    told: BTreeMap<PathBuf, Nanos>,
+/// Where to tell what happens.
+#[derive(Clone)]
+pub(crate) struct Teller {
+    pub notices: Sender<Notice>,
+    /// Shared by the lanes.
+    pub chorus: Arc<Chorus>,
 }
 
 /// An array as a block device with its spans and drives. Clones are the same array.
@@ -99,8 +108,25 @@ pub struct HostedArray {
     device: ArrayDevice<MdRecorder>,
     members: Vec<MemberSource>,
     ring: Ring,
-    notices: Option<Sender<Notice>>,
-    silence: Silence,
+    /// Which of the array's lanes this is; 0: its home, which records for all.
+    lane: usize,
+    teller: Option<Teller>,
+    /// When to look who does not answer.
+    look_at: Nanos,
+}
+
+/// How a drive has joined on the home lane, for the others to do alike.
+#[derive(Clone)]
+pub(crate) struct Joined {
+    /// Which array of the tree.
+    array: usize,
+    config: MemberConfig,
+    slot: Option<usize>,
+    drive: SyncDrive,
+    /// The member that it is to replace.
+    replaces: Option<MemberId>,
+    /// What was done, in words.
+    pub text: String,
 }
 
 /// A drive that was opened and looked at, ready to join: made away from the lane, as it blocks.
@@ -134,8 +160,19 @@ impl HostedArray {
         device: ArrayDevice<MdRecorder>,
         members: Vec<MemberSource>,
         ring: Ring,
+        lane: usize,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, ring, notices: None, silence: Silence::default() }
+        Self { name, uuid, geometry, device, members, ring, lane, teller: None, look_at: 0 }
+    }
+
+    /// Whether this is the home lane's part, or the whole.
+    pub(crate) fn is_home(&self) -> bool {
+        self.lane == 0
+    }
+
+    /// So many sectors in a row are one lane's, see [`ArrayDevice::group_sectors`].
+    pub(crate) fn group_sectors(&self) -> Option<u64> {
+        self.device.group_sectors()
     }
 
     /// `name` or `host:name`.
@@ -176,64 +213,55 @@ impl HostedArray {
         self.members.get(member.0)?.drive()?.checked.as_ref().map(IntegrityDevice::counts)
     }
 
-    /// What its metadata say.
+    /// What its metadata say; on the home lane.
     pub fn description(&self) -> Description {
         self.device.recorder().description()
     }
 
     /// Where to tell what happens, here and in the spans.
-    pub fn tell(&mut self, notices: Sender<Notice>) {
-        self.notices = Some(notices);
+    pub(crate) fn tell(&mut self, teller: Teller) {
+        self.teller = Some(teller);
+    }
+
+    fn say(&self, teller: &Teller, event: Event) {
+        let text = self.words(&event);
+        // Nobody listens any more: then nobody misses it.
+        let _ = teller.notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
     }
 
     /// Tells what happened in the whole tree. Spans are polled by the array above through clones that nobody told
     /// where to, so whoever is on top speaks for them.
-    fn forward(&self, notices: &Sender<Notice>) {
+    fn forward(&self, teller: &Teller) {
         for (index, drive) in self.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?))) {
             for range in drive.checked.iter().flat_map(IntegrityDevice::take_findings) {
                 let (start_sector, sectors) = (range.start, range.end - range.start);
-                let event = Event::WrongBytes { member: MemberId(index), start_sector, sectors };
-                let text = self.words(&event);
-                let _ = notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
+                self.say(teller, Event::WrongBytes { member: MemberId(index), start_sector, sectors });
             }
         }
         for event in self.device.take_events() {
-            let text = self.words(&event);
-            // Nobody listens any more: then nobody misses it.
-            let _ = notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
+            teller.chorus.hear(self.lane, self.uuid, event).into_iter().for_each(|event| self.say(teller, event));
         }
-        self.spans().for_each(|span| span.forward(notices));
+        self.spans().for_each(|span| span.forward(teller));
     }
 
     /// Tells which drives of the whole tree leave requests unanswered, and which have answered after that.
-    fn look_for_silence(&mut self, now: Nanos) {
-        let Some(notices) = self.notices.clone().filter(|_| self.silence.look_at <= now) else { return };
-        self.silence.look_at = now + LOOK_EVERY;
-        let mut told = std::mem::take(&mut self.silence.told);
+    fn look_for_silence(&self, teller: &Teller, now: Nanos) {
         for array in self.tree() {
             for drive in array.members.iter().filter_map(MemberSource::drive) {
                 let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
-                let tell = |happening, text| {
-                    let _ = notices.send(Notice { array: array.name.clone(), happening, text });
-                };
                 let path = drive.path.display();
-                match told.get(&drive.path) {
-                    None if silent < SILENT_AFTER => {}
-                    Some(before) if silent >= SILENT_AFTER && silent < 2 * before => {}
-                    Some(_) if silent < SILENT_AFTER => {
-                        told.remove(&drive.path);
-                        tell(Happening::Answers, format!("{path} answers again"));
-                    }
-                    _ => {
-                        told.insert(drive.path.clone(), silent);
+                let (happening, text) = match teller.chorus.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
+                    Hush::Nothing => continue,
+                    Hush::Over => (Happening::Answers, format!("{path} answers again")),
+                    Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
                         let remedy = "what needs it waits; look at the drive and its cable, or `fail` it, and later requests go to the others";
-                        tell(Happening::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"));
+                        (Happening::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
-                }
+                };
+                let _ = teller.notices.send(Notice { array: array.name.clone(), happening, text });
             }
         }
-        self.silence.told = told;
     }
 
     /// The ring that its drives share.
@@ -259,6 +287,27 @@ impl HostedArray {
         }
         self.spans().for_each(HostedArray::begin_stop);
         self.close_checksums() && self.spans().all(HostedArray::is_stopped)
+    }
+
+    /// The arrays so deep in this tree.
+    fn at(&self, depth: usize) -> Vec<&HostedArray> {
+        match depth.checked_sub(1) {
+            None => vec![self],
+            Some(depth) => self.spans().flat_map(|span| span.at(depth)).collect(),
+        }
+    }
+
+    /// Begins to stop the arrays so deep in this tree; whether there are any. What stands above them must have stopped, on
+    /// every lane.
+    pub(crate) fn begin_stop_at(&self, depth: usize) -> bool {
+        let arrays = self.at(depth);
+        arrays.iter().for_each(|array| array.begin_stop());
+        !arrays.is_empty()
+    }
+
+    /// Whether they have stopped on this lane.
+    pub(crate) fn is_stopped_at(&self, depth: usize) -> bool {
+        self.at(depth).iter().all(|array| array.command(|engine| engine.is_stopped()) && array.close_checksums())
     }
 
     /// Has all sums written back; whether that is done. What cannot be is not lost, but unknown at the next start.
@@ -325,11 +374,10 @@ impl HostedArray {
     ///
     /// # Errors
     /// When it holds a role.
-    pub fn remove(&mut self, path: &Path) -> Result<(), HostError> {
+    pub(crate) fn remove(&mut self, path: &Path) -> Result<(), HostError> {
         let (holder, member) = self.holder(path)?;
         holder.device.remove(member)?;
-        let uuid = holder.uuid;
-        let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
+        let index = self.index_of(holder.uuid);
         let holder = self.nth(&mut { index }).expect("counted the same way");
         holder.members[member.0] = MemberSource::Removed;
         Ok(())
@@ -373,7 +421,7 @@ impl HostedArray {
     ///
     /// # Errors
     /// When the drive carries something and `force` is not set, or does not suit.
-    pub fn add(&mut self, new: NewDrive, span: Option<&str>, force: bool) -> Result<String, HostError> {
+    pub(crate) fn add(&mut self, new: NewDrive, span: Option<&str>, force: bool) -> Result<Joined, HostError> {
         let path = new.path().display().to_string();
         // Whoever was here before goes back where it was.
         if let Ok(member) = &new.candidate.found
@@ -384,31 +432,54 @@ impl HostedArray {
             if let Ok(slot) = returnable
                 && array.status().slots[slot].is_none()
             {
-                array.or_as_before(|array| {
+                let text = format!("{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name);
+                let joined = array.or_as_before(|array| {
                     let id = array.device.command(|engine| engine.next_member());
                     let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                    array.join(id, new, config, Some(slot))
+                    array.join(new, config, Some(slot))
                 })?;
-                return Ok(format!(
-                    "{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap",
-                    array.name
-                ));
+                return Ok(Joined { array: home, text, ..joined });
             }
             let why = returnable.err().map_or_else(|| "its slot has a member".into(), |error| error.to_string());
-            array.adopt(new)?;
-            return Ok(format!("{path} joined \"{}\" as a new spare ({why})", array.name));
+            let text = format!("{path} joined \"{}\" as a new spare ({why})", array.name);
+            return Ok(Joined { array: home, text, ..array.adopt(new)? });
         }
         refuse_contents(&new.candidate, force)?;
         let array = self.needy(span)?;
-        array.adopt(new)?;
-        Ok(format!("{path} joined \"{}\" as a spare", array.name))
+        let (uuid, text) = (array.uuid, format!("{path} joined \"{}\" as a spare", array.name));
+        let joined = array.adopt(new)?;
+        Ok(Joined { array: self.index_of(uuid), text, ..joined })
+    }
+
+    fn index_of(&self, uuid: [u8; 16]) -> usize {
+        self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there")
+    }
+
+    /// Lets a drive in as the home lane has.
+    ///
+    /// # Errors
+    /// When this lane has not yet heard what the home lane goes by; then it may be said again.
+    pub(crate) fn follow(&mut self, joined: &Joined) -> Result<(), HostError> {
+        let ring = self.ring.clone();
+        let array = self.nth(&mut { joined.array }).expect("lanes have the same tree");
+        let id = joined.config.id;
+        if array.members.len() == id.0 {
+            let device = FileDrive::new(joined.drive.clone(), &ring);
+            let drive = HostedDrive::of(&device);
+            array.device.add(joined.config.clone(), Box::new(device), joined.slot)?;
+            array.members.push(MemberSource::Drive(Box::new(drive)));
+        }
+        match joined.replaces {
+            Some(old) => Ok(array.device.command(|engine| engine.replace(old, id))?),
+            None => Ok(()),
+        }
     }
 
     /// Replaces a drive that still works: the new one is added as a spare and filled by copy, then takes over.
     ///
     /// # Errors
     /// As [`HostedArray::add`].
-    pub fn replace(&mut self, old: &Path, new: NewDrive, force: bool) -> Result<String, HostError> {
+    pub(crate) fn replace(&mut self, old: &Path, new: NewDrive, force: bool) -> Result<Joined, HostError> {
         refuse_contents(&new.candidate, force)?;
         let (holder, member) = self.holder(old)?;
         if holder.status().members[member.0].role != MemberRole::InSync {
@@ -417,17 +488,16 @@ impl HostedArray {
                 "{name} cannot be replaced: it is not an in-sync member; `add` a drive, and the role is rebuilt on it"
             )));
         }
-        let uuid = holder.uuid;
-        let index = self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there");
+        let index = self.index_of(holder.uuid);
         let array = self.nth(&mut { index }).expect("counted the same way");
-        let path = new.path().display().to_string();
-        let spare = array.adopt(new)?;
-        array.device.command(|engine| engine.replace(member, spare))?;
-        Ok(format!("{path} is being filled to replace {}", old.display()))
+        let text = format!("{} is being filled to replace {}", new.path().display(), old.display());
+        let joined = array.adopt(new)?;
+        array.device.command(|engine| engine.replace(member, joined.config.id))?;
+        Ok(Joined { array: index, replaces: Some(member), text, ..joined })
     }
 
     /// Whether the drive at `path` waits here, or in a span, for a role.
-    pub fn has_spare(&self, path: &Path) -> bool {
+    pub(crate) fn has_spare(&self, path: &Path) -> bool {
         self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberRole::Spare)
     }
 
@@ -435,7 +505,7 @@ impl HostedArray {
     ///
     /// # Errors
     /// When the one is not in sync, the other not a spare, or they belong to different spans.
-    pub fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<String, HostError> {
+    pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<String, HostError> {
         let ((holder, member), (other, spare_member)) = (self.holder(old)?, self.holder(spare)?);
         if holder.uuid != other.uuid {
             return Err(refused(format!(
@@ -451,7 +521,7 @@ impl HostedArray {
     }
 
     /// Gives a drive fresh metadata and lets it in as a spare. The metadata are durable before the engine hears of it.
-    fn adopt(&mut self, new: NewDrive) -> Result<MemberId, HostError> {
+    fn adopt(&mut self, new: NewDrive) -> Result<Joined, HostError> {
         let (theirs, ours) = (new.drive.info().limits.logical_block_bytes, self.device.limits().logical_block_bytes);
         if theirs > ours {
             return Err(refused(format!(
@@ -469,7 +539,7 @@ impl HostedArray {
         work(self).inspect_err(|_| *self.device.recorder() = before)
     }
 
-    fn admit(&mut self, new: NewDrive) -> Result<MemberId, HostError> {
+    fn admit(&mut self, new: NewDrive) -> Result<Joined, HostError> {
         let id = self.device.command(|engine| engine.next_member());
         let info = new.drive.info();
         let adopt = Adopt {
@@ -485,22 +555,16 @@ impl HostedArray {
         }
         new.drive.sync()?;
         let candidate = candidate_of(&new.drive);
-        self.join(id, NewDrive { candidate, ..new }, config, None)?;
-        Ok(id)
+        self.join(NewDrive { candidate, ..new }, config, None)
     }
 
-    fn join(
-        &mut self,
-        id: MemberId,
-        new: NewDrive,
-        config: stria_array::MemberConfig,
-        slot: Option<usize>,
-    ) -> Result<(), HostError> {
-        assert_eq!(self.members.len(), id.0, "handles are given in order");
+    fn join(&mut self, new: NewDrive, config: MemberConfig, slot: Option<usize>) -> Result<Joined, HostError> {
+        assert_eq!(self.members.len(), config.id.0, "handles are given in order");
+        let opened = new.drive.clone();
         let (device, drive, _) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
-        self.device.add(config, device, slot)?;
+        self.device.add(config.clone(), device, slot)?;
         self.members.push(MemberSource::Drive(Box::new(drive)));
-        Ok(())
+        Ok(Joined { array: 0, config, slot, drive: opened, replaces: None, text: String::new() })
     }
 
     /// Reads or writes by waiting; nobody else may drive the array meanwhile.
@@ -602,14 +666,16 @@ impl BlockDevice for HostedArray {
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.device.poll(now, completions);
-        if let Some(notices) = &self.notices {
-            self.forward(notices);
-            self.look_for_silence(now);
+        let Some(teller) = &self.teller else { return };
+        self.forward(teller);
+        if self.look_at <= now {
+            self.look_for_silence(teller, now);
+            self.look_at = now + LOOK_EVERY;
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        let looks = self.notices.is_some() && (self.ring.is_busy() || !self.silence.told.is_empty());
-        self.device.next_wake().into_iter().chain(looks.then_some(self.silence.look_at)).min()
+        let looks = self.teller.as_ref().is_some_and(|teller| self.ring.is_busy() || teller.chorus.knows_silent());
+        self.device.next_wake().into_iter().chain(looks.then_some(self.look_at)).min()
     }
 }

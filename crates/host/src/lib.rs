@@ -1,21 +1,27 @@
 //! From drives to a running array and back.
 //!
 //! Opens drives, has `format` say what lies on them, and binds arrays, nested ones too, into one block device that
-//! lives on a lane. Owns no policy: when to rebuild is the engine's business, what to serve the caller's.
+//! lives on a lane, or on several. Owns no policy: when to rebuild is the engine's business, what to serve the caller's.
 #![forbid(unsafe_code)]
 
 mod checked;
+mod chorus;
 mod clock;
 mod create;
 mod error;
 mod examine;
 mod hosted;
+mod lanes;
 mod open;
+mod plan;
+mod report;
 mod sync_io;
 
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};
 pub use hosted::{Happening, HostedArray, HostedDrive, MemberSource, NewDrive, Notice};
+pub use lanes::ArrayLanes;
 pub use open::{Found, OpenOptions, PlannedArray, find, open};
+pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use sync_io::SyncIo;

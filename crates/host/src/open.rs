@@ -4,13 +4,13 @@
 //! carries another; only then are they let loose.
 
 use crate::checked::bind_drive;
-use crate::clock::unix_seconds_at_zero;
 use crate::examine::{candidate_of, refuse_twins};
+use crate::plan::{ArrayPlan, PlannedMember};
 use crate::{HostError, HostedArray, MemberSource};
 use std::path::{Path, PathBuf};
-use stria_array::ArrayDevice;
+use stria_array::Ports;
 use stria_block::BlockDevice;
-use stria_drive::{Access, Ring, SyncDrive, monotonic_now};
+use stria_drive::{Access, Ring, SyncDrive};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Options, Stranger};
 use stria_format::md::{Candidate, assemble};
 
@@ -48,8 +48,11 @@ pub struct Found {
 
 enum Source {
     Drive(SyncDrive),
-    Array(HostedArray),
+    Array(HostedArray, ArrayPlan),
 }
+
+/// What lies on some drives: arrays that are no part of another, all that was recognised, drives of no array, and what is to be told.
+type Built = (Vec<(HostedArray, ArrayPlan)>, Vec<Assembly>, Vec<Stranger>, Vec<String>);
 
 /// Looks what arrays lie on `paths`. Nothing is written, no drive is locked.
 ///
@@ -63,7 +66,7 @@ pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError>
         uuid: array.uuid(),
         drives: array.drives().collect(),
     };
-    Ok(Found { arrays: arrays.iter().map(planned).collect(), assemblies, strangers })
+    Ok(Found { arrays: arrays.iter().map(|(array, _)| planned(array)).collect(), assemblies, strangers })
 }
 
 /// Opens the one array that lies on `paths`, on this thread's ring.
@@ -71,6 +74,41 @@ pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError>
 /// # Errors
 /// When there is none or more than one, or it cannot start, with the reason.
 pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<String>), HostError> {
+    let (array, _, warnings) = open_to_look(paths, ring, options)?;
+    if !options.read_only {
+        array.activate();
+    }
+    Ok((array, warnings))
+}
+
+/// Opens the one array that lies on `paths` for the home lane of up to `lanes_wanted`. Nothing is written before
+/// [`HostedArray::activate`], and by then the others must have made their parts by the plan.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_at_home(
+    paths: &[PathBuf],
+    ring: &Ring,
+    options: OpenOptions,
+    lanes_wanted: usize,
+) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
+    let (array, plan, warnings) = open_to_look(paths, ring, options)?;
+    let count = lanes_wanted.min(plan.lanes_max());
+    if count == 1 {
+        return Ok((array, plan, warnings));
+    }
+    // It has only been read from: made anew, its lanes start alike.
+    drop(array);
+    ring.drain();
+    let plan = plan.on_lanes(count);
+    Ok((plan.make(ring, 0), plan, warnings))
+}
+
+fn open_to_look(
+    paths: &[PathBuf],
+    ring: &Ring,
+    options: OpenOptions,
+) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
     let (mut arrays, assemblies, strangers, told) = build(paths, ring, access, options)?;
     for assembly in &assemblies {
@@ -85,7 +123,7 @@ pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(Hos
         return Err(HostError::Refused(format!("{} is no member of an array: {}", stranger.name, stranger.reason)));
     }
     if arrays.len() != 1 {
-        let names: Vec<&str> = arrays.iter().map(HostedArray::name).collect();
+        let names: Vec<&str> = arrays.iter().map(|(array, _)| array.name()).collect();
         return Err(HostError::Refused(format!(
             "the drives hold {} arrays ({}): open one at a time",
             arrays.len(),
@@ -94,19 +132,11 @@ pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(Hos
     }
     let warnings = assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().ok());
     let warnings = warnings.flat_map(|start| start.warnings.clone()).chain(told).collect();
-    let array = arrays.remove(0);
-    if !options.read_only {
-        array.activate();
-    }
-    Ok((array, warnings))
+    let (array, plan) = arrays.remove(0);
+    Ok((array, plan, warnings))
 }
 
-fn build(
-    paths: &[PathBuf],
-    ring: &Ring,
-    access: Access,
-    options: OpenOptions,
-) -> Result<(Vec<HostedArray>, Vec<Assembly>, Vec<Stranger>, Vec<String>), HostError> {
+fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -> Result<Built, HostError> {
     let drives: Vec<SyncDrive> =
         paths.iter().map(|path: &PathBuf| SyncDrive::open(Path::new(path), access)).collect::<Result<_, _>>()?;
     refuse_twins(drives.iter().map(SyncDrive::info))?;
@@ -124,7 +154,7 @@ fn build(
         for stranger in outside {
             match sources[stranger.drive].1.take() {
                 // An array that carries no member of another is on top.
-                Some(Source::Array(array)) => arrays.push(array),
+                Some(Source::Array(array, plan)) => arrays.push((array, plan)),
                 _ => strangers.push(stranger),
             }
         }
@@ -135,8 +165,8 @@ fn build(
                     .drives
                     .iter()
                     .map(|&drive| (&candidates[drive], sources[drive].1.take().expect("each drive is one member")));
-                let mut array = bind(assembly, members.collect(), ring, options.forget_checksums, &mut told)?;
-                next.push((array.candidate(), Some(Source::Array(array))));
+                let (mut array, plan) = bind(assembly, members.collect(), ring, options.forget_checksums, &mut told)?;
+                next.push((array.candidate(), Some(Source::Array(array, plan))));
             }
         }
         all.extend(assemblies);
@@ -153,15 +183,16 @@ fn bind(
     ring: &Ring,
     forget_checksums: bool,
     told: &mut Vec<String>,
-) -> Result<HostedArray, HostError> {
+) -> Result<(HostedArray, ArrayPlan), HostError> {
     let start = assembly.outcome.as_ref().expect("it can start");
     let redundant = start.config.geometry.level().is_redundant();
     let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
-    let mut sources = Vec::new();
+    let (mut sources, mut planned) = (Vec::new(), Vec::new());
     let (mut checked, mut unchecked) = (false, Vec::new());
     for (candidate, member) in members {
         match member {
             Source::Drive(drive) => {
+                planned.push(PlannedMember::Drive(drive.clone()));
                 let (device, drive, warning) = bind_drive(drive, candidate, ring, redundant, forget_checksums)?;
                 match drive.checked {
                     Some(_) => checked = true,
@@ -171,7 +202,8 @@ fn bind(
                 devices.push(device);
                 told.extend(warning);
             }
-            Source::Array(array) => {
+            Source::Array(array, plan) => {
+                planned.push(PlannedMember::Array(Box::new(plan)));
                 sources.push(MemberSource::Array(Box::new(array.clone())));
                 devices.push(Box::new(array));
             }
@@ -181,8 +213,6 @@ fn bind(
         let names = unchecked.join(", ");
         told.push(format!("{names}: no checksums, as another program added it; `fail`, `remove` and `add` it to have them"));
     }
-    let at_zero = unix_seconds_at_zero(monotonic_now());
-    let device = ArrayDevice::new(&start.config, devices, start.recorder.clone(), at_zero);
-    let (name, geometry) = (start.config.name.clone(), start.config.geometry.clone());
-    Ok(HostedArray::new(name, assembly.uuid, geometry, device, sources, ring.clone()))
+    let plan = ArrayPlan { uuid: assembly.uuid, start: start.clone(), members: planned, ports: Ports::new(1) };
+    Ok((plan.bind(devices, sources, ring, 0), plan))
 }

@@ -102,9 +102,9 @@ pub struct ArrayView {
     pub exports: Vec<String>,
     /// Who is connected.
     pub clients: Vec<ClientView>,
-    /// The thread that it runs on; `None` for a span, which runs on the array's.
+    /// The threads that it runs on, the home lane first; empty for a span, which runs on the array's.
     #[serde(default)]
-    pub lane: Option<LaneView>,
+    pub lanes: Vec<LaneView>,
 }
 
 /// One member.
@@ -170,7 +170,7 @@ pub struct LatencyView {
     pub slow_count: u64,
 }
 
-/// The thread that an array runs on.
+/// A thread that an array runs on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneView {
     /// How it is set up and why, in words.
@@ -437,7 +437,7 @@ impl From<HostError> for ApiError {
         let kind = match error {
             HostError::Unsafe(_) => ApiErrorKind::Unsafe,
             HostError::Refused(_) | HostError::Drive(DriveError::Busy { .. }) => ApiErrorKind::Refused,
-            HostError::Drive(_) | HostError::Io(_) => ApiErrorKind::Failed,
+            HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) => ApiErrorKind::Failed,
         };
         Self::new(kind, error.to_string())
     }

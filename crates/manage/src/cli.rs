@@ -215,14 +215,18 @@ pub struct ServeOptions {
     /// Serve the array under another name (one array only).
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Poll instead of sleeping: each array takes a whole processor, also when idle, and clients wait a few microseconds
-    /// less. Without it an array sleeps when nothing comes, after at most 50 microseconds of looking out for more.
+    /// On how many threads (lanes) each array runs, 1 to 64. Each has its share of the stripes and of the clients. By the count of
+    /// processors if not given; one for arrays with checksums, or with md's partial parity log.
+    #[arg(long, value_name = "COUNT", value_parser = lanes)]
+    pub lanes: Option<u8>,
+    /// Poll instead of sleeping: each lane takes a whole processor, also when idle, and clients wait a few microseconds
+    /// less. Without it a lane sleeps when nothing comes, after at most 50 microseconds of looking out for more.
     #[arg(long)]
     pub poll: bool,
-    /// Keep each array on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
+    /// Keep each lane on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub cpus: Option<Cpus>,
-    /// Where NBD clients are served: on the array's own thread (lane), which saves the way between threads, or on threads
+    /// Where NBD clients are served: on the array's own threads (lane), which saves the way between threads, or on threads
     /// of their own (apart), which leaves the array's more time. By the count of processors if not given.
     #[arg(long, value_enum, value_name = "WHERE")]
     pub clients: Option<Clients>,
@@ -247,10 +251,15 @@ pub type Cpus = Vec<usize>;
 /// Where NBD clients are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Clients {
-    /// On the array's own thread.
+    /// On the array's own threads, dealt out to them.
     Lane,
     /// On threads of their own.
     Apart,
+}
+
+fn lanes(text: &str) -> Result<u8, String> {
+    let count = text.parse().ok().filter(|count| (1..=64).contains(count));
+    count.ok_or_else(|| format!("{text:?} is no count of lanes; write 1 to 64"))
 }
 
 fn cpus(text: &str) -> Result<Cpus, String> {

@@ -37,7 +37,7 @@ impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Unsafe(sentence) => Self::Unsafe(sentence),
-            HostError::Drive(_) | HostError::Io(_) | HostError::Refused(_) => Self::failed(error),
+            HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) | HostError::Refused(_) => Self::failed(error),
         }
     }
 }

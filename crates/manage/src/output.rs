@@ -179,7 +179,7 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
         }
         None => {}
     }
-    if let Some(lane) = &view.lane {
+    for lane in &view.lanes {
         say("lane", &lane.setup);
     }
     let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();

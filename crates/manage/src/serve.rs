@@ -1,7 +1,7 @@
 //! `serve`: a process that holds arrays until it is told to stop.
 //!
 //! ```text
-//!   choose drives and arrays ─ check that they are free ─ listen ─ open, one lane each ─ say so ─ wait ─ stop
+//!   choose drives and arrays ─ check that they are free ─ listen ─ open, on lanes ─ say so ─ wait ─ stop
 //! ```
 //! Nothing is written to any member before everything before `open` has succeeded. SIGINT, SIGTERM and `stria stop`
 //! end it in good order; a later signal ends it at once, as a power cut would.
@@ -237,14 +237,21 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
     let service = Service::new(Server::start(listeners, Vec::new(), Options::default()).map_err(Failure::failed)?);
     let how = options.how();
     let mut uris = Vec::new();
-    for (index, (array, name)) in planned.iter().zip(names).enumerate() {
-        let lane = LaneSpec {
+    let mut cpus = options.cpus.clone().unwrap_or_default();
+    for (array, name) in planned.iter().zip(names) {
+        let lanes = LaneSpec {
+            count: options.lanes.map(usize::from),
             polls: options.poll,
-            cpu: options.cpus.as_ref().map(|cpus| cpus[index % cpus.len()]),
+            cpus: cpus.clone(),
             clients: options.clients.map(|clients| clients == Clients::Lane),
         };
-        match service.start(array, name, how, lane) {
-            Ok(found) => uris.extend(found.into_iter().map(|uri| (name, uri))),
+        match service.start(array, name, how, lanes) {
+            Ok((found, lane_count)) => {
+                uris.extend(found.into_iter().map(|uri| (name, uri)));
+                // The next array's lanes go on where these end.
+                let used = lane_count % cpus.len().max(1);
+                cpus.rotate_left(used);
+            }
             Err(error) => {
                 let _ = service.stop_all(true);
                 return Err(error.into());

@@ -1,6 +1,6 @@
-//! The arrays that one process serves: each on a lane of its own, under a name, exported over NBD.
+//! The arrays that one process serves: each on lanes of its own, under a name, exported over NBD.
 //!
-//! The service talks to arrays by message only and holds its lock for the list of arrays, never while a lane works.
+//! The service talks to arrays by message only and holds its lock for the list of arrays, never while lanes work.
 //! Every call here may block; the control socket calls from threads kept for that.
 
 use crate::api::{
@@ -9,17 +9,16 @@ use crate::api::{
 };
 use crate::event_log::EventLog;
 use crate::view;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use stria_array::{Engine, LatencyTarget, Refusal};
+use stria_array::LatencyTarget;
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
-use stria_drive::{Lane, LaneHandle, Ring};
+use stria_drive::{Lane, RingCounters};
 use stria_front::{Export, ServerHandle};
-use stria_host::{HostError, HostedArray, NewDrive, Notice, OpenOptions, PlannedArray, open};
+use stria_host::{ArrayLanes, ArrayReport, HostError, NewDrive, Notice, OpenOptions, PlannedArray};
 use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
@@ -27,55 +26,81 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// 1 GiB: what one discard of `trim` covers.
 const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
 
-/// An array on its lane.
+/// An array on its lanes.
 pub struct Served {
     /// Its name here, and its export's.
     pub name: String,
-    lane: LaneHandle<HostedArray>,
+    lanes: ArrayLanes,
     how: LaneSpec,
     /// Sweeps are held on command.
     paused: AtomicBool,
     stopping: AtomicBool,
 }
 
-/// How the thread of an array shall be; what is `None` or empty is for the lane to choose.
+/// How the threads of an array shall be; what is `None` or empty is for the lanes to choose.
 #[derive(Clone, Debug, Default)]
 pub struct LaneSpec {
+    /// How many; by the count of processors if `None`.
+    pub count: Option<usize>,
     /// Poll instead of sleeping.
     pub polls: bool,
-    /// The processor to keep to.
-    pub cpu: Option<usize>,
-    /// Whether NBD clients live on it.
+    /// The processors to keep to, one after the other.
+    pub cpus: Vec<usize>,
+    /// Whether NBD clients live on them.
     pub clients: Option<bool>,
 }
 
+fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// One lane where there are at most two processors: clients, drives and the rest of the machine need some too. Else a quarter of
+/// the processors, as a lane keeps about as many busy with its clients and the kernel's part of its I/O, and 8 at most, where
+/// drives, not processors, have become the limit.
+fn usual_lane_count(processor_count: usize) -> usize {
+    match processor_count {
+        ..=2 => 1,
+        more => (more / 4).clamp(2, 8),
+    }
+}
+
 impl LaneSpec {
-    fn lane(&self, name: &str) -> Lane {
-        let mut lane = Lane::new(name);
-        if self.polls {
-            lane = lane.spin_max(Duration::MAX);
-        }
-        if let Some(cpu) = self.cpu {
-            lane = lane.on_cpu(cpu);
-        }
-        match self.clients {
-            Some(clients) => lane.takes_guests(clients),
-            None => lane,
-        }
+    fn cpu(&self, index: usize) -> Option<usize> {
+        self.cpus.get(index % self.cpus.len().max(1)).copied()
     }
 
-    fn view(&self, takes_guests: bool, ring: &Ring) -> LaneView {
-        let place = self.cpu.map_or("on any processor".into(), |cpu| format!("on processor {cpu} (--cpus)"));
+    fn lanes(&self, name: &str) -> Vec<Lane> {
+        let count = self.count.unwrap_or_else(|| usual_lane_count(processor_count()));
+        let lane = |index| {
+            let mut lane = Lane::new(if index == 0 { name.into() } else { format!("{name}/{index}") });
+            if self.polls {
+                lane = lane.spin_max(Duration::MAX);
+            }
+            if let Some(cpu) = self.cpu(index) {
+                lane = lane.on_cpu(cpu);
+            }
+            match self.clients {
+                Some(clients) => lane.takes_guests(clients),
+                None => lane,
+            }
+        };
+        (0..count).map(lane).collect()
+    }
+
+    fn view(&self, takes_guests: bool, index: usize, count: usize, (ring, counters): (&str, RingCounters)) -> LaneView {
+        let cpu = self.cpu(index);
+        let place = cpu.map_or("on any processor".into(), |cpu| format!("on processor {cpu} (--cpus)"));
         let rest = if self.polls { "polls (--poll)" } else { "sleeps when idle (the default)" };
         let clients = if takes_guests { "on it" } else { "on threads of their own" };
-        let why = match self.clients {
-            Some(_) => "--clients".into(),
-            None => format!("the default for {} processors", std::thread::available_parallelism().map_or(1, NonZero::get)),
-        };
-        let counters = ring.counters();
+        let by_processors = || format!("the default for {} processors", processor_count());
+        let why = if self.clients.is_some() { "--clients".into() } else { by_processors() };
+        let why_so_many = if self.count.is_some() { "--lanes".into() } else { by_processors() };
+        let number = index + 1;
         LaneView {
-            setup: format!("{place}, {rest}; clients {clients} ({why}); io_uring with {}", ring.setup()),
-            cpu: self.cpu,
+            setup: format!(
+                "{number} of {count} ({why_so_many}), {place}, {rest}; clients {clients} ({why}); io_uring with {ring}"
+            ),
+            cpu,
             polls: self.polls,
             clients_on_lane: takes_guests,
             ring_calls: counters.call_count,
@@ -93,25 +118,6 @@ pub struct Service {
     shutdown: watch::Sender<bool>,
     /// The first array that did not stop in good order.
     failure: Mutex<Option<ApiError>>,
-}
-
-impl Served {
-    fn call<T: Send + 'static>(&self, work: impl FnOnce(&mut HostedArray) -> T + Send + 'static) -> Result<T, ApiError> {
-        Ok(self.lane.call(work)?)
-    }
-
-    /// Commands the engines of the array and its spans that have redundancy.
-    fn command_redundant(&self, command: impl Fn(&mut Engine) -> Result<(), Refusal> + Send + 'static) -> Result<(), ApiError> {
-        let outcome = self.call(move |array| {
-            let tree = array.tree();
-            let redundant: Vec<_> = tree.iter().filter(|array| array.geometry().level().is_redundant()).collect();
-            if redundant.is_empty() {
-                return Err(Refusal(format!("RAID level {} keeps nothing to compare or rebuild", array.geometry().level())));
-            }
-            redundant.iter().try_for_each(|array| array.command(&command))
-        })?;
-        outcome.map_err(|refusal| ApiError::new(ApiErrorKind::Refused, refusal.0))
-    }
 }
 
 impl Service {
@@ -150,7 +156,7 @@ impl Service {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens an array on a lane of its own and exports it as `name`. Returns its URIs.
+    /// Opens an array on lanes of its own and exports it as `name`. Returns its URIs, and how many lanes it has.
     ///
     /// # Errors
     /// When it cannot be opened, in the host's words, or the export is refused.
@@ -160,25 +166,25 @@ impl Service {
         name: &str,
         options: OpenOptions,
         how: LaneSpec,
-    ) -> Result<Vec<String>, HostError> {
+    ) -> Result<(Vec<String>, usize), HostError> {
         let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (drives, log, title) = (planned.drives.clone(), Arc::clone(&self.events), name.to_owned());
-        let lane = how.lane(name).spawn(move |ring| {
-            let (mut array, warnings) = open(&drives, ring, options)?;
-            for warning in warnings {
-                log.push(view::plain_event(&title, "warning", warning));
-            }
-            array.tell(notices);
-            Ok::<_, HostError>(array)
-        })?;
+        let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, how.lanes(name), notices)?;
+        let count = lanes.lane_count();
+        let fewer = how.count.filter(|&wanted| wanted > count).map(|wanted| {
+            let why = "arrays with checksums or md's partial parity log have one, others as many as the write log has room for";
+            format!("array \"{name}\" was to run on {wanted} lanes and runs on {count}: {why}")
+        });
+        for warning in warnings.into_iter().chain(fewer) {
+            self.events.push(view::plain_event(name, "warning", warning));
+        }
         let export = Export {
             name: name.to_owned(),
             description: planned.name.clone(),
-            device: lane.remote(),
+            device: lanes.remote(),
             read_only: options.read_only,
         };
         let served =
-            Served { name: name.to_owned(), lane, how, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
+            Served { name: name.to_owned(), lanes, how, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
         if let Err(error) = self.nbd.add_export(export) {
             let _ = end(&served);
             return Err(HostError::Refused(error.to_string()));
@@ -187,7 +193,7 @@ impl Service {
         let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), uris.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
         self.lock().push(Arc::new(served));
-        Ok(uris)
+        Ok((uris, count))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Served>>> {
@@ -226,9 +232,11 @@ impl Service {
     }
 
     fn view(&self, served: &Served) -> Result<ArrayView, ApiError> {
-        let (how, takes_guests) = (served.how.clone(), served.lane.takes_guests());
-        let mut view =
-            served.call(move |array| ArrayView { lane: Some(how.view(takes_guests, array.ring())), ..view::array(array) })?;
+        let (takes_guests, rings) = (served.lanes.takes_guests(), served.lanes.rings()?);
+        let mut view = view::array(&served.lanes.report()?);
+        let count = rings.len();
+        let lanes = rings.into_iter().enumerate();
+        view.lanes = lanes.map(|(index, ring)| served.how.view(takes_guests, index, count, ring)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
         view.state = view::state_words(&view);
@@ -260,7 +268,7 @@ impl Service {
     pub fn fail(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let shown = path.display().to_string();
-        served.call(move |array| array.fail(&path))??;
+        served.lanes.fail(path)?;
         self.done(sequence, format!("{shown} was failed in \"{name}\""))
     }
 
@@ -268,7 +276,7 @@ impl Service {
     pub fn remove(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let shown = path.display().to_string();
-        served.call(move |array| array.remove(&path))??;
+        served.lanes.remove(path)?;
         self.done(sequence, format!("{shown} was removed from \"{name}\""))
     }
 
@@ -277,28 +285,19 @@ impl Service {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let new = open_new(&served, &request.path)?;
         let AddRequest { span, force, .. } = request;
-        let span = span.map(|span| served.call(move |array| full_name(array, &span))).transpose()?;
-        // Within moments, unless a crash left much to make good; then the engine says so.
-        for _ in 0..100 {
-            if !served.call(|array| array.tree().iter().any(|array| array.command(|engine| engine.is_starting())))? {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let message = served.call(move |array| array.add(new, span.as_deref(), force))??;
+        let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
+        let message = served.lanes.add(new, span, force)?;
         self.done(sequence, message)
     }
 
     /// Replaces a drive that still works.
     pub fn replace(&self, name: &str, request: ReplaceRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        let ReplaceRequest { old, new, .. } = request.clone();
-        let by_spare = served.call(move |array| array.has_spare(&new).then(|| array.replace_by_spare(&old, &new)))?;
-        if let Some(outcome) = by_spare {
-            return self.done(sequence, outcome?);
+        if let Some(message) = served.lanes.replace_by_spare(request.old.clone(), request.new.clone())? {
+            return self.done(sequence, message);
         }
         let new = open_new(&served, &request.new)?;
-        let message = served.call(move |array| array.replace(&request.old, new, request.force))??;
+        let message = served.lanes.replace(request.old, new, request.force)?;
         self.done(sequence, message)
     }
 
@@ -306,7 +305,7 @@ impl Service {
     pub fn scrub(&self, name: &str, request: &ScrubRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let (repair, from_sector) = (request.repair, request.from_bytes / SECTOR_BYTES as u64);
-        served.command_redundant(move |engine| engine.scrub(repair, from_sector))?;
+        served.lanes.scrub(repair, from_sector)?;
         self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; what disagrees is mended" } else { "" }))
     }
 
@@ -314,7 +313,7 @@ impl Service {
     pub fn cancel_scrub(&self, name: &str) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let scrubs = |served: &Served| {
-            let view = served.call(|array| view::array(array))?;
+            let view = view::array(&served.lanes.report()?);
             let is_scrub =
                 |view: &ArrayView| view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "scrub" || sweep.kind == "repair");
             Ok::<_, ApiError>(is_scrub(&view) || view.spans.iter().any(is_scrub))
@@ -322,10 +321,7 @@ impl Service {
         if !scrubs(&served)? {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));
         }
-        served.command_redundant(|engine| {
-            engine.cancel_scrub();
-            Ok(())
-        })?;
+        served.lanes.cancel_scrub()?;
         while scrubs(&served)? {
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -335,7 +331,7 @@ impl Service {
     /// Holds sweeps, or lets them go on.
     pub fn pause(&self, name: &str, paused: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        pause(&served, paused)?;
+        served.lanes.pause(paused)?;
         served.paused.store(paused, Ordering::SeqCst);
         self.done(sequence, format!("sweeps of \"{name}\" {}", if paused { "are held" } else { "go on" }))
     }
@@ -349,20 +345,14 @@ impl Service {
             return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
         }
         let target = request.latency.map(latency_target).transpose()?;
-        served.command_redundant(move |engine| {
-            engine.set_speed(min, max);
-            if let Some(target) = target {
-                engine.set_latency_target(target);
-            }
-            Ok(())
-        })?;
+        served.lanes.set_speed(min, max, target)?;
         self.done(sequence, format!("speed bounds of \"{name}\" are set"))
     }
 
     /// Discards a range, whose contents are lost.
     pub fn trim(&self, name: &str, request: &TrimRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        let remote = served.lane.remote();
+        let remote = served.lanes.remote();
         let limits = remote.limits();
         let refuse = |kind, message: String| Err(ApiError::new(kind, message));
         let size_bytes = limits.size_sectors * SECTOR_BYTES as u64;
@@ -441,7 +431,7 @@ impl Service {
         Err(ApiError::new(ApiErrorKind::Unsafe, message))
     }
 
-    /// Withdraws the export, lets requests end, has the members say "clean", and ends the lane.
+    /// Withdraws the export, lets requests end, has the members say "clean", and ends the lanes.
     fn stop_served(&self, served: &Arc<Served>) -> Result<(), ApiError> {
         if served.stopping.swap(true, Ordering::SeqCst) {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
@@ -463,33 +453,18 @@ impl Service {
     }
 }
 
-/// Stops the array and its lane; in words, in which state.
+/// Stops the array and its lanes; in words, in which state.
 fn end(served: &Served) -> Result<String, ApiError> {
-    served.call(|array| array.begin_stop())?;
-    let view = loop {
-        let stopped = served.call(|array| array.is_stopped().then(|| view::array(array)))?;
-        match stopped {
-            Some(view) => break view,
-            None => std::thread::sleep(LOOK_AGAIN),
-        }
-    };
-    served.lane.stop()?;
-    Ok(view.state)
+    Ok(view::array(&served.lanes.stop()?).state)
 }
 
-fn pause(served: &Served, paused: bool) -> Result<(), ApiError> {
-    served.command_redundant(move |engine| {
-        engine.pause(paused);
-        Ok(())
-    })
-}
-
-/// Opens a drive, away from the lane. One that this very array holds cannot join it again.
+/// Opens a drive. One that this very array holds cannot join it again.
 fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
     NewDrive::open(path).map_err(|error| {
         let wanted = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let ours = served.call(move |array| array.drives().any(|drive| drive.canonicalize().is_ok_and(|drive| drive == wanted)));
-        if !ours.unwrap_or(false) {
+        let is_it = |known: &Path| known.canonicalize().is_ok_and(|known| known == wanted);
+        let holds = |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_it(&drive.info.path)));
+        if !served.lanes.report().is_ok_and(|array| holds(&array)) {
             return error.into();
         }
         let (path, name) = (path.display(), &served.name);
@@ -499,10 +474,10 @@ fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
 }
 
 /// The name with host of the array or span called so; unknown ones as they are.
-fn full_name(array: &HostedArray, name: &str) -> String {
+fn full_name(array: &ArrayReport, name: &str) -> String {
     let tree = array.tree();
-    let found = tree.iter().find(|array| array.name() == name || view::short_name(array.name()) == name);
-    found.map_or_else(|| name.to_owned(), |array| array.name().to_owned())
+    let found = tree.iter().find(|array| array.name == name || view::short_name(&array.name) == name);
+    found.map_or_else(|| name.to_owned(), |array| array.name.clone())
 }
 
 /// In the engine's units; `None`: none is held.

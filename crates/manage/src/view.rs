@@ -1,4 +1,4 @@
-//! From a running array to what `status` shows: read on the array's lane, between two turns.
+//! From a running array, as its lanes report it, to what `status` shows.
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::monotonic_now;
 use stria_format::md::uuid_text;
-use stria_host::{Happening, HostedArray, MemberSource, Notice, default_strip_sectors};
+use stria_host::{ArrayReport, DriveReport, Happening, MemberReport, Notice, default_strip_sectors};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
@@ -16,11 +16,10 @@ pub fn short_name(full_name: &str) -> &str {
     full_name.split_once(':').map_or(full_name, |(_, name)| name)
 }
 
-/// The array now, spans included; exports, clients and the pause are the service's to fill in.
-pub fn array(array: &HostedArray) -> ArrayView {
-    let status = array.status();
-    let description = array.description();
-    let geometry = array.geometry();
+/// The array as reported, spans included; exports, clients, lanes and the pause are the service's to fill in.
+pub fn array(array: &ArrayReport) -> ArrayView {
+    let ArrayReport { status, geometry, .. } = array;
+    let description = array.description.as_ref().expect("the home lane knows it");
     let spans: Vec<ArrayView> = array.spans().map(self::array).collect();
     let own = match status.health {
         Health::Optimal => HealthView::Optimal,
@@ -35,9 +34,9 @@ pub fn array(array: &HostedArray) -> ArrayView {
     let has_strips = !matches!(geometry.level(), Level::Raid1) && geometry.strip_sectors() > 0;
     let resync_pending = status.resync_sector != u64::MAX && geometry.level().is_redundant();
     let mut view = ArrayView {
-        name: short_name(array.name()).to_owned(),
-        full_name: array.name().to_owned(),
-        uuid: uuid_text(&array.uuid()),
+        name: short_name(&array.name).to_owned(),
+        full_name: array.name.clone(),
+        uuid: uuid_text(&array.uuid),
         level,
         layout: geometry.layout().to_string(),
         strip_bytes: has_strips.then(|| geometry.strip_sectors() * SECTOR),
@@ -59,7 +58,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
             bit_count,
             chunk_bytes: u64::from(chunk_bytes),
         }),
-        log: status.log.map(|log| LogView {
+        log: status.log.as_ref().map(|log| LogView {
             append_count: log.append_count,
             record_count: log.record_count,
             append_bytes: log.append_sectors * SECTOR,
@@ -74,7 +73,7 @@ pub fn array(array: &HostedArray) -> ArrayView {
         created_s: description.created_s,
         exports: Vec::new(),
         clients: Vec::new(),
-        lane: None,
+        lanes: Vec::new(),
     };
     view.state = state_words(&view);
     view
@@ -112,19 +111,13 @@ pub fn state_words(view: &ArrayView) -> String {
     words.join(", ")
 }
 
-fn strip_reason(array: &HostedArray) -> String {
-    let count = array.geometry().slot_count();
-    let drives = || {
-        array.members().iter().filter_map(|member| match member {
-            MemberSource::Drive(info) => Some(info),
-            MemberSource::Array(_) | MemberSource::Removed => None,
-        })
-    };
-    let rotational = drives().any(|info| info.limits.rotational);
+fn strip_reason(array: &ArrayReport) -> String {
+    let count = array.geometry.slot_count();
+    let rotational = array.drives().any(|drive| drive.info.limits.rotational);
     let kind = if rotational { "hard disks" } else { "SSDs" };
-    if drives().next().is_none() {
+    if array.drives().next().is_none() {
         "chosen when the array was made, for the width of its spans".into()
-    } else if array.geometry().strip_sectors() == default_strip_sectors(count, rotational) {
+    } else if array.geometry.strip_sectors() == default_strip_sectors(count, rotational) {
         format!("the default for {count} {kind}")
     } else {
         "chosen when the array was made".into()
@@ -132,15 +125,14 @@ fn strip_reason(array: &HostedArray) -> String {
 }
 
 /// `None`: it was removed, and is only remembered.
-fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView> {
-    let (drive, path) = match array.members().get(member.id.0)? {
-        MemberSource::Drive(drive) => (Some(drive), drive.path.display().to_string()),
-        MemberSource::Array(span) => (None, short_name(span.name()).to_owned()),
-        MemberSource::Removed => return None,
+fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView> {
+    let (drive, path) = match array.members.get(member.id.0)? {
+        MemberReport::Drive(drive) => (Some(drive), drive.info.path.display().to_string()),
+        MemberReport::Array(span) => (None, short_name(&span.name).to_owned()),
+        MemberReport::Removed => return None,
     };
     let info = drive.map(|drive| &drive.info);
-    let timings = drive.map(|drive| drive.watch.timings());
-    let waiting_since = drive.and_then(|drive| drive.watch.oldest());
+    let latency = |of: fn(&DriveReport) -> Option<Latency>| drive.and_then(|drive| of(drive)).map(latency_view);
     Some(MemberView {
         slot: member.slot,
         path,
@@ -154,7 +146,7 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         hedged_reads: member.hedged_count,
         wrong_sectors: member.wrong_sectors,
         repaired_sectors: member.repaired_sectors,
-        checksums: array.checksum_counts(member.id).map(|counts| ChecksumView {
+        checksums: drive.and_then(|drive| drive.checksums.as_ref()).map(|counts| ChecksumView {
             verified: counts.verified,
             learned: counts.learned,
             wrong: counts.wrong,
@@ -165,9 +157,9 @@ fn member_view(member: &MemberStatus, array: &HostedArray) -> Option<MemberView>
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
         failure: member.failure.clone(),
-        read_latency: timings.as_ref().and_then(|timings| timings.read.latency()).map(latency_view),
-        write_latency: timings.as_ref().and_then(|timings| timings.write.latency()).map(latency_view),
-        waiting_ms: waiting_since.map(|since| monotonic_now().saturating_sub(since) / 1_000_000),
+        read_latency: latency(|drive| drive.timings.read.latency()),
+        write_latency: latency(|drive| drive.timings.write.latency()),
+        waiting_ms: drive.and_then(|drive| drive.oldest).map(|since| monotonic_now().saturating_sub(since) / 1_000_000),
     })
 }
 

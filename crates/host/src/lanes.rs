@@ -1,0 +1,324 @@
+//! An array on its lanes, and what people may do to it.
+//!
+//! Each lane is a thread with a ring, on which lives its part of the array: a [`HostedArray`]. The first is the home lane. A
+//! command is said to the home lane, and what it has agreed to, to the others; commands go one after the other, since members
+//! that come get their handles in order on every lane.
+
+use crate::chorus::Chorus;
+use crate::hosted::Teller;
+use crate::open::open_at_home;
+use crate::{ArrayReport, HostError, HostedArray, NewDrive, Notice, OpenOptions};
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stria_array::{Engine, LatencyTarget, Refusal, SweepKind};
+use stria_block::RemoteDevice;
+use stria_drive::{Bond, Dealer, Lane, LaneHandle, RingCounters};
+
+/// How often a command that waits for the engine looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long the start may take, or a lane to hear what the home lane has decided: moments, unless a crash left much to make good.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An array that runs on one lane or several.
+pub struct ArrayLanes {
+    /// The home lane first.
+    lanes: Vec<LaneHandle<HostedArray>>,
+    chorus: Arc<Chorus>,
+    remote: Arc<dyn RemoteDevice>,
+    order: Mutex<()>,
+}
+
+impl ArrayLanes {
+    /// Opens the one array that lies on `drives`, on as many of `lanes` as it may have, and tells what happens to it. Gives what is
+    /// to be told of the start as well.
+    ///
+    /// # Errors
+    /// As [`open`](crate::open), or when there are no such lanes; then nothing was written.
+    ///
+    /// # Panics
+    /// Without lanes.
+    pub fn open(
+        drives: &[PathBuf],
+        options: OpenOptions,
+        lanes: Vec<Lane>,
+        notices: Sender<Notice>,
+    ) -> Result<(Self, Vec<String>), HostError> {
+        let (bond, lanes_wanted) = (Bond::default(), lanes.len());
+        let mut to_start = lanes.into_iter().map(|lane| lane.bound_by(&bond));
+        let home = to_start.next().expect("an array runs on a lane");
+        let (found, plans) = channel();
+        let drives = drives.to_vec();
+        let home = home.spawn(move |ring| {
+            let (array, plan, warnings) = open_at_home(&drives, ring, options, lanes_wanted)?;
+            let _ = found.send((array.group_sectors(), plan, warnings));
+            Ok::<_, HostError>(array)
+        })?;
+        let (group_sectors, plan, warnings) = plans.recv().expect("sent before the lane has started");
+        let mut lanes = vec![home];
+        for (lane, index) in to_start.zip(1..plan.ports.lane_count()) {
+            let plan = plan.clone();
+            lanes.push(lane.spawn(move |ring| Ok::<_, HostError>(plan.make(ring, index)))?);
+        }
+        let remotes: Vec<_> = lanes.iter().map(LaneHandle::remote).collect();
+        let remote = match &remotes[..] {
+            [only] => Arc::clone(only),
+            _ => Arc::new(Dealer::new(remotes, group_sectors)),
+        };
+        let chorus = Arc::new(Chorus::new(lanes.len()));
+        let array = Self { lanes, chorus, remote, order: Mutex::default() };
+        let teller = Teller { notices, chorus: Arc::clone(&array.chorus) };
+        array.each(move |array| array.tell(teller.clone()))?;
+        if !options.read_only {
+            array.each(|array| array.activate())?;
+        }
+        Ok((array, warnings))
+    }
+
+    /// How many there are.
+    pub fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// What front ends talk to. Clients are dealt out to the lanes.
+    pub fn remote(&self) -> Arc<dyn RemoteDevice> {
+        Arc::clone(&self.remote)
+    }
+
+    /// Whether guests may live on the lanes.
+    pub fn takes_guests(&self) -> bool {
+        self.lanes[0].takes_guests()
+    }
+
+    /// How each lane's ring was set up, and what it has done.
+    ///
+    /// # Errors
+    /// When a lane has ended.
+    pub fn rings(&self) -> Result<Vec<(&'static str, RingCounters)>, HostError> {
+        self.each(|array| (array.ring().setup(), array.ring().counters()))
+    }
+
+    /// The array now.
+    ///
+    /// # Errors
+    /// When a lane has ended.
+    pub fn report(&self) -> Result<ArrayReport, HostError> {
+        Ok(ArrayReport::joined(self.each(|array| ArrayReport::of(array))?))
+    }
+
+    fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks every lane, the home lane first.
+    fn each<T: Send + 'static>(
+        &self,
+        work: impl Fn(&mut HostedArray) -> T + Clone + Send + 'static,
+    ) -> Result<Vec<T>, HostError> {
+        self.lanes.iter().map(|lane| Ok(lane.call(work.clone())?)).collect()
+    }
+
+    fn home<T: Send + 'static>(&self, work: impl FnOnce(&mut HostedArray) -> T + Send + 'static) -> Result<T, HostError> {
+        Ok(self.lanes[0].call(work)?)
+    }
+
+    /// Has the other lanes do what the home lane has agreed to. What that goes by reaches them in moments.
+    fn follow(&self, work: impl Fn(&mut HostedArray) -> Result<(), HostError> + Clone + Send + 'static) -> Result<(), HostError> {
+        for (index, lane) in self.lanes.iter().enumerate().skip(1) {
+            let end = Instant::now() + PATIENCE;
+            while let Err(error) = lane.call(work.clone())? {
+                if Instant::now() > end {
+                    let remedy = "the array goes on, but stop it and serve it again";
+                    return Err(HostError::Refused(format!(
+                        "lane {index} does not do what the home lane does ({error}); {remedy}"
+                    )));
+                }
+                std::thread::sleep(LOOK_AGAIN);
+            }
+        }
+        Ok(())
+    }
+
+    fn all(&self, work: impl Fn(&mut HostedArray) -> Result<(), HostError> + Clone + Send + 'static) -> Result<(), HostError> {
+        self.home(work.clone())??;
+        self.follow(work)
+    }
+
+    /// Commands the engines of the array and its spans that have redundancy.
+    fn engines(&self, command: impl Fn(&mut Engine) -> Result<(), Refusal> + Clone + Send + 'static) -> Result<(), HostError> {
+        self.all(move |array| {
+            let tree = array.tree();
+            let redundant: Vec<_> = tree.iter().filter(|array| array.geometry().level().is_redundant()).collect();
+            if redundant.is_empty() {
+                let level = array.geometry().level();
+                return Err(HostError::Refused(format!("RAID level {level} keeps nothing to compare or rebuild")));
+            }
+            Ok(redundant.iter().try_for_each(|array| array.command(&command))?)
+        })
+    }
+
+    /// Drops a drive as if it had failed.
+    ///
+    /// # Errors
+    /// When data would be lost.
+    pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        self.home(move |array| array.fail(&path))?
+    }
+
+    /// Takes out a drive that has failed, or a spare; it is closed.
+    ///
+    /// # Errors
+    /// When it holds a role.
+    pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        self.all(move |array| array.remove(&path))
+    }
+
+    /// Lets a drive in: a member that was away comes back by the write-intent bitmap, any other becomes a spare.
+    /// What it did is told in words. `span`: to which array of the tree, by name.
+    ///
+    /// # Errors
+    /// When the drive carries something and `force` is not set, or does not suit.
+    pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
+        let _turn = self.one_at_a_time();
+        // Who comes back must not meet a lane that is still starting; where that takes long the engine says so.
+        let starts = |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| engine.is_starting()));
+        let end = Instant::now() + PATIENCE;
+        while self.each(starts)?.contains(&true) && Instant::now() < end {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let joined = self.home(move |array| array.add(new, span.as_deref(), force))??;
+        let text = joined.text.clone();
+        self.follow(move |array| array.follow(&joined))?;
+        Ok(text)
+    }
+
+    /// Replaces a drive that still works: the new one is added as a spare and filled by copy, then takes over.
+    ///
+    /// # Errors
+    /// As [`ArrayLanes::add`].
+    pub fn replace(&self, old: PathBuf, new: NewDrive, force: bool) -> Result<String, HostError> {
+        let _turn = self.one_at_a_time();
+        let joined = self.home(move |array| array.replace(&old, new, force))??;
+        let text = joined.text.clone();
+        self.follow(move |array| array.follow(&joined))?;
+        Ok(text)
+    }
+
+    /// As [`ArrayLanes::replace`], by a spare that is here already; `None`: `spare` is none.
+    ///
+    /// # Errors
+    /// When the one is not in sync, or they belong to different spans.
+    pub fn replace_by_spare(&self, old: PathBuf, spare: PathBuf) -> Result<Option<String>, HostError> {
+        let _turn = self.one_at_a_time();
+        let work = {
+            let spare = spare.clone();
+            move |array: &mut HostedArray| array.replace_by_spare(&old, &spare)
+        };
+        let first = work.clone();
+        match self.home(move |array| array.has_spare(&spare).then(|| first(array)))? {
+            None => Ok(None),
+            Some(outcome) => {
+                let text = outcome?;
+                self.follow(move |array| work(array).map(drop))?;
+                Ok(Some(text))
+            }
+        }
+    }
+
+    /// Starts a scrub of the array and its spans at a position of the sync space: 0, or where one was broken off.
+    ///
+    /// # Errors
+    /// When another sweep runs, on whichever lane, or there is nothing to compare.
+    pub fn scrub(&self, repair: bool, from_sector: u64) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        if self.chorus.is_paused() {
+            return Err(HostError::Refused("scrub refused: sweeps are paused; resume them first".into()));
+        }
+        let report = self.report()?;
+        if let Some(sweep) = report.tree().into_iter().find_map(|array| array.status.sweep.as_ref()) {
+            let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
+            let what = match sweep.kind {
+                SweepKind::Resync => "resync",
+                SweepKind::Rebuild => "rebuild",
+                SweepKind::Scrub { .. } => "scrub",
+            };
+            return Err(HostError::Refused(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
+        }
+        self.engines(move |engine| engine.scrub(repair, from_sector)).inspect_err(|_| {
+            // What some have begun is not left half done.
+            let _ = self.engines(cancel);
+        })
+    }
+
+    /// Ends a scrub before its end.
+    ///
+    /// # Errors
+    /// When there is nothing to compare.
+    pub fn cancel_scrub(&self) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        self.engines(cancel)
+    }
+
+    /// Holds sweeps at the end of their windows, or lets them go on from there.
+    ///
+    /// # Errors
+    /// When the array has none.
+    pub fn pause(&self, paused: bool) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        self.chorus.set_paused(paused);
+        self.engines(move |engine| {
+            engine.pause(paused);
+            Ok(())
+        })
+    }
+
+    /// Bounds the speed of sweeps, in sectors of each member per second, and sets what latency they leave to clients; `None`
+    /// leaves a bound as it is.
+    ///
+    /// # Errors
+    /// When the array has none.
+    pub fn set_speed(&self, min: Option<u64>, max: Option<u64>, target: Option<Option<LatencyTarget>>) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        self.engines(move |engine| {
+            engine.set_speed(min, max);
+            if let Some(target) = target {
+                engine.set_latency_target(target);
+            }
+            Ok(())
+        })
+    }
+
+    /// Lets what was submitted end, has the members say "clean", and ends the lanes. How the array was then.
+    ///
+    /// # Errors
+    /// When a lane has ended before, or does by a panic.
+    pub fn stop(&self) -> Result<ArrayReport, HostError> {
+        let _turn = self.one_at_a_time();
+        // An array stops on all lanes before its spans do on any: what it writes last may be any lane's.
+        let mut depth = 0;
+        while self.each(move |array| array.begin_stop_at(depth))?.contains(&true) {
+            while self.each(move |array| array.is_stopped_at(depth))?.contains(&false) {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            depth += 1;
+        }
+        let report = self.report()?;
+        // The home lane records for the others, so it goes last.
+        self.lanes.iter().rev().map(LaneHandle::stop).fold(Ok(()), Result::and)?;
+        Ok(report)
+    }
+}
+
+impl Drop for ArrayLanes {
+    fn drop(&mut self) {
+        while self.lanes.pop().is_some() {}
+    }
+}
+
+fn cancel(engine: &mut Engine) -> Result<(), Refusal> {
+    engine.cancel_scrub();
+    Ok(())
+}

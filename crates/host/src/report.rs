@@ -1,0 +1,131 @@
+//! An array at one moment, as plain data: made on each lane, and joined to one of the whole.
+
+use crate::{HostedArray, MemberSource};
+use stria_array::{ArrayStatus, Geometry};
+use stria_block::{Nanos, Timings};
+use stria_drive::DriveInfo;
+use stria_format::md::recorder::Description;
+use stria_integrity::{Counts, IntegrityDevice};
+
+/// An array and what is below it.
+#[derive(Clone, Debug)]
+pub struct ArrayReport {
+    /// `name` or `host:name`.
+    pub name: String,
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// Level, layout, sizes.
+    pub geometry: Geometry,
+    /// How it is.
+    pub status: ArrayStatus,
+    /// What its metadata say: known on the home lane, and so of the whole.
+    pub description: Option<Description>,
+    /// By handle.
+    pub members: Vec<MemberReport>,
+}
+
+/// What a member is made of.
+#[derive(Clone, Debug)]
+pub enum MemberReport {
+    /// A drive.
+    Drive(Box<DriveReport>),
+    /// An array of its own: a span.
+    Array(Box<ArrayReport>),
+    /// A drive that was taken out.
+    Removed,
+}
+
+/// A drive that is a member.
+#[derive(Clone, Debug)]
+pub struct DriveReport {
+    /// What it is.
+    pub info: DriveInfo,
+    /// How long its requests take.
+    pub timings: Timings,
+    /// When the oldest request came that it has not answered, by the clock of lanes.
+    pub oldest: Option<Nanos>,
+    /// What its checksums have met; `None`: it has none.
+    pub checksums: Option<Counts>,
+}
+
+impl ArrayReport {
+    pub(crate) fn of(array: &HostedArray) -> Self {
+        let member = |member: &MemberSource| match member {
+            MemberSource::Drive(drive) => MemberReport::Drive(Box::new(DriveReport {
+                info: drive.info.clone(),
+                timings: drive.watch.timings(),
+                oldest: drive.watch.oldest(),
+                checksums: drive.checked.as_ref().map(IntegrityDevice::counts),
+            })),
+            MemberSource::Array(span) => MemberReport::Array(Box::new(Self::of(span))),
+            MemberSource::Removed => MemberReport::Removed,
+        };
+        Self {
+            name: array.name().to_owned(),
+            uuid: array.uuid(),
+            geometry: array.geometry().clone(),
+            status: array.status(),
+            description: array.is_home().then(|| array.description()),
+            members: array.members().iter().map(member).collect(),
+        }
+    }
+
+    /// The whole array of what its lanes say, the home lane first.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn joined(lanes: Vec<Self>) -> Self {
+        let mut lanes = lanes.into_iter();
+        let mut all = lanes.next().expect("an array has a lane");
+        let mut statuses = vec![all.status];
+        let mut spans: Vec<Vec<Self>> = Vec::new();
+        for lane in lanes {
+            statuses.push(lane.status);
+            // A drive that joins just now may not be known to all.
+            for (index, (known, other)) in all.members.iter_mut().zip(lane.members).enumerate() {
+                match (known, other) {
+                    (MemberReport::Drive(known), MemberReport::Drive(other)) => {
+                        known.timings.add(&other.timings);
+                        known.oldest = known.oldest.into_iter().chain(other.oldest).min();
+                    }
+                    (MemberReport::Array(_), MemberReport::Array(other)) => {
+                        spans.resize_with(spans.len().max(index + 1), Vec::new);
+                        spans[index].push(*other);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (member, others) in all.members.iter_mut().zip(spans) {
+            if let MemberReport::Array(span) = member {
+                let whole = Self::joined(std::iter::once((**span).clone()).chain(others).collect());
+                **span = whole;
+            }
+        }
+        all.status = ArrayStatus::joined(statuses);
+        all
+    }
+
+    /// The arrays among the members, by handle.
+    pub fn spans(&self) -> impl Iterator<Item = &Self> {
+        self.members.iter().filter_map(|member| match member {
+            MemberReport::Array(span) => Some(&**span),
+            MemberReport::Drive(_) | MemberReport::Removed => None,
+        })
+    }
+
+    /// The drives among the members, by handle.
+    pub fn drives(&self) -> impl Iterator<Item = &DriveReport> {
+        self.members.iter().filter_map(|member| match member {
+            MemberReport::Drive(drive) => Some(&**drive),
+            MemberReport::Array(_) | MemberReport::Removed => None,
+        })
+    }
+
+    /// This array and its spans, depth first.
+    pub fn tree(&self) -> Vec<&Self> {
+        let mut found = vec![self];
+        found.extend(self.spans().flat_map(Self::tree));
+        found
+    }
+}
