@@ -32,6 +32,9 @@ pub enum ImportError {
     Folder(#[from] ResultError),
 }
 
+/// What the manifest of an imported run has for an experiment.
+pub(crate) const EXPERIMENT: &str = "import";
+
 /// What is imported.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -354,7 +357,7 @@ fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<S
     Manifest {
         format: crate::result::FORMAT,
         id: format!("import-{begun_ms}"),
-        experiment: "import".into(),
+        experiment: EXPERIMENT.into(),
         title: format!("{}: imported results of fio", request.target),
         question: unknown(files),
         status: RunStatus::Done,

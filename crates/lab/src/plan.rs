@@ -13,5 +13,5 @@ pub use cost::{destroys, drive_share, step_cost};
 pub use dry_run::{Plan, PlannedSection, plan};
 pub use load::{Load, Mix};
 pub use scale::Scale;
-pub use sections::{section_id, stages};
-pub use stage::{Metric, RaidAction, Rounds, Stage, Step};
+pub use sections::{section_id, stages, stages_apart};
+pub use stage::{Goal, Metric, RaidAction, Rounds, Stage, Step};

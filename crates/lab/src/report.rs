@@ -16,7 +16,7 @@ use crate::select::{self, escape};
 use crate::stats::{self, Summary};
 use crate::theory::BareDrives;
 use crate::units::{counted, show_seconds as duration};
-use chart::Figure;
+use chart::{Dot, Figure};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -149,6 +149,16 @@ impl Report<'_> {
         let html = figure.html();
         self.figures.borrow_mut().push(figure);
         html
+    }
+
+    /// A target's place among all: what it looks like in every chart.
+    fn place_of(&self, target: &str) -> usize {
+        self.run.manifest.targets.iter().position(|known| known.name == target).unwrap_or(0)
+    }
+
+    /// What a target did, drawn as that target is everywhere.
+    fn curve(&self, target: &str, dots: Vec<Dot>) -> chart::Series {
+        chart::Series::nth(self.place_of(target), target, dots)
     }
 
     /// Whether rounds of these records tell a story over time, so that they are no repeats of one thing.

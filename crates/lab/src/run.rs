@@ -15,10 +15,11 @@ mod step;
 
 use crate::experiment::{Experiment, SchemaError};
 use crate::fio::{Fio, FioError};
-use crate::plan::{self, RaidAction, Scale, Stage, Step, stages, step_cost};
+use crate::import;
+use crate::plan::{self, RaidAction, Scale, Stage, Step, stages, stages_apart, step_cost};
 use crate::result::{
-    DriveInfo, FORMAT, Manifest, Note, NoteKind, Record, ResultError, RunStatus, RunWriter, Section, SectionKind, TargetKind,
-    now_ms,
+    DriveInfo, FORMAT, Manifest, Note, NoteKind, Record, ResultError, Run, RunStatus, RunWriter, Section, SectionKind,
+    TargetKind, now_ms,
 };
 use crate::state;
 use crate::target::{Target, TargetError, TargetSpec};
@@ -151,6 +152,13 @@ pub fn resume(folder: &Path, stop: &AtomicBool, progress: &mut dyn Progress) -> 
         let path = folder.join(name);
         fs::read_to_string(&path).map_err(|error| RunError::Failed(format!("{}: {error}: this is no run folder", path.display())))
     };
+    if Run::open(folder).is_ok_and(|run| run.manifest.experiment == import::EXPERIMENT) {
+        return Err(RunError::Failed(format!(
+            "{} holds results that fio wrote and stria lab import read: nothing was run here, so nothing can go on; measure with stria \
+             lab run, or import what fio wrote since into a new folder",
+            folder.display()
+        )));
+    }
     let request: Request =
         serde_json::from_str(&read("request.json")?).map_err(|error| RunError::Failed(format!("request.json: {error}")))?;
     let experiment = request.experiment(Experiment::parse("experiment.toml", &read("experiment.toml")?)?)?;
@@ -377,7 +385,8 @@ impl<'a> Runner<'a> {
 
     fn run_section(&mut self, target: &mut Target, small_blocks: bool) -> Result<(), Broken> {
         let experiment = self.experiment;
-        let spec = &experiment.section[self.section % experiment.section.len()];
+        let at = self.section % experiment.section.len();
+        let spec = &experiment.section[at];
         let id = self.id();
         if spec.test == SectionKind::Raid
             && target.array.as_ref().is_none_or(|array| matches!(array.spec().level.as_str(), "0" | "jbod"))
@@ -394,15 +403,13 @@ impl<'a> Runner<'a> {
             self.writer.rewrite_records(&self.records)?;
         }
         self.writer.save_manifest(&self.manifest)?;
-        let needs_small = !matches!(
-            spec.test,
-            SectionKind::Xsr | SectionKind::Hir | SectionKind::Wsat | SectionKind::Throughput | SectionKind::Dirth
-        );
-        if !small_blocks && needs_small && stages(spec, 1 << 30, true, &self.scale) != stages(spec, 1 << 30, false, &self.scale) {
+        let planned = |small_blocks| stages_apart(experiment, at, target.info.span_bytes, small_blocks, &self.scale);
+        let stages = planned(small_blocks);
+        if stages != planned(true) {
             self.note(NoteKind::Fallback, None, "requests under 4 KiB are left out: this target does not take them".into())?;
         }
         let mut base = 0;
-        for stage in stages(spec, target.info.span_bytes, small_blocks, &self.scale) {
+        for stage in stages {
             self.stage(&stage, base, target)?;
             base += stage.steps.len() as u32;
         }

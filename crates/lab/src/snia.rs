@@ -7,7 +7,7 @@ mod steady;
 
 pub use steady::{Tracker, WINDOW_ROUNDS, verdict};
 
-use crate::plan::{Load, Metric, Mix, Rounds, Scale, Stage, Step};
+use crate::plan::{Goal, Load, Metric, Mix, Rounds, Scale, Stage, Step};
 use crate::result::{DriveState, Pattern, Record, SectionKind};
 
 /// Rounds after which a test may stop without being steady.
@@ -44,22 +44,22 @@ pub fn stages(kind: SectionKind, choice: Choice, span_bytes: u64, scale: &Scale)
     let random = |kib, read_percent| load(Pattern::Random, kib, read_percent);
     let sequential = |block, read_percent| load(Pattern::Sequential, block, read_percent);
     let fill = |block_bytes| Step::Fill { fills: 2.0, block_bytes, pattern: Pattern::Sequential };
-    let steady = |step, metric, tracked: &str| Rounds::UntilSteady {
-        step,
-        metric,
-        tracked: tracked.into(),
-        rounds_max: scale.rounds(ROUNDS_MAX),
-        stride: 1,
-        bytes_max: None,
+    let steady = |step, metric, tracked: &str| {
+        let goal =
+            Goal { step, metric, tracked: tracked.into(), rounds_max: scale.rounds(ROUNDS_MAX), stride: 1, bytes_max: None };
+        Rounds::UntilSteady(goal)
     };
     // Once in half an hour, as rounds of a minute right after each other differ too little to tell a slow fall.
-    let slow = |rounds_max: u32, bytes_max| Rounds::UntilSteady {
-        step: 0,
-        metric: Metric::Iops,
-        tracked: "IOPS of random 4 KiB writes".into(),
-        rounds_max: scale.samples(rounds_max),
-        stride: if scale.is_scaled() { 2 } else { 30 },
-        bytes_max,
+    let slow = |rounds_max: u32, bytes_max| {
+        let goal = Goal {
+            step: 0,
+            metric: Metric::Iops,
+            tracked: "IOPS of random 4 KiB writes".into(),
+            rounds_max: scale.samples(rounds_max),
+            stride: if scale.is_scaled() { 2 } else { 30 },
+            bytes_max,
+        };
+        Rounds::UntilSteady(goal)
     };
     let small: &[u64] = if choice.small_blocks { &[512] } else { &[] };
     match kind {

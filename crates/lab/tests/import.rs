@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicBool;
 use stria_lab::compare::{Outcome, compare};
 use stria_lab::import::{Request, import};
 use stria_lab::report;
-use stria_lab::result::{IoMode, NoteKind, Pattern, Run};
+use stria_lab::result::{IoMode, Note, NoteKind, Pattern, Run};
+use stria_lab::run::{Moment, Progress, resume};
 
 /// Lets fio measure a small file for a second, in `folder`, and write what it writes for anybody.
 fn fio(folder: &Path, output: &Path, words: &[&str]) {
@@ -93,6 +95,13 @@ fn folders_of_bench_fio_become_a_run() {
     let page = report::page(&run).expect("a page");
     assert!(page.contains("imported results of fio") && page.contains("from a friend") && !page.contains("0 CPUs"));
     assert!(import(&request(vec![at("4k")]), &out).is_err(), "the folder is taken");
+    struct Deaf;
+    impl Progress for Deaf {
+        fn at(&mut self, _: &Moment) {}
+        fn say(&mut self, _: &Note) {}
+    }
+    let said = resume(&out, &AtomicBool::new(false), &mut Deaf).expect_err("nothing was run").to_string();
+    assert!(["run", "stria lab import read", "measure with"].iter().all(|words| said.contains(words)), "{said}");
 }
 
 #[test]

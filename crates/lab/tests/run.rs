@@ -1,11 +1,13 @@
 //! Real runs of fio in seconds: what is kept, what is resumed, what is refused, and whether fio's figures are true.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_lab::experiment::Experiment;
-use stria_lab::plan::{Scale, plan};
+use stria_lab::plan::{Load, Scale, Step, plan, stages_apart};
 use stria_lab::result::{DriveState, Manifest, Note, NoteKind, Pattern, Run, RunStatus};
 use stria_lab::run::{Moment, Progress, Request, RunError, resume, run};
+use stria_lab::shipped::EXPERIMENTS;
 use stria_lab::target::{Pool, TargetError, TargetSpec};
 
 /// Stops the run when so many measurements are there.
@@ -194,6 +196,11 @@ fn bad_experiments_are_refused_with_file_key_and_what_is_allowed() {
             &["block_split", "must make 100"],
         ),
         ("arrays = { levels = [\"7\"], members = [4] }\n[[section]]\nname = \"s\"\ntest = \"iops\"\n", &["\"7\"", "jbod"]),
+        (
+            "[[section]]\nname = \"s\"\ntest = \"sweep\"\nload = [{ pattern = \"random\", mix = \"m\", block_split = \"4K/100\" }, \
+             { pattern = \"random\", mix = \"m\", block_split = \"8K/100\" }]\n",
+            &["\"m\"", "two different mixes", "a name of its own"],
+        ),
         ("section = []\n", &["[[section]]"]),
     ] {
         let words = Experiment::parse("a.toml", &format!("{head}{body}")).expect_err(body).to_string();
@@ -241,6 +248,54 @@ fn arrays_of_an_experiment_are_all_that_can_be_and_their_bare_drives() {
     let few = Pool { drives: vec!["/dev/a".into(), "/dev/b".into()], ..Pool::default() };
     assert!(TargetSpec::all(experiment.arrays.as_ref().unwrap(), &few).unwrap().iter().all(|spec| spec.drives.len() <= 2));
     assert!(matches!(TargetSpec::all(experiment.arrays.as_ref().unwrap(), &Pool::default()), Err(TargetError::Usage(_))));
+}
+
+/// What a record shows of a load, of all that are no preparation.
+fn points(experiment: &Experiment, at: usize, scale: &Scale) -> Vec<String> {
+    let stages = stages_apart(experiment, at, 1 << 30, true, scale);
+    let steps = stages.iter().flat_map(|stage| &stage.steps);
+    let of = |load: &Load| {
+        let mix = load.mix.as_ref().map(|mix| &mix.name);
+        let what = (load.pattern, load.block_bytes, mix, load.read_percent, load.queue_depth, load.threads);
+        format!("{what:?} {:?}", (load.compressible_percent, load.mode, load.drive_state, load.array_state, &load.variant))
+    };
+    steps.filter_map(Step::load).filter(|load| !load.preparation).map(of).collect()
+}
+
+#[test]
+fn what_two_sections_measure_does_not_pass_for_repeats() {
+    for (name, _) in EXPERIMENTS {
+        let (experiment, _) = Experiment::find(name.trim_end_matches(".toml")).unwrap();
+        let mut known = BTreeMap::new();
+        for scale in [Scale::new(None), Scale::new(Some(experiment.scaled.clone()))] {
+            known.clear();
+            for at in 0..experiment.section.len() {
+                for point in points(&experiment, at, &scale) {
+                    assert_eq!(*known.entry(point.clone()).or_insert(at), at, "{name}: {point}");
+                }
+            }
+        }
+    }
+    let same = |seconds: [u32; 3]| {
+        let section = |(name, seconds): (&str, u32)| {
+            let load = "{ pattern = \"random\" }, { pattern = \"random\", block = \"8K\", flush_every = 8 }";
+            format!(
+                "[[section]]\nname = \"{name}\"\ntest = \"sweep\"\nstate = \"as-found\"\nseconds = {seconds}\nload = [{load}]\n"
+            )
+        };
+        let sections: String = ["a", "b", "c"].into_iter().zip(seconds).map(section).collect();
+        let text = format!("name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\n{sections}");
+        let experiment = Experiment::parse("t.toml", &text).unwrap();
+        [0, 1, 2].map(|at| {
+            let stages = stages_apart(&experiment, at, 1 << 30, true, &Scale::new(None));
+            let variants = stages.iter().flat_map(|stage| &stage.steps).filter_map(Step::load).map(|load| load.variant.clone());
+            variants.collect::<Vec<String>>()
+        })
+    };
+    let [first, second, third] = same([60, 1200, 1200]);
+    assert_eq!(first, ["", "a flush after 8 writes"], "the first is as it always was");
+    assert_eq!(second, ["for 20 min 00 s", "a flush after 8 writes, for 20 min 00 s"]);
+    assert_eq!(third, ["c", "a flush after 8 writes, c"], "as long as another, but after it");
 }
 
 /// A loop device counts what reaches it by itself. Needs root: cargo test -p stria-lab --test run -- --ignored

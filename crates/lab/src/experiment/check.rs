@@ -2,6 +2,7 @@
 
 use super::{Arrays, Experiment, LoadSpec, SectionSpec, parse_split};
 use crate::result::SectionKind;
+use std::collections::BTreeMap;
 
 /// What a load's own options of fio's may not change: where it goes, how long it takes, what is recorded of it, and what other keys say.
 const OWN_OPTIONS: &[&str] = &[
@@ -61,6 +62,14 @@ impl Experiment {
         }
         for (at, section) in self.section.iter().enumerate() {
             section.check(&self.section[..at])?;
+        }
+        // Points show the name only.
+        let mut mixes = BTreeMap::new();
+        for load in self.section.iter().flat_map(|section| &section.load).filter(|load| !load.mix.is_empty()) {
+            let is = (&load.block_split, &load.zones);
+            if *mixes.entry(&load.mix).or_insert(is) != is {
+                return Err(format!("mix = \"{}\" stands for two different mixes: give each a name of its own", load.mix));
+            }
         }
         Ok(())
     }

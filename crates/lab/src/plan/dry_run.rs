@@ -1,6 +1,6 @@
 //! What would run, how long it takes and how much it writes, before anything runs.
 
-use super::{Load, RaidAction, Rounds, Scale, Stage, Step, destroys, drive_share, section_id, stages, step_cost};
+use super::{Goal, Load, RaidAction, Rounds, Scale, Stage, Step, destroys, drive_share, section_id, stages, step_cost};
 use crate::experiment::Experiment;
 use crate::result::{Pattern, SectionKind};
 use crate::snia::ROUNDS_MAX;
@@ -93,8 +93,10 @@ pub fn plan(
                 }
                 seconds = (seconds.0 + stage_seconds * f64::from(fewest), seconds.1 + stage_seconds * f64::from(most));
                 let most_bytes = match stage.rounds {
-                    Rounds::UntilSteady { bytes_max: Some(cap), .. } => (stage_bytes * u64::from(most)).min(cap + stage_bytes),
-                    Rounds::Times(_) | Rounds::UntilSteady { .. } | Rounds::WhileSweep(_) => stage_bytes * u64::from(most),
+                    Rounds::UntilSteady(Goal { bytes_max: Some(cap), .. }) => {
+                        (stage_bytes * u64::from(most)).min(cap + stage_bytes)
+                    }
+                    Rounds::Times(_) | Rounds::UntilSteady(_) | Rounds::WhileSweep(_) => stage_bytes * u64::from(most),
                 };
                 bytes = (bytes.0 + (stage_bytes * u64::from(fewest)).min(most_bytes), bytes.1 + most_bytes);
                 words.push(stage_words(stage));
@@ -165,7 +167,7 @@ fn stage_words(stage: &Stage) -> String {
     let times = match (&stage.rounds, stage.rounds_range()) {
         (_, (1, 1)) => String::new(),
         (Rounds::Times(times), _) => format!(", {times} times"),
-        (Rounds::UntilSteady { tracked, .. }, (fewest, most)) => {
+        (Rounds::UntilSteady(Goal { tracked, .. }), (fewest, most)) => {
             let most_words = if most == ROUNDS_MAX { "SNIA's limit" } else { "limit" };
             format!(", {fewest} to {most} rounds ({most_words}) until {tracked} are steady")
         }

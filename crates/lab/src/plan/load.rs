@@ -2,6 +2,7 @@
 
 use crate::experiment::{LoadSpec, parse_split};
 use crate::result::{ArrayState, DriveState, IoMode, Pattern};
+use crate::units::counted;
 
 /// Requests that differ.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +80,12 @@ impl Load {
             options: Vec::new(),
         }
     }
+
+    /// More words of what is varied.
+    pub(super) fn also(&mut self, words: &str) {
+        let between = if self.variant.is_empty() { "" } else { ", " };
+        self.variant = format!("{}{between}{words}", self.variant);
+    }
 }
 
 /// All products of a load's lists.
@@ -93,7 +100,8 @@ pub(super) fn expand(spec: &LoadSpec, seconds: f64, warmup_seconds: f64) -> Vec<
         parts.iter().map(|(bytes, share)| *bytes as f64 * share / 100.0).sum::<f64>() as u64
     });
     let options: Vec<(String, String)> = spec.fio.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
-    let words: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let mut words: Vec<String> = options.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    words.extend(spec.flush_every.map(|writes| format!("a flush after {}", counted(writes, "write", "writes"))));
     let parts: Vec<Option<(u32, u32)>> =
         spec.parts.map_or(vec![None], |parts| (0..parts).map(|part| Some((part, parts))).collect());
     let mut loads = Vec::new();

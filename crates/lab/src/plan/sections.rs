@@ -1,12 +1,13 @@
 //! From a section of an experiment to its stages.
 
 use super::load::expand;
-use super::{CopySet, Load, Rounds, Scale, Stage, Step};
-use crate::experiment::{Prepare, SectionSpec};
+use super::{CopySet, Load, Mix, Rounds, Scale, Stage, Step};
+use crate::experiment::{Experiment, Prepare, SectionSpec};
 use crate::raid_runs;
 use crate::result::{DriveState, Pattern, SectionKind};
 use crate::snia::{self, Choice};
 use crate::target::TargetSpec;
+use crate::units::show_seconds;
 
 /// The stages of a section on a span of a target.
 pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale: &Scale) -> Vec<Stage> {
@@ -64,6 +65,46 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             snia::stages(kind, Choice { queue_depth, threads, read_percent, small_blocks }, span_bytes, scale)
         }
     }
+}
+
+/// The stages of a section of an experiment, with points of their own: what two sections measure is no repeat of one thing, since
+/// they differ in length or in what went before. The first has the point as it is; a later one adds how long it takes, or else its
+/// name, to all of its points.
+pub fn stages_apart(experiment: &Experiment, at: usize, span_bytes: u64, small_blocks: bool, scale: &Scale) -> Vec<Stage> {
+    let of = |section| stages(section, span_bytes, small_blocks, scale);
+    let (section, mut own) = (&experiment.section[at], of(&experiment.section[at]));
+    let earlier: Vec<(Load, f64)> = experiment.section[..at].iter().flat_map(|section| shown(&of(section))).collect();
+    let mine = shown(&own);
+    let same: Vec<(f64, f64)> = mine
+        .iter()
+        .flat_map(|(load, seconds)| earlier.iter().filter(move |(other, _)| other == load).map(|(_, other)| (*seconds, *other)))
+        .collect();
+    let Some(&(seconds, _)) = same.first() else { return own };
+    let differs = same.iter().all(|(mine, other)| *mine == seconds && other != mine);
+    let words = if differs { format!("for {}", show_seconds(seconds)) } else { section.name.clone() };
+    for step in own.iter_mut().flat_map(|stage| &mut stage.steps) {
+        match step {
+            Step::Copy(set) => set.name = format!("{}, {words}", set.name),
+            Step::Load(load) | Step::Demand(_, load) | Step::LoadDuring(load, _) if !load.preparation => load.also(&words),
+            _ => {}
+        }
+    }
+    own
+}
+
+/// What the points of stages show of their loads, and how long each is measured.
+fn shown(stages: &[Stage]) -> Vec<(Load, f64)> {
+    let named = |name: &str| Some(Mix { name: name.into(), block_split: None, zones: None });
+    let shown = |step: &Step| match step {
+        Step::Copy(set) => Some((Load { mix: named(&set.name), ..Load::new(Pattern::Sequential, 0, 0, 0.0) }, 0.0)),
+        step => {
+            let load = step.load().filter(|load| !load.preparation)?;
+            let mix = load.mix.as_ref().and_then(|mix| named(&mix.name));
+            let plain = Load { mix, seconds: 0.0, warmup_seconds: 0.0, series: false, ..load.clone() };
+            Some((Load { flush_every: None, part: None, options: Vec::new(), ..plain }, load.seconds))
+        }
+    };
+    stages.iter().flat_map(|stage| &stage.steps).filter_map(shown).collect()
 }
 
 /// See [`crate::result::Section::id`].

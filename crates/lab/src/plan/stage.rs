@@ -92,26 +92,30 @@ impl Metric {
     }
 }
 
+/// What is to become steady, and when that is given up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Goal {
+    /// Index of the tracked step in the stage.
+    pub step: usize,
+    /// What of it.
+    pub metric: Metric,
+    /// In words.
+    pub tracked: String,
+    /// Rounds at most.
+    pub rounds_max: u32,
+    /// Every so-manieth round counts.
+    pub stride: u32,
+    /// Or until so much is written.
+    pub bytes_max: Option<u64>,
+}
+
 /// How often a stage is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rounds {
     /// So often.
     Times(u32),
     /// Until what is tracked is steady.
-    UntilSteady {
-        /// Index of the tracked step in the stage.
-        step: usize,
-        /// What of it.
-        metric: Metric,
-        /// In words.
-        tracked: String,
-        /// At most.
-        rounds_max: u32,
-        /// Every so-manieth round counts.
-        stride: u32,
-        /// Or until so much is written.
-        bytes_max: Option<u64>,
-    },
+    UntilSteady(Goal),
     /// While a rebuild or scrub runs, at most so often; never, if it has ended already.
     WhileSweep(u32),
 }
@@ -142,7 +146,7 @@ impl Stage {
     pub fn rounds_range(&self) -> (u32, u32) {
         match &self.rounds {
             Rounds::Times(times) => (*times, *times),
-            Rounds::UntilSteady { rounds_max, stride, .. } => ((stride * (WINDOW_ROUNDS - 1) + 1).min(*rounds_max), *rounds_max),
+            Rounds::UntilSteady(goal) => ((goal.stride * (WINDOW_ROUNDS - 1) + 1).min(goal.rounds_max), goal.rounds_max),
             Rounds::WhileSweep(most) => (0, *most),
         }
     }

@@ -5,6 +5,7 @@ use crate::select::{escape, short};
 use std::fmt::Write;
 
 /// One direction of a chart.
+#[derive(Clone)]
 pub struct Axis {
     name: String,
     log: bool,
@@ -84,10 +85,24 @@ impl Dot {
     }
 }
 
+/// Colours: "s0" to "s7".
+const COLOURS: usize = 8;
+/// Ways to draw a line of one colour: whole, dashed, dotted.
+const DASHES: usize = 3;
+/// Lines of one chart at most: more are several charts.
+const LINES_MAX: usize = 8;
+
+/// The class of the bar of the `index`th of many.
+pub fn colour(index: usize) -> String {
+    format!("s{}", index % COLOURS)
+}
+
 /// Dots of one kind.
 pub struct Series {
     /// "s0" to "s7", "allowed", "bare", "guide".
     pub class: String,
+    /// Those of one colour differ in dashes and markers.
+    turn: usize,
     /// For the legend and for screen readers.
     pub name: String,
     pub dots: Vec<Dot>,
@@ -95,7 +110,27 @@ pub struct Series {
 
 impl Series {
     pub fn new(class: impl Into<String>, name: impl Into<String>, dots: Vec<Dot>) -> Self {
-        Self { class: class.into(), name: name.into(), dots }
+        Self { class: class.into(), turn: 0, name: name.into(), dots }
+    }
+
+    /// Looks as the `index`th of many does everywhere on the page: no two of 24 look alike.
+    pub fn nth(index: usize, name: impl Into<String>, dots: Vec<Dot>) -> Self {
+        Self { turn: index / COLOURS, ..Self::new(colour(index), name, dots) }
+    }
+
+    fn line(&self) -> String {
+        let dashes = ["", " dashed", " dotted"][self.turn % DASHES];
+        format!("{} line{dashes}", self.class)
+    }
+
+    fn has_marker(&self) -> bool {
+        self.class.starts_with('s') || self.class == "allowed"
+    }
+
+    /// The outline of its marker, centred on 0.
+    fn marker(&self) -> &'static str {
+        let number = self.class.strip_prefix('s').and_then(|number| number.parse::<usize>().ok());
+        number.map_or("M0 -3.2l3.2 3.2l-3.2 3.2l-3.2 -3.2z", |number| MARKERS[(number + 3 * self.turn) % MARKERS.len()])
     }
 }
 
@@ -117,24 +152,17 @@ const RIGHT: f64 = 14.0;
 /// Of a character of the ticks' font, at most.
 const CHARACTER: f64 = 6.2;
 
-/// The outline of a series' marker, centred on 0.
-fn marker(class: &str) -> &'static str {
-    match class.as_bytes().last() {
-        Some(b'0') => "M-2.8 0a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0z",
-        Some(b'1') => "M-2.6 -2.6h5.2v5.2h-5.2z",
-        Some(b'2') => "M0 -3.4l3.2 5.8h-6.4z",
-        Some(b'3') => "M0 3.4l3.2 -5.8h-6.4z",
-        Some(b'4') => "M0 -3.6l3.2 3.6l-3.2 3.6l-3.2 -3.6z",
-        Some(b'5') => "M-3 -1h2v-2h2v2h2v2h-2v2h-2v-2h-2z",
-        Some(b'6') => "M-3.2 -1.6h6.4v3.2h-6.4z",
-        Some(b'7') => "M-1.6 -3.2h3.2v6.4h-3.2z",
-        _ => "M0 -3.2l3.2 3.2l-3.2 3.2l-3.2 -3.2z",
-    }
-}
-
-fn has_marker(class: &str) -> bool {
-    class.starts_with('s') || class == "allowed"
-}
+/// Circle, square, two triangles, diamond, cross, two bars.
+const MARKERS: [&str; 8] = [
+    "M-2.8 0a2.8 2.8 0 1 0 5.6 0a2.8 2.8 0 1 0 -5.6 0z",
+    "M-2.6 -2.6h5.2v5.2h-5.2z",
+    "M0 -3.4l3.2 5.8h-6.4z",
+    "M0 3.4l3.2 -5.8h-6.4z",
+    "M0 -3.6l3.2 3.6l-3.2 3.6l-3.2 -3.6z",
+    "M-3 -1h2v-2h2v2h2v2h-2v2h-2v-2h-2z",
+    "M-3.2 -1.6h6.4v3.2h-6.4z",
+    "M-1.6 -3.2h3.2v6.4h-3.2z",
+];
 
 impl Chart {
     pub fn new(x: Axis, y: Axis, series: Vec<Series>) -> Self {
@@ -146,19 +174,33 @@ impl Chart {
         Figure { caption: caption.into(), remark: remark.into(), body: Body::Lines { chart: self, wide } }
     }
 
+    /// As [`Chart::figure`]; of more lines than can be told apart several charts with the same axes, each of as many as the others.
+    pub fn figures(self, caption: &str, remark: &str) -> Vec<Figure> {
+        let Self { x, y, series, .. } = self;
+        let (all, count) = (series.len(), series.len().div_ceil(LINES_MAX));
+        let mut series = series.into_iter();
+        let part = |at: usize| {
+            let lines = series.by_ref().take(all * (at + 1) / count - all * at / count).collect();
+            let caption = if count > 1 { format!("{caption} ({} of {count})", at + 1) } else { caption.to_string() };
+            Self::new(x.clone(), y.clone(), lines).figure(&caption, remark, false)
+        };
+        (0..count).map(part).collect()
+    }
+
     /// A line of each kind, 28 by 10, with its name.
     pub fn legend(&self) -> Vec<(String, &str)> {
         let mut known: Vec<(String, &str)> = Vec::new();
-        for Series { class, name, .. } in &self.series {
+        for series in &self.series {
+            let Series { class, name, .. } = series;
             if name.is_empty() || known.iter().any(|(_, known)| known == name) {
                 continue;
             }
-            let dot = if has_marker(class) {
-                format!("<path class=\"{class}-dot\" transform=\"translate(14 5)\" d=\"{}\"/>", marker(class))
+            let dot = if series.has_marker() {
+                format!("<path class=\"{class}-dot\" transform=\"translate(14 5)\" d=\"{}\"/>", series.marker())
             } else {
                 String::new()
             };
-            known.push((format!("<path class=\"{class} line\" d=\"M1 5H27\"/>{dot}"), name));
+            known.push((format!("<path class=\"{}\" d=\"M1 5H27\"/>{dot}", series.line()), name));
         }
         known
     }
@@ -228,12 +270,13 @@ impl Chart {
                 );
             }
         }
-        for Series { class, dots, .. } in &self.series {
+        for series in &self.series {
+            let Series { class, dots, .. } = series;
             let path: Vec<String> = dots.iter().map(|dot| format!("{:.1} {:.1}", x(dot.x), y(dot.y))).collect();
             if path.len() > 1 {
-                let _ = write!(svg, "<path class=\"{class} line\" d=\"M{}\"/>", path.join("L"));
+                let _ = write!(svg, "<path class=\"{}\" d=\"M{}\"/>", series.line(), path.join("L"));
             }
-            if dots.len() > 40 || !has_marker(class) {
+            if dots.len() > 40 || !series.has_marker() {
                 continue;
             }
             for dot in dots {
@@ -251,7 +294,7 @@ impl Chart {
                     "<path class=\"{class}-dot\" transform=\"translate({:.1} {:.1})\" d=\"{}\"/>",
                     x(dot.x),
                     y(dot.y),
-                    marker(class)
+                    series.marker()
                 );
             }
         }

@@ -9,8 +9,6 @@ use crate::select::{self, time};
 use crate::stats::Summary;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Curves of one chart at most.
-const CURVES_MAX: usize = 8;
 /// Loads that are shown second by second; the others are in the run's folder.
 const LOADS_MAX: usize = 6;
 /// Fewer samples than this tell no story.
@@ -54,14 +52,11 @@ pub fn sizes(report: &Report<'_>) -> String {
             let x = point.block_bytes as f64 / 1024.0;
             Some(Dot { x, y: rate.median, low: rate.interval.low, high: rate.interval.high })
         };
-        let curve = |name_of: &String| points.iter().filter(|(point, _)| name(point) == *name_of).filter_map(dot).collect();
-        let series: Vec<Series> = names
-            .iter()
-            .take(CURVES_MAX)
-            .enumerate()
-            .map(|(index, name)| Series::new(format!("s{index}"), name.clone(), curve(name)))
-            .filter(|series| series.dots.len() >= 3)
-            .collect();
+        let curve = |(index, name_of): (usize, &String)| {
+            let dots = points.iter().filter(|(point, _)| name(point) == *name_of).filter_map(dot).collect();
+            if many { report.curve(name_of, dots) } else { Series::nth(index, name_of, dots) }
+        };
+        let series: Vec<Series> = names.iter().enumerate().map(curve).filter(|series| series.dots.len() >= 3).collect();
         if series.is_empty() {
             continue;
         }
@@ -74,7 +69,7 @@ pub fn sizes(report: &Report<'_>) -> String {
         let load = load.replacen(&format!("{} ", select::size(first.block_bytes)), "", 1);
         let load = if many { load } else { load.replacen(&format!(" {}", select::direction(first.read_percent)), "", 1) };
         let caption = if many { load } else { format!("{}: {load}", first.target) };
-        charts.push(chart.figure(&caption, "", false));
+        charts.extend(chart.figures(&caption, ""));
     }
     panels(report, charts, "Bytes a second by the size of requests; bars are the interval of the median.")
 }
@@ -109,13 +104,8 @@ pub fn places(report: &Report<'_>) -> String {
             dots.sort_by(|a, b| a.x.total_cmp(&b.x));
             dots
         };
-        let targets = targets_of(report, &points);
-        let series: Vec<Series> = targets
-            .iter()
-            .take(CURVES_MAX)
-            .enumerate()
-            .map(|(index, target)| Series::new(format!("s{index}"), *target, curve(target)))
-            .collect();
+        let targets = targets_of(report, &points).into_iter();
+        let series: Vec<Series> = targets.map(|target| report.curve(target, curve(target))).collect();
         let slowest = |series: &Series| {
             let (low, high) = series.dots.iter().fold((f64::INFINITY, 1e-9f64), |(l, h), dot| (l.min(dot.y), h.max(dot.y)));
             low / high
@@ -126,7 +116,7 @@ pub fn places(report: &Report<'_>) -> String {
             Chart::new(Axis::until("percent of the addresses", 100.0), Axis::from_zero(select::unit(first), most), series);
         let load = select::load(&Point { variant: without_part(&first.variant), ..first.clone() });
         let remark = format!("the slowest part has {:.0} % of the rate of the fastest", slowest * 100.0);
-        charts.push(chart.figure(&load, &remark, false));
+        charts.extend(chart.figures(&load, &remark));
     }
     panels(report, charts, "The same load on equal parts of the addresses, one after the other, from the first to the last.")
 }
@@ -162,14 +152,13 @@ pub fn seconds(report: &Report<'_>) -> String {
         let in_bytes = select::unit(first) == "MB/s";
         let rate = |sample: &Sample| if in_bytes { sample.read_mb_per_s + sample.write_mb_per_s } else { total(sample) };
         let curves = |value: &dyn Fn(&Sample) -> f64| -> Vec<Series> {
-            let targets = targets_of(report, &points).into_iter().take(CURVES_MAX).enumerate();
-            let curve = |(index, target): (usize, &str)| {
+            let curve = |target: &str| {
                 let (_, records) = points.iter().find(|(point, _)| point.target == target)?;
                 let dots: Vec<Dot> =
                     samples_of(records)?.iter().map(|sample| Dot::exact(sample.at_ms as f64 / 1000.0, value(sample))).collect();
-                Some(Series::new(format!("s{index}"), target, timeline::thin(&dots)))
+                Some(report.curve(target, timeline::thin(&dots)))
             };
-            targets.filter_map(curve).collect()
+            targets_of(report, &points).into_iter().filter_map(curve).collect()
         };
         let most = |series: &[Series]| series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).fold(0.0, f64::max);
         let rates = curves(&rate);
@@ -178,8 +167,8 @@ pub fn seconds(report: &Report<'_>) -> String {
         let (load, end) = (select::load(first), longest as f64);
         let rate_axis = Axis::from_zero(select::unit(first), most(&rates));
         let time_axis = Axis::log("mean latency", times.into_iter(), |value| time(value).replace(".00", ""));
-        charts.push(Chart::new(Axis::until("seconds", end), rate_axis, rates).figure(&load, "", false));
-        charts.push(Chart::new(Axis::until("seconds", end), time_axis, latencies).figure(&format!("{load}: latency"), "", false));
+        charts.extend(Chart::new(Axis::until("seconds", end), rate_axis, rates).figures(&load, ""));
+        charts.extend(Chart::new(Axis::until("seconds", end), time_axis, latencies).figures(&format!("{load}: latency"), ""));
     }
     let more = if all > LOADS_MAX {
         format!(" {} more loads have such curves in the run's folder (series.csv of an export).", all - LOADS_MAX)

@@ -1,6 +1,6 @@
 //! Points that differ in one thing, drawn over that thing: depth, drives, target, state; and latencies as distributions.
 
-use super::chart::{Axis, Bar, Chart, Dot, Figure, Series};
+use super::chart::{self, Axis, Bar, Chart, Dot, Figure, Series};
 use super::{Report, sentence_of_pair};
 use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
 use crate::select::{self, short, time};
@@ -150,16 +150,15 @@ fn rate_by_depth(report: &Report<'_>) -> Vec<Figure> {
             let mine = points.iter().filter(|(point, _)| point.target == target);
             mine.filter_map(|(point, records)| dot(outstanding(point), records)).collect()
         };
-        let curves = targets_of(report, &points).into_iter().map(|target| (target, curve(target)));
-        let series = curves.filter(|(_, dots)| dots.len() >= 3).take(8).enumerate();
-        let series: Vec<Series> = series.map(|(index, (target, dots))| Series::new(format!("s{index}"), target, dots)).collect();
+        let curves = targets_of(report, &points).into_iter().map(|target| report.curve(target, curve(target)));
+        let series: Vec<Series> = curves.filter(|series| series.dots.len() >= 3).collect();
         if series.len() < 2 {
             continue;
         }
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high).fold(0.0, f64::max);
         let point = points[0].0;
         let chart = Chart::new(Axis::at("requests at a time", &depths, true), Axis::from_zero(select::unit(point), most), series);
-        charts.push(chart.figure(&load_of(&points), &range_of(&points), false));
+        charts.extend(chart.figures(&load_of(&points), &range_of(&points)));
     }
     charts
 }
@@ -170,21 +169,21 @@ pub fn targets_of<'a>(report: &'a Report<'_>, points: &Group<'_>) -> Vec<&'a str
     report.run.manifest.targets.iter().map(|target| target.name.as_str()).filter(|name| names.contains(name)).collect()
 }
 
-/// Rates by the number of members: measured, allowed by theory, and the bare drives' sum.
+/// Rates by the number of members: measured with each strip, allowed by theory, and the bare drives' sum.
 pub fn scaling(report: &Report<'_>) -> String {
     let groups = group(report, |point| {
         point.target.clear();
-        (point.members, point.spans, point.strip_bytes) = (None, None, None);
+        (point.members, point.strip_bytes) = (None, None);
     });
     let mut charts = Vec::new();
     for points in groups.into_values() {
-        let mut points: Group<'_> =
-            points.into_iter().filter(|(point, _)| point.level.is_some() && point.members.is_some()).collect();
-        points.sort_by_key(|(point, _)| (point.members, point.strip_bytes));
-        points.dedup_by_key(|(point, _)| point.members);
-        if points.len() < 2 {
-            continue;
-        }
+        let points = points.into_iter().filter(|(point, _)| point.level.is_some() && point.members.is_some());
+        let mut by_strip: BTreeMap<Option<u64>, Group<'_>> = BTreeMap::new();
+        points.for_each(|found| by_strip.entry(found.0.strip_bytes).or_default().push(found));
+        by_strip.values_mut().for_each(|points| points.sort_by_key(|(point, _)| point.members));
+        by_strip.retain(|_, points| points.len() > 1);
+        // Theory is drawn once, for the strip with the most drives.
+        let Some(points) = by_strip.values().rev().max_by_key(|points| points.len()) else { continue };
         let drives: Vec<f64> = points.iter().filter_map(|(point, _)| point.members.map(f64::from)).collect();
         let over = |value: &dyn Fn(&Point) -> Option<f64>| -> Vec<Dot> {
             let dot = |(point, _): &Found<'_>| Some(Dot::exact(f64::from(point.members?), value(point)?));
@@ -194,29 +193,39 @@ pub fn scaling(report: &Report<'_>) -> String {
         let in_unit = |point: &Point| if select::unit(point) == "MB/s" { point.block_bytes as f64 / 1e6 } else { 1.0 };
         let allowed = over(&|point| Some(report.bare.ideal(point)?.bounds?.allowed * in_unit(point)));
         let bare = over(&|point| Some(report.bare.sum(point)? * in_unit(point)));
-        let measured: Vec<Dot> = points.iter().filter_map(|(point, records)| dot(f64::from(point.members?), records)).collect();
         let first = points[0].0;
         let (mut guide, mut remark) = (Vec::new(), String::new());
         if allowed.is_empty() {
             // Without bare drives: the law's line through the first measurement.
-            if let (Some(start), Some(base)) = (measured.first(), theory::multiple(first)) {
+            if let (Some(start), Some(base)) = (dot(0.0, points[0].1), theory::multiple(first)) {
                 guide = over(&|point| Some(theory::multiple(point)? / base * start.y));
             }
             remark = "no bare drives were measured: theory goes through the first point".into();
-        } else if let Some(worst) = share_of_allowed(report, &points) {
-            remark = format!("at {} drives {:.0} % of what theory allows", short(drives[drives.len() - 1]), worst * 100.0);
+        } else if let Some(worst) = share_of_allowed(report, points) {
+            let strip = first.strip_bytes.filter(|_| by_strip.len() > 1);
+            let strip = strip.map_or(String::new(), |bytes| format!(" with strip {}", select::size(bytes)));
+            remark = format!("at {} drives{strip} {:.0} % of what theory allows", short(drives[drives.len() - 1]), worst * 100.0);
         }
-        let series = vec![
+        let measured = |(index, (strip, points)): (usize, (&Option<u64>, &Group<'_>))| {
+            let dots = points.iter().filter_map(|(point, records)| dot(f64::from(point.members?), records)).collect();
+            let name = match strip.filter(|_| by_strip.len() > 1) {
+                Some(bytes) => format!("measured, strip {}", select::size(bytes)),
+                None => "measured".into(),
+            };
+            Series::nth(index, name, dots)
+        };
+        let mut series = vec![
             Series::new("bare", "bare drives, sum", bare),
             Series::new("guide", "theory, from the first", guide),
             Series::new("allowed", "allowed by theory", allowed),
-            Series::new("s0", "measured", measured),
         ];
-        let series: Vec<Series> = series.into_iter().filter(|series| !series.dots.is_empty()).collect();
+        series.extend(by_strip.iter().enumerate().map(measured));
+        series.retain(|series| !series.dots.is_empty());
         let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.high.max(dot.y)).fold(0.0, f64::max);
         let chart = Chart::new(Axis::at("drives", &drives, false), Axis::from_zero(select::unit(first), most), series);
         let level = first.level.as_deref().map_or(String::new(), level_name);
-        charts.push(chart.figure(&format!("{level}: {}", select::load(first)), &remark, false));
+        let spans = first.spans.map_or(String::new(), |spans| format!(" of {spans} spans"));
+        charts.push(chart.figure(&format!("{level}{spans}: {}", select::load(first)), &remark, false));
     }
     panels(
         report,
@@ -251,15 +260,13 @@ pub fn side_by_side(report: &Report<'_>) -> String {
                 let (point, records) = points.iter().find(|(point, _)| point.target == *target)?;
                 let summary = Summary::of(&select::values(records, select::rate))?;
                 let p99 = Summary::of(&select::values(records, |record| record.total.latency.p99_ns))?.median;
-                let known = report.run.manifest.targets.iter().find(|known| known.name == *target);
-                let bare = known.is_some_and(|known| known.kind == TargetKind::Members || known.level.is_none());
                 Some(Bar {
                     name: (*target).to_string(),
                     value: summary.median,
                     low: summary.interval.low,
                     high: summary.interval.high,
                     words: format!("{} {}, p99 {}", short(summary.median), select::unit(point), time(p99)),
-                    class: if bare { "s5" } else { "s0" }.into(),
+                    class: chart::colour(report.place_of(target)),
                 })
             })
             .collect();
@@ -268,7 +275,7 @@ pub fn side_by_side(report: &Report<'_>) -> String {
     panels(
         report,
         charts,
-        "Targets under the same load; grey: bare drives and files. The thin line is the interval of the median.",
+        "Targets under the same load, each in the colour that it has in all charts. The thin line is the interval of the median.",
     )
 }
 
@@ -378,8 +385,8 @@ pub fn ccdf(report: &Report<'_>) -> String {
             continue;
         }
         let mut series = Vec::new();
-        for (index, target) in targets_of(report, &points).iter().take(8).enumerate() {
-            let records = points.iter().filter(|(point, _)| point.target == *target).flat_map(|(_, records)| records.iter());
+        for target in targets_of(report, &points) {
+            let records = points.iter().filter(|(point, _)| point.target == target).flat_map(|(_, records)| records.iter());
             let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
             for (nanos, count) in records.flat_map(|record| &record.total.latency.bins) {
                 *bins.entry(*nanos).or_default() += count;
@@ -394,7 +401,7 @@ pub fn ccdf(report: &Report<'_>) -> String {
                 }
             }
             if dots.len() > 3 {
-                series.push(Series::new(format!("s{index}"), *target, thin(dots)));
+                series.push(report.curve(target, thin(dots)));
             }
         }
         if series.is_empty() {
@@ -412,7 +419,8 @@ pub fn ccdf(report: &Report<'_>) -> String {
             Axis::log("share of requests that took longer", shares.into_iter(), share),
             series,
         );
-        charts.push(((chart.series.len(), !point.variant.is_empty()), chart.figure(&select::load(point), "", false)));
+        let order = (chart.series.len(), !point.variant.is_empty());
+        charts.extend(chart.figures(&select::load(point), "").into_iter().map(|figure| (order, figure)));
     }
     // Those that set targets side by side first, then what was measured for this.
     charts.sort_by_key(|(order, _)| std::cmp::Reverse(*order));

@@ -2,122 +2,173 @@
 
 use super::step::words_of;
 use super::{ASSUMED_MB_PER_S, Broken, Runner};
-use crate::plan::{Rounds, Stage, Step, step_cost};
-use crate::result::{NoteKind, SteadyVerdict};
+use crate::plan::{Goal, Rounds, Stage, Step, step_cost};
+use crate::result::{NoteKind, Record, SteadyVerdict};
 use crate::snia::{Tracker, verdict};
 use crate::target::Target;
-use crate::units::show_size;
+use crate::units::{counted, show_size};
 use std::sync::atomic::Ordering;
+
+/// A stage at its place in a section.
+struct Placed<'s> {
+    stage: &'s Stage,
+    /// Number of its first step, and of the first after it.
+    steps: (u32, u32),
+    /// Seconds of work done before it, and of one round.
+    begins: f64,
+    round: f64,
+}
+
+impl<'s> Placed<'s> {
+    fn new(stage: &'s Stage, base: u32, begins: f64, span_bytes: u64) -> Self {
+        let round = stage.steps.iter().map(|step| step_cost(step, span_bytes, ASSUMED_MB_PER_S).0).sum();
+        Self { stage, steps: (base, base + stage.steps.len() as u32), begins, round }
+    }
+
+    /// Seconds of work done after so many rounds; what takes more rounds than the fewest was not reckoned with.
+    fn done_after(&self, rounds: u32) -> f64 {
+        self.begins + self.round * f64::from(rounds.min(self.stage.rounds_range().0))
+    }
+
+    /// It measures something, and not only prepares.
+    fn is_result(&self) -> bool {
+        self.stage.steps.iter().filter_map(Step::load).any(|load| !load.preparation)
+    }
+}
+
+/// How far a stage has come to its goal.
+struct Standing {
+    rounds: u32,
+    written: u64,
+    /// None before there is a window.
+    verdict: Option<SteadyVerdict>,
+}
+
+impl Standing {
+    fn is_full(&self, goal: &Goal) -> bool {
+        goal.bytes_max.is_some_and(|most| self.written >= most)
+    }
+
+    /// Why it ends here, if it does.
+    fn end(&self, goal: &Goal) -> Option<String> {
+        let (tracked, rounds) = (&goal.tracked, counted(self.rounds, "round", "rounds"));
+        match &self.verdict {
+            Some(now) if now.reached => Some(format!("{tracked} are steady after {rounds}: mean {:.6} {}", now.mean, now.unit)),
+            _ if self.is_full(goal) => {
+                Some(format!("{tracked} are not steady after {} written in {rounds}", show_size(self.written)))
+            }
+            _ if self.rounds >= goal.rounds_max => Some(format!("{tracked} are not steady after {rounds}, which is the limit")),
+            _ => None,
+        }
+    }
+}
 
 impl Runner<'_> {
     pub(super) fn stage(&mut self, stage: &Stage, base: u32, target: &mut Target) -> Result<(), Broken> {
-        let end = base + stage.steps.len() as u32;
-        let before = self.moment.done_seconds;
-        let once: f64 = stage.steps.iter().map(|step| step_cost(step, target.info.span_bytes, ASSUMED_MB_PER_S).0).sum();
-        let fewest = stage.rounds_range().0;
-        let whole = before + once * f64::from(fewest);
-        if self.records_of(end, u32::MAX).next().is_none() {
+        let placed = Placed::new(stage, base, self.moment.done_seconds, target.info.span_bytes);
+        // Where a later stage has measured something, this one is done.
+        if self.records_of(placed.steps.1, u32::MAX).next().is_none() {
             match &stage.rounds {
-                Rounds::Times(times) => {
-                    for round in 1..=*times {
-                        self.round(stage, base, round, *times, target)?;
-                        self.moment.done_seconds = before + once * f64::from(round);
-                    }
-                }
-                Rounds::WhileSweep(most) => {
-                    let mut round = 0;
-                    while round < *most && self.sweep_runs(target) {
-                        round += 1;
-                        self.round(stage, base, round, *most, target)?;
-                    }
-                }
-                Rounds::UntilSteady { step, metric, tracked, rounds_max, stride, bytes_max } => {
-                    let tracker = Tracker {
-                        tracked: tracked.clone(),
-                        unit: metric.unit().into(),
-                        rounds_max: *rounds_max,
-                        stride: *stride,
-                    };
-                    self.drop_broken_round(stage, base, end)?;
-                    loop {
-                        let tracked_step = base + *step as u32;
-                        let values: Vec<f64> =
-                            self.records_of(tracked_step, tracked_step + 1).map(|record| metric.of(record)).collect();
-                        let written: u64 =
-                            self.records_of(base, end).filter_map(|record| record.write.as_ref()).map(|write| write.bytes).sum();
-                        let rounds = values.len() as u32;
-                        let now = verdict(&values, &tracker);
-                        let full = bytes_max.is_some_and(|most| written >= most);
-                        if now.as_ref().is_some_and(|now| now.reached) || rounds >= *rounds_max || full {
-                            let words = match &now {
-                                Some(now) if now.reached => {
-                                    format!("{tracked} are steady after {rounds} rounds: mean {:.6} {}", now.mean, now.unit)
-                                }
-                                _ if full => {
-                                    format!("{tracked} are not steady after {} written in {rounds} rounds", show_size(written))
-                                }
-                                _ => format!("{tracked} are not steady after {rounds} rounds, which is the limit"),
-                            };
-                            self.note(NoteKind::Verdict, None, words)?;
-                            let is_result = stage.steps.iter().filter_map(Step::load).any(|load| !load.preparation);
-                            let section = &mut self.manifest.sections[self.section];
-                            let now = now.map(|now| SteadyVerdict { steps: Some((base, end)), ..now });
-                            // What was not steady in one part is not made good by another.
-                            section.steady = match (section.steady.take(), now) {
-                                (Some(old), Some(now)) if !old.reached && is_result => {
-                                    let tracked = format!("{}, after a preparation that was not steady", now.tracked);
-                                    Some(SteadyVerdict { reached: false, tracked, ..now })
-                                }
-                                (Some(old), _) if !old.reached => Some(old),
-                                (_, now) => now,
-                            };
-                            break;
-                        }
-                        self.round(stage, base, rounds + 1, *rounds_max, target)?;
-                        self.moment.done_seconds = (before + once * f64::from(rounds + 1)).min(whole);
-                    }
-                }
+                Rounds::Times(times) => self.rounds(&placed, *times, |_, _| true, target)?,
+                Rounds::WhileSweep(most) => self.rounds(&placed, *most, Self::sweep_runs, target)?,
+                Rounds::UntilSteady(goal) => self.until_steady(&placed, goal, target)?,
             }
         }
-        let rounds =
-            self.records_of(base, end).filter(|record| !record.preparation).map(|record| record.round).max().unwrap_or(0);
+        let results = self.records_of(placed.steps.0, placed.steps.1).filter(|record| !record.preparation);
+        let rounds = results.map(|record| record.round).max().unwrap_or(0);
         let section = &mut self.manifest.sections[self.section];
         section.rounds = section.rounds.max(rounds);
-        self.moment.done_seconds = whole;
-        self.writer.save_manifest(&self.manifest)?;
+        self.moment.done_seconds = placed.done_after(u32::MAX);
+        Ok(self.writer.save_manifest(&self.manifest)?)
+    }
+
+    /// So many rounds, as long as there is a reason to.
+    fn rounds(
+        &mut self,
+        placed: &Placed,
+        most: u32,
+        goes_on: impl Fn(&Self, &Target) -> bool,
+        target: &mut Target,
+    ) -> Result<(), Broken> {
+        for round in 1..=most {
+            if !goes_on(self, target) {
+                break;
+            }
+            self.round(placed, round, most, target)?;
+        }
         Ok(())
     }
 
+    fn until_steady(&mut self, placed: &Placed, goal: &Goal, target: &mut Target) -> Result<(), Broken> {
+        self.drop_broken_round(placed)?;
+        loop {
+            let standing = self.standing(placed, goal);
+            if let Some(words) = standing.end(goal) {
+                self.note(NoteKind::Verdict, None, words)?;
+                self.conclude(placed, standing.verdict);
+                return Ok(());
+            }
+            self.round(placed, standing.rounds + 1, goal.rounds_max, target)?;
+        }
+    }
+
+    fn standing(&self, placed: &Placed, goal: &Goal) -> Standing {
+        let step = placed.steps.0 + goal.step as u32;
+        let values: Vec<f64> = self.records_of(step, step + 1).map(|record| goal.metric.of(record)).collect();
+        let written = |record: &Record| record.write.as_ref().map_or(0, |write| write.bytes);
+        let tracker = Tracker {
+            tracked: goal.tracked.clone(),
+            unit: goal.metric.unit().into(),
+            rounds_max: goal.rounds_max,
+            stride: goal.stride,
+        };
+        Standing {
+            rounds: values.len() as u32,
+            written: self.records_of(placed.steps.0, placed.steps.1).map(written).sum(),
+            verdict: verdict(&values, &tracker),
+        }
+    }
+
+    /// The section takes the verdict of this stage; what was not steady in one part is not made good by another.
+    fn conclude(&mut self, placed: &Placed, verdict: Option<SteadyVerdict>) {
+        let now = verdict.map(|now| SteadyVerdict { steps: Some(placed.steps), ..now });
+        let steady = &mut self.manifest.sections[self.section].steady;
+        *steady = match (steady.take(), now) {
+            (Some(old), Some(now)) if !old.reached && placed.is_result() => {
+                let tracked = format!("{}, after a preparation that was not steady", now.tracked);
+                Some(SteadyVerdict { reached: false, tracked, ..now })
+            }
+            (Some(old), _) if !old.reached => Some(old),
+            (_, now) => now,
+        };
+    }
+
     /// A round that was broken off does not count.
-    fn drop_broken_round(&mut self, stage: &Stage, base: u32, end: u32) -> Result<(), Broken> {
-        let measured = stage.steps.iter().filter(|step| step.load().is_some()).count();
-        let last = self.records_of(base, end).map(|record| record.round).max().unwrap_or(0);
-        let there = self.records_of(base, end).filter(|record| record.round == last).count();
+    fn drop_broken_round(&mut self, placed: &Placed) -> Result<(), Broken> {
+        let (from, to) = placed.steps;
+        let measured = placed.stage.steps.iter().filter(|step| step.load().is_some()).count();
+        let last = self.records_of(from, to).map(|record| record.round).max().unwrap_or(0);
+        let there = self.records_of(from, to).filter(|record| record.round == last).count();
         if last > 0 && there < measured {
             let id = self.id();
-            self.records.retain(|record| record.section != id || record.round != last || !(base..end).contains(&record.step));
+            self.records.retain(|record| record.section != id || record.round != last || !(from..to).contains(&record.step));
             self.writer.rewrite_records(&self.records)?;
             self.note(NoteKind::Step, None, format!("round {last} was broken off and is measured again as a whole"))?;
         }
         Ok(())
     }
 
-    fn round(&mut self, stage: &Stage, base: u32, round: u32, of: u32, target: &mut Target) -> Result<(), Broken> {
-        let begun = self.moment.done_seconds;
-        let mut before = 0.0;
-        for (at, step) in stage.steps.iter().enumerate() {
-            self.moment.done_seconds = begun + before;
-            before += step_cost(step, target.info.span_bytes, ASSUMED_MB_PER_S).0;
-            let number = base + at as u32;
-            let done = |from, to| self.records_of(from, to).any(|record| record.round == round);
-            // What leaves no record was done if something after it was.
-            if done(number, base + stage.steps.len() as u32)
-                && (!matches!(step, Step::Load(_) | Step::Fill { .. } | Step::Demand(..) | Step::Copy(_))
-                    || done(number, number + 1))
-            {
+    /// The steps of a round that are not done yet.
+    fn round(&mut self, placed: &Placed, round: u32, of: u32, target: &mut Target) -> Result<(), Broken> {
+        let Placed { stage, steps: (base, end), .. } = *placed;
+        let many = if of > 1 { format!(", round {round} of {of}") } else { String::new() };
+        let mut done_seconds = placed.done_after(round - 1);
+        for (number, step) in (base..).zip(&stage.steps) {
+            self.moment.done_seconds = done_seconds;
+            done_seconds += step_cost(step, target.info.span_bytes, ASSUMED_MB_PER_S).0;
+            if self.is_done(step, number, end, round) {
                 continue;
             }
-            let many = if of > 1 { format!(", round {round} of {of}") } else { String::new() };
             self.moment.section = self.id();
             self.moment.words = format!("{}{many}: {}", stage.title, words_of(step));
             self.progress.at(&self.moment);
@@ -126,6 +177,18 @@ impl Runner<'_> {
             }
             self.step(step, number, round, target)?;
         }
+        self.moment.done_seconds = placed.done_after(round);
         Ok(())
+    }
+
+    /// A step with a record is done if that is there; one without, if something after it in the round is.
+    fn is_done(&self, step: &Step, number: u32, end: u32, round: u32) -> bool {
+        let has_records = |from, to| self.records_of(from, to).any(|record| record.round == round);
+        match step {
+            Step::Load(_) | Step::Fill { .. } | Step::Demand(..) | Step::Copy(_) => has_records(number, number + 1),
+            Step::Purge | Step::Trim | Step::Idle { .. } | Step::Raid(_) | Step::WaitForSweep | Step::LoadDuring(..) => {
+                has_records(number, end)
+            }
+        }
     }
 }
