@@ -271,6 +271,7 @@ fn collect_members(view: &Value, members: &mut Vec<MemberFigures>) {
             read_bytes: number("read_bytes"),
             written_bytes: number("written_bytes"),
             errors: number("read_errors"),
+            hedged_reads: number("hedged_reads"),
             ..MemberFigures::default()
         });
     }

@@ -68,6 +68,32 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// A machine on which fio serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// As fio's `--client` takes it.
+    pub name: String,
+    /// What the target is called there, where it is not called as here.
+    pub place: Option<Place>,
+}
+
+impl Host {
+    /// `HOST`, or `HOST=/dev/nvme1n1`.
+    pub fn parse(text: &str) -> Self {
+        let (name, place) = text.split_once('=').map_or((text, None), |(name, place)| (name, Some(Place::new(place))));
+        Self { name: name.into(), place }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.place {
+            Some(place) => write!(out, "{}={place}", self.name),
+            None => out.write_str(&self.name),
+        }
+    }
+}
+
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
 pub enum Work<'a> {
@@ -97,6 +123,8 @@ pub struct Job<'a> {
     pub places: &'a [Place],
     /// Bytes over all places.
     pub span_bytes: u64,
+    /// Where they begin, over all places too.
+    pub offset_bytes: u64,
     /// What it does.
     pub work: Work<'a>,
     /// Seed of addresses and data.
@@ -127,9 +155,10 @@ impl Job<'_> {
             let _ = writeln!(text, "{key}={value}");
         };
         let is_nbd = matches!(self.places.first(), Some(Place::Nbd(_)));
-        let span_each = self.span_bytes / self.places.len() as u64;
         // Whole MiB where there is room, so that every block size fits.
         let whole = |bytes: u64| if bytes >= 1 << 20 { bytes >> 20 << 20 } else { bytes / 4096 * 4096 };
+        let each = |bytes: u64| bytes / self.places.len() as u64;
+        let (span_each, offset_each) = (each(self.span_bytes), whole(each(self.offset_bytes)));
         say("ioengine", &if is_nbd { "nbd" } else { fio.engine });
         for (key, value) in [("thread", "1"), ("group_reporting", "1"), ("randrepeat", "0"), ("norandommap", "1")] {
             say(key, &value);
@@ -182,8 +211,9 @@ impl Job<'_> {
                 }
                 let part_of = |part: (u32, u32)| whole(span_each / u64::from(part.1));
                 let span_each = load.part.map_or(span_each, part_of);
-                if let Some((at, _)) = load.part {
-                    say("offset", &(span_each * u64::from(at)));
+                let offset = offset_each + load.part.map_or(0, |(at, _)| span_each * u64::from(at));
+                if offset > 0 {
+                    say("offset", &offset);
                 }
                 say("time_based", &1);
                 say("runtime", &format!("{}ms", (load.seconds * 1e3) as u64));
@@ -213,6 +243,9 @@ impl Job<'_> {
                 say("direct", &1);
                 say("iodepth", &32);
                 say(if zeros { "zero_buffers" } else { "refill_buffers" }, &1);
+                if offset_each > 0 {
+                    say("offset", &offset_each);
+                }
                 say("size", &span_each);
                 say("io_size", &((span_each as f64 * fills) as u64));
             }
@@ -220,6 +253,9 @@ impl Job<'_> {
             Work::Trim => {
                 for (key, value) in [("rw", "trim"), ("bs", "1m"), ("direct", "1"), ("iodepth", "32")] {
                     say(key, &value);
+                }
+                if offset_each > 0 {
+                    say("offset", &offset_each);
                 }
                 say("size", &span_each);
             }
@@ -268,7 +304,7 @@ impl Fio {
     }
 
     /// Whether requests of 512 bytes are possible there; not asked of other hosts.
-    pub fn takes_512(&self, place: &Place, hosts: &[String]) -> bool {
+    pub fn takes_512(&self, place: &Place, hosts: &[Host]) -> bool {
         let mut command = Command::new("fio");
         command.args(["--name=probe", "--rw=read", "--bs=512", "--number_ios=1", "--size=1m", "--direct=1", "--thread=1"]);
         match place {
@@ -289,7 +325,7 @@ impl Fio {
         job: &Job,
         job_path: &Path,
         raw_path: &Path,
-        hosts: &[String],
+        hosts: &[Host],
         stop: &AtomicBool,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Measured>, FioError> {
@@ -298,8 +334,17 @@ impl Fio {
         let words_path = raw_path.with_extension("err");
         let words = File::create(&words_path).map_err(|error| failed("cannot write fio's messages", error))?;
         let mut command = Command::new("fio");
-        for host in hosts {
-            command.arg(format!("--client={host}")).arg(job_path);
+        for (at, host) in hosts.iter().enumerate() {
+            let own_path = job_path.with_extension(format!("fio.{at}"));
+            let path = match &host.place {
+                Some(place) => {
+                    let own = Job { places: std::slice::from_ref(place), ..*job };
+                    fs::write(&own_path, own.text(self)).map_err(|error| failed("cannot write the job", error))?;
+                    own_path.as_path()
+                }
+                None => job_path,
+            };
+            command.arg(format!("--client={}", host.name)).arg(path);
         }
         if hosts.is_empty() {
             command.arg(job_path);
@@ -359,7 +404,7 @@ impl Fio {
                 "{} of {} hosts gave a result: see that fio --server runs on all of {}; fio says: {}",
                 measured.len(),
                 hosts.len(),
-                hosts.join(", "),
+                hosts.iter().map(|host| host.name.as_str()).collect::<Vec<_>>().join(", "),
                 said()
             )));
         }

@@ -375,6 +375,7 @@ fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<S
             kind: if is_device { TargetKind::Block } else { TargetKind::File },
             size_bytes: 0,
             span_bytes: 0,
+            offset_bytes: 0,
             level: None,
             members: None,
             strip_bytes: None,

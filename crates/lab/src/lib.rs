@@ -13,6 +13,7 @@ pub mod experiment;
 pub mod export;
 pub mod fio;
 pub mod import;
+pub mod md;
 pub mod plan;
 pub mod purge;
 pub mod raid_runs;

@@ -7,6 +7,7 @@ mod load;
 mod scale;
 mod sections;
 mod stage;
+mod traces;
 
 pub use copies::CopySet;
 pub use cost::{destroys, drive_share, step_cost};
@@ -15,3 +16,4 @@ pub use load::{Load, Mix};
 pub use scale::Scale;
 pub use sections::{section_id, stages, stages_apart};
 pub use stage::{Goal, Metric, RaidAction, Rounds, Stage, Step};
+pub use traces::AppTrace;

@@ -111,13 +111,13 @@ pub fn recreate(path: &Path) -> Result<(), String> {
     again().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
 }
 
-/// Gives back the blocks of a file's first bytes.
+/// Gives back the blocks of a part of a file.
 ///
 /// # Errors
 /// When its file system cannot.
-pub fn punch(path: &Path, bytes: u64) -> Result<(), String> {
+pub fn punch(path: &Path, offset: u64, bytes: u64) -> Result<(), String> {
     let file = OpenOptions::new().write(true).open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, bytes)
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)
         .map_err(|error| format!("{}: its file system cannot give blocks back: {error}", path.display()))
 }
 

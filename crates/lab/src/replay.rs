@@ -67,6 +67,9 @@ pub struct Options {
     pub align_bytes: u64,
     /// Past the page cache.
     pub direct: bool,
+    /// Only so much of the target, from its start.
+    #[serde(default)]
+    pub room_bytes: Option<u64>,
 }
 
 impl Options {
@@ -84,7 +87,7 @@ impl Options {
 impl Default for Options {
     /// As recorded, 64 at most, folded, 4 KiB, direct.
     fn default() -> Self {
-        Self { pace: Pace::Open { stretch: 1.0 }, depth: 64, fit: Fit::Fold, align_bytes: 4096, direct: true }
+        Self { pace: Pace::Open { stretch: 1.0 }, depth: 64, fit: Fit::Fold, align_bytes: 4096, direct: true, room_bytes: None }
     }
 }
 
@@ -198,7 +201,7 @@ struct Fitting {
 impl Fitting {
     fn new(totals: &Totals, size_bytes: u64, options: &Options) -> Result<Self, ReplayError> {
         let align = options.align_bytes.max(1);
-        let room = size_bytes / align * align;
+        let room = options.room_bytes.unwrap_or(size_bytes).min(size_bytes) / align * align;
         let request_bytes = totals.bytes_max.next_multiple_of(align);
         if room == 0 || request_bytes > room {
             return Err(ReplayError::TooSmall { size_bytes, request_bytes });

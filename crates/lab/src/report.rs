@@ -252,8 +252,8 @@ fn draw(run: &Run, series: BTreeMap<u32, Series>, sentences: Vec<String>) -> Pag
     for part in parts {
         let _ = writeln!(body, "<section id=\"{}\">\n<h2>{}</h2>\n{}</section>", part.anchor, part.heading, part.body);
     }
-    // A percent sign stays with its number.
-    html.push_str(&body.replace(" %", "\u{a0}%"));
+    // A percent sign stays with its number, and threads with their depth.
+    html.push_str(&body.replace(" %", "\u{a0}%").replace(" × ", "\u{a0}×\u{a0}"));
     html.push_str("</main>\n</body>\n</html>\n");
     Page { html, figures }
 }
@@ -290,13 +290,13 @@ fn header(html: &mut String, report: &Report<'_>, parts: &[Part]) {
                 "{}, {}, {}",
                 environment.cpu,
                 counted(environment.cpu_count, "CPU", "CPUs"),
-                select::size(environment.memory_bytes)
+                select::size(environment.memory_bytes).replace(' ', "\u{a0}")
             )),
         ),
         ("System", known(format!("{}, {}", environment.os, environment.kernel))),
         ("With", format!("{}, {}", manifest.fio, manifest.program)),
         ("Platform", platforms.first().map_or("–".into(), ToString::to_string)),
-        ("Targets", targets.join(", ")),
+        ("Targets", targets.join(" · ")),
         ("Load from", if hosts.is_empty() { "–".into() } else { hosts.join(", ") }),
     ];
     let facts: String = facts
@@ -373,6 +373,7 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
             format!("{} did not become steady in {} rounds; figures are of the last five.", section.title, steady.values.len())
         });
     }
+    sentences.extend(timeline::raid_findings(report));
     sentences.extend(groups::findings(report));
     let warnings =
         report.run.notes.iter().filter(|note| !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict));

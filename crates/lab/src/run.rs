@@ -9,20 +9,22 @@ mod lock;
 mod measure;
 mod prepare;
 mod raid;
+mod replay;
 mod request;
 mod rounds;
 mod step;
 
 use crate::experiment::{Experiment, SchemaError};
-use crate::fio::{Fio, FioError};
+use crate::fio::{Fio, FioError, Host};
 use crate::import;
+use crate::md;
 use crate::plan::{self, RaidAction, Scale, Stage, Step, stages, stages_apart, step_cost};
 use crate::result::{
-    DriveInfo, FORMAT, Manifest, Note, NoteKind, Record, ResultError, Run, RunStatus, RunWriter, Section, SectionKind,
-    TargetKind, now_ms,
+    DriveInfo, Environment, FORMAT, Manifest, Note, NoteKind, Record, ResultError, Run, RunStatus, RunWriter, Section,
+    SectionKind, TargetKind, now_ms,
 };
 use crate::state;
-use crate::target::{Target, TargetError, TargetSpec};
+use crate::target::{self, Target, TargetError, TargetSpec};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -103,11 +105,16 @@ pub fn run(
             .flat_map(|stage| stage.steps)
             .collect();
         spec.allow(&all, &request.destroy)?;
+        // What the target is on another host is not known here: it is named as --host does.
+        let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && all.iter().any(plan::destroys));
+        if let Some(host) = elsewhere.map(ToString::to_string).find(|host| !request.destroy.contains(host)) {
+            return Err(TargetError::Unsafe(target::would_overwrite(&host)).into());
+        }
     }
     let places = specs.iter().flat_map(|spec| match spec.kind {
         TargetKind::File => vec![PathBuf::from(&spec.place)],
         TargetKind::Array | TargetKind::Members if spec.made => spec.drives.clone(),
-        TargetKind::Array | TargetKind::Members | TargetKind::Block | TargetKind::Nbd => vec![],
+        TargetKind::Array | TargetKind::Md | TargetKind::Members | TargetKind::Block | TargetKind::Nbd => vec![],
     });
     request.made = places.filter(|path| !path.exists() && request.hosts.is_empty()).collect();
     request.made.sort();
@@ -116,7 +123,7 @@ pub fn run(
     request.sockets = std::env::temp_dir().join(format!("stria-lab-{}-{begun_ms}", std::process::id()));
     let environment = state::environment();
     let hosts =
-        request.hosts.iter().map(|host| (host.clone(), crate::result::Environment { host: host.clone(), ..Default::default() }));
+        request.hosts.iter().map(|Host { name, .. }| (name.clone(), Environment { host: name.clone(), ..Default::default() }));
     let manifest = Manifest {
         format: FORMAT,
         id: format!("{}-{begun_ms}", experiment.name),
@@ -169,6 +176,7 @@ pub fn resume(folder: &Path, stop: &AtomicBool, progress: &mut dyn Progress) -> 
         return Err(RunError::Failed(format!("the run in {} is done: there is nothing to resume", folder.display())));
     }
     end_left_fio(folder);
+    md::stop_left(Path::new("mdadm"), &request.sockets);
     for drive in request.destroy.iter().map(Path::new).filter(|path| path.exists()) {
         crate::purge::refuse_busy(drive).map_err(RunError::Failed)?;
     }
@@ -393,6 +401,11 @@ impl<'a> Runner<'a> {
         {
             let words = format!("{}: not done: {} is no Stria array with redundancy", spec.name, target.info.name);
             self.note(NoteKind::Fallback, None, words)?;
+            self.manifest.sections[self.section].ended_ms = Some(now_ms());
+            return Ok(());
+        }
+        if spec.test == SectionKind::Replay && target.places.len() > 1 {
+            self.note(NoteKind::Step, None, format!("{}: not done: {} are not one target", spec.name, target.info.name))?;
             self.manifest.sections[self.section].ended_ms = Some(now_ms());
             return Ok(());
         }

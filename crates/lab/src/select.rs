@@ -59,6 +59,10 @@ pub fn load(point: &Point) -> String {
         let threads = if point.threads > 1 { format!(", {} at a time", point.threads) } else { String::new() };
         return format!("{}, {}{threads}", point.mix, point.variant);
     }
+    if point.variant.starts_with(REPLAYED) {
+        let more = [point.variant.as_str(), state(point.drive_state)].into_iter().filter(|words| !words.is_empty());
+        return format!("{} {}", point.mix, more.collect::<Vec<_>>().join(", "));
+    }
     let order = match point.pattern {
         Pattern::Sequential => "sequential",
         Pattern::Random => "random",
@@ -115,9 +119,13 @@ pub fn mode(mode: IoMode) -> &'static str {
     }
 }
 
-/// What a point's rate is counted in: MB/s for sequential and large requests, else IOPS.
+/// What the variant of an application's look-alike begins with.
+pub const REPLAYED: &str = "replayed";
+
+/// What a point's rate is counted in: MB/s for sequential and large requests and for applications, else IOPS.
 pub fn unit(point: &Point) -> &'static str {
-    if point.pattern == Pattern::Sequential || point.block_bytes >= 128 << 10 { "MB/s" } else { "IOPS" }
+    let in_bytes = point.pattern == Pattern::Sequential || point.block_bytes >= 128 << 10 || point.variant.starts_with(REPLAYED);
+    if in_bytes { "MB/s" } else { "IOPS" }
 }
 
 /// The rate of a record in its point's unit.

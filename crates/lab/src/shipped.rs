@@ -14,6 +14,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("depth-threads.toml", include_str!("../experiments/depth-threads.toml")),
     ("places.toml", include_str!("../experiments/places.toml")),
     ("sustained.toml", include_str!("../experiments/sustained.toml")),
+    ("app-traces.toml", include_str!("../experiments/app-traces.toml")),
     ("file-copy.toml", include_str!("../experiments/file-copy.toml")),
     ("applications.toml", include_str!("../experiments/applications.toml")),
     ("spread.toml", include_str!("../experiments/spread.toml")),

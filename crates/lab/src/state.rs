@@ -246,6 +246,7 @@ impl Watch {
                 read_bytes: read_sectors * 512,
                 written_bytes: written_sectors * 512,
                 errors: 0,
+                hedged_reads: 0,
                 latency_mean_ns: (requests > 0).then(|| (read_ms + write_ms) as f64 * 1e6 / requests as f64),
                 latency_worst_second_ns: drive.worst_second_ns,
                 temperature_c: drive.hottest_c,
@@ -262,6 +263,7 @@ impl Watch {
             member.read_bytes = now.read_bytes.saturating_sub(before.read_bytes);
             member.written_bytes = now.written_bytes.saturating_sub(before.written_bytes);
             member.errors = now.errors.saturating_sub(before.errors);
+            member.hedged_reads = now.hedged_reads.saturating_sub(before.hedged_reads);
         }
         members
     }

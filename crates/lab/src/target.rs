@@ -3,11 +3,14 @@
 use crate::array::{Array, ArraySpec};
 use crate::experiment::Arrays;
 use crate::fio::Place;
+use crate::md::{self, Md, MdSpec};
 use crate::plan::{Scale, Step, destroys};
 use crate::purge;
 use crate::result::{TargetInfo, TargetKind};
 use crate::state;
 use crate::units::{parse_size, show_size};
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +18,8 @@ use std::process::Command;
 
 /// Size of a file that is made when none is given.
 pub const FILE_BYTES: u64 = 1 << 30;
+/// A part of a target has so many bytes at least.
+const PART_MIN: u64 = 8 << 20;
 /// Size of an image file of a pool when none is given.
 pub const DRIVE_BYTES: u64 = 256 << 20;
 
@@ -67,8 +72,93 @@ impl Pool {
     }
 }
 
+/// A size, or a share of all.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Amount {
+    /// `10GiB`
+    Bytes(u64),
+    /// `25%`
+    Percent(f64),
+}
+
+impl Amount {
+    /// `10GiB` or `25%`.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(percent) = text.trim().strip_suffix('%') else { return parse_size(text).map(Self::Bytes) };
+        let percent = percent.trim().parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+        percent.map(Self::Percent).ok_or_else(|| format!("\"{text}\" is no share: write a size as 10GiB, or 0% to 100%"))
+    }
+
+    /// In whole MiB, which every block size divides.
+    fn of(self, bytes: u64) -> u64 {
+        let amount = match self {
+            Self::Bytes(amount) => amount,
+            Self::Percent(percent) => (bytes as f64 * percent / 100.0) as u64,
+        };
+        amount >> 20 << 20
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => out.write_str(&show_size(*bytes)),
+            Self::Percent(percent) => write!(out, "{percent} %"),
+        }
+    }
+}
+
+/// The part of a target that is measured: from where, and how much. A purge is of the whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// From the beginning if not given.
+    pub offset: Option<Amount>,
+    /// Up to the end if not given.
+    pub share: Option<Amount>,
+}
+
+impl Part {
+    /// All of it.
+    pub fn is_whole(&self) -> bool {
+        self.offset.is_none() && self.share.is_none()
+    }
+
+    /// Where it begins, and its bytes.
+    fn of(&self, bytes: u64) -> Result<(u64, u64), String> {
+        if self.is_whole() {
+            return Ok((0, bytes));
+        }
+        let offset = self.offset.map_or(0, |offset| offset.of(bytes));
+        let share = self.share.map_or(bytes.saturating_sub(offset), |share| share.of(bytes));
+        match share >= PART_MIN && offset + share <= bytes {
+            true => Ok((offset, share)),
+            false => Err(format!(
+                "{} from {} on is no part of {}: at least {} must be left",
+                show_size(share),
+                show_size(offset),
+                show_size(bytes),
+                show_size(PART_MIN)
+            )),
+        }
+    }
+
+    /// ", 50 % from 25 % on"; nothing for all of it.
+    fn words(&self) -> String {
+        match (self.offset, self.share) {
+            (None, None) => String::new(),
+            (None, Some(share)) => format!(", first {share}"),
+            (Some(offset), None) => format!(", from {offset} on"),
+            (Some(offset), Some(share)) => format!(", {share} from {offset} on"),
+        }
+    }
+}
+
 /// A target as it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TargetSpec {
     /// See [`TargetInfo::name`].
     pub name: String,
@@ -90,6 +180,10 @@ pub struct TargetSpec {
     pub spans: Option<u32>,
     /// What the user says about the platform.
     pub platform: String,
+    /// An md array without a first resync.
+    pub assume_clean: bool,
+    /// What of it is measured.
+    part: Part,
     bytes: u64,
     member_bytes: u64,
 }
@@ -128,6 +222,16 @@ impl TargetSpec {
                 let strip = parts.get(2).map(|strip| parse_size(strip)).transpose().map_err(usage)?;
                 Self::array(parts[0], count, strip, spans, pool)
             }
+            "md" => {
+                let mut parts: Vec<&str> = rest.split(':').collect();
+                let assume_clean = parts.pop_if(|last| *last == "assume-clean").is_some();
+                let count = parts.get(1).and_then(|count| count.parse().ok());
+                let (Some(count), true) = (count, parts.len() <= 3) else {
+                    return Err(usage("write md:LEVEL:COUNT[:STRIP][:assume-clean], as md:5:4:64K".into()));
+                };
+                let strip = parts.get(2).map(|strip| parse_size(strip)).transpose().map_err(usage)?;
+                Self::md(parts[0], count, strip, assume_clean, pool)
+            }
             "members" => {
                 let count = rest.parse().map_err(|_| usage("write members:COUNT".into()))?;
                 Self::members(count, pool)
@@ -155,6 +259,8 @@ impl TargetSpec {
             strip_bytes: None,
             spans: None,
             platform: String::new(),
+            assume_clean: false,
+            part: Part::default(),
             bytes,
             member_bytes: bytes,
         }
@@ -213,9 +319,33 @@ impl TargetSpec {
             strip_bytes: strip,
             spans: spans.or((level == "50" || level == "60").then_some(2)),
             platform: String::new(),
+            assume_clean: false,
+            part: Part::default(),
             bytes: data_drives * pool.bytes_each(),
             member_bytes: pool.bytes_each(),
         })
+    }
+
+    /// A Linux md array of the pool's first drives, made by mdadm.
+    ///
+    /// # Errors
+    /// When the pool has too few, or image files only.
+    pub fn md(level: &str, count: u32, strip: Option<u64>, assume_clean: bool, pool: &Pool) -> Result<Self, TargetError> {
+        if !md::LEVELS.contains(&level) {
+            let levels = md::LEVELS.join(", ");
+            return Err(TargetError::Usage(format!("md RAID {level} is not made by the lab: levels are {levels}")));
+        }
+        if pool.folder.is_some() {
+            let words = "md arrays are made of block devices: name them with --drive (losetup --find --show makes one of a file)";
+            return Err(TargetError::Usage(words.into()));
+        }
+        let like = Self::array(level, count, strip, None, pool)?;
+        let clean = if assume_clean && level != "0" { ", assumed clean" } else { "" };
+        let spec = format!("md:{level}:{count}{}", if assume_clean { ":assume-clean" } else { "" });
+        // md's own strip, unless it is told another.
+        let strip_bytes = Some(strip.unwrap_or(512 << 10)).filter(|_| level != "1");
+        let name = format!("md {}{clean}", array_name(level, count, strip_bytes, None));
+        Ok(Self { name, spec, kind: TargetKind::Md, strip_bytes, assume_clean, ..like })
     }
 
     /// The pool's first drives, each by itself.
@@ -262,9 +392,20 @@ impl TargetSpec {
         Ok(targets)
     }
 
-    /// Bytes, as far as they are known before it is opened.
+    /// Bytes that are measured, as far as they are known before it is opened.
     pub fn size_bytes(&self) -> u64 {
-        self.bytes
+        self.part.of(self.bytes).map_or(self.bytes, |(_, bytes)| bytes)
+    }
+
+    /// Only a part of it is measured, which its name tells from now on.
+    ///
+    /// # Errors
+    /// When it has no such part.
+    pub fn take_part(&mut self, part: Part) -> Result<(), TargetError> {
+        part.of(self.bytes).map_err(|words| TargetError::Usage(format!("{}: {words}", self.name)))?;
+        self.name += &part.words();
+        self.part = part;
+        Ok(())
     }
 
     /// Bytes of a member of an array: what a rebuild fills.
@@ -287,6 +428,17 @@ impl TargetSpec {
         self.kind == TargetKind::Array && !matches!(self.level(), Some("0" | "jbod") | None)
     }
 
+    /// The md array that it is, if it is one.
+    pub fn md_spec(&self) -> Option<MdSpec> {
+        let spec = || MdSpec {
+            level: self.level.clone().unwrap_or_default(),
+            strip_bytes: self.strip_bytes,
+            assume_clean: self.assume_clean,
+            drives: self.drives.clone(),
+        };
+        (self.kind == TargetKind::Md).then(spec)
+    }
+
     /// What `--destroy` must name before this is overwritten: what the run did not make itself.
     pub fn endangered(&self) -> Vec<String> {
         let existing = |path: &&PathBuf| !self.made && path.exists();
@@ -295,7 +447,7 @@ impl TargetSpec {
                 fs::metadata(&self.place).is_ok_and(|file| file.len() > 0).then(|| self.place.clone()).into_iter().collect()
             }
             TargetKind::Block | TargetKind::Nbd => vec![self.place.clone()],
-            TargetKind::Array | TargetKind::Members => {
+            TargetKind::Array | TargetKind::Md | TargetKind::Members => {
                 self.drives.iter().filter(existing).map(|path| path.display().to_string()).collect()
             }
         }
@@ -306,14 +458,14 @@ impl TargetSpec {
     /// # Errors
     /// With the words to say.
     pub fn allow<'a>(&self, steps: impl IntoIterator<Item = &'a Step>, destroy: &[String]) -> Result<(), TargetError> {
-        if !steps.into_iter().any(destroys) {
+        // To make an array is to overwrite its drives, whatever is measured on it.
+        let makes = matches!(self.kind, TargetKind::Array | TargetKind::Md);
+        if !makes && !steps.into_iter().any(destroys) {
             return Ok(());
         }
         for place in self.endangered() {
             if !destroy.contains(&place) {
-                return Err(TargetError::Unsafe(format!(
-                    "everything on {place} would be overwritten: say --destroy {place} if that is what you want"
-                )));
+                return Err(TargetError::Unsafe(would_overwrite(&place)));
             }
             if fs::metadata(&place).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
                 purge::refuse_busy(Path::new(&place)).map_err(TargetError::Unsafe)?;
@@ -321,6 +473,11 @@ impl TargetSpec {
         }
         Ok(())
     }
+}
+
+/// Why something is not done.
+pub(crate) fn would_overwrite(place: &str) -> String {
+    format!("everything on {place} would be overwritten: say --destroy {place} if that is what you want")
 }
 
 fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> String {
@@ -360,6 +517,8 @@ pub struct Target {
     pub places: Vec<Place>,
     /// The array behind it, if we made it.
     pub array: Option<Array>,
+    /// The same of Linux md.
+    pub md: Option<Md>,
     spec: TargetSpec,
     program: PathBuf,
     sockets: PathBuf,
@@ -414,6 +573,7 @@ impl Target {
                 kind: spec.kind,
                 size_bytes: spec.bytes,
                 span_bytes: 0,
+                offset_bytes: 0,
                 level: spec.level.clone(),
                 members: (!spec.drives.is_empty()).then_some(spec.drives.len() as u32),
                 strip_bytes: spec.strip_bytes.filter(|_| !matches!(spec.level(), Some("1" | "jbod"))),
@@ -425,21 +585,31 @@ impl Target {
                 TargetKind::File | TargetKind::Block => vec![Place::Path(spec.place.clone().into())],
                 TargetKind::Nbd => vec![Place::Nbd(spec.place.clone())],
                 TargetKind::Members => spec.drives.iter().cloned().map(Place::Path).collect(),
-                TargetKind::Array => Vec::new(),
+                TargetKind::Array | TargetKind::Md => Vec::new(),
             },
             array: None,
+            md: None,
             spec: spec.clone(),
             program: program.into(),
             sockets: sockets.into(),
         };
-        if spec.kind == TargetKind::Array {
-            target.make_array(made_before).map_err(failed)?;
-        }
-        target.info.span_bytes = scale.span(target.info.size_bytes);
+        target.make_array(made_before).map_err(failed)?;
+        let (offset_bytes, bytes) = spec.part.of(target.info.size_bytes).map_err(failed)?;
+        (target.info.offset_bytes, target.info.span_bytes) = (offset_bytes, scale.span(bytes));
         Ok(target)
     }
 
+    /// Where the target is an array that is made for the run.
     fn make_array(&mut self, there_already: bool) -> Result<(), String> {
+        if let Some(spec) = self.spec.md_spec() {
+            let md = Md::open(Path::new("mdadm"), spec, &self.sockets, there_already)?;
+            self.info.size_bytes = state::size_of(md.device())?;
+            self.places = vec![Place::Path(md.device().into())];
+            self.md = Some(md);
+        }
+        if self.spec.kind != TargetKind::Array {
+            return Ok(());
+        }
         let spec = ArraySpec {
             level: self.spec.level.clone().unwrap_or_default(),
             strip_bytes: self.spec.strip_bytes,
@@ -463,7 +633,7 @@ impl Target {
         match self.spec.kind {
             TargetKind::Nbd => Vec::new(),
             TargetKind::File | TargetKind::Block => vec![self.spec.place.clone().into()],
-            TargetKind::Array | TargetKind::Members => self.spec.drives.clone(),
+            TargetKind::Array | TargetKind::Md | TargetKind::Members => self.spec.drives.clone(),
         }
     }
 
@@ -473,9 +643,7 @@ impl Target {
     /// # Errors
     /// When it cannot be done by any way.
     pub fn purge(&mut self, overwrite: &mut dyn FnMut(&Place) -> Result<(), String>) -> Result<purge::Purged, String> {
-        if let Some(array) = self.array.take() {
-            array.stop()?;
-        }
+        self.unmake()?;
         let mut all = purge::Purged::default();
         if let TargetKind::Nbd = self.spec.kind {
             overwrite(&self.places[0])?;
@@ -492,17 +660,20 @@ impl Target {
             }
             all.tried.extend(purged.tried);
         }
-        if self.spec.kind == TargetKind::Array {
-            self.make_array(false)?;
-        }
+        self.make_array(false)?;
         Ok(all)
     }
 
-    /// Ends an array; removes what the run made.
+    fn unmake(&mut self) -> Result<(), String> {
+        self.array.take().map_or(Ok(()), Array::stop)?;
+        self.md.take().map_or(Ok(()), Md::unmake)
+    }
+
+    /// Ends an array that was made for the run.
     ///
     /// # Errors
-    /// When an array does not end in good order.
+    /// When it does not end in good order.
     pub fn close(mut self) -> Result<(), String> {
-        self.array.take().map_or(Ok(()), Array::stop)
+        self.unmake()
     }
 }

@@ -168,6 +168,31 @@ fn four_states_are_measured_in_order_and_a_trim_gives_blocks_back() {
 }
 
 #[test]
+fn look_alikes_of_applications_are_replayed_in_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, target) = file(folder.path());
+    let out = folder.path().join("run");
+    let traces = "[[section]]\nname = \"t\"\ntest = \"replay\"\nstate = \"filled\"\npasses = 2\ntraces = [\"word\", \"excel\"]\n";
+    // The fill, and the first of four replays.
+    assert_eq!(run_on(target, traces, &out, 2, vec![]).unwrap().status, RunStatus::Interrupted);
+    let stop = AtomicBool::new(false);
+    let manifest = resume(&out, &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
+    assert_eq!(manifest.status, RunStatus::Done);
+    let run = Run::open(&out).unwrap();
+    let results: Vec<_> = run.records.iter().filter(|record| !record.preparation).collect();
+    // Half a second for a minute: the first 120th of 5407 and 3426 requests.
+    let told: Vec<_> = results.iter().map(|record| (record.round, record.point.mix.as_str(), record.total.requests)).collect();
+    assert_eq!(told, [(1, "word", 45), (1, "excel", 28), (2, "word", 45), (2, "excel", 28)]);
+    for record in results {
+        assert_eq!((record.errors, record.point.drive_state), (0, DriveState::Used));
+        assert!(record.extra["busy_mb_per_s"] >= record.total.mb_per_s * 0.99 && record.total.latency.p50_ns > 0.0, "{record:?}");
+        assert!(out.join(&record.raw).exists());
+    }
+    let page = stria_lab::report::page(&run).unwrap();
+    assert!(page.contains("word replayed, used") && page.contains("MB/s") && !page.contains("IOPS"), "rates are MB/s");
+}
+
+#[test]
 fn bad_experiments_are_refused_with_file_key_and_what_is_allowed() {
     let head = "name = \"a\"\ntitle = \"A\"\nquestion = \"?\"\n";
     for (body, wanted) in [
@@ -201,6 +226,11 @@ fn bad_experiments_are_refused_with_file_key_and_what_is_allowed() {
              { pattern = \"random\", mix = \"m\", block_split = \"8K/100\" }]\n",
             &["\"m\"", "two different mixes", "a name of its own"],
         ),
+        (
+            "[[section]]\nname = \"s\"\ntest = \"replay\"\ntraces = [\"wrod\"]\n",
+            &["\"wrod\" is no application", "word", "battlefield-3"],
+        ),
+        ("[[section]]\nname = \"s\"\ntest = \"replay\"\n", &["at least one of traces"]),
         ("section = []\n", &["[[section]]"]),
     ] {
         let words = Experiment::parse("a.toml", &format!("{head}{body}")).expect_err(body).to_string();

@@ -17,9 +17,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use stria_lab::compare::{Outcome, compare};
 use stria_lab::experiment::Experiment;
+use stria_lab::fio::Host;
 use stria_lab::result::{Manifest, Note, NoteKind, RunStatus};
 use stria_lab::run::{Moment, Progress, Request, RunError, resume, run};
-use stria_lab::target::TargetError;
+use stria_lab::target::{Part, TargetError};
 use stria_lab::units::show_seconds;
 use stria_lab::{export, import, plan, report, shipped};
 
@@ -120,7 +121,8 @@ fn request(subject: &Subject) -> Request {
         pool: subject.pool.as_deref().map(absolute),
         drive_bytes: subject.drive_size,
         scaled: subject.scaled,
-        hosts: subject.host.clone(),
+        hosts: subject.host.iter().map(|host| Host::parse(host)).collect(),
+        part: Part { offset: subject.offset, share: subject.share },
         rated_bytes: subject.tbw,
         level: subject.level.clone(),
         members: subject.members,
@@ -164,6 +166,9 @@ fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
         show(plan.drive_bytes_max),
         plan.assumed_mb_per_s
     ));
+    if !plan.commands.is_empty() {
+        print(&format!("\nmd arrays, also after each purge:\n    {}\n", plan.commands.join("\n    ")));
+    }
     if plan.sections.iter().any(|section| section.destroys) {
         print("It overwrites the targets: a run asks for --destroy with the name of each drive that it does not make itself.\n");
     }

@@ -2,6 +2,7 @@
 
 use super::{Arrays, Experiment, LoadSpec, SectionSpec, parse_split};
 use crate::result::SectionKind;
+use crate::trace::synthetic::{APPLICATIONS, Application};
 use std::collections::BTreeMap;
 
 /// What a load's own options of fio's may not change: where it goes, how long it takes, what is recorded of it, and what other keys say.
@@ -112,8 +113,14 @@ impl SectionSpec {
         within(&key("threads"), self.threads.into(), 1.0, 1024.0)?;
         within(&key("read_percent"), self.read_percent.into(), 0.0, 100.0)?;
         let needs_loads = matches!(self.test, SectionKind::Sweep | SectionKind::States | SectionKind::Raid);
-        if self.test == SectionKind::Replay {
-            return Err(key("test = \"replay\" cannot be in an experiment: use `stria lab replay`"));
+        if (self.test == SectionKind::Replay) == self.traces.is_empty() {
+            return Err(key(
+                "replay needs at least one of traces, and no other test has any; a file is replayed by stria lab replay",
+            ));
+        }
+        if let Some(name) = self.traces.iter().find(|name| Application::named(name).is_none()) {
+            let names = APPLICATIONS.map(|application| application.name).join(", ");
+            return Err(key(&format!("traces: \"{name}\" is no application: there are {names}")));
         }
         if (self.test == SectionKind::FileCopy) == self.copy.is_empty() {
             return Err(key("file-copy needs at least one copy, and no other test has any"));
@@ -127,6 +134,7 @@ impl SectionSpec {
             let rule = match self.test {
                 _ if needs_loads => "needs at least one load",
                 SectionKind::FileCopy => "copies files and takes no load",
+                SectionKind::Replay => "replays traces and takes no load",
                 _ => "is fixed by SNIA and takes no load",
             };
             return Err(key(&format!("the test {rule}")));

@@ -61,6 +61,9 @@ pub struct SectionSpec {
     /// Sets of files of `file-copy`.
     #[serde(default)]
     pub copy: Vec<CopySpec>,
+    /// Applications whose look-alikes `replay` replays, one request at a time: `photoshop-light`.
+    #[serde(default)]
+    pub traces: Vec<String>,
     /// The file system that `file-copy` makes on what has none.
     #[serde(default)]
     pub file_system: FileSystem,

@@ -13,7 +13,7 @@ fn lines(job: &Job) -> Vec<String> {
 fn a_mixed_load_becomes_the_job_that_fio_understands() {
     let load = Load { queue_depth: 8, threads: 2, ..Load::new(Pattern::Random, 8192, 65, 1.5) };
     let places = [Place::Path("/tmp/a:b.img".into())];
-    let job = Job { places: &places, span_bytes: 1 << 30, work: Work::Load(&load), seed: 7, logs: None };
+    let job = Job { places: &places, span_bytes: 1 << 30, offset_bytes: 0, work: Work::Load(&load), seed: 7, logs: None };
     let lines = lines(&job);
     for wanted in [
         "rw=randrw",
@@ -37,7 +37,8 @@ fn a_mixed_load_becomes_the_job_that_fio_understands() {
 fn threads_that_write_sequentially_have_ranges_of_their_own() {
     let load = Load { threads: 3, ..Load::new(Pattern::Sequential, 1 << 20, 0, 1.0) };
     let places = [Place::Nbd("nbd+unix:///a?socket=/tmp/s".into())];
-    let lines = lines(&Job { places: &places, span_bytes: 100 << 20, work: Work::Load(&load), seed: 0, logs: None });
+    let lines =
+        lines(&Job { places: &places, span_bytes: 100 << 20, offset_bytes: 0, work: Work::Load(&load), seed: 0, logs: None });
     for wanted in ["rw=write", "size=34603008", "offset_increment=34603008", "ioengine=nbd", "uri=nbd+unix:///a?socket=/tmp/s"] {
         assert!(lines.iter().any(|line| line == wanted), "{wanted} in {lines:?}");
     }
@@ -47,7 +48,7 @@ fn threads_that_write_sequentially_have_ranges_of_their_own() {
 fn bare_members_share_the_depth_and_each_has_a_thread() {
     let load = Load { queue_depth: 16, threads: 2, ..Load::new(Pattern::Random, 4096, 100, 1.0) };
     let places: Vec<Place> = (0..4).map(|at| Place::Path(format!("/tmp/d{at}").into())).collect();
-    let job = Job { places: &places, span_bytes: 4 << 30, work: Work::Load(&load), seed: 0, logs: None };
+    let job = Job { places: &places, span_bytes: 4 << 30, offset_bytes: 0, work: Work::Load(&load), seed: 0, logs: None };
     let lines = lines(&job);
     assert!(lines.iter().any(|line| line == "iodepth=8") && !lines.iter().any(|line| line.starts_with("numjobs")));
     assert_eq!(lines.iter().filter(|line| line.starts_with("filename=")).count(), 4);
@@ -61,7 +62,8 @@ fn mixes_and_zones_and_zeros_are_told_to_fio() {
     let load =
         Load { mix: Some(mix), compressible_percent: 100, flush_every: Some(8), ..Load::new(Pattern::Random, 25600, 0, 1.0) };
     let places = [Place::Path("/tmp/x".into())];
-    let lines = lines(&Job { places: &places, span_bytes: 1 << 30, work: Work::Load(&load), seed: 0, logs: None });
+    let lines =
+        lines(&Job { places: &places, span_bytes: 1 << 30, offset_bytes: 0, work: Work::Load(&load), seed: 0, logs: None });
     for wanted in ["bssplit=8k/70:64k/30", "random_distribution=zoned:50/5:50/95", "zero_buffers=1", "fsync=8"] {
         assert!(lines.iter().any(|line| line == wanted), "{wanted} in {lines:?}");
     }
@@ -155,4 +157,24 @@ fn results_of_several_hosts_stay_apart_and_the_sum_of_fio_is_left_out() {
         [("one", 10), ("two", 30)]
     );
     assert!(parse(&serde_json::json!({"jobs": []})).is_err());
+}
+
+#[test]
+fn a_part_of_the_target_is_all_that_a_job_touches() {
+    let load = Load { threads: 2, part: Some((1, 4)), ..Load::new(Pattern::Sequential, 65536, 0, 1.0) };
+    let fill = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: false };
+    for (work, places, wanted) in [
+        // The second quarter of 64 MiB from 100 MiB on; each thread has a half of it.
+        (Work::Load(&load), 1, ["offset=121634816", "size=8388608"]),
+        (fill, 1, ["offset=104857600", "size=67108864"]),
+        (Work::Trim, 1, ["offset=104857600", "size=67108864"]),
+        // Two drives have half of the place and half of the bytes each.
+        (fill, 2, ["offset=52428800", "size=33554432"]),
+    ] {
+        let places = vec![Place::new("/dev/a"); places];
+        let lines = lines(&Job { places: &places, span_bytes: 64 << 20, offset_bytes: 100 << 20, work, seed: 0, logs: None });
+        for wanted in wanted {
+            assert!(lines.iter().any(|line| line == wanted), "{wanted}: {lines:?}");
+        }
+    }
 }

@@ -15,6 +15,10 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
         }
         // Made once, read and written again in each pass.
         Step::Copy(set) => (2.0 * set.bytes() as f64 / bytes_per_s, 2 * set.bytes()),
+        Step::Replay(trace) => {
+            let (read, written) = trace.bytes();
+            ((read + written) as f64 / bytes_per_s, written)
+        }
         Step::Load(load) | Step::Demand(_, load) | Step::LoadDuring(load, _) => {
             let seconds = load.seconds + load.warmup_seconds;
             let bytes = seconds * bytes_per_s * f64::from(100 - load.read_percent) / 100.0;
@@ -27,7 +31,9 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
 /// Whether a step writes to the target, or makes it lose what it holds.
 pub fn destroys(step: &Step) -> bool {
     match step {
-        Step::Purge | Step::Trim | Step::Fill { .. } | Step::Raid(_) | Step::LoadDuring(..) | Step::Copy(_) => true,
+        Step::Purge | Step::Trim | Step::Fill { .. } | Step::Raid(_) | Step::LoadDuring(..) | Step::Copy(_) | Step::Replay(_) => {
+            true
+        }
         // Options of fio's may make a write of anything.
         Step::Load(load) | Step::Demand(_, load) => load.read_percent < 100 || !load.options.is_empty(),
         Step::WaitForSweep | Step::Idle { .. } => false,

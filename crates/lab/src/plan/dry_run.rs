@@ -2,7 +2,7 @@
 
 use super::{Goal, Load, RaidAction, Rounds, Scale, Stage, Step, destroys, drive_share, section_id, stages, step_cost};
 use crate::experiment::Experiment;
-use crate::result::{Pattern, SectionKind};
+use crate::result::{Pattern, SectionKind, TargetKind};
 use crate::snia::ROUNDS_MAX;
 use crate::target::TargetSpec;
 use crate::units::{show_seconds, show_size};
@@ -27,6 +27,8 @@ pub struct Plan {
     pub drive_bytes_max: u64,
     /// That as a share of what the maker allows, in percent; absent when that is not known.
     pub endurance_percent: Option<f64>,
+    /// What mdadm is asked for each md array that is made for the run, on a device that is free now.
+    pub commands: Vec<String>,
     /// The speed that was assumed for loads that write for a time.
     pub assumed_mb_per_s: f64,
 }
@@ -72,7 +74,8 @@ pub fn plan(
     for target in targets {
         let span_bytes = scale.span(target.size_bytes());
         for (at, section) in experiment.section.iter().enumerate() {
-            if section.test == SectionKind::Raid && !target.can_degrade() {
+            let several = target.kind == TargetKind::Members && target.drives.len() > 1;
+            if section.test == SectionKind::Raid && !target.can_degrade() || section.test == SectionKind::Replay && several {
                 continue;
             }
             let stages = stages(section, span_bytes, true, scale);
@@ -103,7 +106,7 @@ pub fn plan(
             }
             let sure = stages.iter().filter(|stage| !matches!(stage.rounds, Rounds::WhileSweep(_)));
             let loads = sure.flat_map(|stage| &stage.steps).filter(|step| match step {
-                Step::Copy(_) => true,
+                Step::Copy(_) | Step::Replay(_) => true,
                 step => step.load().is_some_and(|load| !load.preparation),
             });
             let loads = loads.count();
@@ -132,6 +135,7 @@ pub fn plan(
         bytes_max: total.2,
         drive_bytes_max: drive_bytes as u64,
         endurance_percent: rated_bytes.map(|rated| drive_bytes * 100.0 / rated as f64),
+        commands: targets.iter().filter_map(TargetSpec::md_spec).flat_map(|spec| spec.command_lines()).collect(),
         assumed_mb_per_s,
     }
 }
@@ -155,6 +159,7 @@ fn stage_words(stage: &Stage) -> String {
             Step::Copy(set) => {
                 parts.push(format!("copy {}: {} of {} in all", set.name, set.files.len(), show_size(set.bytes())));
             }
+            Step::Replay(trace) => parts.push(format!("replay {}", trace.application.name)),
             Step::LoadDuring(_, RaidAction::Fail) | Step::Load(_) | Step::Demand(..) | Step::Idle { .. } => {}
         }
     }
@@ -173,5 +178,6 @@ fn stage_words(stage: &Stage) -> String {
         }
         (Rounds::WhileSweep(_), _) => ", as long as that runs".into(),
     };
-    format!("{}: {}{times}", stage.title, parts.join(", "))
+    let parts = parts.join(", ");
+    if parts == stage.title { parts + &times } else { format!("{}: {parts}{times}", stage.title) }
 }

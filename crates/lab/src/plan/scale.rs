@@ -27,6 +27,11 @@ impl Scale {
             .map_or(seconds, |scaling| (seconds * scaling.seconds / 60.0).clamp(scaling.seconds.min(0.5), 10.0 * scaling.seconds))
     }
 
+    /// How much of a trace is replayed, as a share.
+    pub fn share(&self) -> f64 {
+        self.0.as_ref().map_or(1.0, |scaling| scaling.seconds / 60.0)
+    }
+
     /// Rounds at most.
     pub fn rounds(&self, rounds: u32) -> u32 {
         self.0.as_ref().map_or(rounds, |scaling| rounds.min(scaling.rounds_max))

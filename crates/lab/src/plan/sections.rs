@@ -1,12 +1,13 @@
 //! From a section of an experiment to its stages.
 
 use super::load::expand;
-use super::{CopySet, Load, Mix, Rounds, Scale, Stage, Step};
+use super::{AppTrace, CopySet, Load, Mix, Rounds, Scale, Stage, Step};
 use crate::experiment::{Experiment, Prepare, SectionSpec};
 use crate::raid_runs;
 use crate::result::{DriveState, Pattern, SectionKind};
 use crate::snia::{self, Choice};
 use crate::target::TargetSpec;
+use crate::trace::synthetic::Application;
 use crate::units::show_seconds;
 
 /// The stages of a section on a span of a target.
@@ -27,7 +28,7 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             let copies = section.copy.iter().map(set).collect();
             vec![Stage::once("purge", vec![Step::Purge]), Stage::new("passes", copies, Rounds::Times(passes))]
         }
-        SectionKind::Sweep => {
+        SectionKind::Sweep | SectionKind::Replay => {
             let (prepare, state) = match section.state {
                 Prepare::AsFound => (vec![], DriveState::AsFound),
                 Prepare::Fresh => (vec![Step::Purge], DriveState::Fresh),
@@ -40,7 +41,12 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             if !prepare.is_empty() {
                 stages.push(Stage::once("preparation", prepare));
             }
-            stages.push(Stage::new("passes", steps(state), Rounds::Times(passes)));
+            let replay = |name: &String| {
+                let application = Application::named(name).expect("it was checked when it was read");
+                Step::Replay(AppTrace { application, share: scale.share(), drive_state: state })
+            };
+            let steps = steps(state).into_iter().chain(section.traces.iter().map(replay)).collect();
+            stages.push(Stage::new("passes", steps, Rounds::Times(passes)));
             stages
         }
         // The reviews' own protocol: there is no test of SNIA's for it. Everything relative to fresh.
@@ -59,7 +65,6 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             .concat()
         }
         SectionKind::Raid => raid_runs::stages(&loads(DriveState::Used), passes, fill(1.0, Pattern::Sequential)),
-        SectionKind::Replay => Vec::new(),
         kind => {
             let SectionSpec { queue_depth, threads, read_percent, .. } = *section;
             snia::stages(kind, Choice { queue_depth, threads, read_percent, small_blocks }, span_bytes, scale)
@@ -97,6 +102,10 @@ fn shown(stages: &[Stage]) -> Vec<(Load, f64)> {
     let named = |name: &str| Some(Mix { name: name.into(), block_split: None, zones: None });
     let shown = |step: &Step| match step {
         Step::Copy(set) => Some((Load { mix: named(&set.name), ..Load::new(Pattern::Sequential, 0, 0, 0.0) }, 0.0)),
+        Step::Replay(AppTrace { application, drive_state, .. }) => {
+            let plain = Load::new(Pattern::Random, 0, 0, 0.0);
+            Some((Load { mix: named(application.name), drive_state: *drive_state, ..plain }, 0.0))
+        }
         step => {
             let load = step.load().filter(|load| !load.preparation)?;
             let mix = load.mix.as_ref().and_then(|mix| named(&mix.name));

@@ -1,6 +1,6 @@
 //! What is done together, in which order, and how often.
 
-use super::{CopySet, Load};
+use super::{AppTrace, CopySet, Load};
 use crate::result::{Pattern, Record};
 use crate::snia::{Demand, WINDOW_ROUNDS};
 
@@ -48,6 +48,8 @@ pub enum Step {
     Trim,
     /// Copy files in a file system on the target.
     Copy(CopySet),
+    /// Replay an application's look-alike, one request at a time.
+    Replay(AppTrace),
 }
 
 impl Step {
@@ -56,7 +58,7 @@ impl Step {
         match self {
             Self::Load(load) | Self::Demand(_, load) | Self::LoadDuring(load, _) => Some(load),
             Self::Purge | Self::Fill { .. } | Self::Raid(_) | Self::WaitForSweep => None,
-            Self::Idle { .. } | Self::Trim | Self::Copy(_) => None,
+            Self::Idle { .. } | Self::Trim | Self::Copy(_) | Self::Replay(_) => None,
         }
     }
 }

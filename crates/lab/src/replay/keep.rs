@@ -278,7 +278,7 @@ fn through_fio(
     let log = raw.with_extension("iolog");
     let options = iolog(source, &name, size_bytes, &request.options, &log)?;
     let places = [request.target.clone()];
-    let job = Job { places: &places, span_bytes: size_bytes, work: Work::Replay(&options), seed: 0, logs: None };
+    let job = Job { places: &places, span_bytes: size_bytes, offset_bytes: 0, work: Work::Replay(&options), seed: 0, logs: None };
     let stretch = if let Pace::Open { stretch } = request.options.pace { stretch.max(1e-9) } else { 1.0 };
     let mut tick = |at: std::time::Duration| tell(Reached { requests: 0, trace_seconds: at.as_secs_f64() / stretch });
     let measured = fio.run(&job, &raw.with_extension("fio"), raw, &[], stop, &mut tick);
@@ -354,6 +354,7 @@ fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fi
             kind,
             size_bytes,
             span_bytes: size_bytes,
+            offset_bytes: 0,
             level: None,
             members: None,
             strip_bytes: None,

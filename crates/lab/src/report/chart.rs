@@ -66,8 +66,12 @@ impl Axis {
     }
 }
 
+/// "2.5k": as few digits as tell the value.
 fn tick(value: f64) -> String {
-    short(value).replace(".00", "").replace(".0 ", " ").replace("0 k", "0k").replace(' ', "")
+    let text = short(value);
+    let (number, prefix) = text.split_once(' ').unwrap_or((&text, ""));
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("{number}{prefix}")
 }
 
 /// A value with its spread.
@@ -91,6 +95,10 @@ const COLOURS: usize = 8;
 const DASHES: usize = 3;
 /// Lines of one chart at most: more are several charts.
 const LINES_MAX: usize = 8;
+
+/// Dots of a line that all have their markers; of more, so many have.
+const DOTS_MAX: usize = 40;
+const MARKERS_OF_LONG: usize = 8;
 
 /// The class of the bar of the `index`th of many.
 pub fn colour(index: usize) -> String {
@@ -276,10 +284,12 @@ impl Chart {
             if path.len() > 1 {
                 let _ = write!(svg, "<path class=\"{}\" d=\"M{}\"/>", series.line(), path.join("L"));
             }
-            if dots.len() > 40 || !series.has_marker() {
+            if !series.has_marker() {
                 continue;
             }
-            for dot in dots {
+            // Of a long curve some markers, so that it is told from others by more than its colour.
+            let step = if dots.len() > DOTS_MAX { dots.len().div_ceil(MARKERS_OF_LONG) } else { 1 };
+            for dot in dots.iter().skip(step / 2).step_by(step) {
                 if dot.high > dot.low {
                     let _ = write!(
                         svg,

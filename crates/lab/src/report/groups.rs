@@ -4,7 +4,7 @@ use super::chart::{self, Axis, Bar, Chart, Dot, Figure, Series};
 use super::{Report, sentence_of_pair};
 use crate::result::{DriveState, IoMode, Point, Record, SectionKind, TargetKind};
 use crate::select::{self, short, time};
-use crate::stats::Summary;
+use crate::stats::{self, Summary};
 use crate::theory;
 use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -459,12 +459,19 @@ pub fn findings(report: &Report<'_>) -> Vec<String> {
         }
     }
     let comparisons = pairs.len();
+    // What is most certain first; of what is noise one sentence is enough.
+    let chance = |(_, second, best): &(String, Found<'_>, Found<'_>)| {
+        let rates = |(_, records): &Found<'_>| select::values(records, select::rate);
+        stats::difference(&rates(second), &rates(best), comparisons).map_or(1.0, |difference| difference.p)
+    };
+    pairs.sort_by(|a, b| chance(a).total_cmp(&chance(b)));
+    let certain = pairs.iter().filter(|pair| chance(pair) * (comparisons as f64) < stats::SIGNIFICANCE).count();
     let mut sentences: Vec<String> = pairs
         .into_iter()
         .filter_map(|(load, second, best)| {
             sentence_of_pair(&load, (&second.0.target, second.1), (&best.0.target, best.1), comparisons)
         })
-        .take(4)
+        .take(certain.clamp(1, 4))
         .collect();
     if comparisons > sentences.len() {
         sentences.push(format!("{} more loads are set side by side below.", comparisons - sentences.len()));

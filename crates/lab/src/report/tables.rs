@@ -189,7 +189,7 @@ pub fn figures(report: &Report<'_>) -> String {
             if target.level.is_some() {
                 cells.extend(theory_cells(report, point, records));
             }
-            let extras = records.last().map_or(Vec::new(), |record| timeline::extras(record));
+            let extras = timeline::extras(records);
             let more =
                 if extras.is_empty() { String::new() } else { format!("<br><small>{}</small>", escape(&extras.join("; "))) };
             Some((escape(&select::load(point)) + &more, cells))

@@ -2,9 +2,11 @@
 
 use super::chart::{Axis, Chart, Dot, Figure, Series};
 use super::{Report, duration, tables};
-use crate::result::{ArrayState, Record, Sample, Section, SectionKind, SteadyVerdict};
+use crate::result::{ArrayState, DriveState, Point, Record, Sample, Section, SectionKind, SteadyVerdict};
 use crate::select::{self, escape, short, time};
 use crate::stats::{self, Summary};
+use crate::units::counted;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Samples that a curve shows at most; more are joined by their median.
@@ -32,8 +34,9 @@ pub fn convergence(report: &Report<'_>) -> String {
                     percent(steady.slope_excursion_allowed)
                 )),
                 cell(format!(
-                    "{:.3}·R {} {}",
-                    steady.slope,
+                    "{}{}·R {} {}",
+                    if steady.slope < 0.0 { "−" } else { "" },
+                    short(steady.slope.abs()),
                     if steady.intercept < 0.0 { "−" } else { "+" },
                     short(steady.intercept.abs())
                 )),
@@ -109,7 +112,9 @@ pub fn over_time(report: &Report<'_>) -> String {
         let records: Vec<&Record> = report.run.records.iter().filter(|record| record.section == section.id).collect();
         let has_series =
             records.iter().any(|record| report.series.get(&record.index).is_some_and(|series| series.samples.len() > 5));
-        if !kinds.contains(&section.kind) || records.is_empty() || (records.len() < 5 && !has_series) {
+        // Applications one after the other are no story.
+        let is_mixed = section.kind == SectionKind::Replay && records.iter().any(|record| record.point != records[0].point);
+        if is_mixed || !kinds.contains(&section.kind) || records.is_empty() || (records.len() < 5 && !has_series) {
             continue;
         }
         charts += &report.draw(rate_over_time(report, section, &records));
@@ -235,12 +240,14 @@ fn raid_timeline(report: &Report<'_>, section: &Section, records: &[&Record]) ->
     let most = series.iter().flat_map(|series| &series.dots).map(|dot| dot.y).fold(0.0, f64::max);
     let mut chart = Chart::new(Axis::until(unit, span / seconds), Axis::from_zero("MB/s", most), series);
     let mut steps = Vec::new();
-    let mut before: Option<ArrayState> = None;
+    let mut before = String::new();
     for record in records {
-        if before != Some(record.point.array_state) {
-            before = Some(record.point.array_state);
+        let trimmed = if record.point.drive_state == DriveState::Trimmed { ", trimmed" } else { "" };
+        let now = format!("{}{trimmed}", state_name(record.point.array_state));
+        if before != now {
             chart.marks.push(since(records, record) / seconds);
-            steps.push(format!("{} {}", steps.len() + 1, state_name(record.point.array_state)));
+            steps.push(format!("{} {now}", steps.len() + 1));
+            before = now;
         }
     }
     chart.figure(&format!("{}: clients and rebuild over time", section.target), &steps.join(" · "), true)
@@ -253,13 +260,59 @@ fn state_name(state: ArrayState) -> &'static str {
     }
 }
 
+/// The load of a record, whatever the array was in.
+fn load(record: &Record) -> String {
+    select::load(&Point { array_state: ArrayState::Optimal, ..record.point.clone() })
+}
+
+/// What each state of an array leaves of the whole array's rate, over all loads, and how long rebuilds took.
+pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
+    let sections = report.run.manifest.sections.iter().filter(|section| section.kind == SectionKind::Raid);
+    let found = sections.filter_map(|section| {
+        let records = || report.run.records.iter().filter(|record| record.section == section.id && !record.preparation);
+        let mut by_load: BTreeMap<String, BTreeMap<ArrayState, Vec<f64>>> = BTreeMap::new();
+        for record in records() {
+            by_load.entry(load(record)).or_default().entry(record.point.array_state).or_default().push(select::rate(record));
+        }
+        let median = |rates: &Vec<f64>| Summary::of(rates).map(|summary| summary.median).filter(|rate| *rate > 0.0);
+        let share_in = |state: ArrayState| {
+            let of = |states: &BTreeMap<ArrayState, Vec<f64>>| {
+                Some(median(states.get(&state)?)? / median(states.get(&ArrayState::Optimal)?)? * 100.0)
+            };
+            let shares = span(by_load.values().filter_map(of), |percent| format!("{percent:.0}"))?;
+            Some(format!("{shares} % {}", state_name(state)))
+        };
+        let states = [ArrayState::Degraded, ArrayState::Rebuilding, ArrayState::Scrubbing].into_iter().filter_map(share_in);
+        let states: Vec<String> = states.collect();
+        let took = |key: &str, words: &str| {
+            let took = span(records().filter_map(|record| record.extra.get(key).copied()), duration)?;
+            Some(format!("{took} {words}"))
+        };
+        let times = [took("rebuild_seconds", "under load"), took("rebuild_alone_seconds", "alone")];
+        let times: Vec<String> = times.into_iter().flatten().collect();
+        let rebuild = if times.is_empty() { String::new() } else { format!("; a rebuild took {}", times.join(", ")) };
+        let loads = by_load.len();
+        (!states.is_empty()).then(|| {
+            format!(
+                "{}: of the whole array's rate {} remain, by {}{rebuild}.",
+                section.target,
+                states.join(", "),
+                counted(loads as u32, "load", "loads")
+            )
+        })
+    });
+    found.collect()
+}
+
+/// "41 to 62", or "41" where that is all.
+fn span(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> Option<String> {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low_words, high_words) = (words(low), words(high));
+    low.is_finite().then(|| if low_words == high_words { low_words } else { format!("{low_words} to {high_words}") })
+}
+
 fn raid_table(out: &mut String, records: &[&Record]) {
     let mut keys: Vec<(String, ArrayState)> = Vec::new();
-    let load = |record: &Record| {
-        let mut point = record.point.clone();
-        point.array_state = ArrayState::Optimal;
-        select::load(&point)
-    };
     for record in records {
         let key = (load(record), record.point.array_state);
         if !keys.contains(&key) {
@@ -280,7 +333,7 @@ fn raid_table(out: &mut String, records: &[&Record]) {
             _ => "–".into(),
         };
         let p99 = Summary::of(&select::values(&found, |record| record.total.latency.p99_ns));
-        let extras = found.last().map_or(Vec::new(), |record| extras(record));
+        let extras = extras(&found);
         let cells = vec![
             format!("<td>{}</td>", state_name(key.1)),
             mine.as_ref().map_or("<td>–</td>".into(), |mine| tables::spread_cell(mine, select::unit(&found[0].point))),
@@ -300,9 +353,16 @@ fn raid_table(out: &mut String, records: &[&Record]) {
     );
 }
 
-/// What only some measurements have, in words; the depth is in the load's name already.
-pub fn extras(record: &Record) -> Vec<String> {
-    record.extra.iter().filter(|(name, _)| *name != "outstanding").map(extra).collect()
+/// What only some measurements have, in words, as the last round of one has it; the depth is in the load's name already.
+pub fn extras(records: &[&Record]) -> Vec<String> {
+    let last = records.last().map(|record| record.extra.iter());
+    let mut words: Vec<String> = last.into_iter().flatten().filter(|(name, _)| *name != "outstanding").map(extra).collect();
+    let hedged: u64 = records.iter().flat_map(|record| &record.members).map(|member| member.hedged_reads).sum();
+    if hedged > 0 {
+        let reads: u64 = records.iter().filter_map(|record| record.read.as_ref()).map(|read| read.requests).sum();
+        words.push(format!("{hedged} of {reads} reads were too slow for one member and answered by others"));
+    }
+    words
 }
 
 /// "rebuild 41 s".

@@ -143,6 +143,9 @@ pub struct MemberFigures {
     pub written_bytes: u64,
     /// Errors.
     pub errors: u64,
+    /// Reads of clients that it left unanswered for so long that other members answered them, where an array of ours counts them.
+    #[serde(default)]
+    pub hedged_reads: u64,
     /// Mean time of its requests, where it can be seen (block devices).
     pub latency_mean_ns: Option<f64>,
     /// The largest mean over any second of the measurement: shows who lags behind.

@@ -14,6 +14,8 @@ pub enum TargetKind {
     Nbd,
     /// A Stria array, made for the run and served over NBD.
     Array,
+    /// A Linux md array, made for the run by mdadm.
+    Md,
     /// Several bare drives at once, each with its own threads: what an array of them could do at best.
     Members,
 }
@@ -29,8 +31,11 @@ pub struct TargetInfo {
     pub kind: TargetKind,
     /// Bytes that clients see.
     pub size_bytes: u64,
-    /// Bytes that the experiment uses from the start of it.
+    /// Bytes of it that the experiment uses.
     pub span_bytes: u64,
+    /// Where they begin.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offset_bytes: u64,
     /// `0`, `1`, `5`, `6`, `10`, `50`, `60`, `jbod`; also for arrays of others, if the user said so.
     pub level: Option<String>,
     /// Members, where it is an array or several drives.
@@ -43,6 +48,11 @@ pub struct TargetInfo {
     pub platform: String,
     /// The drives below, as they were before the run.
     pub drives: Vec<DriveInfo>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// A drive as it says about itself. What it does not say is absent or empty.

@@ -4,10 +4,11 @@
 //! Sources are read cold, and the clock stops when everything is durable. Data is read and written through the page cache, 1 MiB
 //! at a time, so that no file system can share blocks instead of copying them.
 
+use super::measure::{Own, point};
 use super::{Broken, Runner};
 use crate::experiment::FileSystem;
 use crate::plan::{CopySet, Load};
-use crate::result::{Figures, IoMode, Measured, NoteKind, Pattern, Record, RunWriter, Series, TargetKind, now_ms};
+use crate::result::{Figures, IoMode, Measured, NoteKind, Pattern, TargetKind, now_ms};
 use crate::state::Watch;
 use crate::target::Target;
 use crate::times::Times;
@@ -84,13 +85,13 @@ impl Place {
     fn new(target: &Target, file_system: FileSystem, sockets: &Path) -> Result<Self, String> {
         match target.info.kind {
             TargetKind::File => {
-                let file = Path::new(&target.info.name);
+                let [crate::fio::Place::Path(file)] = &target.places[..] else { return Err("there is no one file".into()) };
                 let folder = file.with_file_name(format!("{}.copies", file.file_name().unwrap_or_default().to_string_lossy()));
                 fs::create_dir(&folder).map_err(|error| format!("{}: {error}: it must not be there", folder.display()))?;
                 let found = command("stat", &["--file-system", "--format=%T", &folder.display().to_string()]);
                 Ok(Self { folder, file_system: found.unwrap_or_default(), mounted: None })
             }
-            TargetKind::Block | TargetKind::Array | TargetKind::Nbd => Self::mount(target, file_system, sockets)
+            TargetKind::Block | TargetKind::Array | TargetKind::Md | TargetKind::Nbd => Self::mount(target, file_system, sockets)
                 .map_err(|error| format!("{error}; a file system is made and mounted by root only: as another user name a folder on one with dir:PATH")),
             TargetKind::Members => Err("bare drives together have no file system; measure one of them".into()),
         }
@@ -266,40 +267,18 @@ impl Runner<'_> {
             latency: times.latency(),
             ..Figures::default()
         };
-        let index = self.writer.next_index();
         let load = Load {
             threads: set.threads,
             mode: IoMode::Cached,
             variant: format!("copied on {file_system}"),
             ..Load::new(Pattern::Sequential, bytes / requests.max(1), 50, seconds)
         };
-        let mut point = super::measure::point(&load, target);
+        let mut point = point(&load, target);
         point.mix.clone_from(&set.name);
         let mut extra = std::mem::take(&mut self.extra);
         extra.insert("files_per_s".into(), figures.iops);
         let (read, write) = (Some(figures.clone()), Some(figures.clone()));
         let measured = Measured { seconds, read, write, total: figures, ..Measured::default() };
-        let raw = RunWriter::raw_name(index);
-        let path = self.writer.folder().join(&raw);
-        fs::write(&path, serde_json::to_vec_pretty(&measured).expect("plain data becomes JSON")).map_err(failed)?;
-        let section = self.id();
-        let record = Record {
-            index,
-            section,
-            preparation: false,
-            point,
-            round,
-            step,
-            begun_ms,
-            measured,
-            raw,
-            series: None,
-            members,
-            extra,
-        };
-        self.writer.append(std::slice::from_ref(&record), &Series::default())?;
-        self.look_for_trouble(&record, &Series::default())?;
-        self.records.push(record);
-        Ok(())
+        self.keep(Own { point, step, round, begun_ms, measured: measured.clone(), members, extra }, &measured)
     }
 }

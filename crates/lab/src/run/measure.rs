@@ -5,10 +5,13 @@ use crate::experiment::PLACE_PERCENT;
 use crate::fio::{Job, Place, Work, take_series, together};
 use crate::plan::{Load, RaidAction};
 use crate::result::{
-    ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, now_ms,
+    ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, ResultError, RunWriter, SectionKind, Series,
+    TargetKind, now_ms,
 };
 use crate::state::{HOT_C, Watch};
 use crate::target::Target;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The load runs so long before something is done to the array under it.
@@ -20,7 +23,36 @@ const SAG_SAMPLES: usize = 6;
 /// A member whose mean latency is so many times the median of all lags behind.
 const OUTLIER: f64 = 2.0;
 
+/// What was measured without fio.
+pub(super) struct Own {
+    pub point: Point,
+    pub step: u32,
+    pub round: u32,
+    pub begun_ms: u64,
+    pub measured: Measured,
+    pub members: Vec<MemberFigures>,
+    pub extra: BTreeMap<String, f64>,
+}
+
 impl Runner<'_> {
+    /// Keeps it, with all that is known of it.
+    pub(super) fn keep(&mut self, own: Own, raw: &impl Serialize) -> Result<(), Broken> {
+        let index = self.writer.next_index();
+        let name = RunWriter::raw_name(index);
+        let path = self.writer.folder().join(&name);
+        let written = std::fs::write(&path, serde_json::to_vec_pretty(raw).expect("plain data becomes JSON"));
+        written.map_err(|source| ResultError::Io { path, source })?;
+        let Own { point, step, round, begun_ms, measured, members, extra } = own;
+        let section = self.id();
+        let (preparation, series) = (false, None);
+        let record =
+            Record { index, section, preparation, point, round, step, begun_ms, measured, raw: name, series, members, extra };
+        self.writer.append(std::slice::from_ref(&record), &Series::default())?;
+        self.look_for_trouble(&record, &Series::default())?;
+        self.records.push(record);
+        Ok(())
+    }
+
     pub(super) fn measure(
         &mut self,
         load: &Load,
@@ -42,8 +74,9 @@ impl Runner<'_> {
         let prefix = folder.join(format!("series/{index:05}"));
         let series_wanted = (load.series || during.is_some()) && self.request.hosts.is_empty() && load.seconds >= 1.0;
         let places = &target.places;
-        let job =
-            Job { places, span_bytes: target.info.span_bytes, work, seed: index.into(), logs: series_wanted.then_some(&prefix) };
+        let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
+        let logs = series_wanted.then_some(prefix.as_path());
+        let job = Job { places, span_bytes, offset_bytes, work, seed: index.into(), logs };
         let sweeps = matches!(load.array_state, ArrayState::Rebuilding | ArrayState::Scrubbing);
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
         let begun_ms = now_ms();

@@ -14,11 +14,12 @@ impl Runner<'_> {
         if !self.request.hosts.is_empty() {
             return self.purge_hosts(target);
         }
-        let (fio, folder, stop, span) = (&self.fio, self.writer.folder(), self.stop, target.info.span_bytes);
+        let (fio, folder, stop) = (&self.fio, self.writer.folder(), self.stop);
+        let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
         let mut overwrite = |place: &Place| {
             let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: true };
             let places = [place.clone()];
-            let job = crate::fio::Job { places: &places, span_bytes: span, work, seed: 0, logs: None };
+            let job = crate::fio::Job { places: &places, span_bytes, offset_bytes, work, seed: 0, logs: None };
             let raw = folder.join("raw/purge.json");
             fio.run(&job, &raw.with_extension("fio"), &raw, &[], stop, &mut |_| {}).map(|_| ()).map_err(|error| error.to_string())
         };
@@ -38,9 +39,13 @@ impl Runner<'_> {
     pub(super) fn purge_hosts(&mut self, target: &Target) -> Result<(), Broken> {
         let mut ways = Vec::new();
         for host in self.request.hosts.clone() {
-            let purged = match target.info.kind {
-                TargetKind::File | TargetKind::Block => crate::remote::purge(&host, &target.info.name),
-                _ => Err("only files and block devices can be purged there".into()),
+            let place = host.place.as_ref().or(target.places.first());
+            let (host, purged) = match (target.info.kind, place) {
+                (TargetKind::File | TargetKind::Block, Some(Place::Path(path))) => {
+                    let purged = crate::remote::purge(&host.name, &path.display().to_string());
+                    (host.name, purged)
+                }
+                _ => (host.name, Err("only files and block devices can be purged there".into())),
             };
             ways.push(match purged {
                 Ok(way) => {
@@ -60,8 +65,10 @@ impl Runner<'_> {
     /// What the other hosts tell of themselves and their drives.
     pub(super) fn ask_hosts(&mut self, specs: &[TargetSpec]) -> Result<(), ResultError> {
         for host in self.request.hosts.clone() {
-            let place = specs.first().map_or("", |spec| spec.place.as_str());
-            match crate::remote::facts(&host, place) {
+            let own = host.place.as_ref().map(ToString::to_string);
+            let place = own.or_else(|| Some(specs.first()?.place.clone())).unwrap_or_default();
+            let host = host.name;
+            match crate::remote::facts(&host, &place) {
                 Ok((environment, drive)) => {
                     self.manifest.hosts.insert(host, environment);
                     self.host_drives.push(drive);
@@ -87,12 +94,14 @@ impl Runner<'_> {
             for place in &target.places {
                 match place {
                     Place::Path(path) if fs::metadata(path).is_ok_and(|metadata| metadata.is_file()) => {
-                        crate::purge::punch(path, target.info.span_bytes).map_err(failed)?;
+                        crate::purge::punch(path, target.info.offset_bytes, target.info.span_bytes).map_err(failed)?;
                     }
                     Place::Path(_) | Place::Nbd(_) => {
                         let places = [place.clone()];
-                        let span_bytes = target.info.span_bytes / target.places.len() as u64;
-                        let job = crate::fio::Job { places: &places, span_bytes, work: Work::Trim, seed: 0, logs: None };
+                        let each = |bytes: u64| bytes / target.places.len() as u64;
+                        let (span_bytes, offset_bytes) = (each(target.info.span_bytes), each(target.info.offset_bytes));
+                        let job =
+                            crate::fio::Job { places: &places, span_bytes, offset_bytes, work: Work::Trim, seed: 0, logs: None };
                         let raw = self.writer.folder().join("raw/trim.json");
                         match self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut |_| {}) {
                             Ok(_) => {}

@@ -1,6 +1,7 @@
 //! What is done to an array of ours while it is measured, and how long that takes.
 
 use super::{Broken, Company, Runner};
+use crate::md::Md;
 use crate::plan::RaidAction;
 use crate::result::NoteKind;
 use crate::target::Target;
@@ -27,6 +28,7 @@ impl Runner<'_> {
 
     pub(super) fn sweep_runs(&self, target: &Target) -> bool {
         target.array.as_ref().is_some_and(|array| array.sweep().is_ok_and(|sweep| sweep.is_some()))
+            || target.md.as_ref().is_some_and(Md::syncs)
     }
 
     /// Until nothing is rebuilt, resynced or scrubbed; tells how long it took if we began it.

@@ -1,9 +1,10 @@
 //! What a run was asked for.
 
 use crate::experiment::{Experiment, SchemaError};
+use crate::fio::Host;
 use crate::plan::Scale;
-use crate::result::{ResultError, TargetKind};
-use crate::target::{Pool, TargetError, TargetSpec};
+use crate::result::{ResultError, SectionKind, TargetKind};
+use crate::target::{Part, Pool, TargetError, TargetSpec};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ pub struct Request {
     pub targets: Vec<String>,
     /// Size of a file to make, or of an NBD export that does not tell.
     pub size: Option<u64>,
+    /// What of each target is measured.
+    #[serde(default)]
+    pub part: Part,
     /// Drives for arrays.
     pub drives: Vec<PathBuf>,
     /// Or a folder for image files.
@@ -27,7 +31,7 @@ pub struct Request {
     #[serde(default)]
     pub read_only: bool,
     /// Machines on which fio serves, instead of this one.
-    pub hosts: Vec<String>,
+    pub hosts: Vec<Host>,
     /// What may be overwritten.
     pub destroy: Vec<String>,
     /// A remark.
@@ -82,12 +86,19 @@ impl Request {
                 "nothing to measure: name it with --target, as file:/tmp/x.img, /dev/nvme0n1, an NBD URI, or array:5:4 with --pool".into(),
             ));
         }
+        if !self.part.is_whole()
+            && experiment.section.iter().any(|section| matches!(section.test, SectionKind::FileCopy | SectionKind::Replay))
+        {
+            let words = "files are copied, and traces replayed, on the whole target: measure that without --offset and --share";
+            return Err(TargetError::Usage(words.into()));
+        }
         for (at, spec) in specs.iter_mut().enumerate() {
+            spec.take_part(self.part)?;
             spec.platform = self.platform.clone();
-            if !matches!(spec.kind, TargetKind::Array | TargetKind::Members) {
+            if !matches!(spec.kind, TargetKind::Array | TargetKind::Md | TargetKind::Members) {
                 spec.level = self.level.clone();
             }
-            if !self.hosts.is_empty() && matches!(spec.kind, TargetKind::Array | TargetKind::Members) {
+            if !self.hosts.is_empty() && matches!(spec.kind, TargetKind::Array | TargetKind::Md | TargetKind::Members) {
                 return Err(TargetError::Usage(format!(
                     "target {}: several hosts measure files, block devices and NBD exports, not arrays made for the run",
                     at + 1

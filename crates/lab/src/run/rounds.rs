@@ -185,7 +185,9 @@ impl Runner<'_> {
     fn is_done(&self, step: &Step, number: u32, end: u32, round: u32) -> bool {
         let has_records = |from, to| self.records_of(from, to).any(|record| record.round == round);
         match step {
-            Step::Load(_) | Step::Fill { .. } | Step::Demand(..) | Step::Copy(_) => has_records(number, number + 1),
+            Step::Load(_) | Step::Fill { .. } | Step::Demand(..) | Step::Copy(_) | Step::Replay(_) => {
+                has_records(number, number + 1)
+            }
             Step::Purge | Step::Trim | Step::Idle { .. } | Step::Raid(_) | Step::WaitForSweep | Step::LoadDuring(..) => {
                 has_records(number, end)
             }

@@ -49,6 +49,7 @@ impl Runner<'_> {
             Step::Idle { seconds } => self.sleep(*seconds),
             Step::Trim => self.trim(target),
             Step::Copy(set) => self.copy(set, number, round, target),
+            Step::Replay(trace) => self.replay(trace, number, round, target),
         }
     }
 
@@ -79,6 +80,7 @@ pub(super) fn words_of(step: &Step) -> String {
         Step::Idle { seconds } => format!("idle for {}", show_seconds(*seconds)),
         Step::Trim => "trim".into(),
         Step::Copy(set) => format!("copying {}", set.name),
+        Step::Replay(trace) => format!("replaying {}", trace.application.name),
     }
 }
 

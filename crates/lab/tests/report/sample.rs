@@ -67,6 +67,7 @@ pub fn target(name: &str, kind: TargetKind, level: Option<&str>, members: u32) -
         kind,
         size_bytes: 800_000_000_000,
         span_bytes: 80_000_000_000,
+        offset_bytes: 0,
         level: level.map(Into::into),
         members: Some(members),
         strip_bytes: level.map(|_| 65_536),
@@ -504,6 +505,7 @@ fn raid(story: &mut Story, target: &TargetInfo) {
         record.members = (0..4)
             .map(|index| MemberFigures {
                 path: format!("/dev/nvme{index}n1"),
+                hedged_reads: if index == 2 && array_state == ArrayState::Rebuilt { 41 } else { 0 },
                 written_bytes: record.write.as_ref().map_or(0, |write| write.bytes / 2),
                 latency_mean_ns: Some(if index == 2 && array_state == ArrayState::Rebuilt {
                     2.1e6

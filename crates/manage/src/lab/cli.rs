@@ -4,6 +4,7 @@ use super::replay::Replay;
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
+use stria_lab::target::Amount;
 
 /// The laboratory's commands.
 #[derive(Debug, Subcommand)]
@@ -34,8 +35,8 @@ pub struct Subject {
     /// A shipped experiment (see `stria lab list`), or a TOML file.
     #[arg(value_name = "EXPERIMENT", value_hint = ValueHint::FilePath)]
     pub experiment: String,
-    /// file:PATH (made if it is not there), a block device, an NBD URI, or array:LEVEL:COUNT[:STRIP[:SPANS]] and members:COUNT
-    /// of the drives below; repeat for more. Without it: the arrays that the experiment names.
+    /// file:PATH (made if it is not there), a block device, an NBD URI, or array:LEVEL:COUNT[:STRIP[:SPANS]], members:COUNT and
+    /// md:LEVEL:COUNT[:STRIP][:assume-clean] (by mdadm) of the drives below; repeat for more. Without it: the arrays that the experiment names.
     #[arg(long, short, value_name = "TARGET")]
     pub target: Vec<String>,
     /// Size of a file to make, 1GiB if not given, or of an NBD export that does not tell.
@@ -56,7 +57,14 @@ pub struct Subject {
     /// Only the loads of sweeps that only read, without any preparation: what is there is left as it is.
     #[arg(long)]
     pub read_only: bool,
-    /// Measure from another machine, where `fio --server` runs; repeat for several at once.
+    /// Only what lies from here on in each target: a size or a share, as 100GiB or 25%.
+    #[arg(long, value_name = "SIZE|SHARE", value_parser = Amount::parse)]
+    pub offset: Option<Amount>,
+    /// Only so much of each target, as 100GiB or 50%; a purge is of the whole all the same.
+    #[arg(long, value_name = "SIZE|SHARE", value_parser = Amount::parse)]
+    pub share: Option<Amount>,
+    /// Measure from another machine, where `fio --server` runs; HOST=/dev/nvme1n1 where the target is called otherwise there; repeat
+    /// for several at once.
     #[arg(long, value_name = "HOST")]
     pub host: Vec<String>,
     /// Bytes that the maker allows to be written to a drive (TBW).

@@ -1,0 +1,163 @@
+//! A Linux md array for a run: made, assembled, stopped and unmade by `mdadm`, by command lines that a plan shows beforehand.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Levels that the lab asks of md.
+pub const LEVELS: [&str; 6] = ["0", "1", "4", "5", "6", "10"];
+/// The array's name on its members: by it a run knows its own.
+const NAME: &str = "stria-lab";
+/// In the folder of sockets: the device of the array, as long as it is there.
+const LEFT: &str = "md";
+
+/// What to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MdSpec {
+    /// `5`.
+    pub level: String,
+    /// Strip, for levels that have one.
+    pub strip_bytes: Option<u64>,
+    /// The drives are taken to agree as they are: no first resync.
+    pub assume_clean: bool,
+    /// Members in the order of their roles.
+    pub drives: Vec<PathBuf>,
+}
+
+impl MdSpec {
+    fn is_redundant(&self) -> bool {
+        self.level != "0"
+    }
+
+    fn drives(&self) -> impl Iterator<Item = String> {
+        self.drives.iter().map(|drive| drive.display().to_string())
+    }
+
+    /// Words for mdadm that make it. `--run`: it does not ask about what is on the drives, which the run was told to overwrite.
+    pub fn create(&self, device: &Path) -> Vec<String> {
+        let mut words = vec!["--create".into(), device.display().to_string(), "--run".into(), "--metadata=1.2".into()];
+        words.push(format!("--name={NAME}"));
+        words.push(format!("--level={}", self.level));
+        words.push(format!("--raid-devices={}", self.drives.len()));
+        words.extend(self.strip_bytes.map(|bytes| format!("--chunk={}", bytes >> 10)));
+        if self.is_redundant() {
+            // As Stria's arrays have one.
+            words.push("--bitmap=internal".into());
+        }
+        if self.is_redundant() && self.assume_clean {
+            words.push("--assume-clean".into());
+        }
+        words.extend(self.drives());
+        words
+    }
+
+    /// Words that bring it back as it is.
+    pub fn assemble(&self, device: &Path) -> Vec<String> {
+        ["--assemble".into(), device.display().to_string(), "--run".into()].into_iter().chain(self.drives()).collect()
+    }
+
+    /// Words that make strangers of its members.
+    pub fn unmake(&self) -> Vec<String> {
+        std::iter::once("--zero-superblock".into()).chain(self.drives()).collect()
+    }
+
+    /// All that a run asks of mdadm, as one would type it.
+    pub fn command_lines(&self) -> Vec<String> {
+        let device = free_device();
+        let line = |words: Vec<String>| format!("mdadm {}", words.join(" "));
+        vec![line(self.create(&device)), line(stop(&device)), line(self.unmake())]
+    }
+}
+
+fn stop(device: &Path) -> Vec<String> {
+    vec!["--stop".into(), device.display().to_string()]
+}
+
+/// The last md device that nobody has.
+fn free_device() -> PathBuf {
+    let names = (0..128).rev().map(|number| format!("md{number}"));
+    let mut free =
+        names.filter(|name| !Path::new("/sys/class/block").join(name).exists() && !Path::new("/dev").join(name).exists());
+    Path::new("/dev").join(free.next().unwrap_or_else(|| "md127".into()))
+}
+
+fn mdadm(program: &Path, words: &[String]) -> Result<String, String> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("mdadm does not start: {error}; install it with: sudo apt-get install mdadm"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("mdadm {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim())),
+    }
+}
+
+/// An array that is there.
+#[derive(Debug)]
+pub struct Md {
+    program: PathBuf,
+    spec: MdSpec,
+    device: PathBuf,
+    /// Tells a later run that it is there; gone with it.
+    left: PathBuf,
+}
+
+impl Md {
+    /// Makes it of its drives, whatever they hold; `there_already`: it is brought back as it is.
+    ///
+    /// # Errors
+    /// In mdadm's words.
+    pub fn open(program: &Path, spec: MdSpec, sockets: &Path, there_already: bool) -> Result<Self, String> {
+        let (device, left) = (free_device(), sockets.join(LEFT));
+        let noted = fs::create_dir_all(sockets).and_then(|()| fs::write(&left, device.display().to_string()));
+        noted.map_err(|error| format!("{}: {error}", left.display()))?;
+        let words = if there_already { spec.assemble(&device) } else { spec.create(&device) };
+        // From here on it is stopped with what follows.
+        let md = Self { program: program.into(), spec, device, left };
+        mdadm(program, &words)?;
+        Ok(md)
+    }
+
+    /// Where clients find it.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// Its members do not agree yet.
+    pub fn syncs(&self) -> bool {
+        let folder = Path::new("/sys/class/block").join(self.device.file_name().unwrap_or_default()).join("md");
+        // Levels without redundancy have none of these.
+        let differs = |name: &str, done: &str| fs::read_to_string(folder.join(name)).is_ok_and(|text| text.trim() != done);
+        differs("sync_action", "idle") || differs("resync_start", "none") || differs("degraded", "0")
+    }
+
+    /// Ends it, and leaves nothing of it on its members.
+    ///
+    /// # Errors
+    /// In mdadm's words.
+    pub fn unmake(self) -> Result<(), String> {
+        mdadm(&self.program, &stop(&self.device))?;
+        let _ = fs::remove_file(&self.left);
+        mdadm(&self.program, &self.spec.unmake()).map(|_| ())
+    }
+}
+
+impl Drop for Md {
+    /// One that is dropped without [`Md::unmake`] belongs to a run that broke off: it stays on its members, but does not run.
+    fn drop(&mut self) {
+        if self.left.exists() && mdadm(&self.program, &stop(&self.device)).is_ok() {
+            let _ = fs::remove_file(&self.left);
+        }
+    }
+}
+
+/// Stops the array that a killed run left behind, if it is still that one.
+pub fn stop_left(program: &Path, sockets: &Path) {
+    let Ok(device) = fs::read_to_string(sockets.join(LEFT)) else { return };
+    let told = mdadm(program, &["--detail".into(), device.clone()]).unwrap_or_default();
+    if told.lines().any(|line| line.trim_start().starts_with("Name :") && line.contains(NAME)) {
+        let _ = mdadm(program, &stop(Path::new(&device)));
+    }
+    let _ = fs::remove_file(sockets.join(LEFT));
+}
+
+#[cfg(test)]
+mod tests;
