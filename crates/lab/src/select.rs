@@ -59,7 +59,7 @@ pub fn load(point: &Point) -> String {
         let threads = if point.threads > 1 { format!(", {} at a time", point.threads) } else { String::new() };
         return format!("{}, {}{threads}", point.mix, point.variant);
     }
-    if point.variant.starts_with(REPLAYED) {
+    if is_replayed(point) {
         let more = [point.variant.as_str(), state(point.drive_state)].into_iter().filter(|words| !words.is_empty());
         return format!("{} {}", point.mix, more.collect::<Vec<_>>().join(", "));
     }
@@ -122,9 +122,14 @@ pub fn mode(mode: IoMode) -> &'static str {
 /// What the variant of an application's look-alike begins with.
 pub const REPLAYED: &str = "replayed";
 
+/// An application's look-alike: one request at a time of many kinds, for which no law of levels is known.
+pub fn is_replayed(point: &Point) -> bool {
+    point.variant.starts_with(REPLAYED)
+}
+
 /// What a point's rate is counted in: MB/s for sequential and large requests and for applications, else IOPS.
 pub fn unit(point: &Point) -> &'static str {
-    let in_bytes = point.pattern == Pattern::Sequential || point.block_bytes >= 128 << 10 || point.variant.starts_with(REPLAYED);
+    let in_bytes = point.pattern == Pattern::Sequential || point.block_bytes >= 128 << 10 || is_replayed(point);
     if in_bytes { "MB/s" } else { "IOPS" }
 }
 

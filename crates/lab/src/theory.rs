@@ -90,8 +90,10 @@ impl<'a> BareDrives<'a> {
             Summary::of(&rates).map(|summary| summary.median)
         };
         let points = select::results(run);
-        let points =
-            points.iter().filter_map(|(point, records)| Some((*bare.get(point.target.as_str())?, *point, middle(records)?)));
+        let points = points
+            .iter()
+            .filter(|(point, _)| !select::is_replayed(point))
+            .filter_map(|(point, records)| Some((*bare.get(point.target.as_str())?, *point, middle(records)?)));
         Self { points: points.collect() }
     }
 
@@ -111,14 +113,14 @@ impl<'a> BareDrives<'a> {
 
     /// The bare sum for a point's own load: as many drives at once, each as it is, without an array.
     pub fn sum(&self, point: &Point) -> Option<f64> {
-        let drives = point.members?;
+        let drives = point.members.filter(|_| !select::is_replayed(point))?;
         self.rate(point, drives, point.read_percent, |_| true)
             .or_else(|| Some(self.rate(point, 1, point.read_percent, |_| true)? * f64::from(drives)))
     }
 
     /// What theory says of a point of this run.
     pub fn ideal(&self, point: &Point) -> Option<Ideal> {
-        let shape = shape(point)?;
+        let shape = shape(point).filter(|_| !select::is_replayed(point))?;
         let drives = point.members?;
         let share = f64::from(point.read_percent) / 100.0;
         let work = Work::of(&shape, pattern(point, share >= 1.0));

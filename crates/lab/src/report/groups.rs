@@ -177,7 +177,9 @@ pub fn scaling(report: &Report<'_>) -> String {
     });
     let mut charts = Vec::new();
     for points in groups.into_values() {
-        let points = points.into_iter().filter(|(point, _)| point.level.is_some() && point.members.is_some());
+        // Of applications there is no law to hold them against: they stand side by side.
+        let has_law = |point: &Point| point.level.is_some() && point.members.is_some() && !select::is_replayed(point);
+        let points = points.into_iter().filter(|(point, _)| has_law(point));
         let mut by_strip: BTreeMap<Option<u64>, Group<'_>> = BTreeMap::new();
         points.for_each(|found| by_strip.entry(found.0.strip_bytes).or_default().push(found));
         by_strip.values_mut().for_each(|points| points.sort_by_key(|(point, _)| point.members));

@@ -291,10 +291,10 @@ pub fn raid_findings(report: &Report<'_>) -> Vec<String> {
         let times = [took("rebuild_seconds", "under load"), took("rebuild_alone_seconds", "alone")];
         let times: Vec<String> = times.into_iter().flatten().collect();
         let rebuild = if times.is_empty() { String::new() } else { format!("; a rebuild took {}", times.join(", ")) };
-        let loads = by_load.len();
+        let loads = by_load.values().filter(|states| states.keys().any(|state| *state != ArrayState::Optimal)).count();
         (!states.is_empty()).then(|| {
             format!(
-                "{}: of the whole array's rate {} remain, by {}{rebuild}.",
+                "{}: of the whole array's rate {} remain, over {}{rebuild}.",
                 section.target,
                 states.join(", "),
                 counted(loads as u32, "load", "loads")

@@ -23,7 +23,7 @@ impl Runner<'_> {
             return Ok(self.note(NoteKind::Fallback, None, words)?);
         }
         let source = Source::from(what.trace());
-        let totals = source.totals().clone();
+        let totals = *source.totals();
         let options = Options { pace: Pace::Closed, depth: 1, room_bytes: Some(target.info.span_bytes), ..Options::default() };
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
         let (begun_ms, begun, done_before) = (now_ms(), Instant::now(), self.moment.done_seconds);

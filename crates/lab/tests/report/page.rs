@@ -81,7 +81,7 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
         "p99.9",
         "after idling",
         "rebuild 3 min 31 s",
-        "of the whole array's rate 62\u{a0}% degraded, 41\u{a0}% rebuilding, 70\u{a0}% scrubbing remain, by 1 load; a rebuild took 3 min 31 s",
+        "of the whole array's rate 62\u{a0}% degraded, 41\u{a0}% rebuilding, 70\u{a0}% scrubbing remain, over 1 load; a rebuild took 3 min 31 s",
         "/dev/nvme2n1 lags",
         "41 of 1673840 reads were too slow for one member",
         "years left",
