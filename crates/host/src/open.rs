@@ -48,7 +48,7 @@ pub struct Found {
 
 enum Source {
     Drive(SyncDrive),
-    Array(HostedArray, ArrayPlan),
+    Array(Box<(HostedArray, ArrayPlan)>),
 }
 
 /// What lies on some drives: arrays that are no part of another, all that was recognised, drives of no array, and what is to be told.
@@ -154,7 +154,7 @@ fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -
         for stranger in outside {
             match sources[stranger.drive].1.take() {
                 // An array that carries no member of another is on top.
-                Some(Source::Array(array, plan)) => arrays.push((array, plan)),
+                Some(Source::Array(top)) => arrays.push(*top),
                 _ => strangers.push(stranger),
             }
         }
@@ -166,7 +166,7 @@ fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -
                     .iter()
                     .map(|&drive| (&candidates[drive], sources[drive].1.take().expect("each drive is one member")));
                 let (mut array, plan) = bind(assembly, members.collect(), ring, options.forget_checksums, &mut told)?;
-                next.push((array.candidate(), Some(Source::Array(array, plan))));
+                next.push((array.candidate(), Some(Source::Array(Box::new((array, plan))))));
             }
         }
         all.extend(assemblies);
@@ -202,7 +202,8 @@ fn bind(
                 devices.push(device);
                 told.extend(warning);
             }
-            Source::Array(array, plan) => {
+            Source::Array(span) => {
+                let (array, plan) = *span;
                 planned.push(PlannedMember::Array(Box::new(plan)));
                 sources.push(MemberSource::Array(Box::new(array.clone())));
                 devices.push(Box::new(array));

@@ -63,7 +63,7 @@ fn connections_are_dealt_out_and_every_lane_works() {
         let images = make(&place, level, count, 0);
         let serve = serve(&place, &images, lanes, &["--clients", clients]);
         let size = place.status("tank")["size_bytes"].as_u64().expect("a size");
-        let Some(fio) = fio(serve.uri("tank"), 6, size / 6 >> 17 << 17) else { return };
+        let Some(fio) = fio(serve.uri("tank"), 6, size / 6 / (1 << 17) * (1 << 17)) else { return };
         assert_verified(fio);
         place.settled("tank");
         let status = place.status("tank");
