@@ -577,7 +577,7 @@ impl<'a> World<'a> {
         self.events()?;
         let agree = self.node().leaves().iter().all(|leaf| leaf.device.agree());
         let agreed = std::mem::replace(&mut self.lanes_agree, agree);
-        if !self.settled && !(agreed && self.lanes_agree) {
+        if !(self.settled || agreed && self.lanes_agree) {
             // Who was dropped by one lane may just have been read by another.
             self.model.forget_reads();
         }
