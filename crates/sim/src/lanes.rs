@@ -17,7 +17,8 @@ pub struct Lanes {
     turn: Cell<usize>,
     /// Until when each takes no turns.
     naps: Vec<Nanos>,
-    chance: Chance,
+    /// `None`: they take all.
+    chance: Option<Chance>,
 }
 
 /// A lane of several naps after one turn in so many, for so long at most.
@@ -32,7 +33,7 @@ impl Lanes {
         recorder: MdRecorder,
         unix_seconds: u64,
         group_sectors: u64,
-        chance: Chance,
+        chance: Option<Chance>,
     ) -> Self {
         let ports = Ports::new(devices.len()).with_groups(group_sectors);
         let events = RefCell::new(LaneEvents::new(if config.geometry.level().is_redundant() { devices.len() } else { 1 }));
@@ -167,8 +168,10 @@ impl Lanes {
         for (lane, nap) in self.lanes.iter_mut().zip(&mut self.naps) {
             if *nap <= now {
                 lane.poll(now, ended);
-                if several && self.chance.one_in(NAP_ONE_IN) {
-                    *nap = now + self.chance.below(NAP_MAX);
+                if let Some(chance) = self.chance.as_mut().filter(|_| several)
+                    && chance.one_in(NAP_ONE_IN)
+                {
+                    *nap = now + chance.below(NAP_MAX);
                 }
             }
         }

@@ -27,8 +27,8 @@ pub struct Power {
     pub hedges: Cell<bool>,
     /// [`Setup::lanes`](crate::setup::Setup::lanes).
     pub lanes: Cell<usize>,
-    /// The history's seed, for when lanes take no turns.
-    pub seed: Cell<u64>,
+    /// What tells when lanes take no turns: the history's seed; `None`: they take them all.
+    pub naps: Cell<Option<u64>>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
     /// On some drive more sectors have become unreadable.
@@ -52,7 +52,7 @@ impl Default for Power {
             told_every: Cell::new(0),
             hedges: Cell::new(false),
             lanes: Cell::new(1),
-            seed: Cell::new(0),
+            naps: Cell::new(None),
             degraded: Cell::new(false),
             bad_grew: Cell::new(false),
             now: Cell::new(0),

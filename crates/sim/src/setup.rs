@@ -42,6 +42,8 @@ pub struct Setup {
     pub hedges: bool,
     /// On how many lanes it runs, where it can.
     pub lanes: usize,
+    /// Lanes are kept from their turns now and then.
+    pub lanes_nap: bool,
 }
 
 /// A family of arrays, as a person names it.
@@ -134,6 +136,7 @@ impl Setup {
             told_every: 0,
             hedges: false,
             lanes: 1,
+            lanes_nap: true,
         }
     }
 
@@ -179,6 +182,7 @@ impl Setup {
             told_every: 0,
             hedges: false,
             lanes: 1,
+            lanes_nap: true,
         }
     }
 

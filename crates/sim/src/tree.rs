@@ -270,7 +270,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 recorder,
                 UNIX_SECONDS,
                 geometry.strip_sectors(),
-                Chance::new(power.seed.get(), 1000 + power.requests()),
+                power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests())),
             );
             device.command(|engine| engine.set_hedging(power.hedges.get()));
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };

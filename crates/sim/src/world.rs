@@ -188,7 +188,7 @@ impl<'a> World<'a> {
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
         power.lanes.set(setup.lanes);
-        power.seed.set(history.seed);
+        power.naps.set(setup.lanes_nap.then_some(history.seed));
         if let Some(mutant) = rules.mutant {
             for (index, drive) in drives.iter().enumerate() {
                 if mutant != Mutant::OneSuperblockDropped || index == 1 {
