@@ -274,13 +274,10 @@ impl<R: Recorder> Binder<R> {
             Action::RecordIntent { set, clear } => self.ask(Ask::Intent { set, clear }),
             Action::RecordBadBlocks { member, blocks } => self.ask(Ask::BadBlocks { member, blocks }),
             Action::ResetLog => self.ask(Ask::ResetLog),
-            Action::SpareTaken { member, slot } => {
-                let relay = self.relay.as_mut().expect("one of several lanes says so");
-                relay.tell_all(|| Message::SpareTaken { member, slot });
-            }
+            Action::SpareTaken { member, slot } => self.others().tell_all(|| Message::SpareTaken { member, slot }),
             Action::Filled(member) => self.share_filled(member),
             Action::Replayed => self.share_replayed(),
-            Action::GiveUp => self.relay.as_mut().expect("one of several lanes says so").tell_all(|| Message::GiveUp),
+            Action::GiveUp => self.others().tell_all(|| Message::GiveUp),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
                 Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
                 None => {

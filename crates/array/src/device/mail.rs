@@ -1,7 +1,7 @@
 //! What a lane hears from the others, and what it tells them.
 
-use super::Binder;
-use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar};
+use super::{Binder, Places};
+use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar, Relay};
 use crate::member::Members;
 use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
 use smallvec::SmallVec;
@@ -42,9 +42,18 @@ fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
 }
 
 impl<R: Recorder> Binder<R> {
+    /// The ways to the other lanes.
+    pub(super) fn others(&mut self) -> &mut Relay<Places<R>> {
+        self.relay.as_mut().expect("there are several lanes")
+    }
+
+    fn home(&mut self) -> &mut Home {
+        self.home.as_mut().expect("lanes turn to the home lane")
+    }
+
     /// Takes a client's request to whom it concerns.
     pub(super) fn relay(&mut self, request: Request) {
-        let relay = self.relay.as_mut().expect("one of several lanes");
+        let relay = self.relay.as_mut().expect("there are several lanes");
         let mut own = SmallVec::<[Request; 1]>::new();
         relay.submit(request, self.engine.limits(), self.now, |request| own.push(request));
         own.into_iter().for_each(|request| self.take_request(request));
@@ -55,7 +64,7 @@ impl<R: Recorder> Binder<R> {
         self.take_mail();
         let mut ended = std::mem::take(&mut self.elsewhere);
         self.poll(&mut ended);
-        let relay = self.relay.as_mut().expect("one of several lanes");
+        let relay = self.others();
         completions.extend(ended.drain(..).filter_map(|completion| relay.ended(completion)));
         relay.post();
         self.elsewhere = ended;
@@ -66,17 +75,19 @@ impl<R: Recorder> Binder<R> {
         let Some(relay) = &mut self.relay else { return };
         let mut inbox = relay.take_mail();
         for message in inbox.drain(..) {
-            let relay = self.relay.as_mut().expect("one of several lanes");
             match message {
                 Message::Request { lane, request } => {
-                    let request = relay.accept(lane, request);
+                    let request = self.others().accept(lane, request);
                     self.take_request(request);
                 }
                 Message::Ended(completion) => self.elsewhere.push(completion),
                 Message::Ask { lane, ask } => self.register(lane, ask),
                 Message::Answer(answer) => self.answer(answer),
                 Message::Order(order) => self.obey(order),
-                Message::Places(places) => self.log.know(relay.share.lane, places),
+                Message::Places(places) => {
+                    let lane = self.others().share.lane;
+                    self.log.know(lane, places);
+                }
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
                 Message::Filled { lane, member } => self.note_filled(lane, member),
                 Message::Replayed { lane } => self.note_replayed(lane),
@@ -87,7 +98,7 @@ impl<R: Recorder> Binder<R> {
             }
             self.actions = true;
         }
-        self.relay.as_mut().expect("one of several lanes").reuse(inbox);
+        self.others().reuse(inbox);
     }
 
     /// The engine wants something durable.
@@ -100,18 +111,22 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn register(&mut self, lane: usize, ask: Ask) {
-        let home = self.home.as_mut().expect("lanes ask the home lane");
-        for (lane, order) in home.registrar.ask(lane, ask) {
-            match lane {
-                0 => self.obey(order),
-                _ => self.relay.as_mut().expect("there are others").send(lane, Message::Order(order)),
-            }
-        }
+        let orders = self.home().registrar.ask(lane, ask);
+        self.give(orders);
         self.make_next();
     }
 
+    fn give(&mut self, orders: Vec<(usize, Order)>) {
+        for (lane, order) in orders {
+            match lane {
+                0 => self.obey(order),
+                _ => self.others().send(lane, Message::Order(order)),
+            }
+        }
+    }
+
     fn make_next(&mut self) {
-        let home = self.home.as_mut().expect("lanes ask the home lane");
+        let home = self.home();
         let done = home.registrar.done_already();
         let next = home.registrar.next();
         if let Some(ask) = &next {
@@ -132,16 +147,12 @@ impl<R: Recorder> Binder<R> {
         let lanes = home.registrar.recorded();
         // Who could not be told is dropped before anything else is recorded that counts on it.
         let dropped = self.engine.drop_unrecorded(answer.failures());
-        for (lane, order) in home.registrar.drop_members(0, &dropped) {
-            match lane {
-                0 => self.obey(order),
-                _ => self.relay.as_mut().expect("there are others").send(lane, Message::Order(order)),
-            }
-        }
-        let home = self.home.as_mut().expect("seen above");
-        if std::mem::take(&mut home.resynced) && !self.engine.knows_all_resynced() {
+        let orders = home.registrar.drop_members(0, &dropped);
+        let resynced = std::mem::take(&mut home.resynced);
+        self.give(orders);
+        if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
-            self.relay.as_mut().expect("there are others").tell_all(|| Message::AllResynced);
+            self.others().tell_all(|| Message::AllResynced);
         }
         self.tell(lanes, &answer);
         self.make_next();
@@ -151,7 +162,7 @@ impl<R: Recorder> Binder<R> {
         for lane in lanes {
             match lane {
                 0 => self.answer(answer.clone()),
-                _ => self.relay.as_mut().expect("there are others").send(lane, Message::Answer(answer.clone())),
+                _ => self.others().send(lane, Message::Answer(answer.clone())),
             }
         }
     }
@@ -166,39 +177,37 @@ impl<R: Recorder> Binder<R> {
 
     /// This lane's share of a member is filled.
     pub(super) fn share_filled(&mut self, member: MemberId) {
-        let relay = self.relay.as_mut().expect("one of several lanes says so");
-        match relay.share.lane {
+        match self.others().share.lane {
             0 => self.note_filled(0, member),
-            lane => relay.send(0, Message::Filled { lane, member }),
+            lane => self.others().send(0, Message::Filled { lane, member }),
         }
     }
 
     /// This lane needs the last run's records no more.
     pub(super) fn share_replayed(&mut self) {
-        let relay = self.relay.as_mut().expect("one of several lanes says so");
-        match relay.share.lane {
+        match self.others().share.lane {
             0 => self.note_replayed(0),
-            lane => relay.send(0, Message::Replayed { lane }),
+            lane => self.others().send(0, Message::Replayed { lane }),
         }
     }
 
     fn note_replayed(&mut self, lane: usize) {
-        let replaying = &mut self.home.as_mut().expect("lanes tell the home lane").replaying;
+        let replaying = &mut self.home().replaying;
         if replaying.remove(&lane) && replaying.is_empty() {
-            self.relay.as_mut().expect("one of several lanes").tell_all(|| Message::AllReplayed);
+            self.others().tell_all(|| Message::AllReplayed);
             self.engine.all_replayed();
             self.actions = true;
         }
     }
 
     fn note_filled(&mut self, lane: usize, member: MemberId) {
-        let relay = self.relay.as_mut().expect("one of several lanes says so");
-        let filled = &mut self.home.as_mut().expect("lanes tell the home lane").filled;
+        let lane_count = self.others().share.lane_count;
+        let filled = &mut self.home().filled;
         let lanes = filled.entry(member).or_default();
         lanes.insert(lane);
-        if lanes.len() == relay.share.lane_count {
+        if lanes.len() == lane_count {
             filled.remove(&member);
-            relay.tell_all(|| Message::AllFilled(member));
+            self.others().tell_all(|| Message::AllFilled(member));
             self.engine.all_filled(member);
             self.actions = true;
         }
