@@ -353,7 +353,9 @@ impl World {
     }
 
     pub fn run_until_rebuilt(&mut self) {
-        self.run_until("rebuild", |status| status.health == Health::Optimal && status.sweep.is_none());
+        let in_making = |member: &MemberStatus| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing);
+        let made = |status: &ArrayStatus| status.sweep.is_none() && !status.members.iter().any(in_making);
+        self.run_until("rebuild", |status| status.health == Health::Optimal && made(status));
     }
 }
 
