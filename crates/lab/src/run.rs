@@ -14,7 +14,7 @@ mod request;
 mod rounds;
 mod step;
 
-use crate::experiment::{Experiment, SchemaError};
+use crate::experiment::{Experiment, Prepare, SchemaError};
 use crate::fio::{Fio, FioError, Host};
 use crate::import;
 use crate::md;
@@ -416,6 +416,9 @@ impl<'a> Runner<'a> {
             self.writer.rewrite_records(&self.records)?;
         }
         self.writer.save_manifest(&self.manifest)?;
+        if spec.state == Prepare::AsFound && matches!(spec.test, SectionKind::Sweep | SectionKind::Replay) {
+            self.fill_new_file(target)?;
+        }
         let planned = |small_blocks| stages_apart(experiment, at, target.info.span_bytes, small_blocks, &self.scale);
         let stages = planned(small_blocks);
         if stages != planned(true) {

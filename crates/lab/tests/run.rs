@@ -168,6 +168,24 @@ fn four_states_are_measured_in_order_and_a_trim_gives_blocks_back() {
 }
 
 #[test]
+fn a_file_that_the_run_makes_is_not_read_before_it_has_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = file(folder.path());
+    let reads =
+        "[[section]]\nname = \"t\"\ntest = \"sweep\"\nstate = \"as-found\"\npasses = 2\nload = [{ pattern = \"random\" }]\n";
+    let out = folder.path().join("run");
+    // Interrupted, so that the file is still there.
+    run_on(target.clone(), reads, &out, 1, vec![]).unwrap();
+    let allocated = |path: &Path| std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).unwrap()) * 512;
+    assert!(allocated(&path) >= 16 << 20, "{} bytes have blocks", allocated(&path));
+    assert!(Run::open(&out).unwrap().notes.iter().any(|note| note.text.contains("filled once")));
+    // What was there before is read as it is.
+    std::fs::File::create(&path).unwrap().set_len(16 << 20).unwrap();
+    run_on(target, reads, &folder.path().join("again"), usize::MAX, vec![]).unwrap();
+    assert_eq!(allocated(&path), 0);
+}
+
+#[test]
 fn look_alikes_of_applications_are_replayed_in_passes() {
     let folder = tempfile::tempdir().unwrap();
     let (_, target) = file(folder.path());

@@ -385,9 +385,10 @@ impl Figure {
     }
 }
 
-/// The bars' largest value, with its spread.
+/// The end of the bars' scale: the largest value with its spread, as long as that leaves the bars half of the room.
 pub fn most_of(bars: &[Bar]) -> f64 {
-    bars.iter().map(|bar| bar.high.max(bar.value)).fold(0.0, f64::max)
+    let most = |of: fn(&Bar) -> f64| bars.iter().map(of).fold(0.0, f64::max);
+    most(|bar| bar.high.max(bar.value)).min(2.0 * most(|bar| bar.value))
 }
 
 /// Bars in HTML, so that long names wrap instead of colliding.

@@ -35,6 +35,21 @@ impl Runner<'_> {
         self.wait_for_sweep(target, "first resync")
     }
 
+    /// Files that the run has made have no blocks: reads of them as they are would measure memory, so they are filled once.
+    pub(super) fn fill_new_file(&mut self, target: &Target) -> Result<(), Broken> {
+        let is_new = target.drives().iter().any(|drive| self.request.made.contains(drive));
+        if !is_new || self.records.iter().any(|record| record.point.target == target.info.name) {
+            return Ok(());
+        }
+        let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
+        let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: false };
+        let job = crate::fio::Job { places: &target.places, span_bytes, offset_bytes, work, seed: 0, logs: None };
+        let raw = self.writer.folder().join("raw/fill.json");
+        self.fio.run(&job, &raw.with_extension("fio"), &raw, &[], self.stop, &mut |_| {})?;
+        let words = format!("{} was filled once: a new file has no blocks that could be read", target.info.name);
+        Ok(self.note(NoteKind::Step, None, words)?)
+    }
+
     /// Each host's own drive; where that cannot be, it is measured as it is, and the report says so.
     pub(super) fn purge_hosts(&mut self, target: &Target) -> Result<(), Broken> {
         let mut ways = Vec::new();
