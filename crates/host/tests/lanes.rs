@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use stria_array::{Event, Health, SweepKind};
+use stria_array::{Event, Health, MemberRole, MemberStatus, SweepKind};
 use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request, Segments, bytes};
 use stria_drive::Lane;
 use stria_format::md::{BitmapChoice, LogChoice};
@@ -161,7 +161,9 @@ impl Running {
             let calm = |array: &&ArrayReport| {
                 let status = &array.status;
                 let agrees = status.resync_sector == u64::MAX || !array.geometry.level().is_redundant();
-                status.sweep.is_none() && agrees && status.health == Health::Optimal
+                let fills = |member: &MemberStatus| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing);
+                let filled = !status.members.iter().any(fills);
+                status.sweep.is_none() && agrees && filled && status.health == Health::Optimal
             };
             if report.tree().iter().all(calm) {
                 return;
