@@ -5,7 +5,7 @@ use crate::fio::Work;
 use crate::plan::{Load, RaidAction, Step};
 use crate::result::{DriveState, Pattern, Record};
 use crate::target::Target;
-use crate::units::{show_seconds, show_size};
+use crate::units::{counted, show_seconds, show_size};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -87,5 +87,6 @@ pub(super) fn words_of(step: &Step) -> String {
 fn load_words(load: &Load) -> String {
     let order = if load.pattern == Pattern::Random { "random" } else { "sequential" };
     let what = load.mix.as_ref().map_or_else(|| show_size(load.block_bytes), |mix| mix.name.clone());
-    format!("{order} {what}, {} % reads, {} threads x {}", load.read_percent, load.threads, load.queue_depth)
+    let threads = counted(load.threads, "thread", "threads");
+    format!("{order} {what}, {} % reads, {threads} x {}", load.read_percent, load.queue_depth)
 }
