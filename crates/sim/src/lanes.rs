@@ -66,7 +66,7 @@ impl Lanes {
     pub fn take_events(&self) -> Vec<Event> {
         let mut told = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
-            told.extend(lane.take_events().into_iter().filter_map(|event| self.events.borrow_mut().hear(index, event)));
+            told.extend(lane.take_events().into_iter().flat_map(|event| self.events.borrow_mut().hear(index, event, false)));
         }
         told
     }

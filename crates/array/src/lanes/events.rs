@@ -1,70 +1,150 @@
-//! What several lanes tell, as people want to hear it: once.
+//! What the lanes of an array tell, each for itself, as people are to hear it.
+//!
+//! What concerns a place is told by the lane that owns it. That a member was dropped, taken or came in sync, and that a sweep
+//! began or ended, every lane tells: people hear it once. A sweep has ended when it has on every lane.
 
 use crate::{Event, MemberId, SweepKind};
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::Nanos;
 
-/// How the lanes' parts of one sweep have ended so far.
-#[derive(Default)]
-struct Ends {
-    lanes: BTreeSet<usize>,
-    stopped: bool,
-    mismatch_sectors: u64,
-    wrong: BTreeMap<MemberId, u64>,
-    duration: Nanos,
-}
-
 /// Joins the events of an array's lanes.
 pub struct LaneEvents {
     lane_count: usize,
-    failed: BTreeSet<MemberId>,
-    sweeps: Vec<(SweepKind, Ends)>,
+    /// Each happens once to a member, as handles are not used again.
+    changes: BTreeSet<(MemberId, Change)>,
+    /// By the sweep's kind.
+    rounds: [Option<Round>; 4],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Failed,
+    Taken,
+    InSync,
+}
+
+/// A sweep, as far as its lanes have come.
+struct Round {
+    lanes: Vec<Part>,
+    told: bool,
+    /// A member was filled on every lane: nobody else begins.
+    filled: bool,
+}
+
+#[derive(Clone)]
+enum Part {
+    /// Has not begun.
+    Idle,
+    Runs,
+    Finished {
+        mismatch_sectors: u64,
+        wrong: Vec<(MemberId, u64)>,
+        duration: Nanos,
+    },
+    Stopped(String),
+}
+
+fn place_of(kind: SweepKind) -> usize {
+    match kind {
+        SweepKind::Resync => 0,
+        SweepKind::Rebuild => 1,
+        SweepKind::Scrub { repair } => 2 + usize::from(repair),
+    }
 }
 
 impl LaneEvents {
     /// Of so many lanes.
     pub fn new(lane_count: usize) -> Self {
-        Self { lane_count, failed: BTreeSet::new(), sweeps: Vec::new() }
+        Self { lane_count, changes: BTreeSet::new(), rounds: [const { None }; 4] }
     }
 
-    /// What is to be told when a lane tells this. A sweep has finished when all lanes are through with their shares, and has
-    /// stopped when the first one has.
-    pub fn hear(&mut self, lane: usize, event: Event) -> Option<Event> {
+    /// What people are to hear, now that a lane tells this. `paused`: sweeps are held, so those that stop will go on.
+    pub fn hear(&mut self, lane: usize, event: Event, paused: bool) -> Vec<Event> {
+        if self.lane_count == 1 {
+            return vec![event];
+        }
         match event {
-            Event::MemberFailed { member, .. } => self.failed.insert(member).then_some(event),
-            Event::SpareTaken { .. } | Event::MemberInSync { .. } | Event::SweepStarted(_) => (lane == 0).then_some(event),
-            Event::SweepStopped { kind, .. } => {
-                let ends = self.ended(kind, lane);
-                let first = !std::mem::replace(&mut ends.stopped, true);
-                self.finish(kind);
-                first.then_some(event)
+            Event::MemberFailed { member, .. } => self.change(member, Change::Failed, event),
+            Event::SpareTaken { member, .. } => self.change(member, Change::Taken, event),
+            Event::MemberInSync { member, .. } => {
+                let mut told = self.change(member, Change::InSync, event);
+                if let Some(round) = self.rounds[place_of(SweepKind::Rebuild)].as_mut().filter(|_| !told.is_empty()) {
+                    round.filled = true;
+                    told.splice(..0, self.end(SweepKind::Rebuild, paused));
+                }
+                told
+            }
+            Event::SweepStarted(kind) => {
+                let round = self.rounds[place_of(kind)].get_or_insert_with(|| Round::new(self.lane_count));
+                round.lanes[lane] = Part::Runs;
+                let told = std::mem::replace(&mut round.told, true);
+                if told { Vec::new() } else { vec![event] }
             }
             Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
-                let ends = self.ended(kind, lane);
-                ends.mismatch_sectors += mismatch_sectors;
-                wrong.into_iter().for_each(|(member, sectors)| *ends.wrong.entry(member).or_default() += sectors);
-                ends.duration = ends.duration.max(duration);
-                let ends = self.finish(kind).filter(|ends| !ends.stopped)?;
-                let Ends { mismatch_sectors, duration, wrong, .. } = ends;
+                self.ended(kind, lane, Part::Finished { mismatch_sectors, wrong, duration }, paused)
+            }
+            Event::SweepStopped { kind, reason } => self.ended(kind, lane, Part::Stopped(reason), paused),
+            Event::ReadCorrected { .. }
+            | Event::WrongBytes { .. }
+            | Event::BadBlocks { .. }
+            | Event::Unreadable { .. }
+            | Event::Mismatch { .. } => vec![event],
+        }
+    }
+
+    /// The first lane to tell speaks for all.
+    fn change(&mut self, member: MemberId, change: Change, event: Event) -> Vec<Event> {
+        if self.changes.insert((member, change)) { vec![event] } else { Vec::new() }
+    }
+
+    fn ended(&mut self, kind: SweepKind, lane: usize, part: Part, paused: bool) -> Vec<Event> {
+        self.rounds[place_of(kind)].get_or_insert_with(|| Round::new(self.lane_count)).lanes[lane] = part;
+        self.end(kind, paused).into_iter().collect()
+    }
+
+    /// The end of a sweep, if that was the last lane's.
+    fn end(&mut self, kind: SweepKind, paused: bool) -> Option<Event> {
+        let round = self.rounds[place_of(kind)].as_mut()?;
+        let (mut idle, mut stopped, mut all) = (false, None, (0, BTreeMap::new(), 0));
+        for part in &round.lanes {
+            match part {
+                Part::Runs => return None,
+                Part::Idle => idle = true,
+                Part::Stopped(reason) => stopped = stopped.or(Some(reason.clone())),
+                Part::Finished { mismatch_sectors, wrong, duration } => {
+                    all.0 += mismatch_sectors;
+                    wrong.iter().for_each(|&(member, sectors)| *all.1.entry(member).or_insert(0) += sectors);
+                    all.2 = all.2.max(*duration);
+                }
+            }
+        }
+        // Who has not begun will, except where the member to be filled is gone or whole.
+        if idle && !(kind == SweepKind::Rebuild && (stopped.is_some() || round.filled)) {
+            return None;
+        }
+        match stopped {
+            Some(reason) => {
+                // What is done on a lane is done, if the others go on.
+                let goes_on = |part: &mut Part| match part {
+                    Part::Finished { .. } if paused => {}
+                    _ => *part = Part::Idle,
+                };
+                round.lanes.iter_mut().for_each(goes_on);
+                (round.told, round.filled) = (false, false);
+                Some(Event::SweepStopped { kind, reason })
+            }
+            None => {
+                self.rounds[place_of(kind)] = None;
+                let (mismatch_sectors, wrong, duration) = all;
                 Some(Event::SweepFinished { kind, mismatch_sectors, wrong: wrong.into_iter().collect(), duration })
             }
-            _ => Some(event),
         }
     }
+}
 
-    fn ended(&mut self, kind: SweepKind, lane: usize) -> &mut Ends {
-        if !self.sweeps.iter().any(|(known, _)| *known == kind) {
-            self.sweeps.push((kind, Ends::default()));
-        }
-        let (_, ends) = self.sweeps.iter_mut().find(|(known, _)| *known == kind).expect("just put there");
-        ends.lanes.insert(lane);
-        ends
-    }
-
-    fn finish(&mut self, kind: SweepKind) -> Option<Ends> {
-        let all = |(known, ends): &(SweepKind, Ends)| *known == kind && ends.lanes.len() == self.lane_count;
-        let index = self.sweeps.iter().position(all)?;
-        Some(self.sweeps.swap_remove(index).1)
+impl Round {
+    fn new(lane_count: usize) -> Self {
+        Self { lanes: vec![Part::Idle; lane_count], told: false, filled: false }
     }
 }
 
@@ -72,23 +152,68 @@ impl LaneEvents {
 mod tests {
     use super::*;
 
+    const SCRUB: SweepKind = SweepKind::Scrub { repair: false };
+
+    fn finished(kind: SweepKind, mismatch_sectors: u64, duration: Nanos) -> Event {
+        let wrong = if mismatch_sectors > 0 { vec![(MemberId(2), mismatch_sectors)] } else { Vec::new() };
+        Event::SweepFinished { kind, mismatch_sectors, wrong, duration }
+    }
+
+    fn stopped(kind: SweepKind) -> Event {
+        Event::SweepStopped { kind, reason: "paused".into() }
+    }
+
     #[test]
-    fn a_scrub_ends_once_with_what_all_lanes_found() {
-        let kind = SweepKind::Scrub { repair: false };
-        let finished = |mismatch_sectors, wrong: &[(MemberId, u64)], duration| Event::SweepFinished {
-            kind,
-            mismatch_sectors,
-            wrong: wrong.to_vec(),
-            duration,
-        };
+    fn a_change_of_a_member_is_heard_once() {
+        let mut events = LaneEvents::new(3);
+        let failed = |reason: &str| Event::MemberFailed { member: MemberId(1), slot: Some(1), reason: reason.into() };
+        assert_eq!(events.hear(1, failed("it did"), false), [failed("it did")]);
+        assert_eq!(events.hear(0, failed("by others"), false), []);
+        assert_eq!(events.hear(2, failed("by others"), false), []);
+        let mut alone = LaneEvents::new(1);
+        (0..2).for_each(|_| assert_eq!(alone.hear(0, failed("it did"), false).len(), 1));
+    }
+
+    #[test]
+    fn a_sweep_ends_when_it_has_on_every_lane() {
         let mut events = LaneEvents::new(2);
-        assert_eq!(events.hear(1, Event::SweepStarted(kind)), None);
-        assert!(events.hear(0, Event::SweepStarted(kind)).is_some());
-        assert_eq!(events.hear(1, finished(8, &[(MemberId(2), 8)], 70)), None);
-        let all = events.hear(0, finished(16, &[(MemberId(2), 8)], 50));
-        assert_eq!(all, Some(finished(24, &[(MemberId(2), 16)], 70)));
-        let stopped = || Event::SweepStopped { kind, reason: "cancelled".into() };
-        assert!(events.hear(1, stopped()).is_some());
-        assert_eq!((events.hear(0, stopped()), events.hear(0, finished(0, &[], 1))), (None, None));
+        assert_eq!(events.hear(0, Event::SweepStarted(SCRUB), false), [Event::SweepStarted(SCRUB)]);
+        // Lane 1 has been told, and not begun.
+        assert_eq!(events.hear(0, finished(SCRUB, 3, 70), false), []);
+        assert_eq!(events.hear(1, Event::SweepStarted(SCRUB), false), []);
+        assert_eq!(events.hear(1, finished(SCRUB, 4, 50), false), [finished(SCRUB, 7, 70)]);
+        assert_eq!(events.hear(1, Event::SweepStarted(SCRUB), false).len(), 1, "the next one");
+    }
+
+    #[test]
+    fn lanes_that_were_through_before_a_pause_count_when_the_others_go_on() {
+        let mut events = LaneEvents::new(2);
+        (0..2).for_each(|lane| drop(events.hear(lane, Event::SweepStarted(SCRUB), false)));
+        assert_eq!(events.hear(0, finished(SCRUB, 1, 5), true), []);
+        assert_eq!(events.hear(1, stopped(SCRUB), true), [stopped(SCRUB)]);
+        assert_eq!(events.hear(1, Event::SweepStarted(SCRUB), false).len(), 1);
+        assert_eq!(events.hear(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
+    }
+
+    #[test]
+    fn what_was_cancelled_does_not_count_for_the_next() {
+        let mut events = LaneEvents::new(2);
+        (0..2).for_each(|lane| drop(events.hear(lane, Event::SweepStarted(SCRUB), false)));
+        events.hear(0, finished(SCRUB, 1, 5), false);
+        assert_eq!(events.hear(1, stopped(SCRUB), false), [stopped(SCRUB)]);
+        events.hear(1, Event::SweepStarted(SCRUB), false);
+        assert_eq!(events.hear(1, finished(SCRUB, 0, 5), false), [], "lane 0 has not been through it");
+        events.hear(0, Event::SweepStarted(SCRUB), false);
+        assert_eq!(events.hear(0, finished(SCRUB, 0, 5), false), [finished(SCRUB, 0, 5)]);
+    }
+
+    #[test]
+    fn a_rebuild_ends_before_its_member_is_in_sync_also_where_a_lane_had_no_part_in_it() {
+        let mut events = LaneEvents::new(2);
+        events.hear(0, Event::SweepStarted(SweepKind::Rebuild), false);
+        assert_eq!(events.hear(0, finished(SweepKind::Rebuild, 0, 5), false), []);
+        let in_sync = Event::MemberInSync { member: MemberId(3), slot: 0 };
+        assert_eq!(events.hear(1, in_sync.clone(), false), [finished(SweepKind::Rebuild, 0, 5), in_sync.clone()]);
+        assert_eq!(events.hear(0, in_sync, false), []);
     }
 }
