@@ -80,6 +80,23 @@ def sweeps(rows):
     table(["", "MB/s", "spread", "to bare read"], lines)
 
 
+def lanes(rows):
+    print("## One array on several lanes\n\nEach with a thread, a processor and a load of its own at QD 32, on members that do nothing. Own: each is asked for its")
+    print("share; any: for all of the array, so that others do most. Thousand requests a second, and how much that is of as many times one lane's.\n")
+    counts = sorted({int(row["lanes"]) for row in rows})
+    cases = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for row in rows:
+        cases[f"{row['subject']}, {row['case']}"][int(row["lanes"])][row["round"]] = float(row["iops"])
+    lines = []
+    for case, by_count in cases.items():
+        line = [case]
+        for count in counts:
+            share = statistics.median(ratio(by_count[count], by_count[1])) / count
+            line += [f"{statistics.median(by_count[count].values()) / 1000:,.0f}", spread(by_count[count].values()), f"{share:.2f}"]
+        lines.append(line)
+    table([""] + [name for count in counts for name in (f"{count} lane{'s' if count > 1 else ''}", "spread", "of linear")], lines)
+
+
 def nbd(rows):
     print("## NBD over a unix socket\n\nServer and client on a processor each; memory behind each server; a client that batches.\n")
     cases = collections.defaultdict(lambda: collections.defaultdict(dict))
@@ -119,7 +136,7 @@ def md(rows):
 def main(model, processors, kernel, *pairs):
     print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. A wide spread tells of other work on the machine.\n")
     for name, path in zip(pairs[::2], pairs[1::2]):
-        {"levels": levels, "cost": cost, "sweeps": sweeps, "nbd": nbd, "md": md}[name](rows_of(path))
+        {"levels": levels, "cost": cost, "sweeps": sweeps, "lanes": lanes, "nbd": nbd, "md": md}[name](rows_of(path))
 
 
 main(*sys.argv[1:])

@@ -1,8 +1,8 @@
 //! One array on 1, 2, … lanes, each with a thread and a load of its own, pinned to a processor: how near to as many times as
 //! fast. Members do nothing, so what is left is the engine's own time and that of the ways between lanes.
 //!
-//! `cargo run --release -p stria-bench --example lanes [RUN_MS [ROUNDS [LANES]]]`; rounds go from lane count to lane count in
-//! turn, medians are shown. *Own*: each lane is asked for what is its own. *Any*: for all of the array, so that of n lanes' requests
+//! `cargo run --release -p stria-bench --example lanes [RUN_MS [ROUNDS [LANES]]]` prints CSV; `bench/run lanes` makes a table of
+//! it. Rounds go from lane count to lane count in turn. *Own*: each lane is asked for what is its own. *Any*: for all of the array, so that of n lanes' requests
 //! all but an n-th go to another lane.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -109,11 +109,6 @@ fn run(config: &ArrayConfig, load: &Load, lanes: usize, own: bool) -> f64 {
     threads.into_iter().map(|thread| thread.join().expect("a lane ends in peace")).sum()
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let run_for = Duration::from_millis(arguments.next().map_or(200, |ms| ms.parse().expect("RUN_MS is a number")));
@@ -121,29 +116,23 @@ fn main() {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let most: usize = arguments.next().map_or(processors, |count| count.parse().expect("LANES is a number"));
     let counts: Vec<usize> = std::iter::successors(Some(1), |lanes| Some(lanes * 2)).take_while(|&lanes| lanes <= most).collect();
-    println!("{:<34} thousand requests a second, and of as many times one lane's", "on null members");
-    for (level, members) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 6)] {
-        let config = config(level, members);
-        for (what, read_percent, order, block_bytes) in [
-            ("4 KiB random reads", 100, Order::Random, 4096),
-            ("4 KiB random writes", 0, Order::Random, 4096),
-            ("128 KiB sequential writes", 0, Order::Sequential, 128 << 10),
-        ] {
-            let load = Load { read_percent, order, block_bytes, queue_depth: 32, limit: Limit::Time(run_for), ..Load::default() };
-            for own in [true, false] {
-                let mut figures = vec![Vec::new(); counts.len()];
-                for _ in 0..rounds {
-                    for (index, &lanes) in counts.iter().enumerate() {
-                        figures[index].push(run(&config, &load, lanes, own));
+    println!("round,subject,case,lanes,iops");
+    for round in 0..rounds {
+        for (level, members) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 6)] {
+            let config = config(level, members);
+            for (what, read_percent, order, block_bytes) in [
+                ("4K random read", 100, Order::Random, 4096),
+                ("4K random write", 0, Order::Random, 4096),
+                ("128K sequential write", 0, Order::Sequential, 128 << 10),
+            ] {
+                let load =
+                    Load { read_percent, order, block_bytes, queue_depth: 32, limit: Limit::Time(run_for), ..Load::default() };
+                for (asked, own) in [("own", true), ("any", false)] {
+                    for &lanes in &counts {
+                        let iops = run(&config, &load, lanes, own);
+                        println!("{round},RAID {level} of {members},{what} {asked},{lanes},{iops:.0}");
                     }
                 }
-                let figures: Vec<f64> = figures.into_iter().map(median).collect();
-                let shown = counts
-                    .iter()
-                    .zip(&figures)
-                    .map(|(&lanes, iops)| format!("{lanes}: {:>6.0} {:.2}", iops / 1000.0, iops / figures[0] / lanes as f64));
-                let whose = if own { "own" } else { "any" };
-                println!("RAID {level:<3} {what:<26} {whose} {}", shown.collect::<Vec<_>>().join("   "));
             }
         }
     }
