@@ -180,7 +180,7 @@ impl Core {
             gathers: Gathers::default(),
             hedging: Hedging::new(geometry.level().is_redundant()),
             share,
-            following: Following::default(),
+            following: Following::new(config, share),
             mirror_crew: Crew::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),

@@ -113,13 +113,7 @@ impl<R: Recorder> ArrayDevice<R> {
         // Without redundancy nothing is kept in step, and every lane does what it is asked for.
         let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
         let share = if several { ports.share(&config.geometry, lane) } else { Share::whole(&config.geometry) };
-        let mut engine = Engine::on_lane(config, &member_limits, share);
-        if !several || config.replay.is_empty() {
-            engine.all_replayed();
-        }
-        if !several || config.resync_sector == u64::MAX {
-            engine.all_resynced();
-        }
+        let engine = Engine::on_lane(config, &member_limits, share);
         let mut starts = vec![0; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
         for member in places {

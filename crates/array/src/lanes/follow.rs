@@ -3,15 +3,15 @@
 //! Each engine drops members by itself, and hears of those that others dropped. Everything else that gives or takes a role
 //! begins on the home lane. A member that is being filled counts as whole when every lane has filled its share.
 
+use super::Share;
 use crate::core::{Action, Core};
 use crate::sweep::{Fill, take_over};
-use crate::{Engine, MemberId, MemberRole};
+use crate::{ArrayConfig, Engine, MemberId, MemberRole};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// What an engine has heard of the others.
-#[derive(Default)]
 pub(crate) struct Following {
     /// Spares that the home lane gave a role, and the role.
     assigned: RefCell<Vec<(MemberId, usize)>>,
@@ -23,6 +23,20 @@ pub(crate) struct Following {
     all_replayed: Cell<bool>,
     /// It is recorded that redundancy agrees everywhere, so that after a crash the log counts.
     pub all_resynced: Cell<bool>,
+}
+
+impl Following {
+    /// As it is at the start.
+    pub fn new(config: &ArrayConfig, share: Share) -> Self {
+        let alone = share.lane_count == 1;
+        Self {
+            assigned: RefCell::default(),
+            dropped: RefCell::default(),
+            filled: RefCell::default(),
+            all_replayed: Cell::new(alone || config.replay.is_empty()),
+            all_resynced: Cell::new(alone || config.resync_sector == u64::MAX),
+        }
+    }
 }
 
 impl Core {
