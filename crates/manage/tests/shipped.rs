@@ -91,6 +91,7 @@ macro_rules! experiments {
 
 experiments! {
     quick [matrix depth];
+    app_traces "members = [2]" [figures];
     scaling "members = [4]" [levels];
     #[ignore = "28 loads on each of three targets: most of a minute; threads and scaling run the same code"]
     queue_depth "members = [4]" [depth levels];

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
+use stria_format::md::{Role, Superblock};
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -914,8 +915,13 @@ impl<'a> World<'a> {
         let header = found.superblock.header;
         let leaves = self.node().leaves();
         let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid == header.set_uuid) else { return true };
-        let later = |holder: usize| candidate(holder).is_ok_and(|other| other.superblock.header.events > header.events);
-        home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).all(later)
+        let others: Vec<usize> = home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
+        let others: Vec<_> = others.into_iter().map(|holder| candidate(holder).ok().map(|found| found.superblock)).collect();
+        // A later record may still count on it; or its number is another's by now.
+        let taken = others.iter().flatten().any(|other| other.header.dev_number == header.dev_number);
+        let counts_on_it =
+            |other: &Superblock| !taken && matches!(other.roles.get(header.dev_number as usize), Some(Role::Slot(_)));
+        others.iter().all(|other| other.as_ref().is_some_and(|other| other.header.events > header.events && !counts_on_it(other)))
     }
 
     /// Gives a drive to the array that it comes from, or else to the `which`-th.

@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 11] = [
+const LANES: [(&str, u64); 12] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -128,6 +128,9 @@ const LANES: [(&str, u64); 11] = [
     ("5", 110_004_159),
     // One lane: dropped as power went, back in sync, and trusted before the resync was through (the checker's fault).
     ("5", 110_011_657),
+    // One lane: pulled with the record of what was acknowledged early, while a record that still counts on it was made (the
+    // checker's fault).
+    ("4", 150_015_317),
     // A drive that was refused after it had been prepared took a member's device number.
     ("6", 110_014_061),
     // Another lane appended to the log of a member that came back before it was told where that lies.
