@@ -129,6 +129,8 @@ pub struct World<'a> {
     settled: bool,
     /// Drives that were dropped when power went, and came back as members in sync.
     rejoined: BTreeSet<usize>,
+    /// Lanes dropped a member one after the other before a resync was through: what was read may change until it is.
+    copies_waver: bool,
     /// All lanes knew of the same dropped members when they were last looked at.
     lanes_agree: bool,
     /// By drive: the engine may drop it.
@@ -225,6 +227,7 @@ impl<'a> World<'a> {
             watched: true,
             settled: false,
             lanes_agree: true,
+            copies_waver: false,
             rejoined: BTreeSet::new(),
             tally: Tally::default(),
             phase: "as it goes",
@@ -578,8 +581,9 @@ impl<'a> World<'a> {
         self.events()?;
         let agree = self.node().leaves().iter().all(|leaf| leaf.device.agree());
         let agreed = std::mem::replace(&mut self.lanes_agree, agree);
-        if !(self.settled || agreed && self.lanes_agree) {
-            // Who was dropped by one lane may just have been read by another.
+        // Who was dropped by one lane may just have been read by another, or be what another's resync is copying.
+        self.copies_waver = !self.settled && (self.copies_waver || !(agreed && self.lanes_agree));
+        if self.copies_waver {
             self.model.forget_reads();
         }
         let statuses = self.statuses();

@@ -110,12 +110,14 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 12] = [
+const LANES: [(&str, u64); 13] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
     // Read through a member that only another lane had dropped, where copies differ (the checker's fault).
     ("10", 100_001_384),
+    // Copied by a lane's resync from a member that another had just dropped (the checker's fault).
+    ("10", 160_003_204),
     // A lane waited for the others to begin the logs anew, and kept them from recording the drop that they waited for.
     ("5", 100_000_362),
     // Acknowledged early when one lane was resynced, before the members said that all are.
