@@ -55,8 +55,8 @@ fn processor_count() -> usize {
 }
 
 /// One lane where there are at most two processors: clients, drives and the rest of the machine need some too. Else a quarter of
-/// the processors, as a lane keeps about as many busy with its clients and the kernel's part of its I/O, and 8 at most, where
-/// drives, not processors, have become the limit.
+/// the processors, as a lane's clients and the kernel's part of its I/O want some as well, and 8 at most. Judgement, not measurement:
+/// more than two lanes have not been timed yet.
 fn usual_lane_count(processor_count: usize) -> usize {
     match processor_count {
         ..=2 => 1,

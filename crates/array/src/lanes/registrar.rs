@@ -49,6 +49,9 @@ impl Lane {
     }
 }
 
+/// Lanes that a record answers, and their states in it.
+type Answers = Vec<(usize, Option<ArrayState>)>;
+
 /// Joins what lanes ask for; pure.
 #[derive(Clone, Debug)]
 pub(crate) struct Registrar {
@@ -59,7 +62,7 @@ pub(crate) struct Registrar {
     bad: BTreeMap<MemberId, Vec<Range<u64>>>,
     log_reset: bool,
     /// Whom the record that is being made answers, and their states in it.
-    answers: Option<Vec<(usize, Option<ArrayState>)>>,
+    answers: Option<Answers>,
 }
 
 impl Registrar {
@@ -150,7 +153,7 @@ impl Registrar {
         (0..self.lanes.len()).filter(|&lane| log_reset && std::mem::take(&mut self.lanes[lane].reset)).collect()
     }
 
-    fn reset(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+    fn reset(&mut self) -> Option<(Answers, Ask)> {
         if self.log_reset || !self.lanes.iter().any(|lane| lane.reset) {
             return None;
         }
@@ -158,7 +161,7 @@ impl Registrar {
         Some((asking.map(|lane| (lane, None)).collect(), Ask::ResetLog))
     }
 
-    fn state(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+    fn state(&mut self) -> Option<(Answers, Ask)> {
         if !self.lanes.iter().all(|lane| self.knows_drops(lane.newest())) {
             return None;
         }
@@ -175,7 +178,7 @@ impl Registrar {
         Some((answers, Ask::State(joined)))
     }
 
-    fn intent(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+    fn intent(&mut self) -> Option<(Answers, Ask)> {
         let asks: Vec<(usize, (Vec<u64>, Vec<u64>))> =
             self.lanes.iter_mut().enumerate().filter_map(|(index, lane)| Some((index, lane.intent.take()?))).collect();
         if asks.is_empty() {
@@ -202,7 +205,7 @@ impl Registrar {
         Some((answers, Ask::Intent { set: set.into_iter().collect(), clear }))
     }
 
-    fn bad_blocks(&mut self) -> Option<(Vec<(usize, Option<ArrayState>)>, Ask)> {
+    fn bad_blocks(&mut self) -> Option<(Answers, Ask)> {
         let (index, lane) = self.lanes.iter_mut().enumerate().find(|(_, lane)| lane.bad.is_some())?;
         let (member, blocks) = lane.bad.take().expect("just seen");
         let before = lane.bad_known.insert(member, blocks.clone()).unwrap_or_default();

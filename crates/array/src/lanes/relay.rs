@@ -47,13 +47,13 @@ impl<P: Clone> Relay<P> {
         let Share { lane: here, lane_count, .. } = self.share;
         let flush = matches!(request.operation, Operation::Flush);
         let (lane, group_end) = self.share.lane_of(request.start_sector);
-        let cut = flush || group_end < request.end_sector() && !matches!(request.operation, Operation::Extents { .. });
-        if !cut || (!flush && request.check(limits).is_err()) {
-            let own_as_it_is = lane == here || request.check(limits).is_err();
-            if !own_as_it_is || request.tag & TICKET != 0 {
+        let spans = group_end - request.start_sector < request.sectors && !matches!(request.operation, Operation::Extents { .. });
+        // What cannot be is refused in one piece, by whomever it comes to.
+        if !flush && !(spans && request.check(limits).is_ok()) {
+            if lane != here || request.tag & TICKET != 0 {
                 request.tag = self.ticket(Ticket::Client(request.tag));
             }
-            return match own_as_it_is {
+            return match lane == here {
                 true => own(request),
                 false => self.send(lane, Message::Request { lane: here, request }),
             };
