@@ -4,27 +4,13 @@ mod support;
 use stria_array::*;
 use support::*;
 
-fn each(name: &str, counts: std::ops::Range<usize>, mut test: impl FnMut(&mut World)) {
-    for count in counts {
-        for (index, geometry) in geometries(count, 8, 13).into_iter().enumerate() {
-            let lanes = 2 + (count + index) % 3;
-            let seed = (count * 1000 + index) as u64;
-            eprintln!("{name}: {} on {lanes} lanes, seed {seed}", describe(&geometry));
-            let intent = index.is_multiple_of(2).then(|| IntentConfig { chunk_sectors: 16, dirty: Vec::new() });
-            test(&mut World::on_lanes(geometry, 2, seed, intent, u64::MAX, lanes));
-        }
-    }
+fn each(name: &str, counts: std::ops::Range<usize>, test: impl FnMut(&mut World)) {
+    each_on(|count, index| 2 + (count + index) % 3, name, counts, test);
 }
 
 #[test]
 fn what_one_lane_wrote_all_read() {
-    each("write and read", 1..8, |world| {
-        world.traffic(30);
-        world.check_all("at the end");
-        if world.geometry.level().is_redundant() {
-            assert_eq!(world.scrub(false), 0);
-        }
-    });
+    each("write and read", 1..8, write_and_read);
 }
 
 #[test]

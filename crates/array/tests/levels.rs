@@ -6,27 +6,13 @@ use stria_array::*;
 use stria_block::{FaultKind, bytes};
 use support::*;
 
-fn each(name: &str, counts: std::ops::Range<usize>, mut test: impl FnMut(&mut World)) {
-    for count in counts {
-        for (index, geometry) in geometries(count, 8, 13).into_iter().enumerate() {
-            let what = describe(&geometry);
-            let seed = (count * 1000 + index) as u64;
-            eprintln!("{name}: {what}, seed {seed}");
-            let mut world = World::new(geometry, 2, seed, index.is_multiple_of(2).then_some(16));
-            test(&mut world);
-        }
-    }
+fn each(name: &str, counts: std::ops::Range<usize>, test: impl FnMut(&mut World)) {
+    each_on(|_, _| 1, name, counts, test);
 }
 
 #[test]
 fn what_was_written_is_read_on_every_level() {
-    each("write and read", 1..8, |world| {
-        world.traffic(30);
-        world.check_all("at the end");
-        if world.geometry.level().is_redundant() {
-            assert_eq!(world.scrub(false), 0);
-        }
-    });
+    each("write and read", 1..8, write_and_read);
 }
 
 #[test]

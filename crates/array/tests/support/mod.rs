@@ -386,6 +386,33 @@ pub fn geometries(count: usize, strip: u64, strips: u64) -> Vec<Geometry> {
     found
 }
 
+/// Tries every level and layout with so many members, on as many lanes as `lanes` says of their count and the geometry's index.
+pub fn each_on(
+    lanes: impl Fn(usize, usize) -> usize,
+    name: &str,
+    counts: std::ops::Range<usize>,
+    mut test: impl FnMut(&mut World),
+) {
+    for count in counts {
+        for (index, geometry) in geometries(count, 8, 13).into_iter().enumerate() {
+            let (what, lane_count) = (describe(&geometry), lanes(count, index));
+            let seed = (count * 1000 + index) as u64;
+            eprintln!("{name}: {what} on {lane_count} lanes, seed {seed}");
+            let intent = index.is_multiple_of(2).then(|| IntentConfig { chunk_sectors: 16, dirty: Vec::new() });
+            test(&mut World::on_lanes(geometry, 2, seed, intent, u64::MAX, lane_count));
+        }
+    }
+}
+
+/// What was written is what is read, and redundancy agrees.
+pub fn write_and_read(world: &mut World) {
+    world.traffic(30);
+    world.check_all("at the end");
+    if world.geometry.level().is_redundant() {
+        assert_eq!(world.scrub(false), 0);
+    }
+}
+
 pub fn describe(geometry: &Geometry) -> String {
     format!("RAID {} {} of {}", geometry.level(), geometry.layout(), geometry.slot_count())
 }
