@@ -49,7 +49,7 @@ impl<P: Clone> Relay<P> {
         let (lane, group_end) = self.share.lane_of(request.start_sector);
         let spans = group_end - request.start_sector < request.sectors && !matches!(request.operation, Operation::Extents { .. });
         // What cannot be is refused in one piece, by whomever it comes to.
-        if !flush && !(spans && request.check(limits).is_ok()) {
+        if !(flush || spans && request.check(limits).is_ok()) {
             if lane != here || request.tag & TICKET != 0 {
                 request.tag = self.ticket(Ticket::Client(request.tag));
             }
