@@ -526,13 +526,13 @@ impl Drive {
     }
 
     /// What a mutant makes of a request before the drive sees it. `true`: it ends at once, and nothing is done.
-    fn is_swallowed(&self, request: &Request) -> bool {
+    fn is_swallowed(&self, lane: usize, request: &Request) -> bool {
         let Some(mutant) = self.mutant else { return false };
         let metadata = request.start_sector < self.data_start_sector;
-        mutant.swallows(request, metadata, self.power.client_flush.get() > 0)
+        mutant.swallows(lane, request, metadata, self.power.client_flush.get() > 0)
     }
 
-    fn submit(&mut self, owner: u32, mut request: Request) {
+    fn submit(&mut self, owner: u32, lane: usize, mut request: Request) {
         if self.presence == Presence::Pulled {
             return self.ended.push((owner, request.complete(Err(pulled()))));
         }
@@ -542,7 +542,7 @@ impl Drive {
         if let Err(error) = request.check(&self.limits) {
             panic!("the engine sent a bad request: {error}");
         }
-        if self.is_swallowed(&request) {
+        if self.is_swallowed(lane, &request) {
             return self.ended.push((owner, request.complete(Ok(()))));
         }
         if let (Some(mutant), Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. }) =
@@ -618,6 +618,12 @@ impl Drive {
                     && let Some(wrong) = mutant::with_wrong_bit(&from[0], &superblock, mutant == Mutant::RedoWrong)
                 {
                     from[0] = wrong;
+                }
+            }
+            Some(Mutant::LaneIntentDropped) if mutant::writes_bits(request) => {
+                let (lanes, group_sectors) = self.power.shares.get();
+                if let Operation::Write { from, .. } = &mut request.operation {
+                    from[0] = mutant::without_other_lanes(&from[0], lanes, group_sectors);
                 }
             }
             Some(Mutant::DropRecordedLate) => {
@@ -772,14 +778,16 @@ pub struct DriveHandle {
     limits: Limits,
     /// Its requests end here and through no other handle.
     owner: u32,
+    /// Whose it is, for mutants that mind.
+    lane: usize,
 }
 
 impl DriveHandle {
-    /// A handle; the drive may have several, one after the other.
-    pub fn new(drive: &Rc<RefCell<Drive>>) -> Self {
+    /// A handle for a lane; the drive may have several, also one after the other.
+    pub fn new(drive: &Rc<RefCell<Drive>>, lane: usize) -> Self {
         let mut own = drive.borrow_mut();
         own.owners += 1;
-        Self { drive: Rc::clone(drive), limits: own.limits.clone(), owner: own.owners }
+        Self { drive: Rc::clone(drive), limits: own.limits.clone(), owner: own.owners, lane }
     }
 }
 
@@ -789,7 +797,7 @@ impl BlockDevice for DriveHandle {
     }
 
     fn submit(&mut self, request: Request) {
-        self.drive.borrow_mut().submit(self.owner, request);
+        self.drive.borrow_mut().submit(self.owner, self.lane, request);
     }
 
     fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {

@@ -43,6 +43,12 @@ pub enum Mutant {
     DropRecordedLate,
     /// P and Q of a degraded array reach each other's member.
     ParitySwapped,
+    /// Of several lanes only the first one's parts of the write log reach the members.
+    LaneLogDropped,
+    /// Of several lanes only the first one's flushes reach the members.
+    LaneFlushDropped,
+    /// Of several lanes' write-intent bits only those of the first one's share reach the members.
+    LaneIntentDropped,
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -51,6 +57,9 @@ pub(crate) const LATE: Nanos = 2_000_000;
 /// How an append to the write log begins, and the bitmap.
 const LOG_APPEND: &[u8] = b"StriaApp";
 const BITMAP: &[u8] = b"bitm";
+/// Where a bitmap says how much each bit stands for, and where the bits begin.
+const CHUNK_BYTES: std::ops::Range<usize> = 52..56;
+const BITS: usize = 256;
 
 /// md's superblock, version 1.2: where it lies, how long it is kept here, where its member's identity and the roles stand.
 pub(crate) const SUPERBLOCK_SECTOR: u64 = 8;
@@ -68,7 +77,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 15] = [
+    pub const ALL: [Mutant; 18] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -84,10 +93,13 @@ impl Mutant {
         Mutant::IntentClearedEarly,
         Mutant::DropRecordedLate,
         Mutant::ParitySwapped,
+        Mutant::LaneLogDropped,
+        Mutant::LaneFlushDropped,
+        Mutant::LaneIntentDropped,
     ];
 
-    /// Whether a member's request ends without being done.
-    pub(crate) fn swallows(self, request: &Request, metadata: bool, client_flush: bool) -> bool {
+    /// Whether a request that a lane sends to a member ends without being done.
+    pub(crate) fn swallows(self, lane: usize, request: &Request, metadata: bool, client_flush: bool) -> bool {
         let flush = matches!(request.operation, Operation::Flush);
         let write = matches!(request.operation, Operation::Write { .. });
         match self {
@@ -96,6 +108,8 @@ impl Mutant {
             Mutant::IntentDropped => write && metadata && request.start_sector >= BITMAP_SECTOR,
             Mutant::SuperblockDropped | Mutant::OneSuperblockDropped => write && metadata && request.start_sector < BITMAP_SECTOR,
             Mutant::LogDropped => begins_with(request, LOG_APPEND),
+            Mutant::LaneLogDropped => lane > 0 && begins_with(request, LOG_APPEND),
+            Mutant::LaneFlushDropped => lane > 0 && flush,
             Mutant::DataFuaForgotten
             | Mutant::RecordFuaForgotten
             | Mutant::StaleAccepted
@@ -104,7 +118,8 @@ impl Mutant {
             | Mutant::ReplaySkipped
             | Mutant::IntentClearedEarly
             | Mutant::DropRecordedLate
-            | Mutant::ParitySwapped => false,
+            | Mutant::ParitySwapped
+            | Mutant::LaneIntentDropped => false,
         }
     }
 
@@ -125,7 +140,20 @@ pub(crate) fn writes_bits(request: &Request) -> bool {
 
 /// Clears the bits of the first sector of a bitmap.
 pub(crate) fn clear_bits(sector: &mut [u8]) {
-    sector[256..].fill(0);
+    sector[BITS..].fill(0);
+}
+
+/// A bitmap's first page without the bits of chunks that begin in other shares than that of the first of `lanes`.
+pub(crate) fn without_other_lanes(page: &Data, lanes: usize, group_sectors: u64) -> Data {
+    let mut page = Buffer::copy_of(page);
+    let chunk_bytes = u32::from_le_bytes(page[CHUNK_BYTES].try_into().expect("four bytes"));
+    let chunk_sectors = u64::from(chunk_bytes) / SECTOR_BYTES as u64;
+    for (chunk, byte, bit) in (0..(page.len() - BITS) as u64 * 8).map(|chunk| (chunk, BITS + chunk as usize / 8, chunk % 8)) {
+        if chunk * chunk_sectors / group_sectors % lanes as u64 != 0 {
+            page[byte] &= !(1 << bit);
+        }
+    }
+    page.freeze()
 }
 
 fn faulty_count(superblock: &[u8]) -> usize {

@@ -249,7 +249,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 let (each, check): (Vec<Box<dyn BlockDevice>>, _) = match &source {
                     Source::Drive(index) => match (&swap, slot) {
                         (Some(swap), Some(slot)) => {
-                            let swapped = |_| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index]));
+                            let swapped = |lane| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index], lane));
                             ((0..lane_count).map(swapped).map(|device| Box::new(device) as _).collect(), None)
                         }
                         _ => bind_drive(&drives[*index], &candidates[place], lane_count),
@@ -267,6 +267,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 None => recorder,
             };
             let geometry = start.config.geometry.clone();
+            power.shares.set((lane_count, geometry.strip_sectors()));
             let device = Lanes::new(
                 &start.config,
                 devices,
@@ -294,12 +295,11 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
 /// A drive as a member for each lane, behind its checksums where it has some.
 fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate, lanes: usize) -> (Vec<Box<dyn BlockDevice>>, Option<Checked>) {
     let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
-    let handle = DriveHandle::new(drive);
     let Some(found) = found else {
-        let more = (1..lanes).map(|_| DriveHandle::new(drive));
-        return (std::iter::once(handle).chain(more).map(|handle| Box::new(handle) as _).collect(), None);
+        return ((0..lanes).map(|lane| Box::new(DriveHandle::new(drive, lane)) as _).collect(), None);
     };
     assert_eq!(lanes, 1, "checksums are one lane's");
+    let handle = DriveHandle::new(drive, 0);
     let (header, void) = found.open(0).expect("nobody else writes here");
     if void {
         drive.borrow_mut().put(header.sector(), &header.encode());

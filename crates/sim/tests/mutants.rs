@@ -83,3 +83,18 @@ fn a_write_acknowledged_before_a_dropped_member_is_recorded_is_found() {
 fn parities_exchanged_on_a_degraded_array_are_found() {
     is_found(Mutant::ParitySwapped, "6", 10);
 }
+
+#[test]
+fn parts_of_the_log_that_other_lanes_never_write_are_found() {
+    is_found(Mutant::LaneLogDropped, "5", 50);
+}
+
+#[test]
+fn flushes_that_other_lanes_never_send_are_found() {
+    is_found(Mutant::LaneFlushDropped, "5", 700);
+}
+
+#[test]
+fn write_intent_that_other_lanes_never_tell_is_found() {
+    is_found(Mutant::LaneIntentDropped, "1", 20);
+}
