@@ -70,7 +70,7 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
             while let Some(part) = parts.pop() {
                 match compare(core, sweep, part.clone()).await? {
                     Some(found) => all.mismatch_sectors += found.mismatch_sectors,
-                    None => parts.extend(halves(part, block_sectors(core))),
+                    None => parts.extend(halves(part, block_sectors(core)).into_iter().filter(|part| !part.is_empty())),
                 }
             }
             Ok(all)
@@ -142,9 +142,9 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
 }
 
 /// Reads all copies of a range, and makes those that are wrong like the others, where that is asked for: page by page,
-/// what most of three or more copies hold is right; where they do not say, the first is. `None`: copies may differ, and not
-/// all of one can be read, or several cannot, so that smaller parts must be looked at: what was seen of it stays, and copies may
-/// have failed at different places.
+/// what most of three or more copies hold is right; where they do not say, the first is. `None`: it must be looked at again, in
+/// smaller parts where there are any. Copies may differ, and not all of one can be read, or several cannot: what was seen of it
+/// stays, and copies may have failed at different places. Or all who could tell were dropped or replaced meanwhile.
 async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option<Found>, String> {
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
@@ -160,6 +160,16 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
     }
     let outcomes = core.io(batch).await;
     if divisible && outcomes.iter().filter(|(result, _)| result.is_err()).count() > failures_max {
+        core.recycle(outcomes);
+        return Ok(None);
+    }
+    let mut results = outcomes.iter().map(|(result, _)| result.is_ok());
+    let mut is_untold = |(_, _, there): &(u64, u64, SmallVec<[(Copy, MemberId); 4]>)| {
+        let stay = |(copy, member): &(Copy, MemberId)| is_there(core, copy, *member);
+        let told = there.iter().zip(results.by_ref()).filter(|(asked, ok)| *ok && stay(asked)).count();
+        told == 0 && !there.iter().all(stay)
+    };
+    if places.iter().any(|place| is_untold(place)) {
         core.recycle(outcomes);
         return Ok(None);
     }

@@ -164,7 +164,7 @@ async fn lose(core: &Core, sweep: &Sweep, rows: &Range<u64>) -> Result<Found, St
 
 /// Reads the rows of every member that can be read. `None`: one more could not.
 async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usize; 4]>) -> Option<Rows> {
-    let mut slots: SmallVec<[usize; 16]> = SmallVec::new();
+    let mut slots: SmallVec<[(usize, MemberId); 16]> = SmallVec::new();
     let mut batch = Batch::new();
     {
         let members = core.members.borrow();
@@ -172,7 +172,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
             if members.presence(slot, rows) == Presence::Whole && !unreadable.contains(&slot) {
                 let into = std::iter::once(core.take_buffer(rows.end - rows.start)).collect();
                 let member = members.slots()[slot].member.expect("whole");
-                slots.push(slot);
+                slots.push((slot, member));
                 let operation = Operation::Read { into };
                 batch.push(MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
             }
@@ -180,7 +180,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
     }
     let mut known = Rows::new();
     let mut failed = false;
-    for (slot, (result, operation)) in slots.into_iter().zip(core.io(batch).await) {
+    for ((slot, member), (result, operation)) in slots.into_iter().zip(core.io(batch).await) {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let buffer = into.into_iter().next().expect("one buffer was given");
         match result {
@@ -189,7 +189,10 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
             }
             Err(_) => {
                 core.give_buffer(buffer);
-                unreadable.push(slot);
+                // Of a member that was replaced meanwhile it says nothing of the next.
+                if core.members.borrow().slots()[slot].member == Some(member) {
+                    unreadable.push(slot);
+                }
                 failed = true;
             }
         }
