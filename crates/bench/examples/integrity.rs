@@ -1,20 +1,45 @@
-//! The price of checksums: arrays on RAM members with and without the layer that verifies, in turn.
+//! The price of checksums: arrays with and without the layer that verifies, in turn.
 //!
-//! `cargo run --release -p stria-bench --example integrity [RUN_MS [ROUNDS]]`. RAM costs nothing, so what is told is the
-//! layer's own CPU time at its worst: on drives it hides behind theirs. Figures are medians of the rounds, the ratio that of the
-//! rounds' own ratios with its least and greatest.
+//! `cargo run --release -p stria-bench --example integrity [RUN_MS [ROUNDS [FOLDER]]]`. Members are RAM, which costs nothing, so that
+//! what is told is the layer's own CPU time at its worst; or files in a folder, by which it hides behind the drive's time. Figures
+//! are medians of the rounds, the ratio that of the rounds' own ratios with its least and greatest.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_array::Level;
 use stria_bench::{Limit, Load, Order, Target, array_over};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, RamDevice, Request};
+use stria_drive::{Access, Ring};
 use stria_host::ArrayLevel;
 use stria_integrity::{Header, IntegrityDevice, Region};
 
 const MEMBER_SECTORS: u64 = 64 << 11;
 
+type Device = Box<dyn BlockDevice>;
+
 /// The data of a drive with checksums, without the region behind.
-struct Verified(IntegrityDevice<RamDevice>, Limits);
+struct Verified(IntegrityDevice<Device>, Limits);
+
+/// Where members lie: in memory, or in files of a folder.
+struct Place {
+    files: Option<(Ring, PathBuf)>,
+}
+
+impl Place {
+    fn device(&self, name: &str, sectors: u64) -> Device {
+        let Some((ring, folder)) = &self.files else { return Box::new(RamDevice::new(sectors)) };
+        let path = folder.join(format!("{name}.stria-integrity"));
+        let file = std::fs::File::create(&path).expect("the folder can be written");
+        file.set_len(sectors * 512).expect("the folder has room");
+        let drive = stria_drive::open(&path, ring, Access::Exclusive).expect("it is a drive's file");
+        std::fs::remove_file(&path).expect("it was just made");
+        Box::new(drive)
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        self.files.as_ref().map(|(ring, _)| ring)
+    }
+}
 
 impl BlockDevice for Verified {
     fn limits(&self) -> &Limits {
@@ -31,20 +56,20 @@ impl BlockDevice for Verified {
     }
 }
 
-fn member(verified: bool) -> Box<dyn BlockDevice> {
+fn member(place: &Place, name: &str, verified: bool) -> Device {
     if !verified {
-        return Box::new(RamDevice::new(MEMBER_SECTORS));
+        return place.device(name, MEMBER_SECTORS);
     }
     let region = Region::behind(0..MEMBER_SECTORS);
-    let ram = RamDevice::new(region.end_sector());
+    let device = place.device(name, region.end_sector());
     let header = Header::new(&region, [[0; 16]; 2], 1);
-    let device = IntegrityDevice::new(ram, "ram", header, false);
+    let device = IntegrityDevice::new(device, name, header, false);
     let limits = Limits { size_sectors: MEMBER_SECTORS, ..device.limits().clone() };
     Box::new(Verified(device, limits))
 }
 
-fn array(level: Level, count: usize, verified: bool) -> Box<dyn BlockDevice> {
-    let members = (0..count).map(|_| member(verified)).collect();
+fn array(place: &Place, level: Level, count: usize, verified: bool) -> Device {
+    let members = (0..count).map(|index| member(place, &format!("{index}{verified}"), verified)).collect();
     let mut array = array_over(ArrayLevel::Single(level), 128, members).expect("the geometry fits").0;
     let fill = Load {
         block_bytes: 1 << 20,
@@ -53,7 +78,7 @@ fn array(level: Level, count: usize, verified: bool) -> Box<dyn BlockDevice> {
         limit: Limit::Operations(array.limits().size_sectors / 2048),
         ..Load::default()
     };
-    fill.run(Target { device: &mut array, ring: None }, None).expect("memory does not fail");
+    fill.run(Target { device: &mut array, ring: place.ring() }, None).expect("a drive takes what it has room for");
     array
 }
 
@@ -63,12 +88,15 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>().expect("a number"));
-    let run = Duration::from_millis(arguments.next().unwrap_or(200));
-    let rounds = arguments.next().unwrap_or(5);
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default: u64| arguments.next().map_or(default, |given| given.parse().expect("a number"));
+    let run = Duration::from_millis(number(200));
+    let rounds = number(5);
+    let on_files = |folder: String| (Ring::new().expect("the system has io_uring"), Path::new(&folder).to_path_buf());
+    let place = Place { files: arguments.next().map(on_files) };
     println!("{:<40} {:>10} {:>10} {:>19} {:>16}", "", "IOPS", "verified", "ratio", "CPU ns per I/O");
     for (level, count) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 6)] {
-        let mut arrays = [array(level, count, false), array(level, count, true)];
+        let mut arrays = [array(&place, level, count, false), array(&place, level, count, true)];
         for (what, block_bytes, order) in
             [("4K random", 4 << 10, Order::Random), ("128K sequential", 128 << 10, Order::Sequential)]
         {
@@ -79,7 +107,7 @@ fn main() {
                         for (array, figures) in arrays.iter_mut().zip(&mut figures) {
                             let (warm_up, limit) = (run / 4, Limit::Time(run));
                             let load = Load { block_bytes, read_percent, queue_depth, order, warm_up, limit, ..Load::default() };
-                            let outcome = load.run(Target { device: array, ring: None }, None).expect("memory does not fail");
+                            let outcome = load.run(Target { device: array, ring: place.ring() }, None).expect("no member fails");
                             figures[0].push(outcome.iops());
                             figures[1].push(outcome.cpu_ns_per_io());
                         }
