@@ -10,12 +10,14 @@ use crate::mutant::{Mutant, Swap, Swapped};
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayConfig, Engine, Geometry, Level, MemberConfig, MemberId, MemberRole, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::{Assembly, Options, Verdict};
 use stria_format::md::recorder::Adopt;
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, assemble};
+use stria_format::md::superblock::SuperblockError;
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock, assemble};
 use stria_integrity::IntegrityDevice;
 
 /// All drives of a world.
@@ -60,7 +62,7 @@ pub enum MountError {
 }
 
 /// Where md's superblock lies on a drive.
-pub const SUPERBLOCK: std::ops::Range<u64> = 8..16;
+pub const SUPERBLOCK: Range<u64> = 8..16;
 
 /// Seconds since 1970 when virtual time begins.
 pub const UNIX_SECONDS: u64 = 1_700_000_000;
@@ -82,11 +84,24 @@ fn drive_name(index: usize) -> String {
 /// What md wrote on a drive.
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     let model = drive.model();
+    let (name, block) = (drive_name(index), bytes(model.block_sectors) as u32);
+    // Most drives that lie about were never written: there is nothing to look for.
+    if drive.image().is_empty(0, model.sectors) && !drive.is_spoiled() {
+        let (found, carries) = (Err(SuperblockError::Absent), Vec::new());
+        return Candidate { name, size_sectors: model.sectors, logical_block_bytes: block, found, carries };
+    }
     let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
         true => Err(IoError::new(ErrorKind::Medium, format!("medium error near sector {start}"))),
         false => Ok(drive.image().bytes_of(start, sectors)),
     };
-    Candidate::read(drive_name(index), model.sectors, bytes(model.block_sectors) as u32, &mut read)
+    Candidate::read(name, model.sectors, block, &mut read)
+}
+
+/// Its superblock alone, where it has one that can be read.
+pub fn superblock_of(drive: &Drive) -> Option<Superblock> {
+    let Range { start, end } = SUPERBLOCK;
+    let readable = !drive.is_bad(&SUPERBLOCK);
+    readable.then(|| Superblock::parse(&drive.image().bytes_of(start, end - start), start, drive.model().sectors).ok())?
 }
 
 /// Makes the array of `setup` on empty drives.
@@ -209,20 +224,19 @@ pub fn mount(drives: &Drives, power: &Rc<Power>, nested: bool) -> Result<Node, M
 }
 
 fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options, nested: bool) -> Result<Vec<Node>, MountError> {
-    let mut sources: Vec<(Candidate, Option<Source>)> =
-        places.iter().map(|&index| (candidate_of(index, &drives[index].borrow()), Some(Source::Drive(index)))).collect();
+    let mut candidates: Vec<Candidate> = places.iter().map(|&index| candidate_of(index, &drives[index].borrow())).collect();
+    let mut sources: Vec<Option<Source>> = places.iter().map(|&index| Some(Source::Drive(index))).collect();
     let mut tops = Vec::new();
     loop {
-        let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
         let (mut assemblies, outside) = assemble(&candidates, &options);
         for stranger in outside {
-            if let Some(Source::Span(node)) = sources[stranger.drive].1.take() {
+            if let Some(Source::Span(node)) = sources[stranger.drive].take() {
                 tops.push(*node);
             }
         }
-        let mut next = Vec::new();
+        let (mut spans, mut found) = (Vec::new(), Vec::new());
         // Every lane has the whole tree.
-        let below = sources.iter().find_map(|(_, source)| match source {
+        let below = sources.iter().find_map(|source| match source {
             Some(Source::Span(node)) => Some(node.device.count()),
             _ => None,
         });
@@ -244,7 +258,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
             let mut checked = Vec::new();
             let swap = swap(&start.config, power);
             for (member, &place) in start.drives.iter().enumerate() {
-                let source = sources[place].1.take().expect("each drive is one member");
+                let source = sources[place].take().expect("each drive is one member");
                 let slot = start.config.slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id.0 == member));
                 let (each, check): (Vec<Box<dyn BlockDevice>>, _) = match &source {
                     Source::Drive(index) => match (&swap, slot) {
@@ -282,13 +296,13 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 tops.push(node);
                 continue;
             }
-            let candidate = node.candidate(power)?;
-            next.push((candidate, Some(Source::Span(Box::new(node)))));
+            found.push(node.candidate(power)?);
+            spans.push(Some(Source::Span(Box::new(node))));
         }
-        if next.is_empty() {
+        if spans.is_empty() {
             return Ok(tops);
         }
-        sources = next;
+        (candidates, sources) = (found, spans);
     }
 }
 

@@ -615,8 +615,8 @@ impl<'a> World<'a> {
     fn is_recorded_firm(&self) -> bool {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
         holders.into_iter().all(|drive| {
-            let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
-            found.is_ok_and(|member| member.superblock.clean() || member.superblock.utime_micros() != 0)
+            let superblock = tree::superblock_of(&self.drives[drive].borrow());
+            superblock.is_some_and(|superblock| superblock.clean() || superblock.utime_micros() != 0)
         })
     }
 
@@ -914,13 +914,12 @@ impl<'a> World<'a> {
 
     /// Whether the members say that a drive which is pulled is missing.
     fn is_told_of(&self, drive: usize) -> bool {
-        let candidate = |drive: usize| tree::candidate_of(drive, &self.drives[drive].borrow()).found;
-        let Ok(found) = candidate(drive) else { return true };
-        let header = found.superblock.header;
+        let superblock = |drive: usize| tree::superblock_of(&self.drives[drive].borrow());
+        let Some(Superblock { header, .. }) = superblock(drive) else { return true };
         let leaves = self.node().leaves();
         let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid == header.set_uuid) else { return true };
         let others: Vec<usize> = home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
-        let others: Vec<_> = others.into_iter().map(|holder| candidate(holder).ok().map(|found| found.superblock)).collect();
+        let others: Vec<_> = others.into_iter().map(superblock).collect();
         // A later record may still count on it; or its number is another's by now.
         let taken = others.iter().flatten().any(|other| other.header.dev_number == header.dev_number);
         let counts_on_it =
@@ -933,8 +932,7 @@ impl<'a> World<'a> {
         // Whoever had it lets it go when it has ended what it was given.
         let late = self.power.now() + PATIENCE;
         while self.drives[drive].borrow().is_busy() && self.turn(late)? {}
-        let found = tree::candidate_of(drive, &self.drives[drive].borrow()).found;
-        let uuid = found.ok().map(|member| member.superblock.header.set_uuid);
+        let uuid = tree::superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::StaleAccepted);
