@@ -59,7 +59,15 @@ impl Lanes {
 
     /// The array now.
     pub fn status(&self) -> ArrayStatus {
-        ArrayStatus::joined(self.lanes.iter().map(ArrayDevice::status).collect())
+        self.look().0
+    }
+
+    /// The array now, and whether all lanes know of each other's dropped members.
+    pub fn look(&self) -> (ArrayStatus, bool) {
+        let statuses: Vec<ArrayStatus> = self.lanes.iter().map(ArrayDevice::status).collect();
+        let failed = |lane: usize| statuses[lane].members.iter().map(|member| member.role == MemberRole::Failed);
+        let agree = (1..statuses.len()).all(|lane| failed(lane).eq(failed(0)));
+        (ArrayStatus::joined(statuses), agree)
     }
 
     /// What a log should have.
@@ -112,7 +120,7 @@ impl Lanes {
     /// # Errors
     /// Why not.
     pub fn may_add(&self) -> Result<(), Refusal> {
-        if self.agree() { Ok(()) } else { Err(Refusal("not all lanes know yet who has failed".into())) }
+        if self.look().1 { Ok(()) } else { Err(Refusal("not all lanes know yet who has failed".into())) }
     }
 
     /// Lets a member in, on every lane. `devices`: for each.
@@ -127,14 +135,6 @@ impl Lanes {
             lane.add(config.clone(), device, slot)?;
         }
         Ok(())
-    }
-
-    /// Whether all lanes know of each other's dropped members.
-    pub fn agree(&self) -> bool {
-        let statuses: Vec<ArrayStatus> = self.lanes.iter().map(ArrayDevice::status).collect();
-        let failed = |status: &ArrayStatus| status.members.iter().map(|member| member.role == MemberRole::Failed).collect();
-        let failed: Vec<Vec<bool>> = statuses.iter().map(failed).collect();
-        failed.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     /// Whether no lane uses a member.

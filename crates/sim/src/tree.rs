@@ -339,13 +339,6 @@ fn swap(config: &ArrayConfig, power: &Rc<Power>) -> Option<Rc<Swap>> {
 }
 
 impl Node {
-    /// This array and its spans, depth first.
-    pub fn tree(&self) -> Vec<&Node> {
-        let mut found = vec![self];
-        found.extend(self.spans().flat_map(Node::tree));
-        found
-    }
-
     /// The arrays among the members.
     pub fn spans(&self) -> impl Iterator<Item = &Node> {
         self.members.iter().filter_map(|member| match member {
@@ -356,7 +349,11 @@ impl Node {
 
     /// The arrays whose members are drives.
     pub fn leaves(&self) -> Vec<&Node> {
-        self.tree().into_iter().filter(|node| node.spans().next().is_none()).collect()
+        let mut leaves: Vec<&Node> = self.spans().flat_map(Node::leaves).collect();
+        if leaves.is_empty() {
+            leaves.push(self);
+        }
+        leaves
     }
 
     /// The `index`-th of [`Node::leaves`].

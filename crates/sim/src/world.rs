@@ -579,14 +579,15 @@ impl<'a> World<'a> {
     /// Looks how the array is, and what may happen to it now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
-        let agree = self.node().leaves().iter().all(|leaf| leaf.device.agree());
+        let looks = self.node().leaves().into_iter().map(|leaf| leaf.device.look());
+        let (statuses, agree): (Vec<ArrayStatus>, Vec<bool>) = looks.unzip();
+        let agree = agree.into_iter().all(|agree| agree);
         let agreed = std::mem::replace(&mut self.lanes_agree, agree);
         // Who was dropped by one lane may just have been read by another, or be what another's resync is copying.
         self.copies_waver = !self.settled && (self.copies_waver || !(agreed && self.lanes_agree));
         if self.copies_waver {
             self.model.forget_reads();
         }
-        let statuses = self.statuses();
         self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
         if self.settled {
             self.rejoined.clear();
