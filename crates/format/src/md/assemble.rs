@@ -739,7 +739,13 @@ impl Sorter<'_> {
         }
     }
 
-    /// The bits that hold for the array: those of all members in sync together.
+    /// Whether it is a member in sync, or a finished copy of one, which may be all that is left of it.
+    fn is_filled(&self, found: &Found) -> bool {
+        let verdict = &self.verdicts[&found.drive];
+        matches!(verdict, Verdict::InSync { .. } | Verdict::Replacement { recovered_sector: u64::MAX, .. })
+    }
+
+    /// The bits that hold for the array: those of all filled members together.
     fn bitmap(
         &self,
         found: &[Found],
@@ -753,7 +759,7 @@ impl Sorter<'_> {
         let header = &self.freshest.header;
         let mut united: Option<Bitmap> = None;
         let mut damage = String::new();
-        for found in found.iter().filter(|found| matches!(self.verdicts[&found.drive], Verdict::InSync { .. })) {
+        for found in found.iter().filter(|found| self.is_filled(found)) {
             match &found.member.bitmap {
                 Some(Ok(bitmap)) => match &mut united {
                     None => united = Some(bitmap.clone()),
@@ -816,13 +822,8 @@ impl Sorter<'_> {
 
     /// What the logs of the members in sync say together. `trusted`: no stale member was taken for one in sync.
     fn log<'a>(&self, found: &[Found<'a>], level: Level, trusted: bool) -> LastLog {
-        let in_sync = found.iter().filter(|found| {
-            matches!(
-                self.verdicts[&found.drive],
-                Verdict::InSync { .. } | Verdict::Replacement { recovered_sector: u64::MAX, .. }
-            )
-        });
-        let logs: Vec<Option<&FoundLog>> = in_sync.map(|found| found.member.log.as_ref()).collect();
+        let filled = found.iter().filter(|found| self.is_filled(found));
+        let logs: Vec<Option<&FoundLog>> = filled.map(|found| found.member.log.as_ref()).collect();
         let off = logs.iter().flatten().any(|log| log.off);
         let tag = self.freshest.utime_micros();
         let speaks = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.off);
