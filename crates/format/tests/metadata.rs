@@ -183,6 +183,43 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
 }
 
 #[test]
+fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
+    let (mut drives, mut start, mut state) = with_one_away();
+    // The spare is filled, and the run ends before the bits are cleared.
+    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_intent: false });
+    state.spares.clear();
+    apply(&mut drives, &start.recorder.record_state(&state, NOW + 3));
+    let away = drives.remove(1);
+    let mut start = started(&drives, &Options::default());
+    assert_eq!(start.config.intent.as_ref().expect("bitmap").dirty, [], "a whole array that was stopped needs none");
+    // It leaves again.
+    let mut state = state_of(&start.config, false);
+    let holder = state.slots[1].member.take().expect("the spare").member;
+    state.failed.push((holder, Some(1)));
+    state.whole = false;
+    apply(&mut drives, &start.recorder.record_state(&state, NOW + 4));
+    drives.remove(holder.0);
+    drives.push(away);
+    let assembly = assembled(&drives, &Options { take_back: true, ..Options::default() });
+    let Verdict::Away { obstacle: Some(obstacle), .. } = &assembly.drives[3].verdict else { panic!("{:?}", assembly.drives[3]) };
+    assert!(obstacle.contains("the bitmap remembers from"), "{obstacle}");
+}
+
+#[test]
+fn a_finished_copy_may_be_all_that_is_left() {
+    let mut drives = created(Level::Raid1, 2, 1);
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, false);
+    state.slots[1].replacement = Some(Place { member: MemberId(2), recovered_sector: u64::MAX, by_intent: false });
+    state.spares.clear();
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    apply(&mut drives, &start.recorder.record_intent(&[3], &[]));
+    let start = started(&drives[2..], &Options::default());
+    assert_eq!(holders(&start), [None, Some(0)]);
+    assert_eq!(start.config.intent.expect("bitmap").dirty, [3], "its own bitmap tells");
+}
+
+#[test]
 fn degraded_array_that_was_not_stopped_is_refused_without_force() {
     for (level, refuse) in
         [(Level::Raid4, true), (Level::Raid5, true), (Level::Raid6, true), (Level::Raid1, false), (Level::Raid10, false)]

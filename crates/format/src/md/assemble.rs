@@ -565,6 +565,10 @@ impl Sorter<'_> {
             let chunk_sectors = bitmap.chunk_sectors();
             let stale: Vec<u64> =
                 bitmap.set_chunks().filter(|chunk| chunk.saturating_add(1).saturating_mul(chunk_sectors) < start).collect();
+            if !stale.is_empty() {
+                // Who has been away since before this record can no more tell by the bits what it missed.
+                bitmap.header.events_cleared = header.events;
+            }
             for chunk in stale {
                 bitmap.put(chunk, false);
             }
