@@ -357,7 +357,7 @@ impl Drive {
             }
         }
         if let Some(durable) = &self.durable {
-            self.image = durable.clone();
+            self.image.clone_from(durable);
         }
         self.ended.clear();
         self.stalled_until = 0;

@@ -6,9 +6,26 @@ use stria_block::{SECTOR_BYTES, bytes};
 const PAGE: usize = 4096;
 
 /// Sparse bytes. A clone costs one reference for each page.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Image {
     pages: Vec<Option<Rc<[u8]>>>,
+}
+
+impl Clone for Image {
+    fn clone(&self) -> Self {
+        Self { pages: self.pages.clone() }
+    }
+
+    /// Touches only pages that the two do not share; both are of one size.
+    fn clone_from(&mut self, other: &Self) {
+        assert_eq!(self.pages.len(), other.pages.len(), "copies are as long as what they are of");
+        let place = |page: &Option<Rc<[u8]>>| page.as_ref().map(|page| page.as_ptr());
+        for (own, other) in self.pages.iter_mut().zip(&other.pages) {
+            if place(own) != place(other) {
+                own.clone_from(other);
+            }
+        }
+    }
 }
 
 impl Image {
@@ -109,6 +126,9 @@ mod tests {
         image.zero(7, 1);
         assert_eq!((image.bytes_of(7, 2)[0], image.bytes_of(7, 2)[512]), (0, 2));
         assert_eq!(copy.bytes_of(7, 2), [1; 1024]);
+        let mut again = copy.clone();
+        again.clone_from(&image);
+        assert_eq!(again.bytes_of(0, 64), image.bytes_of(0, 64));
         image.zero(0, 64);
         assert!(image.is_empty(0, 64) && !copy.is_empty(0, 8) && copy.is_empty(16, 48));
     }

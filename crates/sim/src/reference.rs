@@ -17,7 +17,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// Where redundancy disagrees on members whose data areas start at these sectors of these images, if anywhere; in words.
-pub fn disagreement(geometry: &Geometry, members: &[(Image, u64)]) -> Option<String> {
+pub fn disagreement(geometry: &Geometry, members: &[(&Image, u64)]) -> Option<String> {
     match geometry.level() {
         Level::Linear | Level::Raid0 => None,
         Level::Raid1 | Level::Raid10 => copies_apart(geometry, members),
@@ -25,7 +25,7 @@ pub fn disagreement(geometry: &Geometry, members: &[(Image, u64)]) -> Option<Str
     }
 }
 
-fn copies_apart(geometry: &Geometry, members: &[(Image, u64)]) -> Option<String> {
+fn copies_apart(geometry: &Geometry, members: &[(&Image, u64)]) -> Option<String> {
     let mut sector = 0;
     while sector < geometry.capacity_sectors() {
         let (copies, run) = geometry.copies_of(sector, (geometry.capacity_sectors() - sector).min(8));
@@ -39,9 +39,10 @@ fn copies_apart(geometry: &Geometry, members: &[(Image, u64)]) -> Option<String>
     None
 }
 
-fn parity_apart(geometry: &Geometry, members: &[(Image, u64)]) -> Option<String> {
+fn parity_apart(geometry: &Geometry, members: &[(&Image, u64)]) -> Option<String> {
     let strip = geometry.strip_sectors();
     let mut read: Vec<Vec<u8>> = vec![vec![0; bytes(strip)]; members.len()];
+    let (mut p, mut q) = (vec![0u64; bytes(strip) / 8], vec![0u64; bytes(strip) / 8]);
     for stripe in 0..geometry.stripe_count() {
         let start = stripe * strip;
         if members.iter().all(|(image, data)| image.is_empty(data + start, strip)) {
@@ -55,7 +56,8 @@ fn parity_apart(geometry: &Geometry, members: &[(Image, u64)]) -> Option<String>
         for (&slot, &position) in map.data.iter().zip(&map.code) {
             at[usize::from(position)] = Some(usize::from(slot));
         }
-        let (mut p, mut q) = (vec![0u64; bytes(strip) / 8], vec![0u64; bytes(strip) / 8]);
+        p.fill(0);
+        q.fill(0);
         for slot in at.iter().rev() {
             match slot {
                 Some(slot) => {

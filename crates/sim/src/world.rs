@@ -1160,10 +1160,8 @@ impl<'a> World<'a> {
             if self.drives.iter().any(|drive| drive.borrow().is_spoiled()) {
                 continue;
             }
-            let images: Vec<_> = holders
-                .iter()
-                .map(|&drive| (self.drives[drive].borrow().image().clone(), self.history.setup.data_start()))
-                .collect();
+            let drives: Vec<_> = holders.iter().map(|&drive| self.drives[drive].borrow()).collect();
+            let images: Vec<_> = drives.iter().map(|drive| (drive.image(), self.history.setup.data_start())).collect();
             if let Some(what) = reference::disagreement(&leaf.geometry, &images) {
                 return Err(Stop::Wrong(format!("{when}, {what}")));
             }
