@@ -6,7 +6,8 @@
 
 use clap::Parser;
 use std::ops::Range;
-use stria_sim::campaign::{caught, try_history};
+use std::time::Instant;
+use stria_sim::campaign::{caught, keep_memory, try_history};
 use stria_sim::setup::FAMILIES;
 use stria_sim::shrink::shrink;
 use stria_sim::{History, Rules, run_told};
@@ -42,13 +43,14 @@ fn main() {
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let mut failures = 0;
+    keep_memory();
+    let (begun, mut failures, mut requests) = (Instant::now(), 0, 0);
     for seed in arguments.from..arguments.from + arguments.count {
         let mut history = if arguments.more_faults { History::draw_more(seed, level) } else { History::draw(seed, level) };
         let mut run = if arguments.trace && !arguments.shrink {
             told(&history, rules, arguments.sectors.clone())
         } else {
-            try_history(&history, rules).map(drop)
+            try_history(&history, rules).map(|tally| requests += tally.requests)
         };
         if let (Err(failure), true) = (&run, arguments.shrink) {
             let (short, failure) = shrink(&history, failure.clone(), rules, std::time::Duration::from_secs(60));
@@ -63,7 +65,13 @@ fn main() {
             failures += 1;
         }
     }
-    println!("{} histories, {failures} failed", arguments.count);
+    let seconds = begun.elapsed().as_secs_f64();
+    println!(
+        "{} histories, {failures} failed; {:.0} histories and {:.0} requests to drives a second",
+        arguments.count,
+        arguments.count as f64 / seconds,
+        requests as f64 / seconds
+    );
     std::process::exit(i32::from(failures > 0));
 }
 
