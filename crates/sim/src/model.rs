@@ -38,7 +38,7 @@ impl Version {
 
 #[derive(Clone, Debug)]
 struct Sector {
-    versions: SmallVec<[Version; 1]>,
+    versions: SmallVec<[Version; 2]>,
     listed: bool,
 }
 
