@@ -9,9 +9,10 @@ mod recording;
 mod segments;
 
 pub(crate) use client::{FailedPart, Parent, lost};
-pub(crate) use member_io::{Batch, Ended, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
-pub(crate) use segments::{Cutter, one_piece, slice_segments};
+pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
+pub(crate) use segments::{Cutter, one_piece, shared, slice_segments};
 
+use crate::at_once::AtOnce;
 use crate::gather::Gathers;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
@@ -101,7 +102,7 @@ pub(crate) struct Core {
     maps: Vec<StripeMap>,
     pub code: Option<Code>,
     pub ready: Ready,
-    locks: Locks,
+    pub locks: Locks,
     now: Cell<Nanos>,
     pub members: RefCell<Members>,
     pub outbox: RefCell<VecDeque<Action>>,
@@ -109,6 +110,7 @@ pub(crate) struct Core {
     batches: RefCell<Slab<BatchState>>,
     spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
+    pub at_once: RefCell<Slab<AtOnce>>,
     /// Requests that went to one member as they were.
     whole_requests: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
@@ -171,6 +173,7 @@ impl Core {
             batches: RefCell::default(),
             spare_batches: RefCell::default(),
             parents: RefCell::default(),
+            at_once: RefCell::default(),
             whole_requests: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),

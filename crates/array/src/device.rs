@@ -6,7 +6,7 @@
 
 mod mail;
 
-use crate::core::Action;
+use crate::core::{Action, Fate};
 use crate::lanes::{Answer, Ask, Message, Ports, Relay, Share};
 use crate::status::{ArrayStatus, Event, Refusal};
 use crate::{ArrayConfig, ArrayState, Engine, IoFailures, LaneLog, MemberConfig, MemberId, MetadataWrite, Recorder};
@@ -39,6 +39,23 @@ struct Bound {
 impl Bound {
     fn new(device: Box<dyn BlockDevice>, data_start_sector: u64) -> Self {
         Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false }
+    }
+
+    /// Positions of the engine's requests are in the member's data area, those of records are not.
+    fn submit(&mut self, mut request: Request, refused: &mut Vec<Completion>) {
+        if request.tag & METADATA == 0 && !matches!(request.operation, Operation::Flush) {
+            request.start_sector += self.data_start_sector;
+        }
+        match &mut self.device {
+            Some(device) if !self.leaves => {
+                self.in_flight += 1;
+                device.submit(request);
+            }
+            _ => {
+                let error = IoError::new(ErrorKind::Gone, "the member was removed");
+                refused.push(request.complete(Err(error)));
+            }
+        }
     }
 }
 
@@ -238,9 +255,7 @@ impl<R: Recorder> Binder<R> {
             }
             let progress = ended.len() > start || self.actions;
             self.actions = false;
-            // Most are requests of clients as they were, which stay where they are.
-            let is_other = |completion: &mut Completion| completion.tag & METADATA != 0 || !self.engine.ends_client(completion);
-            self.others.extend(ended.extract_if(start.., is_other));
+            self.sort_out(ended, start);
             let mut others = std::mem::take(&mut self.others);
             for completion in others.drain(..) {
                 if completion.tag & METADATA == 0 {
@@ -258,6 +273,29 @@ impl<R: Recorder> Binder<R> {
                 return;
             }
         }
+    }
+
+    /// Leaves of what members have ended, from `start` on, what has become clients'. Most stay where they are.
+    fn sort_out(&mut self, ended: &mut Vec<Completion>, start: usize) {
+        let mut kept = start;
+        for index in start..ended.len() {
+            let completion = &mut ended[index];
+            let fate = if completion.tag & METADATA != 0 { Fate::Open } else { self.engine.ends_client(completion) };
+            match fate {
+                Fate::Client => {
+                    if kept < index {
+                        ended.swap(kept, index);
+                    }
+                    kept += 1;
+                }
+                Fate::Spent => {}
+                Fate::Open => {
+                    let nothing = Completion { tag: 0, result: Ok(()), operation: Operation::Flush };
+                    self.others.push(std::mem::replace(completion, nothing));
+                }
+            }
+        }
+        ended.truncate(kept);
     }
 
     fn carry_out(&mut self, action: Action, ended: &mut Vec<Completion>) {
@@ -316,29 +354,14 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn take_request(&mut self, request: Request) {
-        if let Some((member, request)) = self.engine.submit(request) {
-            self.submit(member, request);
-        }
+        let Self { engine, members, refused, .. } = self;
+        engine.submit(request, &mut |member, request| members[member.0].submit(request, refused));
         self.actions = true;
     }
 
-    /// Positions of the engine's requests are in the member's data area, those of records are not.
-    fn submit(&mut self, member: MemberId, mut request: Request) {
-        let bound = &mut self.members[member.0];
-        if request.tag & METADATA == 0 && !matches!(request.operation, Operation::Flush) {
-            request.start_sector += bound.data_start_sector;
-        }
-        match &mut bound.device {
-            Some(device) if !bound.leaves => {
-                bound.in_flight += 1;
-                device.submit(request);
-            }
-            _ => {
-                let error = IoError::new(ErrorKind::Gone, "the member was removed");
-                self.refused.push(request.complete(Err(error)));
-                self.actions = true;
-            }
-        }
+    fn submit(&mut self, member: MemberId, request: Request) {
+        self.members[member.0].submit(request, &mut self.refused);
+        self.actions |= !self.refused.is_empty();
     }
 
     fn unix_seconds(&self) -> u64 {

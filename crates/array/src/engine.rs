@@ -1,6 +1,6 @@
 //! The engine's face: it is told what happened, and asked what to do next.
 
-use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces, Then, lacks_members, lost, one_piece, slice_segments};
+use crate::core::{Core, Cutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, one_piece, slice_segments};
 use crate::gather::{self, Part};
 use crate::lanes::Share;
 use crate::log::Stage;
@@ -9,7 +9,7 @@ use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
-use crate::{Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, hedge, mirror_io, parity_io};
+use crate::{Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, at_once, hedge, mirror_io, parity_io};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -116,8 +116,8 @@ impl Engine {
         self.tasks.run(&self.core.ready);
         if !self.held.is_empty() && self.core.serves() {
             for request in std::mem::take(&mut self.held) {
-                let at_once = self.submit(request).map(|(member, request)| Action::Io { member, request });
-                self.core.outbox.borrow_mut().extend(at_once);
+                let core = Rc::clone(&self.core);
+                self.submit(request, &mut |member, request| core.outbox.borrow_mut().push_back(Action::Io { member, request }));
             }
             self.tasks.run(&self.core.ready);
         }
@@ -128,12 +128,11 @@ impl Engine {
         self.core.outbox.borrow_mut().pop_front()
     }
 
-    /// A client's request. One that a member can do as it is comes back at once, to be submitted to it; what becomes of
-    /// others, [`Engine::next_action`] tells.
-    pub fn submit(&mut self, mut request: Request) -> Option<(MemberId, Request)> {
+    /// A client's request. What members can do of it as it is goes to `send` at once; what becomes of the rest,
+    /// [`Engine::next_action`] tells.
+    pub fn submit(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
         if !self.core.serves() {
-            self.held.push(request);
-            return None;
+            return self.held.push(request);
         }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
         let refused = request.check(&self.limits).err().or_else(|| {
@@ -141,16 +140,15 @@ impl Engine {
                 .then(|| IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write"))
         });
         if let Some(error) = refused {
-            self.core.done(request.complete(Err(error)));
-            return None;
+            return self.core.done(request.complete(Err(error)));
         }
         self.core.last_client.set(self.core.now());
         if let Some(member) = self.pass_on(&mut request) {
-            return Some((member, request));
+            return send(member, request);
         }
         match request.operation {
             Operation::Read { .. } => self.read(request),
-            Operation::Write { .. } => self.write(request),
+            Operation::Write { .. } => self.write(request, send),
             Operation::Flush => {
                 let parent = self.core.begin(&mut request, 1);
                 self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
@@ -158,7 +156,6 @@ impl Engine {
             Operation::Discard | Operation::WriteZeroes { .. } => self.clear(request),
             Operation::Extents { .. } => self.extents(request),
         }
-        None
     }
 
     /// Cuts a range of the array into runs on members, for levels whose requests go to one place each; runs that are
@@ -298,7 +295,9 @@ impl Engine {
         }
     }
 
-    fn write(&mut self, mut request: Request) {
+    // Kept out of the way of reads.
+    #[inline(never)]
+    fn write(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -320,6 +319,9 @@ impl Engine {
                 gather::write_part(core, stripe, Part { parent, offset_sectors, data: part, fua, small, alone, goes_on });
             }
         } else if matches!(level, Level::Raid1 | Level::Raid10) {
+            if core.write_at_once(&mut request, send) {
+                return;
+            }
             let parent = core.begin(&mut request, 1);
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             mirror_io::write(core, MirrorWrite { parent, start_sector: range.start, from, fua });
@@ -475,9 +477,8 @@ impl Engine {
         core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: request.operation });
     }
 
-    /// A member's request has ended. `true`: it was a client's as it is, whose completion this now is; else it is to be told
-    /// with [`Engine::complete`].
-    pub fn ends_client(&mut self, completion: &mut Completion) -> bool {
+    /// A member's request has ended: what its completion is now. One that is open is to be told with [`Engine::complete`].
+    pub(crate) fn ends_client(&mut self, completion: &mut Completion) -> Fate {
         self.members_answered = true;
         self.core.ends_client(completion)
     }
@@ -487,6 +488,10 @@ impl Engine {
         let failed = match self.core.complete(completion) {
             Then::Nothing => return None,
             Then::Done(completion) => return Some(completion),
+            Then::Settle(write) => {
+                self.core.ready.spawn(at_once::finish(Rc::clone(&self.core), write));
+                return None;
+            }
             Then::Mend(failed) => failed,
         };
         for part in failed {

@@ -101,6 +101,23 @@ pub(crate) struct Guard<'a> {
 }
 
 impl Locks {
+    /// Holds `range` alone if nobody has any of it or waits for it: to be given back with [`Locks::unlock`].
+    pub fn try_lock(&self, range: &Range<u64>) -> Option<usize> {
+        let mut state = self.0.borrow_mut();
+        let (mode, ahead) = (Mode::Exclusive, state.waiting.len());
+        if !state.free_for(range, mode) || state.conflicts_with_waiter(range, mode, ahead) {
+            return None;
+        }
+        let key = state.entries.insert(Entry { range: range.clone(), mode, task: TaskId::MAX, held: true });
+        state.hold(key);
+        Some(key)
+    }
+
+    /// Gives a lock back that no task holds.
+    pub fn unlock(&self, key: usize, ready: &Ready) {
+        self.0.borrow_mut().release(key, ready);
+    }
+
     /// Waits for `range`.
     pub async fn lock<'a>(&'a self, ready: &'a Ready, range: Range<u64>, mode: Mode) -> Guard<'a> {
         let key = {

@@ -1,7 +1,7 @@
 //! Clients' requests while parts of them run, and their ends.
 
 use super::member_io::Waiting;
-use super::{Action, Core, MemberIo, Outcomes, Pieces};
+use super::{Action, Core, MemberIo, Outcomes, Pieces, shared};
 use crate::MemberId;
 use smallvec::{SmallVec, smallvec};
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag, bytes};
@@ -27,7 +27,7 @@ impl Parent {
     pub(crate) fn of(request: &Request, begun: Nanos, parts: usize) -> Self {
         let operation = match &request.operation {
             Operation::Read { .. } => Operation::Read { into: Segments::new() },
-            Operation::Write { from, fua } => Operation::Write { from: from.clone(), fua: *fua },
+            Operation::Write { from, fua } => Operation::Write { from: shared(from), fua: *fua },
             Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua: *fua, unmap: *unmap, fast: *fast },
             Operation::Flush => Operation::Flush,
             Operation::Discard => Operation::Discard,
@@ -122,7 +122,7 @@ impl Core {
     }
 
     pub fn requests_in_flight(&self) -> usize {
-        self.parents.borrow().len() + self.whole_requests.get()
+        self.parents.borrow().len() + self.whole_requests.get() + self.at_once.borrow().len()
     }
 
     pub fn take_buffer(&self, sectors: u64) -> Buffer {

@@ -1,6 +1,7 @@
 //! Requests to members: sent, counted, and handed back to whoever waits.
 
 use super::{Action, Core, Cutter, FailedPart};
+use crate::at_once::AtOnce;
 use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
@@ -61,6 +62,10 @@ pub(crate) enum Waiting {
         batch: usize,
         index: usize,
     },
+    /// A client's write of copies, without a task.
+    Copy {
+        write: usize,
+    },
 }
 
 pub(super) struct InFlight {
@@ -70,12 +75,24 @@ pub(super) struct InFlight {
     waiting: Waiting,
 }
 
+/// What a member's completion means to a client.
+pub(crate) enum Fate {
+    /// It has become the client's.
+    Client,
+    /// It was one of several, and is of no more use.
+    Spent,
+    /// There is more to do, see [`Core::complete`].
+    Open,
+}
+
 /// What follows the end of a member's request.
 pub(crate) enum Then {
     /// Whoever waited for it goes on.
     Nothing,
     /// A client's request has ended with it.
     Done(Completion),
+    /// A write of copies has ended, and something is to be recorded before its client is told.
+    Settle(AtOnce),
     /// Parts of a client's read that failed, for the level to mend.
     Mend(SmallVec<[FailedPart; 1]>),
 }
@@ -88,7 +105,7 @@ impl Core {
     }
 
     /// Notes a request that goes to a member, and who waits for it; its tag.
-    pub(super) fn note(&self, member: MemberId, start_sector: u64, sectors: u64, waiting: Waiting) -> Tag {
+    pub fn note(&self, member: MemberId, start_sector: u64, sectors: u64, waiting: Waiting) -> Tag {
         {
             let mut members = self.members.borrow_mut();
             let member = members.get_mut(member);
@@ -143,29 +160,35 @@ impl Core {
         self.spare_batches.borrow_mut().push(ended);
     }
 
-    /// A client's request that went to a member as it was has ended there: the completion becomes the client's. `false`: there
-    /// is more to do, see [`Core::complete`].
-    pub fn ends_client(&self, completion: &mut Completion) -> bool {
-        let mut in_flight = self.in_flight.borrow_mut();
-        let &InFlight { member, start_sector, sectors, waiting: Waiting::Client { tag, begun, .. } } =
-            &in_flight[completion.tag as usize]
-        else {
-            return false;
-        };
+    /// A member's request has ended: if it was a client's as it was, or a copy of one, all that is usual is done.
+    pub fn ends_client(&self, completion: &mut Completion) -> Fate {
         if completion.result.is_err() {
-            return false;
+            return Fate::Open;
         }
-        in_flight.remove(completion.tag as usize);
-        drop(in_flight);
-        self.count(completion, member, start_sector, sectors);
-        // One in four tells enough where there are many.
-        if self.hedging.on.get() && (completion.tag & 3 == 0 || self.whole_requests.get() < 8) {
-            self.time_read(member, begun);
+        let mut in_flight = self.in_flight.borrow_mut();
+        let &InFlight { member, start_sector, sectors, ref waiting } = &in_flight[completion.tag as usize];
+        match *waiting {
+            Waiting::Client { tag, begun, .. } => {
+                in_flight.remove(completion.tag as usize);
+                drop(in_flight);
+                self.count(completion, member, start_sector, sectors);
+                // One in four tells enough where there are many.
+                if self.hedging.on.get() && (completion.tag & 3 == 0 || self.whole_requests.get() < 8) {
+                    self.time_read(member, begun);
+                }
+                self.whole_requests.set(self.whole_requests.get() - 1);
+                self.steering.ended(begun, self.now());
+                completion.tag = tag;
+                Fate::Client
+            }
+            Waiting::Copy { write } if self.ends_quietly(write) => {
+                in_flight.remove(completion.tag as usize);
+                drop(in_flight);
+                self.count(completion, member, start_sector, sectors);
+                self.copy_ended(write, completion)
+            }
+            _ => Fate::Open,
         }
-        self.whole_requests.set(self.whole_requests.get() - 1);
-        self.steering.ended(begun, self.now());
-        completion.tag = tag;
-        true
     }
 
     /// A client's request that goes to one member has ended there: where slow ones are asked for twice, it is a read.
@@ -216,6 +239,7 @@ impl Core {
         };
         match waiting {
             Waiting::Race { .. } => unreachable!("it was just decided"),
+            Waiting::Copy { write } => self.copy_written(write, member, completion.result),
             Waiting::Batch { batch, index } => {
                 let mut batches = self.batches.borrow_mut();
                 let batch = &mut batches[batch];
@@ -304,7 +328,7 @@ impl Core {
                 let parent = &parents[*parent];
                 matches!(parent.operation, Operation::Read { .. }).then_some(parent.begun)
             }
-            Waiting::Race { .. } | Waiting::Batch { .. } => None,
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } => None,
         };
         let old = |(key, entry): (usize, &InFlight)| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
@@ -322,7 +346,9 @@ impl Core {
                 (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
             }
             Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
-            Waiting::Race { .. } | Waiting::Batch { .. } => unreachable!("only clients' reads are asked for twice"),
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } => {
+                unreachable!("only clients' reads are asked for twice")
+            }
         };
         (parent, pieces, entry.member, entry.start_sector)
     }

@@ -236,14 +236,39 @@ impl Core {
         }
     }
 
+    /// Whether a write to `range` has nothing to wait for in [`Core::write_begin`].
+    pub fn may_write_at_once(&self, range: &Range<u64>) -> bool {
+        !self.record.clean.get()
+            && self.record.durable.get() >= self.record.dirty.get()
+            && self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
+    }
+
+    /// Begins a write for which that holds.
+    pub fn begin_at_once(&self, range: &Range<u64>) {
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+            intent.begin(range);
+        }
+    }
+
+    /// Whether an acknowledgement has to wait until a dropped member is known as such on the others.
+    pub fn is_held_back(&self) -> bool {
+        self.record.durable.get() < self.record.barrier.get()
+    }
+
     /// The write has ended; it may be acknowledged when this returns.
     pub async fn write_end(&self, range: &Range<u64>) {
+        self.write_ended(range);
+        self.record_barrier().await;
+    }
+
+    /// The write has ended; it may be acknowledged once nothing is [held back](Core::is_held_back).
+    pub fn write_ended(&self, range: &Range<u64>) {
         let whole = self.members.borrow().whole();
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
             intent.end(range, whole, self.now());
         }
         self.writes_in_flight.set(self.writes_in_flight.get() - 1);
         self.last_write.set(self.now());
-        self.record_barrier().await;
     }
 }

@@ -1,5 +1,6 @@
 //! Cutting the memory of requests.
 
+use smallvec::smallvec;
 use std::collections::VecDeque;
 use stria_block::{Buffer, Data, Segments};
 
@@ -48,6 +49,14 @@ pub(crate) fn slice_segments<'a>(
         }
     }
     piece
+}
+
+/// The same segments for one more member; mostly there is one, which is quicker than to collect.
+pub(crate) fn shared(segments: &Segments<Data>) -> Segments<Data> {
+    match &segments[..] {
+        [one] => smallvec![one.clone()],
+        _ => segments.clone(),
+    }
 }
 
 /// Segments in one piece of memory: copied where they are several.

@@ -1,0 +1,106 @@
+//! Writes of mirrors that have nothing to wait for but their members: their rows are free, and nothing is to be recorded before.
+//! Most are, and these need no task.
+
+use crate::MemberId;
+use crate::core::{Core, Fate, Then, Waiting, shared};
+use crate::parity_io::settle;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Completion, IoError, Nanos, Operation, Request, Tag};
+
+/// One that is under way.
+pub(crate) struct AtOnce {
+    tag: Tag,
+    begun: Nanos,
+    range: Range<u64>,
+    lock: usize,
+    /// Copies that are still to be written.
+    pending: usize,
+    failures: SmallVec<[(MemberId, Result<(), IoError>); 1]>,
+    /// The client's.
+    operation: Operation,
+}
+
+impl Core {
+    /// Gives `send` a write for every copy, and takes the operation out of the client's. `false`: it has to wait for something, or
+    /// has no place to go.
+    pub fn write_at_once(&self, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
+        let Request { start_sector, sectors, .. } = *request;
+        let range = start_sector..start_sector + sectors;
+        let (copies, run) = self.geometry.copies_of(start_sector, sectors);
+        if run < sectors || !self.may_write_at_once(&range) {
+            return false;
+        }
+        let members = self.members.borrow();
+        let mut targets: SmallVec<[(MemberId, u64); 4]> = SmallVec::new();
+        for copy in &copies {
+            let slot = &members.slots()[copy.slot];
+            for member in [slot.member, slot.replacement].into_iter().flatten() {
+                targets.push((member, copy.start_sector));
+            }
+        }
+        drop(members);
+        if targets.is_empty() {
+            return false;
+        }
+        let Some(lock) = self.locks.try_lock(&range) else { return false };
+        self.begin_at_once(&range);
+        let operation = std::mem::replace(&mut request.operation, Operation::Flush);
+        let Operation::Write { from, fua } = &operation else { unreachable!("this is a write") };
+        let write = self.at_once.borrow().vacant_key();
+        for &(member, start_sector) in &targets {
+            let tag = self.note(member, start_sector, sectors, Waiting::Copy { write });
+            let operation = Operation::Write { from: shared(from), fua: *fua };
+            send(member, Request { tag, start_sector, sectors, operation });
+        }
+        let (tag, begun, pending) = (request.tag, self.now(), targets.len());
+        let write = AtOnce { tag, begun, range, lock, pending, failures: SmallVec::new(), operation };
+        self.at_once.borrow_mut().insert(write);
+        true
+    }
+
+    /// Whether a copy that has been written leaves nothing to do but to tell the client, once it is the last.
+    pub fn ends_quietly(&self, key: usize) -> bool {
+        let write = &self.at_once.borrow()[key];
+        write.pending > 1 || (write.failures.is_empty() && !self.is_held_back())
+    }
+
+    /// A copy has been written, and [ends quietly](Core::ends_quietly): the last one's completion becomes the client's.
+    pub fn copy_ended(&self, key: usize, completion: &mut Completion) -> Fate {
+        let mut writes = self.at_once.borrow_mut();
+        writes[key].pending -= 1;
+        if writes[key].pending > 0 {
+            return Fate::Spent;
+        }
+        let write = writes.remove(key);
+        drop(writes);
+        self.write_ended(&write.range);
+        *completion = self.end_at_once(write, Ok(()));
+        Fate::Client
+    }
+
+    /// A copy has been written, or not. What is to be settled, if it was the last.
+    pub fn copy_written(&self, key: usize, member: MemberId, result: Result<(), IoError>) -> Then {
+        let mut writes = self.at_once.borrow_mut();
+        let write = &mut writes[key];
+        write.pending -= 1;
+        if result.is_err() {
+            write.failures.push((member, result));
+        }
+        if write.pending > 0 { Then::Nothing } else { Then::Settle(writes.remove(key)) }
+    }
+
+    fn end_at_once(&self, write: AtOnce, result: Result<(), IoError>) -> Completion {
+        self.locks.unlock(write.lock, &self.ready);
+        self.steering.ended(write.begun, self.now());
+        Completion { tag: write.tag, result, operation: write.operation }
+    }
+}
+
+/// Ends a write that a member failed, or during which one was dropped: who waits for that to be recorded is a task.
+pub(crate) async fn finish(core: Rc<Core>, write: AtOnce) {
+    let result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
+    core.write_end(&write.range).await;
+    core.done(core.end_at_once(write, result));
+}
