@@ -54,6 +54,9 @@ impl<R: Recorder> Binder<R> {
     /// Takes a client's request to whom it concerns.
     pub(super) fn relay(&mut self, request: Request) {
         let relay = self.relay.as_mut().expect("there are several lanes");
+        if relay.is_own(&request) {
+            return self.take_request(request);
+        }
         let mut own = SmallVec::<[Request; 1]>::new();
         relay.submit(request, self.engine.limits(), self.now, |request| own.push(request));
         own.into_iter().for_each(|request| self.take_request(request));
@@ -62,6 +65,10 @@ impl<R: Recorder> Binder<R> {
     pub(super) fn poll_with_mail(&mut self, completions: &mut Vec<Completion>) {
         self.engine.set_now(self.now);
         self.take_mail();
+        if self.elsewhere.is_empty() && self.others().has_no_tickets() {
+            self.poll(completions);
+            return self.others().post();
+        }
         let mut ended = std::mem::take(&mut self.elsewhere);
         self.poll(&mut ended);
         let relay = self.others();

@@ -42,6 +42,18 @@ impl<P: Clone> Relay<P> {
         self.tickets.insert(ticket) as Tag | TICKET
     }
 
+    /// Whether a client's request is this lane's alone and needs nothing of the relay, as where clients come to the right lane.
+    pub fn is_own(&self, request: &Request) -> bool {
+        let (lane, group_end) = self.share.lane_of(request.start_sector);
+        let whole = lane == self.share.lane && request.sectors <= group_end - request.start_sector;
+        whole && request.tag & TICKET == 0 && !matches!(request.operation, Operation::Flush)
+    }
+
+    /// Whether all that is under way here is its clients' own: then what ends is theirs as it is.
+    pub fn has_no_tickets(&self) -> bool {
+        self.tickets.is_empty()
+    }
+
     /// Takes a client's request; what of it this lane is to do itself comes back through `own`.
     pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut own: impl FnMut(Request)) {
         let Share { lane: here, lane_count, .. } = self.share;
