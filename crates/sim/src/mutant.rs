@@ -149,7 +149,8 @@ pub(crate) fn without_other_lanes(page: &Data, lanes: usize, group_sectors: u64)
     let chunk_bytes = u32::from_le_bytes(page[CHUNK_BYTES].try_into().expect("four bytes"));
     let chunk_sectors = u64::from(chunk_bytes) / SECTOR_BYTES as u64;
     for (chunk, byte, bit) in (0..(page.len() - BITS) as u64 * 8).map(|chunk| (chunk, BITS + chunk as usize / 8, chunk % 8)) {
-        if chunk * chunk_sectors / group_sectors % lanes as u64 != 0 {
+        let group = chunk * chunk_sectors / group_sectors;
+        if !group.is_multiple_of(lanes as u64) {
             page[byte] &= !(1 << bit);
         }
     }

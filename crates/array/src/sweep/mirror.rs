@@ -164,12 +164,12 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
         return Ok(None);
     }
     let mut results = outcomes.iter().map(|(result, _)| result.is_ok());
-    let mut is_untold = |(_, _, there): &(u64, u64, SmallVec<[(Copy, MemberId); 4]>)| {
+    let is_untold = |(_, _, there): &(u64, u64, SmallVec<[(Copy, MemberId); 4]>)| {
         let stay = |(copy, member): &(Copy, MemberId)| is_there(core, copy, *member);
         let told = there.iter().zip(results.by_ref()).filter(|(asked, ok)| *ok && stay(asked)).count();
         told == 0 && !there.iter().all(stay)
     };
-    if places.iter().any(|place| is_untold(place)) {
+    if places.iter().any(is_untold) {
         core.recycle(outcomes);
         return Ok(None);
     }
