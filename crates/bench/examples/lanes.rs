@@ -11,7 +11,7 @@ use std::time::Duration;
 use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberConfig, MemberId, NoRecorder, Ports, SlotConfig};
 use stria_bench::{Limit, Load, NullDevice, Order, Target};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
-use stria_drive::{monotonic_now, pin};
+use stria_drive::{keep_to, monotonic_now};
 
 const MEMBER_SECTORS: u64 = 64 << 11;
 const STRIP_SECTORS: u64 = 128;
@@ -88,7 +88,7 @@ fn run(config: &ArrayConfig, load: &Load, lanes: usize, own: bool) -> f64 {
         let (config, load, ports) = (config.clone(), load.clone(), ports.clone());
         let (start, running) = (Arc::clone(&start), Arc::clone(&running));
         move || {
-            pin(lane).expect("there are as many processors");
+            keep_to(&[lane]).expect("there are as many processors");
             let null = |_| Box::new(NullDevice::new(MEMBER_SECTORS)) as Box<dyn BlockDevice>;
             let devices = config.slots.iter().map(null).collect();
             let mut array = ArrayDevice::on_lane(&config, devices, (lane == 0).then_some(NoRecorder), 0, &ports, lane);

@@ -88,6 +88,10 @@ impl Sysfs {
         Some(Self { device: whole })
     }
 
+    pub(crate) fn device(&self) -> &Path {
+        &self.device
+    }
+
     pub(crate) fn text(&self, page: &str) -> Option<String> {
         let text = std::fs::read_to_string(self.device.join(page)).ok()?;
         let text = text.trim();

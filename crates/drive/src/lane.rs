@@ -41,7 +41,7 @@ use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, Remote
 /// How a lane shall be; [`Lane::spawn`] starts it.
 pub struct Lane {
     name: String,
-    cpu: Option<usize>,
+    cpus: Vec<usize>,
     spin_max: Duration,
     takes_guests: bool,
     bond: Bond,
@@ -97,12 +97,12 @@ impl Lane {
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
-        Self { name: name.into(), cpu: None, spin_max, takes_guests: processor_count <= 2, bond: Bond::default() }
+        Self { name: name.into(), cpus: Vec::new(), spin_max, takes_guests: processor_count <= 2, bond: Bond::default() }
     }
 
-    /// Keeps the thread on one processor, counted from 0.
-    pub fn on_cpu(self, cpu: usize) -> Self {
-        Self { cpu: Some(cpu), ..self }
+    /// Keeps the thread on these processors, counted from 0; any if empty.
+    pub fn on_cpus(self, cpus: Vec<usize>) -> Self {
+        Self { cpus, ..self }
     }
 
     /// How long the lane may look out for the next event before it sleeps, if events have lately come as
@@ -139,9 +139,8 @@ impl Lane {
         let thread = std::thread::Builder::new().name(self.name.clone()).spawn({
             let fail = fail.clone();
             move || {
-                let pinned =
-                    self.cpu.map_or(Ok(()), |cpu| pin(cpu).map_err(|source| fail("run on the processor asked for", source)));
-                let ring = pinned.and_then(|()| Ring::new());
+                let kept = keep_to(&self.cpus).map_err(|source| fail("run on the processor asked for", source));
+                let ring = kept.and_then(|()| Ring::new());
                 let built = ring.map_err(E::from).and_then(|ring| {
                     let waker = ring.waker();
                     let mailbox = Arc::new(Mailbox::new(move || waker.wake()));
@@ -181,17 +180,19 @@ impl Lane {
     }
 }
 
-/// Keeps this thread on one processor, counted from 0.
+/// Keeps this thread on some processors, counted from 0; where it is, if none are named.
 ///
 /// # Errors
-/// When there is no such processor.
-pub fn pin(cpu: usize) -> std::io::Result<()> {
-    let mut cpus = CpuSet::new();
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(rustix::io::Errno::INVAL.into());
+/// When there is one that cannot be, or none of them is there.
+pub fn keep_to(cpus: &[usize]) -> std::io::Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
+        set.set(cpu);
     }
-    cpus.set(cpu);
-    Ok(sched_setaffinity(None, &cpus)?)
+    if cpus.is_empty() { Ok(()) } else { Ok(sched_setaffinity(None, &set)?) }
 }
 
 impl<D: BlockDevice + 'static> LaneHandle<D> {

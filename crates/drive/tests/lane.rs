@@ -319,13 +319,13 @@ impl RemoteDevice for Housed {
 fn error_of_the_builder_is_returned() {
     let error = Lane::new("none").spawn(|ring| stria_drive::open("/nowhere".as_ref(), ring, Access::Exclusive)).err().unwrap();
     assert!(matches!(error, DriveError::Missing { .. }), "{error}");
-    let error = Lane::new("far").on_cpu(1_000_000).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).err().unwrap();
+    let error = Lane::new("far").on_cpus(vec![1_000_000]).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).err().unwrap();
     assert!(error.to_string().starts_with("lane far cannot run on the processor asked for"), "{error}");
 }
 
 #[test]
 fn lane_runs_where_it_is_told() {
-    let lane = Lane::new("zero").on_cpu(0).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
+    let lane = Lane::new("zero").on_cpus(vec![0]).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let cpus = lane.call(|_| rustix::thread::sched_getaffinity(None).unwrap()).unwrap();
     assert!(cpus.is_set(0) && cpus.count() == 1);
 }

@@ -224,8 +224,12 @@ pub struct ServeOptions {
     #[arg(long)]
     pub poll: bool,
     /// Keep each lane on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
-    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    #[arg(long, value_name = "LIST", value_parser = cpus, conflicts_with = "numa_node")]
     pub cpus: Option<Cpus>,
+    /// Keep the lanes on the processors of this NUMA node: a number, or any. Where there are several nodes and it is not given, on
+    /// that of most drives.
+    #[arg(long, value_name = "NODE", value_parser = numa_node)]
+    pub numa_node: Option<NumaNode>,
     /// Where NBD clients are served: on the array's own threads (lane), which saves the way between threads, or on threads
     /// of their own (apart), which leaves the array's more time. By the count of processors if not given.
     #[arg(long, value_enum, value_name = "WHERE")]
@@ -255,6 +259,20 @@ pub enum Clients {
     Lane,
     /// On threads of their own.
     Apart,
+}
+
+/// Where lanes are to run on machines of several NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumaNode {
+    /// Wherever the kernel puts them.
+    Any,
+    /// On this node's processors.
+    Number(u32),
+}
+
+fn numa_node(text: &str) -> Result<NumaNode, String> {
+    let number = || text.parse().map(NumaNode::Number).map_err(|_| format!("{text:?} is no NUMA node; write a number, or any"));
+    if text == "any" { Ok(NumaNode::Any) } else { number() }
 }
 
 fn lanes(text: &str) -> Result<u8, String> {

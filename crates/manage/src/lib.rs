@@ -19,6 +19,7 @@ mod demo;
 mod event_log;
 mod failure;
 mod lab;
+mod lane_spec;
 mod output;
 mod price;
 mod progress;

@@ -8,8 +8,9 @@
 
 use crate::cli::{Clients, ServeOptions};
 use crate::failure::Failure;
+use crate::lane_spec::LaneSpec;
 use crate::output::{self, line};
-use crate::service::{LaneSpec, Service};
+use crate::service::Service;
 use crate::{control, sockets, view};
 use serde_json::json;
 use std::collections::HashSet;
@@ -243,6 +244,7 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
             count: options.lanes.map(usize::from),
             polls: options.poll,
             cpus: cpus.clone(),
+            numa_node: options.numa_node,
             clients: options.clients.map(|clients| clients == Clients::Lane),
         };
         match service.start(array, name, how, lanes) {

@@ -4,10 +4,11 @@
 //! Every call here may block; the control socket calls from threads kept for that.
 
 use crate::api::{
-    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LaneView, LatencyBound, ReplaceRequest, ScrubRequest,
-    ServiceView, SpeedRequest, TrimRequest,
+    AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LatencyBound, ReplaceRequest, ScrubRequest, ServiceView,
+    SpeedRequest, TrimRequest,
 };
 use crate::event_log::EventLog;
+use crate::lane_spec::{LaneSpec, Near};
 use crate::view;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stria_array::LatencyTarget;
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
-use stria_drive::{Lane, RingCounters};
 use stria_front::{Export, ServerHandle};
 use stria_host::{ArrayLanes, ArrayReport, HostError, NewDrive, Notice, OpenOptions, PlannedArray};
 use tokio::sync::watch;
@@ -32,81 +32,10 @@ pub struct Served {
     pub name: String,
     lanes: ArrayLanes,
     how: LaneSpec,
+    near: Option<Near>,
     /// Sweeps are held on command.
     paused: AtomicBool,
     stopping: AtomicBool,
-}
-
-/// How the threads of an array shall be; what is `None` or empty is for the lanes to choose.
-#[derive(Clone, Debug, Default)]
-pub struct LaneSpec {
-    /// How many; by the count of processors if `None`.
-    pub count: Option<usize>,
-    /// Poll instead of sleeping.
-    pub polls: bool,
-    /// The processors to keep to, one after the other.
-    pub cpus: Vec<usize>,
-    /// Whether NBD clients live on them.
-    pub clients: Option<bool>,
-}
-
-fn processor_count() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// One lane where there are at most two processors: clients, drives and the rest of the machine need some too. Else a quarter of
-/// the processors, as a lane's clients and the kernel's part of its I/O want some as well, and 8 at most. Judgement, not measurement:
-/// more than two lanes have not been timed yet.
-fn usual_lane_count(processor_count: usize) -> usize {
-    match processor_count {
-        ..=2 => 1,
-        more => (more / 4).clamp(2, 8),
-    }
-}
-
-impl LaneSpec {
-    fn cpu(&self, index: usize) -> Option<usize> {
-        self.cpus.get(index % self.cpus.len().max(1)).copied()
-    }
-
-    fn lanes(&self, name: &str) -> Vec<Lane> {
-        let count = self.count.unwrap_or_else(|| usual_lane_count(processor_count()));
-        let lane = |index| {
-            let mut lane = Lane::new(if index == 0 { name.into() } else { format!("{name}/{index}") });
-            if self.polls {
-                lane = lane.spin_max(Duration::MAX);
-            }
-            if let Some(cpu) = self.cpu(index) {
-                lane = lane.on_cpu(cpu);
-            }
-            match self.clients {
-                Some(clients) => lane.takes_guests(clients),
-                None => lane,
-            }
-        };
-        (0..count).map(lane).collect()
-    }
-
-    fn view(&self, takes_guests: bool, index: usize, count: usize, (ring, counters): (&str, RingCounters)) -> LaneView {
-        let cpu = self.cpu(index);
-        let place = cpu.map_or("on any processor".into(), |cpu| format!("on processor {cpu} (--cpus)"));
-        let rest = if self.polls { "polls (--poll)" } else { "sleeps when idle (the default)" };
-        let clients = if takes_guests { "on it" } else { "on threads of their own" };
-        let by_processors = || format!("the default for {} processors", processor_count());
-        let why = if self.clients.is_some() { "--clients".into() } else { by_processors() };
-        let why_so_many = if self.count.is_some() { "--lanes".into() } else { by_processors() };
-        let number = index + 1;
-        LaneView {
-            setup: format!(
-                "{number} of {count} ({why_so_many}), {place}, {rest}; clients {clients} ({why}); io_uring with {ring}"
-            ),
-            cpu,
-            polls: self.polls,
-            clients_on_lane: takes_guests,
-            ring_calls: counters.call_count,
-            ring_entries: counters.entry_count,
-        }
-    }
 }
 
 /// The arrays of this process.
@@ -168,7 +97,9 @@ impl Service {
         how: LaneSpec,
     ) -> Result<(Vec<String>, usize), HostError> {
         let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, how.lanes(name), notices)?;
+        let near = if how.cpus.is_empty() { Near::of(how.numa_node, &planned.drives)? } else { None };
+        let lanes = how.lanes(name, near.as_ref());
+        let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, lanes, notices)?;
         let count = lanes.lane_count();
         let fewer = how.count.filter(|&wanted| wanted > count).map(|wanted| {
             let why = "arrays with checksums or md's partial parity log have one, others as many as the write log has room for";
@@ -184,7 +115,7 @@ impl Service {
             read_only: options.read_only,
         };
         let served =
-            Served { name: name.to_owned(), lanes, how, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
+            Served { name: name.to_owned(), lanes, how, near, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
         if let Err(error) = self.nbd.add_export(export) {
             let _ = end(&served);
             return Err(HostError::Refused(error.to_string()));
@@ -236,7 +167,7 @@ impl Service {
         let mut view = view::array(&served.lanes.report()?);
         let count = rings.len();
         let lanes = rings.into_iter().enumerate();
-        view.lanes = lanes.map(|(index, ring)| served.how.view(takes_guests, index, count, ring)).collect();
+        view.lanes = lanes.map(|(index, ring)| served.how.view(served.near.as_ref(), takes_guests, index, count, ring)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
         view.state = view::state_words(&view);

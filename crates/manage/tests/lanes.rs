@@ -169,3 +169,18 @@ fn what_belongs_to_one_lane_runs_on_one_and_says_so() {
     assert!(serve.ended_well().contains("was to run on 2 lanes and runs on 1"));
     place.run(&["serve", drives[0], "--lanes", "0"]).refused(2, &["no count of lanes"]);
 }
+
+#[test]
+fn lanes_keep_to_the_numa_node_that_is_asked_for() {
+    let place = Place::new();
+    let images = make(&place, "1", 2, 0);
+    let serve = serve(&place, &images, "2", &["--numa-node", "0"]);
+    let status = place.status("tank");
+    for lane in status["lanes"].as_array().expect("a list") {
+        assert!(lane["setup"].as_str().expect("a text").contains("on NUMA node 0 (--numa-node)"), "{lane}");
+    }
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    let refused = place.run(&["serve", "--numa-node", "4000", &images[0], &images[1]]);
+    refused.refused(1, &["there is no NUMA node 4000 with processors here", "lscpu"]);
+}

@@ -1,0 +1,156 @@
+//! How the threads of an array shall be, what is chosen where nothing is said, and why.
+
+use crate::api::LaneView;
+use crate::cli::NumaNode;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use stria_drive::{Lane, RingCounters, numa};
+use stria_host::HostError;
+
+/// How the threads of an array shall be; what is `None` or empty is for the lanes to choose.
+#[derive(Clone, Debug, Default)]
+pub struct LaneSpec {
+    /// How many; by the count of processors if `None`.
+    pub count: Option<usize>,
+    /// Poll instead of sleeping.
+    pub polls: bool,
+    /// The processors to keep to, one after the other.
+    pub cpus: Vec<usize>,
+    /// The NUMA node to keep to; that of most drives if `None`, where there are several.
+    pub numa_node: Option<NumaNode>,
+    /// Whether NBD clients live on them.
+    pub clients: Option<bool>,
+}
+
+fn processor_count() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// One lane where there are at most two processors: clients, drives and the rest of the machine need some too. Else a quarter of
+/// the processors, as a lane's clients and the kernel's part of its I/O want some as well, and 8 at most. Judgement, not measurement:
+/// more than two lanes have not been timed yet.
+fn usual_lane_count(processor_count: usize) -> usize {
+    match processor_count {
+        ..=2 => 1,
+        more => (more / 4).clamp(2, 8),
+    }
+}
+
+/// The NUMA node whose processors lanes keep to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Near {
+    cpus: Vec<usize>,
+    why: String,
+}
+
+impl Near {
+    /// The node that is asked for, or that of most `drives`, where there are several.
+    ///
+    /// # Errors
+    /// When the machine has no such node.
+    pub fn of(wanted: Option<NumaNode>, drives: &[PathBuf]) -> Result<Option<Self>, HostError> {
+        let (node, why) = match wanted {
+            Some(NumaNode::Any) => return Ok(None),
+            Some(NumaNode::Number(node)) => (node, "--numa-node".to_owned()),
+            None if numa::node_count() < 2 => return Ok(None),
+            None => match most(drives.iter().filter_map(|drive| numa::node_of(drive))) {
+                Some((node, count)) => (node, format!("as {count} of {} drives", drives.len())),
+                None => return Ok(None),
+            },
+        };
+        let cpus = numa::processors_of(node);
+        if cpus.is_empty() {
+            let reason = format!("there is no NUMA node {node} with processors here; `lscpu` lists those that are");
+            return Err(HostError::Refused(reason));
+        }
+        Ok(Some(Self { cpus, why: format!("on NUMA node {node} ({why})") }))
+    }
+}
+
+/// Which comes most often, the first of equals, and how often.
+fn most(nodes: impl Iterator<Item = u32>) -> Option<(u32, usize)> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    nodes.for_each(|node| *counts.entry(node).or_default() += 1);
+    counts.into_iter().max_by_key(|&(node, count)| (count, Reverse(node)))
+}
+
+impl LaneSpec {
+    fn cpu(&self, index: usize) -> Option<usize> {
+        self.cpus.get(index % self.cpus.len().max(1)).copied()
+    }
+
+    /// As many lanes as an array shall have.
+    pub fn lanes(&self, name: &str, near: Option<&Near>) -> Vec<Lane> {
+        let usual = || usual_lane_count(near.map_or(processor_count(), |near| near.cpus.len()));
+        let count = self.count.unwrap_or_else(usual);
+        let lane = |index| {
+            let mut lane = Lane::new(if index == 0 { name.into() } else { format!("{name}/{index}") });
+            if self.polls {
+                lane = lane.spin_max(Duration::MAX);
+            }
+            if let Some(cpu) = self.cpu(index) {
+                lane = lane.on_cpus(vec![cpu]);
+            } else if let Some(near) = near {
+                lane = lane.on_cpus(near.cpus.clone());
+            }
+            match self.clients {
+                Some(clients) => lane.takes_guests(clients),
+                None => lane,
+            }
+        };
+        (0..count).map(lane).collect()
+    }
+
+    /// What is to be told of one of them.
+    pub fn view(
+        &self,
+        near: Option<&Near>,
+        takes_guests: bool,
+        index: usize,
+        count: usize,
+        (ring, counters): (&str, RingCounters),
+    ) -> LaneView {
+        let cpu = self.cpu(index);
+        let place = match (cpu, near) {
+            (Some(cpu), _) => format!("on processor {cpu} (--cpus)"),
+            (None, Some(near)) => near.why.clone(),
+            (None, None) => "on any processor".into(),
+        };
+        let rest = if self.polls { "polls (--poll)" } else { "sleeps when idle (the default)" };
+        let clients = if takes_guests { "on it" } else { "on threads of their own" };
+        let by_processors = || format!("the default for {} processors", processor_count());
+        let why = if self.clients.is_some() { "--clients".into() } else { by_processors() };
+        let why_so_many = if self.count.is_some() { "--lanes".into() } else { by_processors() };
+        let number = index + 1;
+        LaneView {
+            setup: format!(
+                "{number} of {count} ({why_so_many}), {place}, {rest}; clients {clients} ({why}); io_uring with {ring}"
+            ),
+            cpu,
+            polls: self.polls,
+            clients_on_lane: takes_guests,
+            ring_calls: counters.call_count,
+            ring_entries: counters.entry_count,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_drives_decide_and_of_equals_the_first_node() {
+        assert_eq!(most([1, 0, 1].into_iter()), Some((1, 2)));
+        assert_eq!(most([1, 0].into_iter()), Some((0, 1)));
+        assert_eq!(most(std::iter::empty()), None);
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused_with_the_remedy() {
+        let error = Near::of(Some(NumaNode::Number(4000)), &[]).unwrap_err().to_string();
+        assert!(error.contains("no NUMA node 4000") && error.contains("lscpu"), "{error}");
+    }
+}
