@@ -1,0 +1,68 @@
+//! Runs programs beside NVMe drives, for tests of any crate: `#[path = "../../../tests/nvme/harness.rs"] mod nvme;`
+//!
+//! The drives are sparse images, which become `$D0`, `$D1` …; a test's own program is `$P0`. A boot takes some seconds, so a
+//! test does much in one.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A drive of the guest.
+pub struct Drive {
+    pub bytes: u64,
+    /// Options of QEMU's nvme-ns, each with a comma before it.
+    pub options: &'static str,
+}
+
+/// Whether to run tests that need the guest: `false` when the environment has STRIA_SKIP_NVME.
+///
+/// # Panics
+/// When it is not set up, with the remedy.
+pub fn wanted() -> bool {
+    if std::env::var_os("STRIA_SKIP_NVME").is_some() {
+        eprintln!("skipped: STRIA_SKIP_NVME is set");
+        return false;
+    }
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/nvme-guest");
+    let cache = std::env::var_os("NVME_GUEST_CACHE").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
+    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("nvme-guest"));
+    assert!(built, "the NVMe guest is not set up: run `make setup`, or set STRIA_SKIP_NVME=1 to go without");
+    true
+}
+
+/// Runs a script (busybox's sh -eu, as root) in a guest with these drives and programs, the test's own first, and gives its
+/// standard output.
+///
+/// # Panics
+/// When the script fails, with all it said.
+pub fn run(name: &str, drives: &[Drive], poll_queues: u32, programs: &[&str], script: &str) -> String {
+    let scratch = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let folder = scratch.join(format!("nvme-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("scratch folder");
+    // Every crate lies two levels below the root.
+    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/nvme/nvme-guest"));
+    command.args(["run", "--poll-queues", &poll_queues.to_string()]);
+    for (index, drive) in drives.iter().enumerate() {
+        let image = folder.join(format!("drive{index}.img"));
+        File::create(&image).and_then(|file| file.set_len(drive.bytes)).expect("sparse image");
+        command.arg("--drive").arg(format!("{}{}", image.display(), drive.options));
+    }
+    command.arg("--program").arg(std::env::current_exe().expect("a test is a program"));
+    for program in programs {
+        command.args(["--program", program]);
+    }
+    let script_file = folder.join("script.sh");
+    fs::write(&script_file, script).expect("script");
+    let output = command.arg("--").arg(&script_file).output().expect("nvme-guest starts");
+    // A leftover is only untidy.
+    let _ = fs::remove_dir_all(&folder);
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        output.status.success(),
+        "the guest's script failed with {}\n--- stdout\n{stdout}\n--- stderr\n{stderr}",
+        output.status
+    );
+    stdout
+}
