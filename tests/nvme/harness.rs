@@ -8,6 +8,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Says to a test that it runs in the guest.
+const IN_GUEST: &str = "STRIA_TEST_IN_GUEST";
+
+/// Options of a drive whose blocks are not of 512 bytes.
+pub const BLOCKS_OF_4096: &str = ",logical_block_size=4096,physical_block_size=4096";
+
 /// A drive of the guest.
 pub struct Drive {
     pub bytes: u64,
@@ -29,6 +35,20 @@ pub fn wanted() -> bool {
     let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("nvme-guest"));
     assert!(built, "the NVMe guest is not set up: run `make setup`, or set STRIA_SKIP_NVME=1 to go without");
     true
+}
+
+/// Whether this is the guest.
+pub fn is_guest() -> bool {
+    std::env::var_os(IN_GUEST).is_some()
+}
+
+/// Runs one test of this very program in a guest with these drives, which have a queue each to poll.
+///
+/// # Panics
+/// When it fails there, with all it said.
+pub fn run_test(name: &str, test: &str, drives: &[Drive]) {
+    let output = run(name, drives, 1, &[], &format!("{IN_GUEST}=1 $P0 --exact {test} --nocapture"));
+    assert!(output.contains("test result: ok. 1 passed"), "{output}");
 }
 
 /// Runs a script (busybox's sh -eu, as root) in a guest with these drives and programs, the test's own first, and gives its

@@ -32,12 +32,25 @@ pub struct FileDrive {
     spare_pieces: Vec<Pieces>,
     wholes: Wholes,
     registered: Option<Rc<Registered>>,
+    /// Why it is not reached as was asked for.
+    way_note: Option<String>,
     watched: Rc<Watched>,
+}
+
+/// How reads and writes reach a drive and come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Through the block layer or the file system; an interrupt tells their ends.
+    #[default]
+    Usual,
+    /// Through the block layer; their ends are polled for.
+    Polled,
 }
 
 /// What a drive's [`DriveWatch`] shares with it.
 #[derive(Default)]
 struct Watched {
+    way: Cell<Way>,
     timings: RefCell<Timings>,
     /// When the helper's oldest request came.
     helper_oldest: Cell<Option<Nanos>>,
@@ -52,6 +65,11 @@ pub struct DriveWatch {
 }
 
 impl DriveWatch {
+    /// How its reads and writes go now.
+    pub fn way(&self) -> Way {
+        self.watched.way.get()
+    }
+
     /// How long its requests take.
     pub fn timings(&self) -> Timings {
         self.watched.timings.borrow().clone()
@@ -74,9 +92,12 @@ pub fn open(path: &Path, ring: &Ring, access: Access) -> Result<FileDrive, Drive
 impl FileDrive {
     /// Puts an open drive on `ring`. Several lanes may each have one of the same drive.
     pub fn new(drive: SyncDrive, ring: &Ring) -> Self {
+        let (way, way_note) = way_to(&drive, ring);
+        let aside = (way == Way::Polled).then(|| (true, drive.file()));
         Self {
             wholes: Wholes::default(),
-            registered: ring.register(drive.file()),
+            registered: ring.register(drive.file(), aside),
+            way_note,
             drive,
             ring: ring.clone(),
             ended_jobs: Rc::default(),
@@ -85,8 +106,13 @@ impl FileDrive {
             helper: None,
             zero_range: true,
             spare_pieces: Vec::new(),
-            watched: Rc::default(),
+            watched: Rc::new(Watched { way: Cell::new(way), ..Watched::default() }),
         }
+    }
+
+    /// Why it is not reached as was asked for, if it is not.
+    pub fn way_note(&self) -> Option<&str> {
+        self.way_note.as_deref()
     }
 
     /// What tells how it answers.
@@ -146,8 +172,13 @@ impl FileDrive {
 
     fn enter(&mut self, mut job: Job) {
         let entry = job.entry();
-        // SAFETY: `Job::entry` promises what `push` asks for.
-        unsafe { self.ring.push(entry, job, &self.ended_jobs) }
+        // SAFETY: `Job::entry` promises what `push` and `push_aside` ask for.
+        match (job.step, self.watched.way.get()) {
+            (Step::Transfer, Way::Polled) if job.is_unsplit() => unsafe {
+                self.ring.push_aside(true, entry.into(), job, &self.ended_jobs)
+            },
+            _ => unsafe { self.ring.push(entry, job, &self.ended_jobs) },
+        }
     }
 
     fn ask_helper(&mut self, request: Request) {
@@ -205,6 +236,11 @@ impl FileDrive {
             self.zero_range &= job.step != Step::ZeroRange;
             return self.zero(Ok(job));
         }
+        if refused && job.step == Step::Transfer && self.watched.way.get() == Way::Polled {
+            // The driver has given its queues for it up since.
+            self.watched.way.set(Way::Usual);
+            return self.enter(job);
+        }
         let result = match job.advance(result) {
             Ok(false) => return self.enter(job),
             Ok(true) => match (job.step, &job.request.operation) {
@@ -231,6 +267,20 @@ impl FileDrive {
             None => self.end(request, result),
             Some(part) => self.completions.extend(self.wholes.end(part, request.operation, result)),
         }
+    }
+}
+
+/// How to reach a drive, and why not as asked for.
+fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
+    if !drive.io().poll {
+        return (Way::Usual, None);
+    }
+    if !drive.info().io_poll {
+        return (Way::Usual, Some(format!("{} offers no polled completion: interrupts tell its ends", drive.name())));
+    }
+    match ring.open_side(true) {
+        Ok(()) => (Way::Polled, None),
+        Err(error) => (Way::Usual, Some(format!("{}: no io_uring that polls ({error}): interrupts tell its ends", drive.name()))),
     }
 }
 

@@ -54,10 +54,14 @@ pub struct DriveInfo {
     /// The most that one transfer moves without being split by the kernel, which would cost a worker thread; larger ones
     /// are cut by us. For block devices by their queue's limits (`max_sectors_kb`, `max_segments`).
     pub transfer_bytes_max: usize,
+    /// Whether its completions can be polled for: I/O is direct, and the driver keeps queues for that (`queue/io_poll`).
+    pub io_poll: bool,
     /// The model that the device names.
     pub model: Option<String>,
     /// The serial number that the device names.
     pub serial: Option<String>,
+    /// The block layer splits what crosses a multiple of this; 0: there is no such bound.
+    pub(crate) chunk_sectors: u64,
     /// Whether the block layer has a command that writes zeros (block devices), so that it need not write them itself.
     pub(crate) zeroes_command: bool,
 }

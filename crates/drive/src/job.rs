@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES};
+use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES};
 
 /// linux/fs.h: `RWF_DSYNC`, durable as if by fdatasync.
 const RWF_DSYNC: i32 = 2;
@@ -167,6 +167,25 @@ impl Job {
         } else {
             self.bounce(left.min(BOUNCE_BYTES_MAX));
         }
+    }
+
+    /// Whether the block layer takes the present transfer as one. What is to be polled for it does not split, but (Linux 6.1)
+    /// refuses each time that it is handed over.
+    pub(crate) fn is_unsplit(&self) -> bool {
+        let Some(first) = self.pieces.first() else { return false };
+        // Whatever a queue allows, pages that follow each other are no gap.
+        let follows = |pair: &[Piece]| {
+            (pair[0].start as usize + pair[0].len).is_multiple_of(BLOCK_ALIGN)
+                && (pair[1].start as usize).is_multiple_of(BLOCK_ALIGN)
+        };
+        let len: usize = self.pieces.iter().map(|piece| piece.len).sum();
+        let pages = (first.start as usize % BLOCK_ALIGN + len).div_ceil(BLOCK_ALIGN);
+        let info = self.drive.info();
+        let start_sector = self.request.start_sector + (self.done_bytes / SECTOR_BYTES) as u64;
+        let in_chunk = |chunk: u64| start_sector / chunk == (start_sector + (len / SECTOR_BYTES) as u64 - 1) / chunk;
+        pages <= info.transfer_bytes_max / BLOCK_ALIGN
+            && self.pieces.windows(2).all(follows)
+            && (info.chunk_sectors == 0 || in_chunk(info.chunk_sectors))
     }
 
     /// Makes the present transfer one of a bounce buffer of `len` bytes.

@@ -385,7 +385,7 @@ fn serve<D: BlockDevice>(
             return End::Stopped;
         }
         let wake = [device.next_wake(), guests.next_wake()].into_iter().flatten().min();
-        let at_once = asked || guests.is_due() || ring.has_ready() || wake.is_some_and(|wake| wake <= now);
+        let at_once = asked || guests.is_due() || ring.has_ready() || ring.is_polling() || wake.is_some_and(|wake| wake <= now);
         if patience.lasts(active, now) || at_once {
             ring.poll();
             std::hint::spin_loop();

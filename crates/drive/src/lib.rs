@@ -20,8 +20,8 @@ mod ring;
 mod sync_drive;
 
 pub use error::DriveError;
-pub use file_drive::{DriveWatch, FileDrive, open};
+pub use file_drive::{DriveWatch, FileDrive, Way, open};
 pub use info::{DriveInfo, DriveKind, Identity};
 pub use lane::{Bond, Dealer, Lane, LaneHandle, LaneStopped, keep_to, monotonic_now};
 pub use ring::{Ring, RingCounters, Waker};
-pub use sync_drive::{Access, SyncDrive, probe};
+pub use sync_drive::{Access, IoOptions, SyncDrive, probe};

@@ -12,6 +12,8 @@
 //! waits until none is left. If the ring is leaked, so are the jobs. One thread has the ring (`Rc`),
 //! which is also what single-issuer mode asks for.
 
+mod side;
+
 use crate::DriveError;
 use crate::job::Job;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -19,6 +21,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
+use side::Side;
 use slab::Slab;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -35,13 +38,15 @@ const SUBMISSION_ENTRIES: u32 = 512;
 const COMPLETION_ENTRIES: u32 = 4096;
 /// The completion that is the eventfd's, not a slot's.
 const WAKE: u64 = u64::MAX;
+/// The completion that says that something has ended on the side that tells.
+const SIDE: u64 = u64::MAX - 1;
 /// Set in the completions of watched sockets, whose place the rest is. Slots are numbered below.
 const WATCH: u64 = 1 << 32;
 
-/// Files that a ring can have registered; further drives go by their descriptors.
+/// Files that a ring can have registered, its sides as many; further drives go by their descriptors.
 const FILES_MAX: u32 = 256;
 
-/// A file's place among those registered with a ring, which spares the kernel looking it up for each entry. Held by the
+/// A file's place among those registered with a ring and its sides, which spares the kernel looking it up for each entry. Held by the
 /// drive and each of its jobs; given back, and the file let go, once none is left.
 pub(crate) struct Registered {
     index: u32,
@@ -82,6 +87,9 @@ struct Inner {
     /// Entries in the submission queue or with the kernel, the wake-up's included.
     in_kernel: usize,
     in_kernel_max: usize,
+    /// One that polls, or one that tells, or both, or none.
+    sides: Vec<Side>,
+    has_files: bool,
     /// Places for registered files that are free; empty where the kernel has none.
     free_files: Vec<u32>,
     /// Those whose last user is gone, while their file is still registered.
@@ -126,10 +134,10 @@ impl Ring {
     /// # Errors
     /// [`DriveError::Ring`] where the system has no io_uring or forbids it.
     pub fn new() -> Result<Self, DriveError> {
-        Self::with_modes(&MODES).map_err(|source| DriveError::Ring { source })
+        Self::with_modes(&modes()).map_err(|source| DriveError::Ring { source })
     }
 
-    fn with_modes(modes: &[Mode]) -> io::Result<Self> {
+    fn with_modes(modes: &[Mode<squeue::Entry, cqueue::Entry>]) -> io::Result<Self> {
         Ok(Self(Rc::new(RefCell::new(Inner::new(modes)?))))
     }
 
@@ -138,17 +146,33 @@ impl Ring {
         self.0.borrow().setup
     }
 
-    /// Registers a file; `None`: there is no room, or the kernel has no such thing.
-    pub(crate) fn register(&self, file: &File) -> Option<Rc<Registered>> {
+    /// Registers a file, and with a side the one that is used there, under the same number. `None`: there is no room, or the
+    /// kernel has no such thing.
+    pub(crate) fn register(&self, file: &File, aside: Option<(bool, &File)>) -> Option<Rc<Registered>> {
         let inner = &mut *self.0.borrow_mut();
         inner.let_go();
         let index = inner.free_files.pop()?;
-        let registered = inner.uring.submitter().register_files_update(index, &[file.as_raw_fd()]);
-        if registered.is_err() {
-            inner.free_files.push(index);
-            return None;
+        let registered = Rc::new(Registered { index, released: Rc::clone(&inner.released) });
+        inner.uring.submitter().register_files_update(index, &[file.as_raw_fd()]).ok()?;
+        if let Some((polled, file)) = aside {
+            inner.side(polled).uring.submitter().register_files_update(index, &[file.as_raw_fd()]).ok()?;
         }
-        Some(Rc::new(Registered { index, released: Rc::clone(&inner.released) }))
+        Some(registered)
+    }
+
+    /// Sees to it that there is a side of this kind.
+    pub(crate) fn open_side(&self, polled: bool) -> io::Result<()> {
+        let inner = &mut *self.0.borrow_mut();
+        if !inner.sides.iter().any(|side| side.polled == polled) {
+            inner.sides.push(Side::new(polled, if inner.has_files { FILES_MAX } else { 0 })?);
+        }
+        Ok(())
+    }
+
+    /// Whether something is under way whose end nobody tells: then [`Ring::poll`] is to be called again and again, and
+    /// [`Ring::wait`] does not sleep.
+    pub fn is_polling(&self) -> bool {
+        self.0.borrow().sides.iter().any(Side::is_polling)
     }
 
     /// What it has done so far.
@@ -200,19 +224,19 @@ impl Ring {
     /// Every address and descriptor in `entry` must be valid as long as `job` lives, wherever it is moved.
     pub(crate) unsafe fn push(&self, entry: squeue::Entry, job: Job, ended: &Rc<EndedJobs>) {
         let inner = &mut *self.0.borrow_mut();
-        inner.counters.job_count += 1;
-        let occupant = Some((job, Rc::clone(ended)));
-        let slot = match inner.free.pop() {
-            Some(slot) => {
-                inner.slots[slot as usize] = occupant;
-                slot
-            }
-            None => {
-                inner.slots.push(occupant);
-                inner.slots.len() as u32 - 1
-            }
-        };
-        inner.queue(entry.user_data(u64::from(slot)));
+        let slot = inner.keep(job, ended);
+        inner.queue(entry.user_data(slot));
+    }
+
+    /// The same, on the side of this kind, which must have been opened.
+    ///
+    /// # Safety
+    /// As [`Ring::push`].
+    pub(crate) unsafe fn push_aside(&self, polled: bool, entry: squeue::Entry128, job: Job, ended: &Rc<EndedJobs>) {
+        let inner = &mut *self.0.borrow_mut();
+        let slot = inner.keep(job, ended);
+        inner.counters.entry_count += 1;
+        inner.side(polled).queue(entry.user_data(slot));
     }
 
     /// Watches a socket once: `key` is among [`Ring::take_ready`] when it is readable (or its peer has ended), or else,
@@ -277,8 +301,8 @@ impl Ring {
 }
 
 impl Inner {
-    fn new(modes: &[Mode]) -> io::Result<Self> {
-        let (uring, setup) = set_up(modes)?;
+    fn new(modes: &[Mode<squeue::Entry, cqueue::Entry>]) -> io::Result<Self> {
+        let (uring, setup) = set_up(modes, |_| {})?;
         let params = uring.params();
         if !(params.is_feature_nodrop() && params.is_feature_submit_stable() && params.is_feature_ext_arg()) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"));
@@ -295,6 +319,8 @@ impl Inner {
             backlog: VecDeque::new(),
             in_kernel: 0,
             in_kernel_max,
+            sides: Vec::new(),
+            has_files,
             free_files: (0..if has_files { FILES_MAX } else { 0 }).rev().collect(),
             released: Rc::default(),
             driven: false,
@@ -308,6 +334,27 @@ impl Inner {
             counters: RingCounters::default(),
             setup,
         })
+    }
+
+    /// Puts a job into a slot, whose number it gives.
+    fn keep(&mut self, job: Job, ended: &Rc<EndedJobs>) -> u64 {
+        self.counters.job_count += 1;
+        let occupant = Some((job, Rc::clone(ended)));
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = occupant;
+                slot
+            }
+            None => {
+                self.slots.push(occupant);
+                self.slots.len() as u32 - 1
+            }
+        };
+        u64::from(slot)
+    }
+
+    fn side(&mut self, polled: bool) -> &mut Side {
+        self.sides.iter_mut().find(|side| side.polled == polled).expect("it was opened before")
     }
 
     fn queue(&mut self, entry: squeue::Entry) {
@@ -345,8 +392,10 @@ impl Inner {
     /// Lets go of files that nobody uses any more.
     fn let_go(&mut self) {
         while let Some(index) = self.released.borrow_mut().pop() {
-            let gone = self.uring.submitter().register_files_update(index, &[-1]);
-            gone.expect("a place that was taken can be cleared");
+            let submitters = std::iter::once(self.uring.submitter()).chain(self.sides.iter().map(|side| side.uring.submitter()));
+            for submitter in submitters {
+                submitter.register_files_update(index, &[-1]).expect("a place can be cleared");
+            }
             self.free_files.push(index);
         }
     }
@@ -357,10 +406,33 @@ impl Inner {
         !submission.is_empty() || submission.taskrun()
     }
 
+    /// Hands over what is queued aside, and looks for what ends there; whether anything has.
+    fn turn_sides(&mut self) -> bool {
+        let mut any_ended = false;
+        for side in &mut self.sides {
+            loop {
+                if side.needs_kernel() {
+                    self.counters.call_count += 1;
+                    side.enter(0).expect("io_uring takes entries as long as its descriptor is open");
+                }
+                let before = side.in_kernel;
+                for completion in side.uring.completion() {
+                    side.in_kernel -= 1;
+                    end(&mut self.slots, &mut self.free, completion.user_data(), completion.result());
+                }
+                any_ended |= side.in_kernel < before;
+                if !side.has_more() {
+                    break;
+                }
+            }
+        }
+        any_ended
+    }
+
     /// Hands over what is queued and dispatches what has ended; whether anything had.
     fn turn(&mut self) -> bool {
         self.let_go();
-        let mut any_ended = false;
+        let mut any_ended = self.turn_sides();
         loop {
             self.refill();
             if self.needs_kernel() {
@@ -375,16 +447,26 @@ impl Inner {
 
     fn wait(&mut self, timeout: Option<Duration>) {
         self.let_go();
+        if self.turn_sides() || self.sides.iter_mut().any(Side::needs_kernel) {
+            self.turn();
+            return;
+        }
         if !self.wake_armed {
             self.wake_armed = true;
             let entry = opcode::Read::new(Fd(self.wake_fd.as_raw_fd()), self.wake_count.as_mut_ptr(), 8);
             self.queue(entry.build().user_data(WAKE));
+        }
+        if let Some(side) = self.sides.iter_mut().find(|side| side.in_kernel > 0 && !side.watched) {
+            side.watched = true;
+            let entry = opcode::PollAdd::new(Fd(side.uring.as_raw_fd()), u32::from(PollFlags::IN.bits()));
+            self.queue(entry.build().user_data(SIDE));
         }
         // One call can both hand over and sleep, unless there is more than it takes, or nothing to sleep for.
         let at_once = !self.backlog.is_empty() || !self.uring.completion().is_empty() || timeout == Some(Duration::ZERO);
         if !(at_once && self.turn()) && self.ready.is_empty() && timeout != Some(Duration::ZERO) {
             self.enter(1, timeout);
             self.dispatch();
+            self.turn_sides();
         }
     }
 
@@ -403,16 +485,7 @@ impl Inner {
                 submitter.submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
             }
         };
-        let Err(error) = result else { return Ok(()) };
-        match Errno::from_io_error(&error) {
-            // Woken early, timed out, or the kernel wants completions taken first: the caller comes back.
-            Some(Errno::INTR | Errno::TIME | Errno::BUSY) => {}
-            // The kernel is short of memory: entries stay queued. A sleeper shall not turn into a busy loop.
-            Some(Errno::AGAIN | Errno::NOMEM) if want > 0 => std::thread::sleep(Duration::from_millis(1)),
-            Some(Errno::AGAIN | Errno::NOMEM) => {}
-            _ => return Err(error),
-        }
-        Ok(())
+        result.map(drop).or_else(|error| try_again(error, want > 0))
     }
 
     /// Takes jobs out of their slots as their completions come; whether any came.
@@ -422,65 +495,103 @@ impl Inner {
             self.in_kernel -= 1;
             match completion.user_data() {
                 WAKE => self.wake_armed = false,
+                SIDE => self.sides.iter_mut().for_each(|side| side.watched = false),
                 watch if watch & WATCH != 0 => self.ready.push(self.watches.remove(watch as u32 as usize).0),
-                slot => {
-                    let (job, ended) = self.slots[slot as usize].take().expect("the kernel completes an entry once");
-                    self.free.push(slot as u32);
-                    ended.borrow_mut().push((job, completion.result()));
-                }
+                slot => end(&mut self.slots, &mut self.free, slot, completion.result()),
             }
         }
         self.in_kernel < before
     }
 }
 
+/// Takes a job out of its slot, as its completion has come.
+fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: u64, result: i32) {
+    let (job, ended) = slots[slot as usize].take().expect("the kernel completes an entry once");
+    free.push(slot as u32);
+    ended.borrow_mut().push((job, result));
+}
+
+/// Passes over errors of the system call after which the caller comes back.
+fn try_again(error: io::Error, sleeps: bool) -> io::Result<()> {
+    match Errno::from_io_error(&error) {
+        // Woken early, timed out, or the kernel wants completions taken first.
+        Some(Errno::INTR | Errno::TIME | Errno::BUSY) => {}
+        // The kernel is short of memory: entries stay queued. A sleeper shall not turn into a busy loop.
+        Some(Errno::AGAIN | Errno::NOMEM) if sleeps => std::thread::sleep(Duration::from_millis(1)),
+        Some(Errno::AGAIN | Errno::NOMEM) => {}
+        _ => return Err(error),
+    }
+    Ok(())
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // Entries that the kernel has not seen are not carried out for anybody.
         self.backlog.clear();
+        self.sides.iter_mut().for_each(Side::clear_backlog);
         if self.wake_armed {
             Waker(Arc::clone(&self.wake_fd)).wake();
         }
-        // What the kernel holds ends by itself: requests in their drive's time, the wake-up was just given its end.
-        while self.in_kernel > 0 {
-            if self.try_enter(1, None).is_err() {
-                // Unknown what the kernel still does: its memory is never given back.
-                std::mem::forget(std::mem::take(&mut self.slots));
-                std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));
-                return;
+        if self.sides.iter().any(|side| side.watched) {
+            self.queue(opcode::PollRemove::new(SIDE).build().user_data(SIDE));
+        }
+        // What the kernel holds ends by itself: requests in their drive's time, the wake-up and the watch were just given theirs.
+        let mut left = Ok(());
+        for side in &mut self.sides {
+            while left.is_ok() && side.in_kernel > 0 {
+                left = side.enter(1);
+                for completion in side.uring.completion() {
+                    side.in_kernel -= 1;
+                    end(&mut self.slots, &mut self.free, completion.user_data(), completion.result());
+                }
             }
+        }
+        while left.is_ok() && self.in_kernel > 0 {
+            self.refill();
+            left = self.try_enter(1, None);
             self.dispatch();
+        }
+        if left.is_err() {
+            // Unknown what the kernel still does: its memory is never given back.
+            std::mem::forget(std::mem::take(&mut self.slots));
+            std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));
         }
     }
 }
 
 /// A way to set a ring up, and its name.
-type Mode = (fn(&mut io_uring::Builder), &'static str);
+type Mode<S, C> = (fn(&mut io_uring::Builder<S, C>), &'static str);
 
 /// Leanest first: completions are worked off only when asked for (Linux 6.1), or at least without
 /// interrupting the thread (5.19), or the plain way.
-const MODES: [Mode; 3] = [
-    (
-        |builder| {
-            builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
-        },
-        "single issuer, deferred task work",
-    ),
-    (
-        |builder| {
-            builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
-        },
-        "cooperative task work",
-    ),
-    (|_| {}, "plain"),
-];
+fn modes<S: squeue::EntryMarker, C: cqueue::EntryMarker>() -> [Mode<S, C>; 3] {
+    [
+        (
+            |builder| {
+                builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
+            },
+            "single issuer, deferred task work",
+        ),
+        (
+            |builder| {
+                builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
+            },
+            "cooperative task work",
+        ),
+        (|_| {}, "plain"),
+    ]
+}
 
-/// The first of `modes` that the kernel has.
-fn set_up(modes: &[Mode]) -> io::Result<(IoUring<squeue::Entry, cqueue::Entry>, &'static str)> {
+/// The first of `modes` that the kernel has, with what else is wanted of it.
+fn set_up<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
+    modes: &[Mode<S, C>],
+    and: impl Fn(&mut io_uring::Builder<S, C>),
+) -> io::Result<(IoUring<S, C>, &'static str)> {
     let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
     for (set, name) in modes {
-        let mut builder = IoUring::builder();
+        let mut builder = IoUring::<S, C>::builder();
         set(builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES).dontfork());
+        and(&mut builder);
         match builder.build(SUBMISSION_ENTRIES) {
             Ok(uring) => return Ok((uring, name)),
             Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => refusal = error,

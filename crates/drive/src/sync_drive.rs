@@ -24,6 +24,13 @@ pub enum Access {
     Exclusive,
 }
 
+/// How requests shall reach a drive, where it offers more than the usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoOptions {
+    /// Poll for the ends of reads and writes, rather than have an interrupt tell them.
+    pub poll: bool,
+}
+
 /// An open drive. Cloning gives another handle to the same open file and lock.
 #[derive(Clone, Debug)]
 pub struct SyncDrive(Arc<Opened>);
@@ -33,6 +40,7 @@ struct Opened {
     file: File,
     info: DriveInfo,
     access: Access,
+    io: IoOptions,
 }
 
 impl Drop for Opened {
@@ -56,6 +64,14 @@ impl SyncDrive {
     /// # Errors
     /// As [`probe`], and [`DriveError::Busy`] when somebody else holds it.
     pub fn open(path: &Path, access: Access) -> Result<Self, DriveError> {
+        Self::open_with(path, access, IoOptions::default())
+    }
+
+    /// The same, to be reached so by [`FileDrive`](crate::FileDrive)s.
+    ///
+    /// # Errors
+    /// As [`SyncDrive::open`].
+    pub fn open_with(path: &Path, access: Access, io: IoOptions) -> Result<Self, DriveError> {
         // Looked at before it is opened: opening a FIFO would wait, opening a tape would wind it.
         let metadata = std::fs::metadata(path).map_err(|source| open_error(path, access, source, 0))?;
         let kind = kind_of(path, &metadata)?;
@@ -74,7 +90,7 @@ impl SyncDrive {
             }
         }
         let info = inspect(path, kind, &file, &metadata, refusal, access)?;
-        Ok(Self(Arc::new(Opened { file, info, access })))
+        Ok(Self(Arc::new(Opened { file, info, access, io })))
     }
 
     /// What it is.
@@ -85,6 +101,11 @@ impl SyncDrive {
     /// What it was opened for.
     pub fn access(&self) -> Access {
         self.0.access
+    }
+
+    /// How it is to be reached.
+    pub(crate) fn io(&self) -> IoOptions {
+        self.0.io
     }
 
     /// Fills `into` from `start_sector` on; waits for the drive. Any whole sectors, also parts of larger blocks.
@@ -352,6 +373,8 @@ fn inspect(
         direct_note: refusal.map(|refusal| format!("{refusal}: I/O goes through the page cache")),
         memory_align_bytes,
         transfer_bytes_max: transfer_bytes_max(of_device),
+        io_poll: direct && of_device.and_then(|sysfs| sysfs.number("queue/io_poll")) == Some(1),
+        chunk_sectors: of_device.and_then(|sysfs| sysfs.number("queue/chunk_sectors")).unwrap_or(0),
         model: of_device.and_then(Sysfs::model),
         serial: of_device.and_then(Sysfs::serial),
         zeroes_command: page("queue/write_zeroes_max_bytes") > 0,

@@ -4,12 +4,14 @@
 //! when it ends; at the end the whole drive is. A failure names the place and the seed.
 
 mod common;
+#[path = "../../../tests/nvme/harness.rs"]
+mod nvme;
 
 use common::*;
 use std::path::Path;
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, Data, Operation, Request, SECTOR_BYTES, Segments};
-use stria_drive::{Access, FileDrive, Ring};
+use stria_drive::{Access, FileDrive, IoOptions, Ring, SyncDrive, Way};
 
 struct InFlight {
     tag: u64,
@@ -153,14 +155,28 @@ impl Play {
     }
 }
 
-fn play(path: &Path, seed: u64, requests: u64) {
+/// What the drive holds, by the usual way.
+fn contents(path: &Path) -> Vec<u8> {
     let ring = Ring::new().unwrap();
-    let drive = stria_drive::open(path, &ring, Access::Exclusive).unwrap();
+    let mut drive = stria_drive::open(path, &ring, Access::Exclusive).unwrap();
+    let sectors = drive.limits().size_sectors;
+    read(&ring, &mut drive, 0, sectors).unwrap()
+}
+
+fn play(path: &Path, seed: u64, requests: u64) {
+    play_by(path, IoOptions::default(), Way::Usual, seed, requests);
+}
+
+fn play_by(path: &Path, io: IoOptions, way: Way, seed: u64, requests: u64) {
+    let bytes = contents(path);
+    let ring = Ring::new().unwrap();
+    let drive = FileDrive::new(SyncDrive::open_with(path, Access::Exclusive, io).unwrap(), &ring);
     let info = drive.info();
-    println!("{}: {:?}, direct {}, {:?}", path.display(), info.limits, info.direct, info.direct_note);
-    let len = stria_block::bytes(info.limits.size_sectors);
-    let (bytes, open) = (vec![0; len], vec![false; len / SECTOR_BYTES]);
+    println!("{}: {way:?}, {:?}, direct {}, {:?}", path.display(), info.limits, info.direct, info.direct_note);
+    let open = vec![false; bytes.len() / SECTOR_BYTES];
     let mut play = Play { ring, drive, random: Random(seed), bytes, open, in_flight: Vec::new(), seed };
+    let whole = read(&play.ring, &mut play.drive, 0, (play.bytes.len() / SECTOR_BYTES) as u64).unwrap();
+    play.check(0, &whole, "at the start");
     for tag in 0..requests {
         play.submit(tag);
         while play.in_flight.len() >= 48 {
@@ -181,6 +197,12 @@ fn play(path: &Path, seed: u64, requests: u64) {
     }
     let whole = read(&play.ring, &mut play.drive, 0, (play.bytes.len() / SECTOR_BYTES) as u64).unwrap();
     play.check(0, &whole, "at the end");
+    assert_eq!((play.drive.watch().way(), play.drive.way_note()), (way, None), "as asked for, to the end");
+    let Play { drive, ring, bytes, open, .. } = play;
+    drop((drive, ring));
+    let found = contents(path);
+    let sectors = open.iter().zip(found.chunks(SECTOR_BYTES).zip(bytes.chunks(SECTOR_BYTES)));
+    assert!(sectors.into_iter().all(|(&open, (found, left))| open || found == left), "the usual way tells the same");
 }
 
 const LEN: u64 = 2 << 20;
@@ -224,4 +246,23 @@ fn file_on_xfs_with_large_blocks_matches_model() {
     }
     let Some(mount) = Mount::new(&folder, &[device.device.to_str().unwrap()]) else { return };
     play(&mount.file("member", LEN), 41, 4000);
+}
+
+/// Not a test of its own: the guest's half of the next one.
+#[test]
+fn guests_half() {
+    if !nvme::is_guest() {
+        return;
+    }
+    for path in ["/dev/nvme0n1", "/dev/nvme1n1"].map(Path::new) {
+        play_by(path, IoOptions { poll: true }, Way::Polled, 51, 2000);
+    }
+}
+
+#[test]
+fn nvme_drives_match_the_model_on_every_way() {
+    if nvme::wanted() {
+        let drives = ["", nvme::BLOCKS_OF_4096].map(|options| nvme::Drive { bytes: LEN, options });
+        nvme::run_test("model", "guests_half", &drives);
+    }
 }

@@ -14,7 +14,7 @@ pub(crate) type Checked = IntegrityDevice<FileDrive>;
 pub(crate) const ADVICE: &str = ": it changed by itself, or the array was written by Linux, which leaves no trace of that at this level; \
                       `stria serve --forget-checksums` takes what is there";
 
-/// Puts a member on the ring, behind its checksums where it has some; and what is to be told of them.
+/// Puts a member on the ring, behind its checksums where it has some; and what is to be told of both.
 ///
 /// # Errors
 /// When they are a later program's, or old ones cannot be made void.
@@ -24,16 +24,17 @@ pub(crate) fn bind_drive(
     ring: &Ring,
     redundant: bool,
     forget: bool,
-) -> Result<(Box<dyn BlockDevice>, HostedDrive, Option<String>), HostError> {
+) -> Result<(Box<dyn BlockDevice>, HostedDrive, Vec<String>), HostError> {
     let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
     let on_ring = |drive| {
         let device = FileDrive::new(drive, ring);
         let hosted = HostedDrive::of(&device);
-        (device, hosted)
+        let note = device.way_note().map(str::to_owned);
+        (device, hosted, note)
     };
     let Some(found) = found else {
-        let (device, hosted) = on_ring(drive);
-        return Ok((Box::new(device), hosted, None));
+        let (device, hosted, note) = on_ring(drive);
+        return Ok((Box::new(device), hosted, Vec::from_iter(note)));
     };
     let name = &candidate.name;
     let epoch = Uuid::new_v4().as_u64_pair().0;
@@ -56,8 +57,8 @@ pub(crate) fn bind_drive(
         drive.sync()?;
     }
     let advice = if redundant { "" } else { ADVICE };
-    let (device, mut hosted) = on_ring(drive);
+    let (device, mut hosted, note) = on_ring(drive);
     let checked = IntegrityDevice::new(device, name.as_str(), header, read_only).advising(advice);
     hosted.checked = Some(checked.clone());
-    Ok((Box::new(checked), hosted, warning))
+    Ok((Box::new(checked), hosted, warning.into_iter().chain(note).collect()))
 }

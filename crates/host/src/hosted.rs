@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, IoOptions, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
 use stria_format::md::{Candidate, MdRecorder};
 use stria_integrity::{Counts, IntegrityDevice};
@@ -129,6 +129,13 @@ pub(crate) struct Joined {
     pub text: String,
 }
 
+impl Joined {
+    /// Says so before what else there is to say of it.
+    fn saying(self, text: String) -> Self {
+        Self { text: text + &self.text, ..self }
+    }
+}
+
 /// A drive that was opened and looked at, ready to join: made away from the lane, as it blocks.
 pub struct NewDrive {
     drive: SyncDrive,
@@ -136,12 +143,12 @@ pub struct NewDrive {
 }
 
 impl NewDrive {
-    /// Opens a drive for an array.
+    /// Opens a drive for an array, to be reached as its others are.
     ///
     /// # Errors
     /// When it is in use or cannot be opened.
-    pub fn open(path: &Path) -> Result<Self, HostError> {
-        let drive = SyncDrive::open(path, Access::Exclusive)?;
+    pub fn open(path: &Path, io: IoOptions) -> Result<Self, HostError> {
+        let drive = SyncDrive::open_with(path, Access::Exclusive, io)?;
         let candidate = candidate_of(&drive);
         Ok(Self { drive, candidate })
     }
@@ -438,17 +445,17 @@ impl HostedArray {
                     let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
                     array.join(new, config, Some(slot))
                 })?;
-                return Ok(Joined { array: home, text, ..joined });
+                return Ok(Joined { array: home, ..joined.saying(text) });
             }
             let why = returnable.err().map_or_else(|| "its slot has a member".into(), |error| error.to_string());
             let text = format!("{path} joined \"{}\" as a new spare ({why})", array.name);
-            return Ok(Joined { array: home, text, ..array.adopt(new)? });
+            return Ok(Joined { array: home, ..array.adopt(new)?.saying(text) });
         }
         refuse_contents(&new.candidate, force)?;
         let array = self.needy(span)?;
         let (uuid, text) = (array.uuid, format!("{path} joined \"{}\" as a spare", array.name));
         let joined = array.adopt(new)?;
-        Ok(Joined { array: self.index_of(uuid), text, ..joined })
+        Ok(Joined { array: self.index_of(uuid), ..joined.saying(text) })
     }
 
     fn index_of(&self, uuid: [u8; 16]) -> usize {
@@ -493,7 +500,7 @@ impl HostedArray {
         let text = format!("{} is being filled to replace {}", new.path().display(), old.display());
         let joined = array.adopt(new)?;
         array.device.command(|engine| engine.replace(member, joined.config.id))?;
-        Ok(Joined { array: index, replaces: Some(member), text, ..joined })
+        Ok(Joined { array: index, replaces: Some(member), ..joined.saying(text) })
     }
 
     /// Whether the drive at `path` waits here, or in a span, for a role.
@@ -561,10 +568,11 @@ impl HostedArray {
     fn join(&mut self, new: NewDrive, config: MemberConfig, slot: Option<usize>) -> Result<Joined, HostError> {
         assert_eq!(self.members.len(), config.id.0, "handles are given in order");
         let opened = new.drive.clone();
-        let (device, drive, _) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
+        let (device, drive, notes) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
         self.device.add(config.clone(), device, slot)?;
         self.members.push(MemberSource::Drive(Box::new(drive)));
-        Ok(Joined { array: 0, config, slot, drive: opened, replaces: None, text: String::new() })
+        let text = notes.iter().map(|note| format!("; {note}")).collect();
+        Ok(Joined { array: 0, config, slot, drive: opened, replaces: None, text })
     }
 
     /// Reads or writes by waiting; nobody else may drive the array meanwhile.

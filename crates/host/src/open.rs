@@ -7,10 +7,10 @@ use crate::checked::bind_drive;
 use crate::examine::{candidate_of, refuse_twins};
 use crate::plan::{ArrayPlan, PlannedMember};
 use crate::{HostError, HostedArray, MemberSource};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use stria_array::Ports;
 use stria_block::BlockDevice;
-use stria_drive::{Access, Ring, SyncDrive};
+use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Options, Stranger};
 use stria_format::md::{Candidate, assemble};
 
@@ -23,6 +23,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Take what the drives hold for right, whatever its checksums say, and learn them anew.
     pub forget_checksums: bool,
+    /// How requests shall reach the drives.
+    pub io: IoOptions,
 }
 
 /// An array that could be opened, and the drives it needs.
@@ -46,6 +48,9 @@ pub struct Found {
     pub strangers: Vec<Stranger>,
 }
 
+const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
+                          nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
+
 enum Source {
     Drive(SyncDrive),
     Array(Box<(HostedArray, ArrayPlan)>),
@@ -60,7 +65,8 @@ type Built = (Vec<(HostedArray, ArrayPlan)>, Vec<Assembly>, Vec<Stranger>, Vec<S
 /// When a drive cannot be opened or is named twice. That an array cannot start is told in its assembly.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
     let ring = Ring::new()?;
-    let (arrays, assemblies, strangers, _) = build(paths, &ring, Access::ReadOnly, OpenOptions { read_only: true, ..options })?;
+    let options = OpenOptions { read_only: true, io: IoOptions::default(), ..options };
+    let (arrays, assemblies, strangers, _) = build(paths, &ring, Access::ReadOnly, options)?;
     let planned = |array: &HostedArray| PlannedArray {
         name: array.name().to_owned(),
         uuid: array.uuid(),
@@ -137,9 +143,12 @@ fn open_to_look(
 }
 
 fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -> Result<Built, HostError> {
-    let drives: Vec<SyncDrive> =
-        paths.iter().map(|path: &PathBuf| SyncDrive::open(Path::new(path), access)).collect::<Result<_, _>>()?;
+    let open = |path: &PathBuf| SyncDrive::open_with(path, access, options.io);
+    let drives: Vec<SyncDrive> = paths.iter().map(open).collect::<Result<_, _>>()?;
     refuse_twins(drives.iter().map(SyncDrive::info))?;
+    if options.io.poll && !drives.iter().any(|drive| drive.info().io_poll) {
+        return Err(HostError::Refused(NO_POLLING.into()));
+    }
     let mut sources: Vec<(Candidate, Option<Source>)> =
         drives.into_iter().map(|drive| (candidate_of(&drive), Some(Source::Drive(drive)))).collect();
     let mut all = Vec::new();
@@ -193,14 +202,14 @@ fn bind(
         match member {
             Source::Drive(drive) => {
                 planned.push(PlannedMember::Drive(drive.clone()));
-                let (device, drive, warning) = bind_drive(drive, candidate, ring, redundant, forget_checksums)?;
+                let (device, drive, warnings) = bind_drive(drive, candidate, ring, redundant, forget_checksums)?;
                 match drive.checked {
                     Some(_) => checked = true,
                     None => unchecked.push(candidate.name.as_str()),
                 }
                 sources.push(MemberSource::Drive(Box::new(drive)));
                 devices.push(device);
-                told.extend(warning);
+                told.extend(warnings);
             }
             Source::Array(span) => {
                 let (array, plan) = *span;

@@ -3,7 +3,7 @@
 use crate::{HostedArray, MemberSource};
 use stria_array::{ArrayStatus, Geometry};
 use stria_block::{Nanos, Timings};
-use stria_drive::DriveInfo;
+use stria_drive::{DriveInfo, Way};
 use stria_format::md::recorder::Description;
 use stria_integrity::{Counts, IntegrityDevice};
 
@@ -40,6 +40,8 @@ pub enum MemberReport {
 pub struct DriveReport {
     /// What it is.
     pub info: DriveInfo,
+    /// How its reads and writes go.
+    pub way: Way,
     /// How long its requests take.
     pub timings: Timings,
     /// When the oldest request came that it has not answered, by the clock of lanes.
@@ -53,6 +55,7 @@ impl ArrayReport {
         let member = |member: &MemberSource| match member {
             MemberSource::Drive(drive) => MemberReport::Drive(Box::new(DriveReport {
                 info: drive.info.clone(),
+                way: drive.watch.way(),
                 timings: drive.watch.timings(),
                 oldest: drive.watch.oldest(),
                 checksums: drive.checked.as_ref().map(IntegrityDevice::counts),

@@ -15,7 +15,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use stria_array::{Event, Health, MemberRole, MemberStatus, SweepKind};
 use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request, Segments, bytes};
-use stria_drive::Lane;
+use stria_drive::{IoOptions, Lane};
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
 
@@ -319,7 +319,8 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
             running.settle();
             // It was dropped, and not stopped: it has nothing to give back.
             array.remove(first.clone()).expect("it has failed");
-            let text = array.add(NewDrive::open(&first).expect("it is free"), None, true).expect("it suits");
+            let text =
+                array.add(NewDrive::open(&first, IoOptions::default()).expect("it is free"), None, true).expect("it suits");
             assert!(text.contains("as a new spare"), "{text}");
             let text = array.replace_by_spare(second.clone(), first.clone()).expect("both are there");
             assert!(text.is_some_and(|text| text.contains("is being filled to replace")));
@@ -345,7 +346,8 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
         array.fail(spare.clone()).expect("redundant");
         array.remove(spare.clone()).expect("it has failed");
         tank.load(&remote, 6, |round| round == 3);
-        let text = array.add(NewDrive::open(&spare).expect("it is free"), None, false).expect("it was here");
+        let text =
+            array.add(NewDrive::open(&spare, IoOptions::default()).expect("it is free"), None, false).expect("it was here");
         assert!(text.contains("is back in slot"), "{text}");
         running.scrub();
         tank.verify(&remote);

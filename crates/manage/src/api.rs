@@ -120,6 +120,9 @@ pub struct MemberView {
     pub direct: Option<bool>,
     /// Why it does not.
     pub direct_note: Option<String>,
+    /// How its reads and writes go: `interrupts` tell their ends, or they are `polled` for; null: it is a span.
+    #[serde(default)]
+    pub way: Option<String>,
     /// What the drive calls itself.
     pub model: Option<String>,
     /// Its serial number.

@@ -6,6 +6,7 @@ use crate::size;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, OpenOptions};
 
@@ -223,6 +224,10 @@ pub struct ServeOptions {
     /// less. Without it a lane sleeps when nothing comes, after at most 50 microseconds of looking out for more.
     #[arg(long)]
     pub poll: bool,
+    /// Poll for the ends of reads and writes on drives that offer it (NVMe with nvme.poll_queues=N on the kernel's command
+    /// line), instead of an interrupt each: a lane does not sleep while any is under way.
+    #[arg(long)]
+    pub io_poll: bool,
     /// Keep each lane on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
     #[arg(long, value_name = "LIST", value_parser = cpus, conflicts_with = "numa_node")]
     pub cpus: Option<Cpus>,
@@ -245,7 +250,12 @@ pub struct ServeOptions {
 impl ServeOptions {
     /// How to open what is served.
     pub fn how(&self) -> OpenOptions {
-        OpenOptions { force: self.force, read_only: self.read_only, forget_checksums: self.forget_checksums }
+        OpenOptions {
+            force: self.force,
+            read_only: self.read_only,
+            forget_checksums: self.forget_checksums,
+            io: IoOptions { poll: self.io_poll },
+        }
     }
 }
 

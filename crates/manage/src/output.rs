@@ -202,7 +202,10 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str) {
     for member in &view.members {
         let slot = member.slot.map_or("-".into(), |slot| slot.to_string());
         let io = match (member.direct, &member.direct_note) {
-            (Some(true), _) => "direct".into(),
+            (Some(true), _) => match member.way.as_deref() {
+                Some("interrupts") | None => "direct".into(),
+                Some(way) => format!("direct, {way}"),
+            },
             (Some(false), note) => format!("buffered: {}", note.as_deref().unwrap_or("no reason known")),
             (None, _) => "a span".into(),
         };

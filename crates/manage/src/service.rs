@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use stria_array::LatencyTarget;
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
+use stria_drive::IoOptions;
 use stria_front::{Export, ServerHandle};
 use stria_host::{ArrayLanes, ArrayReport, HostError, NewDrive, Notice, OpenOptions, PlannedArray};
 use tokio::sync::watch;
@@ -33,6 +34,7 @@ pub struct Served {
     lanes: ArrayLanes,
     how: LaneSpec,
     near: Option<Near>,
+    io: IoOptions,
     /// Sweeps are held on command.
     paused: AtomicBool,
     stopping: AtomicBool,
@@ -114,8 +116,15 @@ impl Service {
             device: lanes.remote(),
             read_only: options.read_only,
         };
-        let served =
-            Served { name: name.to_owned(), lanes, how, near, paused: AtomicBool::new(false), stopping: AtomicBool::new(false) };
+        let served = Served {
+            name: name.to_owned(),
+            lanes,
+            how,
+            near,
+            io: options.io,
+            paused: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        };
         if let Err(error) = self.nbd.add_export(export) {
             let _ = end(&served);
             return Err(HostError::Refused(error.to_string()));
@@ -391,7 +400,7 @@ fn end(served: &Served) -> Result<String, ApiError> {
 
 /// Opens a drive. One that this very array holds cannot join it again.
 fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
-    NewDrive::open(path).map_err(|error| {
+    NewDrive::open(path, served.io).map_err(|error| {
         let wanted = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let is_it = |known: &Path| known.canonicalize().is_ok_and(|known| known == wanted);
         let holds = |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_it(&drive.info.path)));

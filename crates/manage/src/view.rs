@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
-use stria_drive::monotonic_now;
+use stria_drive::{Way, monotonic_now};
 use stria_format::md::uuid_text;
 use stria_host::{ArrayReport, DriveReport, Happening, MemberReport, Notice, default_strip_sectors};
 
@@ -124,6 +124,13 @@ fn strip_reason(array: &ArrayReport) -> String {
     }
 }
 
+fn way_words(way: Way) -> &'static str {
+    match way {
+        Way::Usual => "interrupts",
+        Way::Polled => "polled",
+    }
+}
+
 /// `None`: it was removed, and is only remembered.
 fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView> {
     let (drive, path) = match array.members.get(member.id.0)? {
@@ -139,6 +146,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         role: role_words(member.role).into(),
         direct: info.map(|info| info.direct),
         direct_note: info.and_then(|info| info.direct_note.clone()),
+        way: drive.map(|drive| way_words(drive.way).to_owned()),
         model: info.and_then(|info| info.model.clone()),
         serial: info.and_then(|info| info.serial.clone()),
         size_bytes: info.map(|info| info.limits.size_sectors * SECTOR),

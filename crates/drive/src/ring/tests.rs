@@ -33,8 +33,9 @@ fn all_end(ring: &Ring, (path, mut drive): (PathBuf, FileDrive)) {
 /// Kernels that lack the leaner modes get the plainer ones: each carries requests and wakes.
 #[test]
 fn ring_works_in_every_mode() {
-    for (index, mode) in MODES.iter().enumerate() {
-        let ring = Ring::with_modes(&MODES[index..]).unwrap();
+    let modes = modes();
+    for (index, mode) in modes.iter().enumerate() {
+        let ring = Ring::with_modes(&modes[index..]).unwrap();
         assert_eq!(ring.setup(), mode.1, "this test's kernel has all modes");
         all_end(&ring, reads(&ring, "mode", OFlags::DIRECT));
         let waker = ring.waker();
@@ -53,8 +54,8 @@ fn ring_works_in_every_mode() {
 /// saw all of them end, and then slept for what had come already.
 #[test]
 fn wait_does_not_sleep_on_what_ended_while_it_handed_over() {
-    for modes in [&MODES[..], &MODES[1..], &MODES[2..]] {
-        let ring = Ring::with_modes(modes).unwrap();
+    for skipped in 0..3 {
+        let ring = Ring::with_modes(&modes()[skipped..]).unwrap();
         all_end(&ring, reads(&ring, "cached", OFlags::empty()));
     }
 }

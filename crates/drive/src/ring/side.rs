@@ -1,0 +1,84 @@
+//! A second io_uring beside a thread's usual one, for what that cannot do.
+//!
+//! Polled completion needs a ring of its own, as such a ring takes nothing else: nobody is told of what ends there, but it
+//! is looked for in the drive's queue at each turn. Commands of NVMe drives need entries and completions of twice the size.
+//! A side has both sizes, so that there are at most two: a polled one, and one that is told. Their jobs lie in the usual
+//! ring's slots, where the module head says why it is sound to hand addresses over.
+
+use super::{Mode, modes, set_up, try_again};
+use io_uring::{IoUring, cqueue, squeue};
+use std::collections::VecDeque;
+use std::io;
+
+pub(super) struct Side {
+    pub uring: IoUring<squeue::Entry128, cqueue::Entry32>,
+    /// Completions are looked for rather than told.
+    pub polled: bool,
+    /// The usual ring tells when something has ended here.
+    pub watched: bool,
+    backlog: VecDeque<squeue::Entry128>,
+    pub in_kernel: usize,
+    in_kernel_max: usize,
+}
+
+impl Side {
+    /// With places for `files` registered files.
+    pub fn new(polled: bool, files: u32) -> io::Result<Self> {
+        let modes: [Mode<squeue::Entry128, cqueue::Entry32>; 3] = modes();
+        let (uring, _) = set_up(&modes, |builder| {
+            if polled {
+                builder.setup_iopoll();
+            }
+        })?;
+        if files > 0 {
+            uring.submitter().register_files_sparse(files)?;
+        }
+        let in_kernel_max = uring.params().cq_entries() as usize;
+        Ok(Self { uring, polled, watched: false, backlog: VecDeque::new(), in_kernel: 0, in_kernel_max })
+    }
+
+    /// Whether somebody must look for what ends here.
+    pub fn is_polling(&self) -> bool {
+        self.polled && (self.in_kernel > 0 || !self.backlog.is_empty())
+    }
+
+    pub fn queue(&mut self, entry: squeue::Entry128) {
+        self.backlog.push_back(entry);
+        self.refill();
+    }
+
+    fn refill(&mut self) {
+        while self.in_kernel < self.in_kernel_max
+            && let Some(entry) = self.backlog.front()
+        {
+            // SAFETY: the ring's module head; `Ring::push_aside` holds its callers to it.
+            if unsafe { self.uring.submission().push(entry) }.is_err() {
+                return;
+            }
+            self.backlog.pop_front();
+            self.in_kernel += 1;
+        }
+    }
+
+    /// Whether there is more to hand over, and room for it.
+    pub fn has_more(&mut self) -> bool {
+        !self.backlog.is_empty() && self.in_kernel < self.in_kernel_max && !self.uring.submission().is_full()
+    }
+
+    /// Whether there is something to hand over, to look for, or to take, and so a reason for [`Side::enter`].
+    pub fn needs_kernel(&mut self) -> bool {
+        self.refill();
+        let submission = self.uring.submission();
+        !submission.is_empty() || submission.taskrun() || self.polled && self.in_kernel > 0
+    }
+
+    /// The system call. `want` 1: waits for a completion, or looks for one until it is there.
+    pub fn enter(&mut self, want: usize) -> io::Result<()> {
+        self.uring.submitter().submit_and_wait(want).map(drop).or_else(|error| try_again(error, want > 0))
+    }
+
+    /// Forgets what the kernel has not seen.
+    pub fn clear_backlog(&mut self) {
+        self.backlog.clear();
+    }
+}
