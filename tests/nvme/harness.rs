@@ -42,12 +42,14 @@ pub fn is_guest() -> bool {
     std::env::var_os(IN_GUEST).is_some()
 }
 
-/// Runs one test of this very program in a guest with these drives, which have a queue each to poll.
+/// Runs one test of this very program in a guest with these drives, which have a queue each to poll, and these programs.
 ///
 /// # Panics
 /// When it fails there, with all it said.
-pub fn run_test(name: &str, test: &str, drives: &[Drive]) {
-    let output = run(name, drives, 1, &[], &format!("{IN_GUEST}=1 $P0 --exact {test} --nocapture"));
+pub fn run_test(name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
+    let scratch = option_env!("CARGO_TARGET_TMPDIR").unwrap_or("/tmp");
+    let script = format!("mkdir -p {scratch}; {IN_GUEST}=1 $P0 --exact {test} --nocapture");
+    let output = run(name, drives, 1, programs, &script);
     assert!(output.contains("test result: ok. 1 passed"), "{output}");
 }
 

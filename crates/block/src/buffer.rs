@@ -10,6 +10,7 @@
 //! of `Data`, never to both. Splitting divides the range, freezing consumes the buffer, and a claim
 //! yields only when it holds the last reference.
 
+use crate::Arena;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -41,11 +42,20 @@ impl Memory {
         let start = unsafe { alloc_zeroed(layout) };
         Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), len }
     }
+
+    /// `BLOCK_ALIGN << order` bytes of the process's arena if there is room, with whatever they held before.
+    fn pooled(order: usize) -> Self {
+        let len = BLOCK_ALIGN << order;
+        Arena::take(order).map_or_else(|| Self::zeroed(len), |start| Self { start, len })
+    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this very layout, and dropped once.
+        if Arena::give(self.start, (self.len / BLOCK_ALIGN).trailing_zeros() as usize) {
+            return;
+        }
+        // SAFETY: not of the arena, so allocated in `zeroed` with this very layout, and dropped once.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
     }
 }
@@ -190,7 +200,7 @@ impl fmt::Debug for Data {
     }
 }
 
-/// Buffers of a few sizes, kept for reuse by one thread.
+/// Buffers of a few sizes, kept for reuse by one thread. New ones come from the process's [`Arena`], if there is one with room.
 ///
 /// `take` gives memory with **old contents**: only for callers that overwrite all of it.
 #[derive(Debug, Default)]
@@ -216,7 +226,7 @@ impl Pool {
                 self.kept_bytes -= buffer.memory.len;
                 buffer
             }
-            None => Buffer::zeroed(BLOCK_ALIGN << class),
+            None => Buffer { memory: Arc::new(Memory::pooled(class)), start: 0, len: BLOCK_ALIGN << class },
         };
         buffer.len = len;
         buffer

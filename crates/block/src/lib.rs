@@ -8,6 +8,7 @@
 //! One unit everywhere: positions and lengths are in **sectors of 512 bytes** ([`SECTOR_BYTES`]),
 //! whatever the logical block of the drive; names end in `_sector` (a position) or `_sectors` (a count).
 
+mod arena;
 mod buffer;
 mod device;
 mod error;
@@ -18,6 +19,7 @@ mod ram;
 mod request;
 mod timings;
 
+pub use arena::Arena;
 pub use buffer::{BLOCK_ALIGN, Buffer, Claim, Data, Pool};
 pub use device::{BlockDevice, Extent, Limits, Nanos, Tag};
 pub use error::{ErrorKind, IoError};

@@ -40,6 +40,14 @@ pub enum DriveError {
         /// The cause, and what would do.
         reason: String,
     },
+    /// It takes no commands past the block layer.
+    #[error("{path} cannot be reached by NVMe commands: {reason}; serve it without --passthrough")]
+    NoPassthrough {
+        /// As it was given.
+        path: PathBuf,
+        /// The cause.
+        reason: String,
+    },
     /// Anything else that the system reports.
     #[error("{path}: cannot {action}: {source}")]
     System {

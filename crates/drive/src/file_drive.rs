@@ -10,6 +10,7 @@ use crate::ring::{EndedJobs, Registered, Ring};
 use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
@@ -31,6 +32,8 @@ pub struct FileDrive {
     zero_range: bool,
     spare_pieces: Vec<Pieces>,
     wholes: Wholes,
+    /// The addresses of memory that is registered with the ring.
+    memory: Range<usize>,
     registered: Option<Rc<Registered>>,
     /// Why it is not reached as was asked for.
     way_note: Option<String>,
@@ -45,6 +48,23 @@ pub enum Way {
     Usual,
     /// Through the block layer; their ends are polled for.
     Polled,
+    /// As NVMe commands past the block layer, and discards with them; flushes too if they are not polled for.
+    Passthrough {
+        /// Their ends are polled for.
+        polled: bool,
+    },
+}
+
+impl Way {
+    /// Whether this step goes as a command.
+    fn commands(self, step: Step) -> bool {
+        match (self, step) {
+            (Self::Passthrough { .. }, Step::Transfer | Step::Deallocate) => true,
+            // A command without data cannot be polled for: Linux 6.1 takes what tells its end for what is to be polled, and oopses.
+            (Self::Passthrough { polled }, Step::Sync) => !polled,
+            _ => false,
+        }
+    }
 }
 
 /// What a drive's [`DriveWatch`] shares with it.
@@ -93,9 +113,14 @@ impl FileDrive {
     /// Puts an open drive on `ring`. Several lanes may each have one of the same drive.
     pub fn new(drive: SyncDrive, ring: &Ring) -> Self {
         let (way, way_note) = way_to(&drive, ring);
-        let aside = (way == Way::Polled).then(|| (true, drive.file()));
+        let aside = match way {
+            Way::Usual => None,
+            Way::Polled => Some((true, drive.file())),
+            Way::Passthrough { polled } => drive.passthrough().map(|to| (polled, &to.file)),
+        };
         Self {
             wholes: Wholes::default(),
+            memory: ring.memory(),
             registered: ring.register(drive.file(), aside),
             way_note,
             drive,
@@ -171,13 +196,24 @@ impl FileDrive {
     }
 
     fn enter(&mut self, mut job: Job) {
-        let entry = job.entry();
-        // SAFETY: `Job::entry` promises what `push` and `push_aside` ask for.
-        match (job.step, self.watched.way.get()) {
-            (Step::Transfer, Way::Polled) if job.is_unsplit() => unsafe {
-                self.ring.push_aside(true, entry.into(), job, &self.ended_jobs)
-            },
-            _ => unsafe { self.ring.push(entry, job, &self.ended_jobs) },
+        match self.watched.way.get() {
+            way @ Way::Passthrough { polled } if way.commands(job.step) => {
+                let entry = job.command();
+                // SAFETY: `Job::command` promises what `push_aside` asks for.
+                unsafe { self.ring.push_aside(polled, entry, job, &self.ended_jobs) }
+            }
+            way => {
+                let (entry, fixed) = job.entry(&self.memory);
+                if fixed {
+                    self.ring.count_fixed();
+                }
+                if way == Way::Polled && job.step == Step::Transfer && job.is_unsplit() {
+                    // SAFETY: `Job::entry` promises what `push_aside` asks for.
+                    return unsafe { self.ring.push_aside(true, entry.into(), job, &self.ended_jobs) };
+                }
+                // SAFETY: `Job::entry` promises what `push` asks for.
+                unsafe { self.ring.push(entry, job, &self.ended_jobs) }
+            }
         }
     }
 
@@ -228,6 +264,8 @@ impl FileDrive {
     }
 
     fn advance(&mut self, mut job: Job, result: i32) {
+        let way = self.watched.way.get();
+        let result = if way.commands(job.step) { job.result_of(result) } else { result };
         let refused = [Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| result == -errno.raw_os_error());
         if refused
             && matches!(job.step, Step::Punch | Step::ZeroRange)
@@ -236,7 +274,7 @@ impl FileDrive {
             self.zero_range &= job.step != Step::ZeroRange;
             return self.zero(Ok(job));
         }
-        if refused && job.step == Step::Transfer && self.watched.way.get() == Way::Polled {
+        if refused && job.step == Step::Transfer && way == Way::Polled {
             // The driver has given its queues for it up since.
             self.watched.way.set(Way::Usual);
             return self.enter(job);
@@ -272,15 +310,16 @@ impl FileDrive {
 
 /// How to reach a drive, and why not as asked for.
 fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
-    if !drive.io().poll {
-        return (Way::Usual, None);
-    }
-    if !drive.info().io_poll {
-        return (Way::Usual, Some(format!("{} offers no polled completion: interrupts tell its ends", drive.name())));
-    }
-    match ring.open_side(true) {
-        Ok(()) => (Way::Polled, None),
-        Err(error) => (Way::Usual, Some(format!("{}: no io_uring that polls ({error}): interrupts tell its ends", drive.name()))),
+    let (name, polled) = (drive.name(), drive.io().poll && drive.info().io_poll);
+    let note = (drive.io().poll && !polled).then(|| format!("{name} offers no polled completion: interrupts tell its ends"));
+    let way = match drive.passthrough() {
+        Some(_) => Way::Passthrough { polled },
+        None if polled => Way::Polled,
+        None => return (Way::Usual, note),
+    };
+    match ring.open_side(polled) {
+        Ok(()) => (way, note),
+        Err(error) => (Way::Usual, Some(format!("{name} is reached in the usual way, as there is no second io_uring: {error}"))),
     }
 }
 
@@ -298,6 +337,9 @@ impl BlockDevice for FileDrive {
             (Operation::Read { .. } | Operation::Write { .. }, _) => self.transfer(request),
             (Operation::Flush, _) => self.start(request, Step::Sync),
             (Operation::Discard, DriveKind::File) => self.start(request, Step::Punch),
+            (Operation::Discard, DriveKind::BlockDevice) if self.watched.way.get().commands(Step::Deallocate) => {
+                self.start(request, Step::Deallocate)
+            }
             (Operation::Discard, DriveKind::BlockDevice) => self.ask_helper(request),
             (Operation::WriteZeroes { .. }, _) => self.zero(Err(request)),
             (Operation::Extents { .. }, DriveKind::File) => self.ask_helper(request),
@@ -330,8 +372,46 @@ impl BlockDevice for FileDrive {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/nvme/harness.rs"]
+mod nvme;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+    use stria_block::{Buffer, Segments};
+
+    /// Not a test of its own: the guest's half of the next one.
+    #[test]
+    fn guests_half() {
+        if !nvme::is_guest() {
+            return;
+        }
+        for poll in [false, true] {
+            let ring = Ring::new().unwrap();
+            let io = crate::IoOptions { poll, passthrough: true };
+            let drive = SyncDrive::open_with("/dev/nvme0n1".as_ref(), Access::Exclusive, io).unwrap();
+            let mut drive = FileDrive::new(drive, &ring);
+            assert_eq!(drive.watched.way.get(), Way::Passthrough { polled: poll });
+            let start_sector = drive.limits().size_sectors - 8;
+            for (sectors, kind) in [(8, None), (16, Some(ErrorKind::Medium))] {
+                let into = Segments::from_iter([Buffer::zeroed(stria_block::bytes(sectors))]);
+                // Not by `submit`, which asks whether the drive is so large.
+                drive.transfer(Request { tag: 1, start_sector, sectors, operation: Operation::Read { into } });
+                let mut ended = Vec::new();
+                ring.drain();
+                drive.poll(0, &mut ended);
+                assert_eq!(ended[0].result.as_ref().err().map(|error| error.kind), kind, "{:?}", ended[0].result);
+            }
+        }
+    }
+
+    /// The block layer would not let it pass: the answer is the drive's own.
+    #[test]
+    fn errors_of_commands_are_the_members() {
+        if nvme::wanted() {
+            nvme::run_test("errors", "file_drive::tests::guests_half", &[nvme::Drive { bytes: 64 << 20, options: "" }], &[]);
+        }
+    }
 
     /// Deallocating with FUA is two steps: nothing durable is told before the second has ended.
     #[test]

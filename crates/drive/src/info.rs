@@ -52,7 +52,8 @@ pub struct DriveInfo {
     /// Alignment of memory for direct I/O, in bytes; 1 otherwise.
     pub memory_align_bytes: u32,
     /// The most that one transfer moves without being split by the kernel, which would cost a worker thread; larger ones
-    /// are cut by us. For block devices by their queue's limits (`max_sectors_kb`, `max_segments`).
+    /// are cut by us. For block devices by their queue's limits (`max_sectors_kb`, `max_segments`), for commands past the
+    /// block layer by the controller's.
     pub transfer_bytes_max: usize,
     /// Whether its completions can be polled for: I/O is direct, and the driver keeps queues for that (`queue/io_poll`).
     pub io_poll: bool,

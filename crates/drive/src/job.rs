@@ -7,6 +7,7 @@
 use crate::SyncDrive;
 use crate::error::{Action, io_error};
 use crate::parts::PartOf;
+use crate::passthrough::{self, Command, Memory};
 use crate::ring::Registered;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{opcode, squeue};
@@ -55,8 +56,10 @@ pub(crate) enum Step {
     Punch,
     /// Zero in place: `FALLOC_FL_ZERO_RANGE`.
     ZeroRange,
-    /// `fdatasync`.
+    /// `fdatasync`, or a command that flushes.
     Sync,
+    /// Discard, by a command past the block layer.
+    Deallocate,
 }
 
 /// A request, the step it is at, and everything the kernel may touch meanwhile.
@@ -100,7 +103,8 @@ impl Job {
 
     /// The entry for the present step. Every address in it lies in memory that the job owns on the heap (a
     /// segment, the list, the bounce buffer) or is static, and the job's `drive` keeps the descriptor open.
-    pub(crate) fn entry(&mut self) -> squeue::Entry {
+    /// `registered`: where the ring's registered memory lies; whether the entry uses it is told.
+    pub(crate) fn entry(&mut self, registered: &Range<usize>) -> (squeue::Entry, bool) {
         // The ring's number for the file says which it is only together with the flag, which is set at the end.
         let number = self.registered.as_ref().map(|registered| registered.index() as i32);
         let fd = Fd(number.unwrap_or_else(|| self.drive.file().as_raw_fd()));
@@ -109,25 +113,103 @@ impl Job {
             let mode = (flags | FallocateFlags::KEEP_SIZE).bits() as i32;
             opcode::Fallocate::new(fd, self.request.sectors * SECTOR_BYTES as u64).offset(start).mode(mode).build()
         };
+        let mut fixed = false;
         let entry = match self.step {
-            Step::Transfer => self.transfer_entry(fd),
+            Step::Transfer => {
+                self.gather(TRANSFER_BYTES_MAX);
+                // Pages of registered memory are segments of their own to direct I/O: each must be of whole blocks.
+                let (_, block_bytes) = self.drive.alignment();
+                let fits = |start: usize| registered.contains(&start) && start.is_multiple_of(block_bytes);
+                fixed = matches!(self.pieces[..], [Piece { start, .. }] if fits(start as usize));
+                self.transfer_entry(fd, fixed)
+            }
             Step::Punch => fallocate(FallocateFlags::PUNCH_HOLE),
             Step::ZeroRange => fallocate(FallocateFlags::ZERO_RANGE),
             Step::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+            Step::Deallocate => unreachable!("it is a command"),
         };
+        (if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }, fixed)
+    }
+
+    /// The entry for the present step as a command past the block layer. As [`Job::entry`]'s, and the drive keeps that
+    /// descriptor open as well.
+    pub(crate) fn command(&mut self) -> squeue::Entry128 {
+        let drive = self.drive.clone();
+        let to = drive.passthrough().expect("the drive goes past the block layer");
+        let number = self.registered.as_ref().map(|registered| registered.index() as i32);
+        let fd = Fd(number.unwrap_or_else(|| to.file.as_raw_fd()));
+        let start = self.start();
+        let (command, len, memory) = match self.step {
+            Step::Transfer => {
+                self.gather(to.transfer_bytes_max);
+                let command = match self.writes() {
+                    (false, _) => Command::Read,
+                    (true, fua) => Command::Write { fua },
+                };
+                let memory = match self.pieces[..] {
+                    [Piece { start, len }] => Memory::Piece(start, len),
+                    ref list => Memory::List(list.as_ptr().cast(), list.len()),
+                };
+                (command, self.listed_bytes(), memory)
+            }
+            Step::Deallocate => {
+                let len = self.deallocated_bytes();
+                let mut memory = Buffer::zeroed(size_of::<u128>());
+                memory.copy_from_slice(&to.range(start, len as u64));
+                let memory = self.bounce.insert(memory);
+                (Command::Deallocate, len, Memory::Piece(memory.as_ptr(), memory.len()))
+            }
+            Step::Sync => (Command::Flush, 0, Memory::Piece(std::ptr::null(), 0)),
+            Step::Punch | Step::ZeroRange => unreachable!("it has no command"),
+        };
+        let entry = to.entry(fd, command, start, len as u64, memory);
         if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
     }
 
-    fn transfer_entry(&mut self, fd: Fd) -> squeue::Entry {
-        self.gather();
-        let offset = self.request.start_sector * SECTOR_BYTES as u64 + self.done_bytes as u64;
-        let (write, fua) = match self.request.operation {
+    /// What a command's end comes to as the result of a system call: the bytes done, or an error number.
+    pub(crate) fn result_of(&self, status: i32) -> i32 {
+        match (status, self.step) {
+            (0, Step::Transfer) => self.listed_bytes() as i32,
+            (0, Step::Deallocate) => self.deallocated_bytes() as i32,
+            (..=0, _) => status,
+            _ if passthrough::may_be_sent_again(status) && self.retries < RETRIES_MAX => -Errno::AGAIN.raw_os_error(),
+            _ => -passthrough::errno_of(status).raw_os_error(),
+        }
+    }
+
+    /// Where the present step begins, in bytes.
+    fn start(&self) -> u64 {
+        self.request.start_sector * SECTOR_BYTES as u64 + self.done_bytes as u64
+    }
+
+    /// Whether it writes, and durably so.
+    fn writes(&self) -> (bool, bool) {
+        match self.request.operation {
             Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. } => (true, fua),
             _ => (false, false),
-        };
+        }
+    }
+
+    fn listed_bytes(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.len).sum()
+    }
+
+    fn deallocated_bytes(&self) -> usize {
+        let most = self.drive.passthrough().map_or(0, |to| to.deallocate_bytes_max as usize);
+        (self.total_bytes() - self.done_bytes).min(most)
+    }
+
+    /// `fixed`: the one piece lies in registered memory.
+    fn transfer_entry(&self, fd: Fd, fixed: bool) -> squeue::Entry {
+        let offset = self.start();
+        let (write, fua) = self.writes();
         let flags = if fua { RWF_DSYNC } else { 0 };
         let list = &self.pieces[..];
         match (write, list) {
+            (false, &[Piece { start, len }]) if fixed => opcode::ReadFixed::new(fd, start, len as u32, 0).offset(offset).build(),
+            (true, &[Piece { start, len }]) if fixed => {
+                opcode::WriteFixed::new(fd, start, len as u32, 0).offset(offset).rw_flags(flags).build()
+            }
             (false, &[Piece { start, len }]) => opcode::Read::new(fd, start, len as u32).offset(offset).build(),
             (true, &[Piece { start, len }]) => opcode::Write::new(fd, start, len as u32).offset(offset).rw_flags(flags).build(),
             (false, _) => opcode::Readv::new(fd, list.as_ptr().cast(), list.len() as u32).offset(offset).build(),
@@ -135,11 +217,11 @@ impl Job {
         }
     }
 
-    /// Lists the memory from `done_bytes` on, as much as one call takes.
-    fn gather(&mut self) {
+    /// Lists the memory from `done_bytes` on, as much as one call takes, at most so much.
+    fn gather(&mut self, len_max: usize) {
         let (memory_align, block_bytes) = self.drive.alignment();
         let left = self.total_bytes() - self.done_bytes;
-        let window = self.done_bytes..self.done_bytes + left.min(TRANSFER_BYTES_MAX);
+        let window = self.done_bytes..self.done_bytes + left.min(len_max);
         let len = window.len();
         self.pieces.clear();
         // Buffers and data are handles to the heap: these addresses hold wherever the job moves.
@@ -165,7 +247,7 @@ impl Job {
         if self.pieces.iter().all(aligned) {
             self.bounce = None;
         } else {
-            self.bounce(left.min(BOUNCE_BYTES_MAX));
+            self.bounce(left.min(BOUNCE_BYTES_MAX).min(len_max));
         }
     }
 
@@ -178,7 +260,7 @@ impl Job {
             (pair[0].start as usize + pair[0].len).is_multiple_of(BLOCK_ALIGN)
                 && (pair[1].start as usize).is_multiple_of(BLOCK_ALIGN)
         };
-        let len: usize = self.pieces.iter().map(|piece| piece.len).sum();
+        let len = self.listed_bytes();
         let pages = (first.start as usize % BLOCK_ALIGN + len).div_ceil(BLOCK_ALIGN);
         let info = self.drive.info();
         let start_sector = self.request.start_sector + (self.done_bytes / SECTOR_BYTES) as u64;
@@ -215,7 +297,7 @@ impl Job {
                 errno => Err(self.error(errno)),
             };
         }
-        if self.step != Step::Transfer {
+        if !matches!(self.step, Step::Transfer | Step::Deallocate) {
             return Ok(true);
         }
         // Direct I/O continues at whole blocks only.

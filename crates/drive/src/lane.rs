@@ -140,7 +140,7 @@ impl Lane {
             let fail = fail.clone();
             move || {
                 let kept = keep_to(&self.cpus).map_err(|source| fail("run on the processor asked for", source));
-                let ring = kept.and_then(|()| Ring::new());
+                let ring = kept.and_then(|()| Ring::new()).inspect(Ring::register_memory);
                 let built = ring.map_err(E::from).and_then(|ring| {
                     let waker = ring.waker();
                     let mailbox = Arc::new(Mailbox::new(move || waker.wake()));

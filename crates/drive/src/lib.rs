@@ -16,6 +16,7 @@ mod lane;
 mod lock;
 pub mod numa;
 mod parts;
+mod passthrough;
 mod ring;
 mod sync_drive;
 

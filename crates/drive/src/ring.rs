@@ -27,10 +27,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use stria_block::{Buffer, Nanos};
+use stria_block::{Arena, Buffer, Nanos};
 
 /// Entries handed over by one system call at most; more take another one.
 const SUBMISSION_ENTRIES: u32 = 512;
@@ -90,6 +91,8 @@ struct Inner {
     /// One that polls, or one that tells, or both, or none.
     sides: Vec<Side>,
     has_files: bool,
+    /// Memory that is registered, here and with the sides, as the first of its kind.
+    memory: Option<&'static Arena>,
     /// Places for registered files that are free; empty where the kernel has none.
     free_files: Vec<u32>,
     /// Those whose last user is gone, while their file is still registered.
@@ -118,6 +121,8 @@ pub struct RingCounters {
     pub entry_count: u64,
     /// Those of them that were drives' reads, writes and other work.
     pub job_count: u64,
+    /// Those of these that moved registered memory.
+    pub fixed_count: u64,
 }
 
 impl Waker {
@@ -160,11 +165,30 @@ impl Ring {
         Some(registered)
     }
 
+    /// Registers the memory that pools take from, for this ring's drives to come, if the user may lock so much. Transfers of
+    /// it spare the kernel finding and pinning its pages each time.
+    pub fn register_memory(&self) {
+        let inner = &mut *self.0.borrow_mut();
+        let arena = Arena::set_up();
+        if inner.memory.is_none() && register(&inner.uring.submitter(), arena).is_ok() {
+            inner.memory = Some(arena);
+        }
+    }
+
+    /// The addresses of registered memory.
+    pub(crate) fn memory(&self) -> Range<usize> {
+        self.0.borrow().memory.map_or(0..0, Arena::addresses)
+    }
+
+    pub(crate) fn count_fixed(&self) {
+        self.0.borrow_mut().counters.fixed_count += 1;
+    }
+
     /// Sees to it that there is a side of this kind.
     pub(crate) fn open_side(&self, polled: bool) -> io::Result<()> {
         let inner = &mut *self.0.borrow_mut();
         if !inner.sides.iter().any(|side| side.polled == polled) {
-            inner.sides.push(Side::new(polled, if inner.has_files { FILES_MAX } else { 0 })?);
+            inner.sides.push(Side::new(polled, if inner.has_files { FILES_MAX } else { 0 }, inner.memory)?);
         }
         Ok(())
     }
@@ -321,6 +345,7 @@ impl Inner {
             in_kernel_max,
             sides: Vec::new(),
             has_files,
+            memory: None,
             free_files: (0..if has_files { FILES_MAX } else { 0 }).rev().collect(),
             released: Rc::default(),
             driven: false,
@@ -502,6 +527,14 @@ impl Inner {
         }
         self.in_kernel < before
     }
+}
+
+/// Registers the arena's memory, as the first and only.
+fn register(with: &io_uring::Submitter<'_>, arena: &'static Arena) -> io::Result<()> {
+    let Range { start, end } = arena.addresses();
+    let memory = libc::iovec { iov_base: start as *mut _, iov_len: end - start };
+    // SAFETY: an arena stays where it is as long as the process lives.
+    unsafe { with.register_buffers(&[memory]) }
 }
 
 /// Takes a job out of its slot, as its completion has come.

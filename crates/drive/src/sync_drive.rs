@@ -5,6 +5,7 @@
 
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, direct_alignment};
+use crate::passthrough::Passthrough;
 use crate::{DriveError, DriveInfo, DriveKind, Identity, lock};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
@@ -29,6 +30,8 @@ pub enum Access {
 pub struct IoOptions {
     /// Poll for the ends of reads and writes, rather than have an interrupt tell them.
     pub poll: bool,
+    /// Send reads, writes, flushes and discards as NVMe commands, past the block layer. Refused where that cannot be.
+    pub passthrough: bool,
 }
 
 /// An open drive. Cloning gives another handle to the same open file and lock.
@@ -41,6 +44,7 @@ struct Opened {
     info: DriveInfo,
     access: Access,
     io: IoOptions,
+    passthrough: Option<Passthrough>,
 }
 
 impl Drop for Opened {
@@ -70,7 +74,7 @@ impl SyncDrive {
     /// The same, to be reached so by [`FileDrive`](crate::FileDrive)s.
     ///
     /// # Errors
-    /// As [`SyncDrive::open`].
+    /// As [`SyncDrive::open`], and [`DriveError::NoPassthrough`].
     pub fn open_with(path: &Path, access: Access, io: IoOptions) -> Result<Self, DriveError> {
         // Looked at before it is opened: opening a FIFO would wait, opening a tape would wind it.
         let metadata = std::fs::metadata(path).map_err(|source| open_error(path, access, source, 0))?;
@@ -89,8 +93,13 @@ impl SyncDrive {
                 return Err(DriveError::Busy { path: path.to_owned(), holder });
             }
         }
-        let info = inspect(path, kind, &file, &metadata, refusal, access)?;
-        Ok(Self(Arc::new(Opened { file, info, access, io })))
+        let mut info = inspect(path, kind, &file, &metadata, refusal, access)?;
+        let passthrough = io.passthrough.then(|| Passthrough::open(&info, access)).transpose();
+        let passthrough = passthrough.map_err(|reason| DriveError::NoPassthrough { path: path.to_owned(), reason })?;
+        if let Some(passthrough) = &passthrough {
+            info.transfer_bytes_max = passthrough.transfer_bytes_max;
+        }
+        Ok(Self(Arc::new(Opened { file, info, access, io, passthrough })))
     }
 
     /// What it is.
@@ -106,6 +115,11 @@ impl SyncDrive {
     /// How it is to be reached.
     pub(crate) fn io(&self) -> IoOptions {
         self.0.io
+    }
+
+    /// The way past the block layer, if it is to go there.
+    pub(crate) fn passthrough(&self) -> Option<&Passthrough> {
+        self.0.passthrough.as_ref()
     }
 
     /// Fills `into` from `start_sector` on; waits for the drive. Any whole sectors, also parts of larger blocks.

@@ -9,10 +9,12 @@ use common::*;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use stria_block::{BlockDevice, Buffer, Mailbox, Operation, Request, Segments, bytes};
-use stria_drive::{Access, FileDrive, IoOptions, Lane, Ring, SyncDrive, Way};
+use stria_block::{BlockDevice, Buffer, ErrorKind, Mailbox, Operation, Request, Segments, bytes};
+use stria_drive::{Access, FileDrive, IoOptions, Lane, Ring, SyncDrive, Way, open};
 
-const POLL: IoOptions = IoOptions { poll: true };
+const POLL: IoOptions = IoOptions { poll: true, passthrough: false };
+const COMMANDS: IoOptions = IoOptions { poll: false, passthrough: true };
+const BOTH: IoOptions = IoOptions { poll: true, passthrough: true };
 
 fn on(path: &Path, io: IoOptions, ring: &Ring) -> FileDrive {
     FileDrive::new(SyncDrive::open_with(path, Access::Exclusive, io).unwrap(), ring)
@@ -43,9 +45,57 @@ fn guests_half() {
     }
     let drive = Path::new("/dev/nvme0n1");
     who_offers_no_polling_says_so(drive);
-    more_goes_aside_than_one_call_takes(drive, POLL);
-    what_is_under_way_when_all_is_dropped_ends(drive, POLL);
-    a_lane_serves_beside_what_is_polled(drive, POLL);
+    what_takes_no_commands_is_refused_with_words();
+    for io in [POLL, COMMANDS, BOTH] {
+        more_goes_aside_than_one_call_takes(drive, io);
+        what_is_under_way_when_all_is_dropped_ends(drive, io);
+        a_lane_serves_beside_what_goes_aside(drive, io);
+    }
+    the_block_device_is_held_meanwhile(drive);
+    a_drive_that_is_pulled_out_is_gone(drive, BOTH);
+    a_drive_that_is_pulled_out_is_gone(Path::new("/dev/nvme2n1"), COMMANDS);
+}
+
+/// The second drive keeps metadata beside its blocks, the third gets a partition.
+fn what_takes_no_commands_is_refused_with_words() {
+    let mut table = [0; 512];
+    table[446..462].copy_from_slice(&[0, 0, 2, 0, 0x83, 0xff, 0xff, 0xff, 0, 8, 0, 0, 0, 0x40, 0, 0]);
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    std::fs::write("/dev/nvme2n1", table).unwrap();
+    run("blockdev", &["--rereadpt", "/dev/nvme2n1"]).unwrap();
+    let folder = Folder::in_memory();
+    let refusal = |path: &Path| SyncDrive::open_with(path, Access::Exclusive, COMMANDS).unwrap_err().to_string();
+    for (path, words) in [
+        (folder.file("member", 1 << 20).as_path(), "it is a file"),
+        (Path::new("/dev/nvme1n1"), "its format keeps 8 bytes beside each block"),
+        (Path::new("/dev/nvme2n1p1"), "it is a partition, and commands are for whole drives"),
+    ] {
+        let refusal = refusal(path);
+        assert!(refusal.contains(&format!("cannot be reached by NVMe commands: {words}")), "{refusal}");
+        open(path, &Ring::new().unwrap(), Access::Exclusive).expect("in the usual way it goes");
+    }
+}
+
+fn the_block_device_is_held_meanwhile(path: &Path) {
+    let _drive = on(path, COMMANDS, &Ring::new().unwrap());
+    let error = SyncDrive::open(path, Access::Exclusive).unwrap_err().to_string();
+    assert!(error.contains("is in use by"), "{error}");
+}
+
+fn a_drive_that_is_pulled_out_is_gone(path: &Path, io: IoOptions) {
+    let ring = Ring::new().unwrap();
+    let mut drive = on(path, io, &ring);
+    reads(200, 8).into_iter().for_each(|request| drive.submit(request));
+    ring.poll();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    std::fs::write(format!("/sys/block/{name}/device/device/remove"), "1").unwrap();
+    let mut ended = Vec::new();
+    while ended.len() < 200 {
+        drive.poll(0, &mut ended);
+        ring.wait(Some(Duration::from_secs(1)));
+    }
+    let error = read(&ring, &mut drive, 8, 16).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Gone, "{error}");
 }
 
 fn who_offers_no_polling_says_so(drive: &Path) {
@@ -91,9 +141,9 @@ fn what_is_under_way_when_all_is_dropped_ends(path: &Path, io: IoOptions) {
     }
 }
 
-fn a_lane_serves_beside_what_is_polled(path: &Path, io: IoOptions) {
+fn a_lane_serves_beside_what_goes_aside(path: &Path, io: IoOptions) {
     let path = path.to_owned();
-    let lane = Lane::new("polled").spawn(move |ring| {
+    let lane = Lane::new("aside").spawn(move |ring| {
         Ok::<_, stria_drive::DriveError>(FileDrive::new(SyncDrive::open_with(&path, Access::Exclusive, io)?, ring))
     });
     let lane = lane.unwrap();
@@ -118,6 +168,7 @@ fn a_lane_serves_beside_what_is_polled(path: &Path, io: IoOptions) {
 #[test]
 fn nvme_drives_are_reached_as_asked() {
     if nvme::wanted() {
-        nvme::run_test("ways", "guests_half", &[nvme::Drive { bytes: 64 << 20, options: "" }]);
+        let drives = ["", ",ms=8", ""].map(|options| nvme::Drive { bytes: 64 << 20, options });
+        nvme::run_test("ways", "guests_half", &drives, &[]);
     }
 }

@@ -120,7 +120,8 @@ pub struct MemberView {
     pub direct: Option<bool>,
     /// Why it does not.
     pub direct_note: Option<String>,
-    /// How its reads and writes go: `interrupts` tell their ends, or they are `polled` for; null: it is a span.
+    /// How its reads and writes go: `interrupts` tell their ends, or they are `polled` for; as commands past the block layer:
+    /// `passthrough`, or `passthrough, polled`. Null: it is a span.
     #[serde(default)]
     pub way: Option<String>,
     /// What the drive calls itself.
@@ -188,6 +189,9 @@ pub struct LaneView {
     pub ring_calls: u64,
     /// What they handed over.
     pub ring_entries: u64,
+    /// The transfers among that whose memory the kernel knew beforehand (registered buffers).
+    #[serde(default)]
+    pub ring_fixed: u64,
 }
 
 /// What the checksums of a member have met, in blocks of 4 KiB.

@@ -228,6 +228,10 @@ pub struct ServeOptions {
     /// line), instead of an interrupt each: a lane does not sleep while any is under way.
     #[arg(long)]
     pub io_poll: bool,
+    /// Send reads, writes and discards to the drives as NVMe commands, past the block layer. Every drive must be a whole NVMe
+    /// namespace without metadata beside its blocks, and the user root. Its block device stays held against others.
+    #[arg(long)]
+    pub passthrough: bool,
     /// Keep each lane on one of these processors, one after the other: 2 or 0-3,6. Anywhere if not given.
     #[arg(long, value_name = "LIST", value_parser = cpus, conflicts_with = "numa_node")]
     pub cpus: Option<Cpus>,
@@ -254,7 +258,7 @@ impl ServeOptions {
             force: self.force,
             read_only: self.read_only,
             forget_checksums: self.forget_checksums,
-            io: IoOptions { poll: self.io_poll },
+            io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
         }
     }
 }

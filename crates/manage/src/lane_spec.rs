@@ -133,6 +133,7 @@ impl LaneSpec {
             clients_on_lane: takes_guests,
             ring_calls: counters.call_count,
             ring_entries: counters.entry_count,
+            ring_fixed: counters.fixed_count,
         }
     }
 }

@@ -128,6 +128,8 @@ fn way_words(way: Way) -> &'static str {
     match way {
         Way::Usual => "interrupts",
         Way::Polled => "polled",
+        Way::Passthrough { polled: false } => "passthrough",
+        Way::Passthrough { polled: true } => "passthrough, polled",
     }
 }
 

@@ -12,7 +12,7 @@ fn job(operation: Operation, sectors: u64) -> Job {
 }
 
 fn listed(job: &mut Job) -> Vec<usize> {
-    job.entry();
+    job.entry(&(0..0));
     job.pieces.iter().map(|piece| piece.len).collect()
 }
 
@@ -30,11 +30,11 @@ fn transfer_cut_short_goes_on_at_a_whole_block() {
 fn nothing_read_is_the_end_of_the_file_and_nothing_written_is_tried_again() {
     let into = Segments::from_vec(vec![Buffer::zeroed(1024)]);
     let mut read = job(Operation::Read { into }, 2);
-    read.entry();
+    read.entry(&(0..0));
     assert_eq!(read.advance(100).unwrap_err().kind, ErrorKind::Medium);
     let from = Segments::from_vec(vec![Buffer::zeroed(1024).freeze()]);
     let mut write = job(Operation::Write { from, fua: false }, 2);
-    write.entry();
+    write.entry(&(0..0));
     assert!((0..RETRIES_MAX).all(|_| write.advance(0) == Ok(false)));
     assert!(write.advance(0).is_err(), "but not for ever");
 }

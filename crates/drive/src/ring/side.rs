@@ -5,10 +5,11 @@
 //! A side has both sizes, so that there are at most two: a polled one, and one that is told. Their jobs lie in the usual
 //! ring's slots, where the module head says why it is sound to hand addresses over.
 
-use super::{Mode, modes, set_up, try_again};
+use super::{Mode, modes, register, set_up, try_again};
 use io_uring::{IoUring, cqueue, squeue};
 use std::collections::VecDeque;
 use std::io;
+use stria_block::Arena;
 
 pub(super) struct Side {
     pub uring: IoUring<squeue::Entry128, cqueue::Entry32>,
@@ -22,8 +23,8 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// With places for `files` registered files.
-    pub fn new(polled: bool, files: u32) -> io::Result<Self> {
+    /// With places for `files` registered files, and `memory` registered.
+    pub fn new(polled: bool, files: u32, memory: Option<&'static Arena>) -> io::Result<Self> {
         let modes: [Mode<squeue::Entry128, cqueue::Entry32>; 3] = modes();
         let (uring, _) = set_up(&modes, |builder| {
             if polled {
@@ -32,6 +33,9 @@ impl Side {
         })?;
         if files > 0 {
             uring.submitter().register_files_sparse(files)?;
+        }
+        if let Some(arena) = memory {
+            register(&uring.submitter(), arena)?;
         }
         let in_kernel_max = uring.params().cq_entries() as usize;
         Ok(Self { uring, polled, watched: false, backlog: VecDeque::new(), in_kernel: 0, in_kernel_max })

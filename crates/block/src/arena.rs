@@ -1,0 +1,129 @@
+//! Memory set aside once for a whole process, for buffers that come and go.
+//!
+//! Rings have it registered, which spares the kernel finding and pinning the pages of each transfer. Pools take from it as
+//! long as there is room, and other memory after that. It is never given back to the system, so that it may be registered
+//! anywhere without asking how long that lasts.
+//!
+//! Room is dealt out in powers of two: a piece is halved until it fits, and united with its other half when both are free.
+
+use crate::BLOCK_ALIGN;
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The order of the whole: 32 MiB, as much as 32 requests of a megabyte, or all that smaller ones keep a lane busy with.
+const ORDERS: usize = 13;
+
+/// The memory of this process, once it has been asked for.
+static ARENA: OnceLock<Arena> = OnceLock::new();
+
+/// What has been set aside.
+pub struct Arena {
+    start: NonNull<u8>,
+    /// By order: places of `BLOCK_ALIGN << order` bytes that are free, in such units from the start.
+    free: Mutex<[Vec<usize>; ORDERS + 1]>,
+}
+
+// SAFETY: it gives out each byte at most once at a time, and touches none itself.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    const LEN: usize = BLOCK_ALIGN << ORDERS;
+
+    /// Sets the memory aside, at the first call.
+    pub fn set_up() -> &'static Self {
+        ARENA.get_or_init(Self::new)
+    }
+
+    fn new() -> Self {
+        // A large page's alignment, so that it can be made of such.
+        let layout = Layout::from_size_align(Self::LEN, 2 << 20).expect("a fixed size");
+        // SAFETY: the layout's size is not 0.
+        let start = unsafe { alloc_zeroed(layout) };
+        let mut free: [Vec<usize>; ORDERS + 1] = Default::default();
+        free[ORDERS].push(0);
+        Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), free: Mutex::new(free) }
+    }
+
+    /// Where it lies.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.start.as_ptr() as usize;
+        start..start + Self::LEN
+    }
+
+    /// A piece of `BLOCK_ALIGN << order` bytes of this process's arena, with whatever it held before, if there is one.
+    pub(crate) fn take(order: usize) -> Option<NonNull<u8>> {
+        let arena = ARENA.get()?;
+        arena.piece(order).map(|at| {
+            // SAFETY: pieces lie within the arena.
+            unsafe { arena.start.add((at * BLOCK_ALIGN) << order) }
+        })
+    }
+
+    /// Takes a piece back, if it is one of the arena's.
+    pub(crate) fn give(start: NonNull<u8>, order: usize) -> bool {
+        let Some(arena) = ARENA.get().filter(|arena| arena.addresses().contains(&(start.as_ptr() as usize))) else {
+            return false;
+        };
+        arena.unite((start.as_ptr() as usize - arena.start.as_ptr() as usize) / (BLOCK_ALIGN << order), order);
+        true
+    }
+
+    fn piece(&self, order: usize) -> Option<usize> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = (order..=ORDERS).find(|&order| !free[order].is_empty())?;
+        let mut at = free[found].pop().expect("just seen");
+        for order in (order..found).rev() {
+            at *= 2;
+            free[order].push(at + 1);
+        }
+        Some(at)
+    }
+
+    fn unite(&self, mut at: usize, mut order: usize) {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        while order < ORDERS
+            && let Some(other) = free[order].iter().position(|&other| other == at ^ 1)
+        {
+            free[order].swap_remove(other);
+            (at, order) = (at / 2, order + 1);
+        }
+        free[order].push(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_never_overlap_and_all_unite_again() {
+        let arena = Arena::new();
+        let mut taken: Vec<(usize, usize)> = Vec::new();
+        let mut random = 7_u64;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (order, gives) = ((random >> 33) as usize % 8, random >> 61 < 3);
+            match arena.piece(order) {
+                Some(at) if !gives => {
+                    let range = |(at, order): (usize, usize)| at << order..(at + 1) << order;
+                    let new = range((at, order));
+                    assert!(new.end <= 1 << ORDERS);
+                    assert!(taken.iter().all(|&other| range(other).end <= new.start || new.end <= range(other).start));
+                    taken.push((at, order));
+                }
+                piece => {
+                    piece.into_iter().for_each(|at| arena.unite(at, order));
+                    let count = taken.len() / 2;
+                    taken.drain(count..).for_each(|(at, order)| arena.unite(at, order));
+                }
+            }
+        }
+        taken.into_iter().for_each(|(at, order)| arena.unite(at, order));
+        assert_eq!(arena.piece(ORDERS), Some(0), "one piece again");
+        assert_eq!(arena.piece(0), None, "nothing else");
+    }
+}

@@ -1,0 +1,209 @@
+//! Commands for NVMe drives past the block layer: `/dev/ngXnY`, which lies beside the block device `/dev/nvmeXnY`.
+//!
+//! What the block layer would do for a request is done here: name logical blocks, keep to what the controller takes at once,
+//! and read its status. The block device stays open beside it, exclusively, so that nobody else uses the drive, and for
+//! what has no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
+
+use crate::info::Sysfs;
+use crate::{Access, DriveInfo, DriveKind, Identity};
+use io_uring::types::Fd;
+use io_uring::{opcode, squeue};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, ioctl};
+use std::fs::File;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use stria_block::{BLOCK_ALIGN, Buffer};
+
+/// `struct nvme_passthru_cmd`, and `struct nvme_uring_cmd`, which is the same but for an answer at the end.
+const COMMAND_BYTES: usize = 72;
+/// `NVME_URING_CMD_IO`: `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
+const URING_CMD_IO: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x80);
+/// `NVME_URING_CMD_IO_VEC`: the same of a list of segments, whose count stands for the length.
+const URING_CMD_IO_VEC: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x81);
+/// `NVME_IOCTL_ADMIN_CMD`: `_IOWR('N', 0x41, struct nvme_passthru_cmd)`.
+const ADMIN_CMD: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x41);
+
+/// One command names its blocks by 16 bits.
+const BLOCKS_MAX: usize = 1 << 16;
+/// What is deallocated at once: a result that says so fits 31 bits.
+const DEALLOCATE_BYTES_MAX: u64 = 1 << 30;
+
+/// A drive's way for commands.
+#[derive(Debug)]
+pub(crate) struct Passthrough {
+    pub file: File,
+    namespace: u32,
+    block_bytes: u64,
+    pub transfer_bytes_max: usize,
+    pub deallocate_bytes_max: u64,
+}
+
+/// What a command is to do.
+#[derive(Clone, Copy)]
+pub(crate) enum Command {
+    /// Of `len` bytes at `start`, to or from memory.
+    Read,
+    Write {
+        fua: bool,
+    },
+    /// Memory holds a [`range`](Passthrough::range).
+    Deallocate,
+    Flush,
+}
+
+/// The memory of a command: an address and a length, or the address and count of a list of segments.
+pub(crate) enum Memory {
+    Piece(*const u8, usize),
+    List(*const u8, usize),
+}
+
+impl Passthrough {
+    /// Opens the way to the drive behind an open block device, or says why there is none.
+    pub fn open(info: &DriveInfo, access: Access) -> Result<Self, String> {
+        let Identity::BlockDevice { major, minor } = info.identity else { return Err("it is a file".into()) };
+        let page = format!("/sys/dev/block/{major}:{minor}");
+        if Path::new(&page).join("partition").exists() {
+            return Err("it is a partition, and commands are for whole drives".into());
+        }
+        let no_nvme = || "it is no NVMe drive, or its driver is older than Linux 5.19".to_owned();
+        let device = Path::new(&page).canonicalize().map_err(|_| no_nvme())?;
+        let sysfs = Sysfs::of(rustix::fs::makedev(major, minor)).ok_or_else(no_nvme)?;
+        let name = device.file_name().and_then(|name| name.to_str()?.strip_prefix("nvme")).map(|place| format!("ng{place}"));
+        let (name, namespace) = name.zip(sysfs.number("nsid")).ok_or_else(no_nvme)?;
+        let number = std::fs::read_to_string(device.with_file_name(&name).join("dev")).map_err(|_| no_nvme())?;
+        let path = Path::new("/dev").join(name);
+        let cannot = |errno: Errno| format!("{}: {}", path.display(), std::io::Error::from(errno));
+        let flags = if access == Access::ReadOnly { OFlags::RDONLY } else { OFlags::RDWR };
+        let file = File::from(rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(cannot)?);
+        let found = file.metadata().map_err(|error| format!("{}: {error}", path.display()))?;
+        let is_it = format!("{}:{}", rustix::fs::major(found.rdev()), rustix::fs::minor(found.rdev())) == number.trim();
+        if !(found.file_type().is_char_device() && is_it) {
+            return Err(format!("{} is not its device for commands", path.display()));
+        }
+        let namespace = u32::try_from(namespace).map_err(|_| no_nvme())?;
+        let block_bytes = u64::from(info.limits.logical_block_bytes);
+        check_format(&identify(&file, namespace).map_err(cannot)?, info)?;
+        let page = |name, unit| sysfs.number(name).filter(|&count| count > 0).map(|count| count * unit);
+        // Memory that does not begin with a page takes one segment more.
+        let segments = page("queue/max_segments", 1).map(|count| (count.max(2) - 1) * BLOCK_ALIGN as u64);
+        let bytes = page("queue/max_hw_sectors_kb", 1024).into_iter().chain(segments).min().unwrap_or(BLOCK_ALIGN as u64);
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(BLOCKS_MAX * block_bytes as usize);
+        let deallocate = page("queue/discard_max_hw_bytes", 1).unwrap_or(DEALLOCATE_BYTES_MAX).min(DEALLOCATE_BYTES_MAX);
+        Ok(Self {
+            file,
+            namespace,
+            block_bytes,
+            transfer_bytes_max: (bytes / BLOCK_ALIGN * BLOCK_ALIGN).max(BLOCK_ALIGN),
+            deallocate_bytes_max: (deallocate / block_bytes * block_bytes).max(block_bytes),
+        })
+    }
+
+    /// The entry for a command on `len` bytes from `start` on.
+    pub fn entry(&self, fd: Fd, command: Command, start: u64, len: u64, memory: Memory) -> squeue::Entry128 {
+        let (block, blocks) = (start / self.block_bytes, len / self.block_bytes);
+        let of_blocks = |flags: u32| [block as u32, (block >> 32) as u32, (blocks as u32).wrapping_sub(1) | flags];
+        let (number, words) = match command {
+            Command::Flush => (0x00, [0; 3]),
+            Command::Write { fua } => (0x01, of_blocks(u32::from(fua) << 30)),
+            Command::Read => (0x02, of_blocks(0)),
+            // One range; the attribute says: deallocate.
+            Command::Deallocate => (0x09, [0, 1 << 2, 0]),
+        };
+        let (operation, at, count) = match memory {
+            Memory::Piece(at, len) => (URING_CMD_IO, at, len),
+            Memory::List(at, count) => (URING_CMD_IO_VEC, at, count),
+        };
+        let mut whole = [0; 80];
+        whole[..COMMAND_BYTES].copy_from_slice(&bytes_of(number, self.namespace, at as u64, count as u32, words));
+        opcode::UringCmd80::new(fd, operation).cmd(whole).build()
+    }
+
+    /// What is to be deallocated, as the drive reads it: attributes, the count of blocks, the first of them.
+    pub fn range(&self, start: u64, len: u64) -> [u8; 16] {
+        let mut range = [0; 16];
+        range[4..8].copy_from_slice(&((len / self.block_bytes) as u32).to_le_bytes());
+        range[8..].copy_from_slice(&(start / self.block_bytes).to_le_bytes());
+        range
+    }
+}
+
+/// A command as the kernel reads it.
+fn bytes_of(number: u8, namespace: u32, at: u64, len: u32, words: [u32; 3]) -> [u8; COMMAND_BYTES] {
+    let mut bytes = [0; COMMAND_BYTES];
+    bytes[0] = number;
+    bytes[4..8].copy_from_slice(&namespace.to_ne_bytes());
+    bytes[24..32].copy_from_slice(&at.to_ne_bytes());
+    bytes[36..40].copy_from_slice(&len.to_ne_bytes());
+    for (index, word) in words.iter().enumerate() {
+        bytes[40 + 4 * index..][..4].copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Asks the controller about the namespace. Zeros where it does not say.
+fn identify(file: &File, namespace: u32) -> Result<Buffer, Errno> {
+    let mut answer = Buffer::zeroed(4096);
+    let mut command = bytes_of(0x06, namespace, answer.as_mut_ptr() as u64, answer.len() as u32, [0; 3]);
+    // SAFETY: the ioctl reads and writes the 72 bytes of the command, and the 4096 of the buffer that the command names.
+    unsafe { ioctl(file, Updater::<ADMIN_CMD, _>::new(&mut command)) }?;
+    Ok(answer)
+}
+
+/// Whether blocks are as the block device says, with nothing beside their data.
+fn check_format(answer: &[u8], info: &DriveInfo) -> Result<(), String> {
+    let mut size = [0; 8];
+    size.copy_from_slice(&answer[..8]);
+    let (format_count, format) = (answer[25], usize::from(answer[26]));
+    let index = if format_count < 16 { format & 0xf } else { format & 0xf | (format >> 1) & 0x30 };
+    let format = &answer[128 + 4 * index..][..4];
+    let (metadata_bytes, block_shift) = (u16::from_le_bytes([format[0], format[1]]), u32::from(format[2]));
+    if metadata_bytes != 0 {
+        return Err(format!(
+            "its format keeps {metadata_bytes} bytes beside each block; a format without them would do (nvme format)"
+        ));
+    }
+    let (block_bytes, limits) = (1_u64.checked_shl(block_shift).unwrap_or(0), &info.limits);
+    let size_bytes = u64::from_le_bytes(size).checked_mul(block_bytes);
+    if info.kind != DriveKind::BlockDevice
+        || block_bytes != u64::from(limits.logical_block_bytes)
+        || size_bytes != Some(limits.size_sectors * 512)
+    {
+        return Err("it tells another size than its block device has".into());
+    }
+    Ok(())
+}
+
+/// Whether the same command may succeed if it is sent again.
+pub(crate) fn may_be_sent_again(status: i32) -> bool {
+    const DO_NOT_RETRY: i32 = 1 << 14;
+    // Of errors of the medium (status code type 2) who asks shall hear.
+    status & DO_NOT_RETRY == 0 && (status >> 8) & 7 != 2
+}
+
+/// What the block layer would make of a drive's status.
+pub(crate) fn errno_of(status: i32) -> Errno {
+    match status & 0x7ff {
+        // Invalid opcode, field or namespace; unsupported.
+        0x001 | 0x002 | 0x00b | 0x18c => Errno::OPNOTSUPP,
+        0x021 | 0x080 | 0x082 => Errno::REMOTEIO,
+        0x081 => Errno::NOSPC,
+        // Write fault, unrecovered read, comparison, access, unwritten block; write-protected range.
+        0x280 | 0x281 | 0x285..=0x287 | 0x182 => Errno::NODATA,
+        // Protection information.
+        0x181 | 0x282..=0x284 => Errno::ILSEQ,
+        _ => Errno::IO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_of_the_medium_is_heard_at_once_and_others_unless_the_drive_says_so_later() {
+        assert_eq!((errno_of(0x4080), errno_of(0x281), errno_of(0x6002)), (Errno::REMOTEIO, Errno::NODATA, Errno::OPNOTSUPP));
+        assert!(may_be_sent_again(0x082) && !may_be_sent_again(0x4082) && !may_be_sent_again(0x281));
+    }
+}
