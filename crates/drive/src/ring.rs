@@ -16,7 +16,7 @@ mod side;
 
 use crate::DriveError;
 use crate::job::Job;
-use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
@@ -41,6 +41,10 @@ const COMPLETION_ENTRIES: u32 = 4096;
 const WAKE: u64 = u64::MAX;
 /// The completion that says that something has ended on the side that tells.
 const SIDE: u64 = u64::MAX - 1;
+/// The completion of what takes an alarm back.
+const REMOVED: u64 = u64::MAX - 2;
+/// Set in the completions of alarms, whose place the rest is.
+const ALARM: u64 = 1 << 33;
 /// Set in the completions of watched sockets, whose place the rest is. Slots are numbered below.
 const WATCH: u64 = 1 << 32;
 
@@ -104,12 +108,21 @@ struct Inner {
     nudge: Option<Arc<dyn Fn() + Send + Sync>>,
     wake_armed: bool,
     wake_count: Buffer,
+    /// Timers that end a sleep; as many as there were reasons to wake ever earlier, which is few.
+    alarms: Slab<Alarm>,
     /// Watched sockets, with their keys.
     watches: Slab<(u32, Arc<OwnedFd>)>,
     /// Keys of those that became ready.
     ready: Vec<u32>,
     counters: RingCounters,
     setup: &'static str,
+}
+
+/// A timer of the kernel's that is set.
+struct Alarm {
+    due: Nanos,
+    /// The kernel reads it when it takes the entry.
+    after: Box<Timespec>,
 }
 
 /// What a ring has done since it was made.
@@ -354,6 +367,7 @@ impl Inner {
             nudge: None,
             wake_armed: false,
             wake_count: Buffer::zeroed(8),
+            alarms: Slab::new(),
             watches: Slab::new(),
             ready: Vec::new(),
             counters: RingCounters::default(),
@@ -461,7 +475,7 @@ impl Inner {
         loop {
             self.refill();
             if self.needs_kernel() {
-                self.enter(0, None);
+                self.enter(0);
             }
             any_ended |= self.dispatch();
             if self.backlog.is_empty() || !self.has_room() {
@@ -486,30 +500,39 @@ impl Inner {
             let entry = opcode::PollAdd::new(Fd(side.uring.as_raw_fd()), u32::from(PollFlags::IN.bits()));
             self.queue(entry.build().user_data(SIDE));
         }
+        if let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) {
+            self.set_alarm(timeout);
+        }
         // One call can both hand over and sleep, unless there is more than it takes, or nothing to sleep for.
         let at_once = !self.backlog.is_empty() || !self.uring.completion().is_empty() || timeout == Some(Duration::ZERO);
         if !(at_once && self.turn()) && self.ready.is_empty() && timeout != Some(Duration::ZERO) {
-            self.enter(1, timeout);
+            self.enter(1);
             self.dispatch();
             self.turn_sides();
         }
     }
 
-    /// The system call. `want` 1: sleeps until a completion is there or the timeout is over.
-    fn enter(&mut self, want: usize, timeout: Option<Duration>) {
-        self.try_enter(want, timeout).expect("io_uring takes entries as long as its descriptor is open");
+    /// Sees to it that a sleep ends in that time. An alarm stays set when something else ends the sleep before, and then serves the
+    /// next ones, which are for the same reason most of the time: setting a timer for each costs more than a request, in a virtual
+    /// machine some ten microseconds.
+    fn set_alarm(&mut self, timeout: Duration) {
+        let due = crate::monotonic_now() + Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX / 2);
+        if self.alarms.iter().any(|(_, alarm)| alarm.due <= due) {
+            return;
+        }
+        let key = self.alarms.insert(Alarm { due, after: Box::new(Timespec::from(timeout)) });
+        let entry = opcode::Timeout::new(&*self.alarms[key].after);
+        self.queue(entry.build().user_data(ALARM | key as u64));
     }
 
-    fn try_enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
+    /// The system call. `want` 1: sleeps until a completion is there.
+    fn enter(&mut self, want: usize) {
+        self.try_enter(want).expect("io_uring takes entries as long as its descriptor is open");
+    }
+
+    fn try_enter(&mut self, want: usize) -> io::Result<()> {
         self.counters.call_count += 1;
-        let submitter = self.uring.submitter();
-        let result = match timeout {
-            None => submitter.submit_and_wait(want),
-            Some(timeout) => {
-                let timeout = Timespec::from(timeout);
-                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&timeout))
-            }
-        };
+        let result = self.uring.submitter().submit_and_wait(want);
         result.map(drop).or_else(|error| try_again(error, want > 0))
     }
 
@@ -521,6 +544,8 @@ impl Inner {
             match completion.user_data() {
                 WAKE => self.wake_armed = false,
                 SIDE => self.sides.iter_mut().for_each(|side| side.watched = false),
+                REMOVED => {}
+                alarm if alarm & ALARM != 0 => drop(self.alarms.remove((alarm & !ALARM) as usize)),
                 watch if watch & WATCH != 0 => self.ready.push(self.watches.remove(watch as u32 as usize).0),
                 slot => end(&mut self.slots, &mut self.free, slot, completion.result()),
             }
@@ -568,7 +593,11 @@ impl Drop for Inner {
         if self.sides.iter().any(|side| side.watched) {
             self.queue(opcode::PollRemove::new(SIDE).build().user_data(SIDE));
         }
-        // What the kernel holds ends by itself: requests in their drive's time, the wake-up and the watch were just given theirs.
+        let alarms: Vec<usize> = self.alarms.iter().map(|(key, _)| key).collect();
+        for key in alarms {
+            self.queue(opcode::TimeoutRemove::new(ALARM | key as u64).build().user_data(REMOVED));
+        }
+        // What the kernel holds ends by itself: requests in their drive's time, the wake-up, alarms and the watch were just given theirs.
         let mut left = Ok(());
         for side in &mut self.sides {
             while left.is_ok() && side.in_kernel > 0 {
@@ -581,12 +610,13 @@ impl Drop for Inner {
         }
         while left.is_ok() && self.in_kernel > 0 {
             self.refill();
-            left = self.try_enter(1, None);
+            left = self.try_enter(1);
             self.dispatch();
         }
         if left.is_err() {
             // Unknown what the kernel still does: its memory is never given back.
             std::mem::forget(std::mem::take(&mut self.slots));
+            std::mem::forget(std::mem::take(&mut self.alarms));
             std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));
         }
     }

@@ -76,7 +76,7 @@ fn entries_go_to_the_kernel_in_batches() {
     let ring = Ring::new().unwrap();
     all_end(&ring, reads(&ring, "batch", OFlags::empty()));
     let counters = ring.counters();
-    assert_eq!((counters.job_count, counters.entry_count), (2000, 2001), "and the wake-up's");
+    assert_eq!((counters.job_count, counters.entry_count), (2000, 2002), "and the wake-up's, and the alarm's");
     assert!(counters.call_count <= 6, "{counters:?}");
 }
 
@@ -113,4 +113,28 @@ fn watch_is_of_the_socket_and_not_of_its_number() {
     let mut ready = Vec::new();
     ring.take_ready(&mut ready);
     assert_eq!(ready, [5]);
+}
+
+/// Sleeps that end early leave their alarm for the next ones, and a ring that is dropped takes it back.
+#[test]
+fn one_alarm_serves_many_sleeps() {
+    let ring = Ring::new().unwrap();
+    let start = Instant::now();
+    ring.wait(Some(Duration::from_millis(20)));
+    assert!(start.elapsed() >= Duration::from_millis(19), "nothing else ends it");
+    let before = ring.counters().entry_count;
+    for _ in 0..100 {
+        ring.waker().wake();
+        ring.wait(Some(Duration::from_secs(600)));
+    }
+    // The alarm, and the wake-up again each time but the first.
+    assert_eq!(ring.counters().entry_count - before, 100);
+    ring.waker().wake();
+    ring.wait(Some(Duration::from_secs(300)));
+    assert_eq!(ring.0.borrow().alarms.len(), 2, "an earlier one is set beside it");
+    ring.wait(Some(Duration::from_millis(1)));
+    ring.wait(Some(Duration::from_millis(1)));
+    assert_eq!(ring.0.borrow().alarms.len(), 2, "what has rung is gone");
+    drop(ring);
+    assert!(start.elapsed() < Duration::from_secs(60));
 }
