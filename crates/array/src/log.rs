@@ -235,6 +235,8 @@ pub(crate) struct Log {
     flushing: Cell<bool>,
     /// New bytes and parity as the records say, where they are not written yet: by slot and row.
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
+    /// Who keeps the last run's records, for each way in which parity lies where there are some.
+    carriers: RefCell<Vec<replay::Carriers>>,
     done: Cell<LogStatus>,
 }
 
@@ -255,6 +257,7 @@ impl Log {
             epoch: Cell::new(1),
             flushing: Cell::new(false),
             overlay: RefCell::default(),
+            carriers: RefCell::default(),
             done: Cell::new(LogStatus {
                 append_count: 0,
                 record_count: 0,

@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 16] = [
+const LANES: [(&str, u64); 17] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -141,6 +141,8 @@ const LANES: [(&str, u64); 16] = [
     ("10", 210_027_763),
     // One lane: a start dropped bits that a member still counted on that had been away for longer.
     ("6", 220_023_715),
+    // One lane: dropped while a replay began, unrecorded, and back after another crash without the record that was being carried out.
+    ("6", 240_096_681),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];

@@ -102,9 +102,8 @@ impl Core {
             let (turn, state) = loop {
                 let dropped = state().failed.len();
                 // Who was dropped may be the one whose log tells what is still to be carried out, or is on its way.
-                let carried_out =
-                    || self.log.stage.get() >= crate::log::Stage::Replayed || self.read_only.get() || !self.has_dropped();
-                self.ready.until(&self.log.stage_changed, carried_out).await;
+                let may_say = || self.records_are_kept() || self.read_only.get() || !self.has_dropped();
+                self.ready.until(&self.log.stage_changed, may_say).await;
                 self.orphans_settled().await;
                 let before = state();
                 if before.failed.len() != dropped {

@@ -7,11 +7,11 @@
 //! broken off and begun again any number of times, also with a member less.
 
 use super::{BAND_SECTORS, LogRecord, Stage};
-use crate::StripeMap;
 use crate::core::{Action, Batch, Core, write_io};
 use crate::lock::Mode;
 use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
 use crate::plan::{Presence, Strips};
+use crate::{MemberId, StripeMap};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -31,6 +31,9 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // Who is dropped from now on was there when the records were read, so they count.
     let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
+    let carriers: BTreeSet<Carriers> = pieces.iter().map(|piece| piece.carriers(&core)).collect();
+    *core.log.carriers.borrow_mut() = carriers.into_iter().collect();
+    enter(&core, Stage::Replaying);
     for piece in &pieces {
         settle_rows(&core, piece, piece.rows.clone()).await;
     }
@@ -40,11 +43,14 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     if core.flush_members().await.is_err() {
         return give_up(&core);
     }
+    // Who is missing, or was dropped since the records were read, must not come back after another crash as if it had been there:
+    // by its log, of which its cache may forget the last, what is carried out now had not begun. So that is said first, if others
+    // keep the records too. Where nobody does, all data are there, and a resync makes parity follow them.
     if lacks {
-        // Who is missing must not come back after another crash as if it had been there: by its log what is carried out now had
-        // not begun. A member that is dropped meanwhile is recorded after the replay, so nobody waits for that here.
         core.raise_barrier();
-        core.record_barrier_or(|| core.has_dropped()).await;
+    }
+    while core.is_held_back() && core.records_are_kept() {
+        core.record_barrier_or(|| !core.records_are_kept()).await;
     }
     let overlay: Vec<((usize, u64), Data)> =
         core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
@@ -89,6 +95,28 @@ struct Piece<'a> {
     records: Vec<&'a LogRecord>,
     /// Whose members were in sync at the start.
     parities: Strips,
+}
+
+/// The members that keep the records of some rows, with their slots.
+pub(super) type Carriers = SmallVec<[(usize, MemberId); 2]>;
+
+impl Piece<'_> {
+    fn carriers(&self, core: &Core) -> Carriers {
+        let members = core.members.borrow();
+        let slots = self.parities.iter().map(|&parity| usize::from(core.map(self.stripe).parity[parity]));
+        slots.filter_map(|slot| Some((slot, members.slots()[slot].member?))).collect()
+    }
+}
+
+impl Core {
+    /// Whether of the last run's records that are still to be carried out members that are left keep all, so that others may be
+    /// said to be gone.
+    pub fn records_are_kept(&self) -> bool {
+        let members = self.members.borrow();
+        let stays = |&(slot, member): &(usize, MemberId)| members.slots()[slot].member == Some(member);
+        let carriers = self.log.carriers.borrow();
+        self.log.stage.get() >= Stage::Replayed || !carriers.is_empty() && carriers.iter().all(|some| some.iter().any(stays))
+    }
 }
 
 fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'a>> {
