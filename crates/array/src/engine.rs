@@ -89,6 +89,12 @@ impl Engine {
         !self.core.serves()
     }
 
+    /// Whether all who were dropped are known as such on the others. Before, none of them may come back: were both said at once, and
+    /// a crash kept that from itself, it would pass for one that was never away, with a log that had begun anew.
+    pub fn drops_are_recorded(&self) -> bool {
+        !self.core.is_held_back()
+    }
+
     /// What the array can do as a device.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -183,10 +183,16 @@ impl ArrayLanes {
     /// When the drive carries something and `force` is not set, or does not suit.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         let _turn = self.one_at_a_time();
-        // Who comes back must not meet a lane that is still starting; where that takes long the engine says so.
-        let starts = |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| engine.is_starting()));
+        // Who comes back must not meet a lane that is still starting, where the engine says so if that takes long, nor come back
+        // before it is known to have been away.
+        let waits = |engine: &mut Engine| engine.is_starting() || !engine.drops_are_recorded();
+        let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(waits));
         let end = Instant::now() + PATIENCE;
-        while self.each(starts)?.contains(&true) && Instant::now() < end {
+        while self.each(wait)?.contains(&true) {
+            if Instant::now() >= end {
+                let reason = "the array is still starting, or still writes down that a member failed; add it again in a moment";
+                return Err(HostError::Refused(reason.into()));
+            }
             std::thread::sleep(LOOK_AGAIN);
         }
         let joined = self.home(move |array| array.add(new, span.as_deref(), force))??;

@@ -120,7 +120,13 @@ impl Lanes {
     /// # Errors
     /// Why not.
     pub fn may_add(&self) -> Result<(), Refusal> {
-        if self.look().1 { Ok(()) } else { Err(Refusal("not all lanes know yet who has failed".into())) }
+        if !self.look().1 {
+            return Err(Refusal("not all lanes know yet who has failed".into()));
+        }
+        match self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_recorded())) {
+            true => Ok(()),
+            false => Err(Refusal("that a member failed is still being recorded".into())),
+        }
     }
 
     /// Lets a member in, on every lane. `devices`: for each.

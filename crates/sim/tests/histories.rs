@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 17] = [
+const LANES: [(&str, u64); 18] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -143,6 +143,8 @@ const LANES: [(&str, u64); 17] = [
     ("6", 220_023_715),
     // One lane: dropped while a replay began, unrecorded, and back after another crash without the record that was being carried out.
     ("6", 240_096_681),
+    // One lane: failed and let in again in one record, which a crash kept from the drive itself alone.
+    ("6", 250_003_027),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];
