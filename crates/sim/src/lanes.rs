@@ -120,9 +120,14 @@ impl Lanes {
     /// # Errors
     /// Why not.
     pub fn may_add(&self) -> Result<(), Refusal> {
-        if !self.look().1 {
-            return Err(Refusal("not all lanes know yet who has failed".into()));
-        }
+        if self.look().1 { Ok(()) } else { Err(Refusal("not all lanes know yet who has failed".into())) }
+    }
+
+    /// Whether one that was away may come back: asked before the recorder is told.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_return(&self) -> Result<(), Refusal> {
         match self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_recorded())) {
             true => Ok(()),
             false => Err(Refusal("that a member failed is still being recorded".into())),

@@ -500,6 +500,7 @@ impl Node {
             if let Ok(slot) = slot
                 && self.device.status().slots[slot].is_none()
             {
+                self.device.may_return().map_err(|refusal| refusal.to_string())?;
                 let (slot, mut config) = self.device.recorder().take_back(id, &candidate).map_err(|error| error.to_string())?;
                 if stale {
                     (config.recovered_sector, config.by_intent) = (u64::MAX, false);
