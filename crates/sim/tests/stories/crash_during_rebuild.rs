@@ -7,7 +7,9 @@ use stria_sim::Step;
 #[test]
 fn a_rebuild_that_a_crash_cut_short_ends_whole() {
     let tally = tell(Level::Raid6, 5, |_| {}, &|seed| {
-        vec![write(0, 128), Step::Drain, Step::Flush, Step::Fail(2), Step::AddSpare(0), cut(4 + seed), write(7, 20), Step::Settle]
+        // Who failed is let in again once that is recorded.
+        let failed = [write(0, 128), Step::Drain, Step::Flush, Step::Fail(2), Step::Pause(5_000_000)];
+        failed.into_iter().chain([Step::AddSpare(0), cut(4 + seed), write(7, 20), Step::Settle]).collect()
     });
     assert!(tally.crashes >= 10 && tally.met["rebuild"] >= 10, "{tally:?}");
 }
