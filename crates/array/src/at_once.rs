@@ -35,8 +35,7 @@ impl Core {
         let members = self.members.borrow();
         let mut targets: SmallVec<[(MemberId, u64); 4]> = SmallVec::new();
         for copy in &copies {
-            let slot = &members.slots()[copy.slot];
-            for member in [slot.member, slot.replacement].into_iter().flatten() {
+            for member in members.each_target(copy.slot) {
                 targets.push((member, copy.start_sector));
             }
         }

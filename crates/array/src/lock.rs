@@ -44,6 +44,11 @@ impl State {
         alone && (mode == Mode::Shared || !self.shared.iter().any(|held| overlap(held, range)))
     }
 
+    /// Whether a newcomer gets `range` without waiting.
+    fn is_open_to(&self, range: &Range<u64>, mode: Mode) -> bool {
+        self.free_for(range, mode) && !self.conflicts_with_waiter(range, mode, self.waiting.len())
+    }
+
     fn hold(&mut self, key: usize) {
         let entry = &mut self.entries[key];
         entry.held = true;
@@ -104,8 +109,8 @@ impl Locks {
     /// Holds `range` alone if nobody has any of it or waits for it: to be given back with [`Locks::unlock`].
     pub fn try_lock(&self, range: &Range<u64>) -> Option<usize> {
         let mut state = self.0.borrow_mut();
-        let (mode, ahead) = (Mode::Exclusive, state.waiting.len());
-        if !state.free_for(range, mode) || state.conflicts_with_waiter(range, mode, ahead) {
+        let mode = Mode::Exclusive;
+        if !state.is_open_to(range, mode) {
             return None;
         }
         let key = state.entries.insert(Entry { range: range.clone(), mode, task: TaskId::MAX, held: true });
@@ -122,8 +127,7 @@ impl Locks {
     pub async fn lock<'a>(&'a self, ready: &'a Ready, range: Range<u64>, mode: Mode) -> Guard<'a> {
         let key = {
             let mut state = self.0.borrow_mut();
-            let ahead = state.waiting.len();
-            let free = state.free_for(&range, mode) && !state.conflicts_with_waiter(&range, mode, ahead);
+            let free = state.is_open_to(&range, mode);
             let key = state.entries.insert(Entry { range, mode, task: ready.current(), held: false });
             if free {
                 state.hold(key)

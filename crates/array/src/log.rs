@@ -40,7 +40,7 @@ use crate::{LogStatus, MemberId};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
@@ -236,7 +236,7 @@ pub(crate) struct Log {
     /// New bytes and parity as the records say, where they are not written yet: by slot and row.
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
     /// Who keeps the last run's records, for each way in which parity lies where there are some.
-    carriers: RefCell<Vec<replay::Carriers>>,
+    carriers: RefCell<BTreeSet<replay::Carriers>>,
     done: Cell<LogStatus>,
 }
 

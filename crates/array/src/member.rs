@@ -204,10 +204,16 @@ impl Members {
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
         let mut targets = SmallVec::new();
         // Every write asks: this is quicker than to collect.
-        for member in [self.slots[slot].member, self.slots[slot].replacement].into_iter().flatten() {
+        for member in self.each_target(slot) {
             targets.push(member);
         }
         targets
+    }
+
+    /// The same, one by one.
+    pub fn each_target(&self, slot: usize) -> impl Iterator<Item = MemberId> + use<> {
+        let slot = &self.slots[slot];
+        [slot.member, slot.replacement].into_iter().flatten()
     }
 
     fn is_whole(&self, slot: usize) -> bool {

@@ -4,7 +4,7 @@
 //! what is told is the layer's own CPU time at its worst; or files in a folder, by which it hides behind the drive's time. Figures
 //! are medians of the rounds, the ratio that of the rounds' own ratios with its least and greatest.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use stria_array::Level;
 use stria_bench::{Limit, Load, Order, Target, array_over};
@@ -92,7 +92,7 @@ fn main() {
     let mut number = |default: u64| arguments.next().map_or(default, |given| given.parse().expect("a number"));
     let run = Duration::from_millis(number(200));
     let rounds = number(5);
-    let on_files = |folder: String| (Ring::new().expect("the system has io_uring"), Path::new(&folder).to_path_buf());
+    let on_files = |folder: String| (Ring::new().expect("the system has io_uring"), PathBuf::from(folder));
     let place = Place { files: arguments.next().map(on_files) };
     println!("{:<40} {:>10} {:>10} {:>19} {:>16}", "", "IOPS", "verified", "ratio", "CPU ns per I/O");
     for (level, count) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid5, 4), (Level::Raid6, 6)] {

@@ -410,8 +410,8 @@ impl Inner {
         if self.in_kernel == self.in_kernel_max {
             return false;
         }
-        // SAFETY: the module head's argument; `push` holds its callers to it, the wake-up's memory is the ring's own, and a
-        // watch names none.
+        // SAFETY: the module head's argument; `push` holds its callers to it, the wake-up's memory is the ring's own, as is an
+        // alarm's, which stays where it is until it has ended, and a watch names none.
         let queued = unsafe { self.uring.submission().push(entry) }.is_ok();
         self.in_kernel += usize::from(queued);
         self.counters.entry_count += u64::from(queued);

@@ -6,26 +6,9 @@ use stria_block::{SECTOR_BYTES, bytes};
 const PAGE: usize = 4096;
 
 /// Sparse bytes. A clone costs one reference for each page.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Image {
     pages: Vec<Option<Rc<[u8]>>>,
-}
-
-impl Clone for Image {
-    fn clone(&self) -> Self {
-        Self { pages: self.pages.clone() }
-    }
-
-    /// Touches only pages that the two do not share; both are of one size.
-    fn clone_from(&mut self, other: &Self) {
-        assert_eq!(self.pages.len(), other.pages.len(), "copies are as long as what they are of");
-        let place = |page: &Option<Rc<[u8]>>| page.as_ref().map(|page| page.as_ptr());
-        for (own, other) in self.pages.iter_mut().zip(&other.pages) {
-            if place(own) != place(other) {
-                own.clone_from(other);
-            }
-        }
-    }
 }
 
 impl Image {

@@ -31,9 +31,9 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // Who is dropped from now on was there when the records were read, so they count.
     let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
-    let carriers: BTreeSet<Carriers> = pieces.iter().map(|piece| piece.carriers(&core)).collect();
-    *core.log.carriers.borrow_mut() = carriers.into_iter().collect();
-    enter(&core, Stage::Replaying);
+    *core.log.carriers.borrow_mut() = pieces.iter().map(|piece| piece.carriers(&core)).collect();
+    // That a member was dropped may wait to be recorded until this is known.
+    core.log.stage_changed.wake_all(&core.ready);
     for piece in &pieces {
         settle_rows(&core, piece, piece.rows.clone()).await;
     }
