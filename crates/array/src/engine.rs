@@ -207,7 +207,7 @@ impl Engine {
         let reads = matches!(request.operation, Operation::Read { .. });
         let (member, member_sector) = match core.geometry.level() {
             Level::Raid1 | Level::Raid10 if reads => {
-                let (copies, run) = core.geometry.copies_of(start_sector, sectors);
+                let (copies, run) = mirror_io::copies_to_read(core, start_sector, sectors);
                 let (copy, member) = mirror_io::choose(core, start_sector, &copies, sectors).filter(|_| run == sectors)?;
                 (member, copy.start_sector)
             }
@@ -235,7 +235,7 @@ impl Engine {
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
         let mut runs: SmallVec<[(Run, Option<MemberId>); 8]> = SmallVec::new();
         if mirrored {
-            for (start, sectors, copies) in mirror_io::runs(core, range.clone()) {
+            for (start, sectors, copies) in mirror_io::read_runs(core, range.clone()) {
                 let pieces = std::iter::once((start - range.start, sectors)).collect();
                 let chosen = mirror_io::choose(core, start, &copies, sectors);
                 let (copy, member) = chosen.map_or((copies[0], None), |(copy, member)| (copy, Some(member)));

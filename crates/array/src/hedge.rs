@@ -199,7 +199,7 @@ pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart) {
 /// read the same one until a resync has made them alike.
 async fn from_copies(core: &Core, member: MemberId, range: Range<u64>) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     let mut read = SmallVec::new();
-    for (start, sectors, copies) in mirror_io::runs(core, range.clone()) {
+    for (start, sectors, copies) in mirror_io::read_runs(core, range.clone()) {
         let mut unreadable: SmallVec<[usize; 4]> = {
             let members = core.members.borrow();
             copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()

@@ -200,6 +200,15 @@ impl Members {
         if config.recovered_sector >= rows.end && !bad { Presence::Whole } else { Presence::WriteOnly }
     }
 
+    /// How many of `rows`, from the first on, can be read of a slot's member or not, as the first can.
+    pub fn alike_sectors(&self, slot: usize, rows: &Range<u64>) -> u64 {
+        let Some(id) = self.slots[slot].member else { return rows.end - rows.start };
+        let config = &self.all[id.0].config;
+        let edges = config.bad_blocks.iter().flat_map(|bad| [bad.start, bad.end]).chain([config.recovered_sector]);
+        let end = edges.filter(|edge| (rows.start + 1..rows.end).contains(edge)).min().unwrap_or(rows.end);
+        end - rows.start
+    }
+
     /// Who receives writes to a slot.
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
         let mut targets = SmallVec::new();

@@ -14,18 +14,42 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
 
+type Copies = SmallVec<[Copy; 4]>;
+
 /// Runs of array sectors whose copies lie each in one piece.
-pub(crate) fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, SmallVec<[Copy; 4]>)> + '_ {
+fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
+    runs_by(range, |start, sectors| core.geometry.copies_of(start, sectors))
+}
+
+/// Runs of array sectors for reads, see [`copies_to_read`].
+pub(crate) fn read_runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
+    runs_by(range, |start, sectors| copies_to_read(core, start, sectors))
+}
+
+fn runs_by(range: Range<u64>, copies_of: impl Fn(u64, u64) -> (Copies, u64)) -> impl Iterator<Item = (u64, u64, Copies)> {
     let mut next = range.start;
     std::iter::from_fn(move || {
         if next >= range.end {
             return None;
         }
-        let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
+        let (copies, sectors) = copies_of(next, range.end - next);
         let start = next;
         next += sectors;
         Some((start, sectors, copies))
     })
+}
+
+/// Where the copies of a range lie, and how far they do for reads: where copies may differ, no further than the same of them can
+/// be read. Else who reads a part of it alone, a client or a sweep, would take another copy for the first than who reads all.
+pub(crate) fn copies_to_read(core: &Core, start: u64, sectors: u64) -> (Copies, u64) {
+    let (copies, run) = core.geometry.copies_of(start, sectors);
+    if !may_differ(core, &(start..start + run)) {
+        return (copies, run);
+    }
+    let members = core.members.borrow();
+    let alike = |copy: &Copy| members.alike_sectors(copy.slot, &(copy.start_sector..copy.start_sector + run));
+    let run = copies.iter().map(alike).min().unwrap_or(run);
+    (copies, run)
 }
 
 /// The copies that can be read, with their members.
@@ -198,8 +222,8 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
     let sectors = range.end - range.start;
     let (least, known) = if may_differ(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
     let mut whole = core.take_buffer(sectors);
-    let run = 0..sectors;
-    let mut parts = vec![run];
+    let mut parts: Vec<Range<u64>> =
+        read_runs(core, range.clone()).map(|(start, sectors, _)| start - range.start..start - range.start + sectors).collect();
     while let Some(part) = parts.pop() {
         let count = part.end - part.start;
         let at = |copy: &Copy| Copy { start_sector: copy.start_sector + part.start, ..*copy };

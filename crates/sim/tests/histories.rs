@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 18] = [
+const LANES: [(&str, u64); 19] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -145,6 +145,8 @@ const LANES: [(&str, u64); 18] = [
     ("6", 240_096_681),
     // One lane: failed and let in again in one record, which a crash kept from the drive itself alone.
     ("6", 250_003_027),
+    // A client read the filled part of a member, a resync the same rows in one with others that are not filled, of another.
+    ("1", 280_037_687),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];

@@ -3,7 +3,7 @@
 use super::{Found, Sweep};
 use crate::core::{Batch, Core, write_io};
 use crate::lock::Mode;
-use crate::mirror_io::{block_sectors, halves, is_there, may_differ, mend, read_mended, readable, runs};
+use crate::mirror_io::{block_sectors, copies_to_read, halves, is_there, may_differ, mend, read_mended, read_runs, readable};
 use crate::parity_io::{PAGE_SECTORS, settle_writes};
 use crate::status::{Event, SweepKind};
 use crate::{Copy, MemberId};
@@ -99,7 +99,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     for (row, range) in member_runs(core, slot, rows) {
         let mut next = range.start;
         while next < range.end {
-            let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
+            let (copies, sectors) = copies_to_read(core, next, range.end - next);
             let row = row + (next - range.start);
             // A replaced member is its own best source; but where copies differ the first is, which clients read.
             let readable = readable(core, &copies, sectors);
@@ -151,7 +151,7 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
     let divisible = range.end - range.start > block_sectors(core);
     let failures_max = if may_differ(core, &range) { 0 } else { 1 };
-    for (start, sectors, copies) in runs(core, range) {
+    for (start, sectors, copies) in read_runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
             batch.push(core.read_io(*member, copy.start_sector, sectors));
