@@ -10,7 +10,7 @@ mod segments;
 
 pub(crate) use client::{FailedPart, Parent, lost};
 pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
-pub(crate) use segments::{Cutter, one_piece, shared, slice_segments};
+pub(crate) use segments::{Cutter, few, one_piece, shared, slice_segments};
 
 use crate::at_once::AtOnce;
 use crate::gather::Gathers;
@@ -21,6 +21,7 @@ use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
 use crate::mirror_io::MirrorWrite;
+use crate::strip_write::StripWrites;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, SlotConfig, StripeMap};
@@ -111,6 +112,7 @@ pub(crate) struct Core {
     spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
     pub at_once: RefCell<Slab<AtOnce>>,
+    pub strip_writes: StripWrites,
     /// Requests that went to one member as they were.
     whole_requests: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
@@ -174,6 +176,7 @@ impl Core {
             spare_batches: RefCell::default(),
             parents: RefCell::default(),
             at_once: RefCell::default(),
+            strip_writes: StripWrites::default(),
             whole_requests: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),

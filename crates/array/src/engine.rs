@@ -9,7 +9,9 @@ use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
-use crate::{Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, at_once, hedge, mirror_io, parity_io};
+use crate::{
+    Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, at_once, hedge, mirror_io, parity_io, strip_write,
+};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -119,13 +121,23 @@ impl Engine {
             self.sweeper.widen(&self.core);
         }
         hedge::look(&self.core);
-        self.tasks.run(&self.core.ready);
+        self.advance();
         if !self.held.is_empty() && self.core.serves() {
             for request in std::mem::take(&mut self.held) {
                 let core = Rc::clone(&self.core);
                 self.submit(request, &mut |member, request| core.outbox.borrow_mut().push_back(Action::Io { member, request }));
             }
+            self.advance();
+        }
+    }
+
+    /// Until all wait for something that the engine is to be told.
+    fn advance(&mut self) {
+        loop {
             self.tasks.run(&self.core.ready);
+            if !strip_write::go_on(&self.core) {
+                return;
+            }
         }
     }
 
@@ -207,8 +219,7 @@ impl Engine {
         let reads = matches!(request.operation, Operation::Read { .. });
         let (member, member_sector) = match core.geometry.level() {
             Level::Raid1 | Level::Raid10 if reads => {
-                let (copies, run) = mirror_io::copies_to_read(core, start_sector, sectors);
-                let (copy, member) = mirror_io::choose(core, start_sector, &copies, sectors).filter(|_| run == sectors)?;
+                let (copy, member) = mirror_io::choose_whole(core, start_sector, sectors)?;
                 (member, copy.start_sector)
             }
             level if reads || (!level.is_redundant() && matches!(request.operation, Operation::Write { .. })) => {
@@ -311,12 +322,15 @@ impl Engine {
             let strip = core.geometry.strip_sectors();
             let width = strip * core.geometry.data_count() as u64;
             let stripes = range.start / width..range.end.div_ceil(width);
+            let goes_on = core.gathers.is_of_stream(&range);
+            if !goes_on && core.write_strip(&mut request, send) {
+                return;
+            }
             let parent = core.begin(&mut request, (stripes.end - stripes.start) as usize);
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
             let data = one_piece(from);
             let small = core.log.keeps_bytes_of(request.sectors);
             let alone = core.log.keeps_apart(request.sectors);
-            let goes_on = core.gathers.is_of_stream(&range);
             for stripe in stripes {
                 let start = range.start.max(stripe * width);
                 let end = range.end.min((stripe + 1) * width);

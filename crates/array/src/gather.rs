@@ -131,6 +131,16 @@ impl Gathers {
         known.is_some()
     }
 
+    /// Whether a write to a stripe may still be joined, or one whose place it takes.
+    pub fn is_open(&self, stripe: u64) -> bool {
+        self.open.borrow()[stripe as usize % OPEN_COUNT].is_some()
+    }
+
+    /// A write begins, whose end is to be told with [`Gathers::end`].
+    pub fn begin(&self) {
+        self.begun.set(self.begun.get() + 1);
+    }
+
     /// Where a write goes.
     pub fn stripe(&self, key: usize) -> u64 {
         self.all.borrow()[key].stripe
@@ -234,7 +244,7 @@ impl Core {
             })
             .await;
         }
-        gathers.begun.set(gathers.begun.get() + 1);
+        gathers.begin();
         let gather = &mut gathers.all.borrow_mut()[key];
         let strip = self.geometry.strip_sectors();
         let several = gather.held || gather.parts.len() > 1;

@@ -23,6 +23,7 @@ mod parity_io;
 pub mod plan;
 mod record;
 mod status;
+mod strip_write;
 mod sweep;
 mod task;
 

@@ -28,8 +28,8 @@
 mod behind;
 mod replay;
 
-pub(crate) use behind::Keepers;
-use behind::{Behind, BehindWrite};
+use behind::Behind;
+pub(crate) use behind::{BehindWrite, Keepers};
 pub(crate) use replay::replay;
 
 use crate::core::{Action, Core, MemberIo, lost};
@@ -176,9 +176,17 @@ struct Queue {
     flushing: bool,
 }
 
+/// Who waits for records.
+#[derive(Clone, Copy)]
+pub(crate) enum Waiter {
+    Task(TaskId),
+    /// A write within one strip, without a task.
+    Strip(usize),
+}
+
 /// A write that waits for its records.
 struct Wait {
-    task: TaskId,
+    waiter: Waiter,
     /// Appends that have not ended.
     unkept: usize,
     /// Appends that are not durable.
@@ -281,6 +289,11 @@ impl Log {
         self.config.is_some_and(|config| !config.newest_only) && self.behind.takes(sectors, requests, volatile)
     }
 
+    /// Whether one append takes a record with so many sectors of new bytes.
+    pub fn has_room_for(&self, redo_sectors: u64) -> bool {
+        self.config.is_some_and(|config| 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max)
+    }
+
     /// Clients are told of a write to these rows of slots.
     pub fn go_behind(&self, places: impl Iterator<Item = (usize, Range<u64>)>, keepers: Keepers) -> BehindWrite {
         let done = self.done.get();
@@ -326,6 +339,12 @@ impl Log {
         covered.insert(record.stripe, Covered { number, bare });
     }
 
+    /// Whether some of these rows of a stripe hold bytes that a crash may take back, of a write of other strips.
+    fn is_unflushed(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> bool {
+        let other = |old: &Unflushed| old.written != *written && old.rows.start < rows.end && rows.start < old.rows.end;
+        self.unflushed.borrow().get(&stripe).is_some_and(|list| list.iter().any(other))
+    }
+
     /// Whether a client may not read these rows of a slot's member as they are: what was acknowledged is still on its way,
     /// or the log knows better.
     pub fn is_aside(&self, slot: usize, rows: &Range<u64>) -> bool {
@@ -369,6 +388,13 @@ pub(crate) struct Logged {
     wait: Option<usize>,
 }
 
+impl Logged {
+    /// Of a write without records.
+    pub fn nothing() -> Self {
+        Self { numbers: SmallVec::new(), wait: None }
+    }
+}
+
 impl Core {
     /// Whether some member may lose what it has ended.
     pub fn has_volatile_members(&self) -> bool {
@@ -380,6 +406,13 @@ impl Core {
     pub fn block_sectors(&self) -> u64 {
         let members = self.members.borrow();
         members.active().map(|id| u64::from(members.get(id).limits.logical_block_bytes) / 512).max().unwrap_or(1)
+    }
+
+    /// Whether a write to a part of one strip needs nothing of the log but that it keeps a record.
+    pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
+        let Some(config) = self.log.config else { return true };
+        let fits = !config.newest_only && part.rows.end - part.rows.start <= BAND_SECTORS;
+        fits && self.log.stage.get() == Stage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
     }
 
     /// Waits until the log takes records; the first write of a run begins the members' logs anew. What lies in caches since the
@@ -422,11 +455,7 @@ impl Core {
     /// # Errors
     /// When a member cannot flush and cannot be dropped.
     pub async fn log_settle(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
-        let conflict = |list: &SmallVec<[Unflushed; 2]>| {
-            let other = |old: &Unflushed| old.written != *written && old.rows.start < rows.end && rows.start < old.rows.end;
-            list.iter().any(other)
-        };
-        while self.log.unflushed.borrow().get(&stripe).is_some_and(conflict) {
+        while self.log.is_unflushed(stripe, rows, written) {
             self.flush_volatile().await?;
         }
         Ok(())
@@ -452,35 +481,11 @@ impl Core {
     /// # Errors
     /// As [`Core::log_begin`].
     pub async fn log_keep(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
-        let mut logged = Logged { numbers: SmallVec::new(), wait: None };
         if groups.is_empty() {
-            return Ok(logged);
+            return Ok(Logged::nothing());
         }
-        let log = &self.log;
-        let count = groups.iter().map(SmallVec::len).sum();
-        let state = Wait { task: self.ready.current(), unkept: count, undurable: count, error: None };
-        let wait = log.waits.borrow_mut().insert(state);
-        logged.wait = Some(wait);
-        let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
-        for group in groups {
-            let number = log.numbers.borrow_mut().begin();
-            logged.numbers.push(number);
-            if let Some((_, record)) = group.first() {
-                log.cover(number, record);
-            }
-            for (member, mut record) in group {
-                record.number = number;
-                let mut queues = log.queues.borrow_mut();
-                if queues.len() <= member.0 {
-                    queues.resize_with(member.0 + 1, Queue::default);
-                }
-                queues[member.0].waiting.push_back((record, wait));
-                members.push(member);
-            }
-        }
-        for member in members {
-            self.log_append(member);
-        }
+        let mut logged = self.log_send(groups, Waiter::Task(self.ready.current()));
+        let (log, wait) = (&self.log, logged.wait.expect("something was sent"));
         poll_fn(|_| if log.waits.borrow()[wait].unkept > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
         if log.waits.borrow()[wait].error.is_none() {
             return Ok(logged);
@@ -490,15 +495,65 @@ impl Core {
         Err(error)
     }
 
+    /// Sends records to their members, those of one write together; who waits is told when they are kept, and when they are durable.
+    pub fn log_send<G>(&self, groups: impl IntoIterator<Item = G>, waiter: Waiter) -> Logged
+    where
+        G: IntoIterator<Item = (MemberId, LogRecord)>,
+    {
+        let log = &self.log;
+        let wait = log.waits.borrow_mut().insert(Wait { waiter, unkept: 0, undurable: 0, error: None });
+        let mut logged = Logged { numbers: SmallVec::new(), wait: Some(wait) };
+        let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
+        let mut queues = log.queues.borrow_mut();
+        for group in groups {
+            let number = log.numbers.borrow_mut().begin();
+            logged.numbers.push(number);
+            for (index, (member, mut record)) in group.into_iter().enumerate() {
+                if index == 0 {
+                    log.cover(number, &record);
+                }
+                record.number = number;
+                if queues.len() <= member.0 {
+                    queues.resize_with(member.0 + 1, Queue::default);
+                }
+                queues[member.0].waiting.push_back((record, wait));
+                members.push(member);
+            }
+        }
+        drop(queues);
+        {
+            let state = &mut log.waits.borrow_mut()[wait];
+            (state.unkept, state.undurable) = (members.len(), members.len());
+        }
+        members.into_iter().for_each(|member| self.log_append(member));
+        logged
+    }
+
+    /// What has come of records so far: whether they are kept, and whether they are durable or never will be.
+    pub fn log_progress(&self, logged: &Logged) -> (bool, bool) {
+        let waits = self.log.waits.borrow();
+        let state = &waits[logged.wait.expect("somebody waits for it")];
+        (state.unkept == 0 && state.error.is_none(), state.undurable == 0)
+    }
+
+    /// What has come of records in the end.
+    ///
+    /// # Errors
+    /// As [`Core::log_harden`].
+    pub fn log_ended(&self, logged: &mut Logged) -> Result<(), IoError> {
+        let Some(wait) = logged.wait.take() else { return Ok(()) };
+        self.log.waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
+    }
+
     /// Waits until records that are kept are durable.
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped either.
     pub async fn log_harden(&self, logged: &mut Logged) -> Result<(), IoError> {
-        let Some(wait) = logged.wait.take() else { return Ok(()) };
+        let Some(wait) = logged.wait else { return Ok(()) };
         let waits = &self.log.waits;
         poll_fn(|_| if waits.borrow()[wait].undurable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
-        waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
+        self.log_ended(logged)
     }
 
     /// Nothing came of a write.
@@ -731,7 +786,10 @@ impl Core {
                 state.error = error.cloned();
             }
             if state.unkept == 0 || state.undurable == 0 {
-                self.ready.wake(state.task);
+                match state.waiter {
+                    Waiter::Task(task) => self.ready.wake(task),
+                    Waiter::Strip(write) => self.strip_writes.can_go_on(write),
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Members and roles while the array runs: who can be read and written where, and who may be lost.
 
+use crate::core::few;
+use crate::log::Keepers;
 use crate::plan::Presence;
 use crate::{
     ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberRole, MemberStatus, Place, SlotState,
@@ -211,18 +213,19 @@ impl Members {
 
     /// Who receives writes to a slot.
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
-        let mut targets = SmallVec::new();
-        // Every write asks: this is quicker than to collect.
-        for member in self.each_target(slot) {
-            targets.push(member);
-        }
-        targets
+        few(self.each_target(slot))
     }
 
     /// The same, one by one.
     pub fn each_target(&self, slot: usize) -> impl Iterator<Item = MemberId> + use<> {
         let slot = &self.slots[slot];
         [slot.member, slot.replacement].into_iter().flatten()
+    }
+
+    /// Who of these slots keeps records that count after a crash; who is being filled does not yet.
+    pub fn keepers(&self, slots: impl Iterator<Item = usize>) -> Keepers {
+        let members = slots.filter_map(|slot| self.slots[slot].member);
+        few(members.filter(|member| self.all[member.0].role == MemberRole::InSync))
     }
 
     fn is_whole(&self, slot: usize) -> bool {

@@ -43,13 +43,28 @@ fn runs_by(range: Range<u64>, copies_of: impl Fn(u64, u64) -> (Copies, u64)) -> 
 /// be read. Else who reads a part of it alone, a client or a sweep, would take another copy for the first than who reads all.
 pub(crate) fn copies_to_read(core: &Core, start: u64, sectors: u64) -> (Copies, u64) {
     let (copies, run) = core.geometry.copies_of(start, sectors);
-    if !may_differ(core, &(start..start + run)) {
-        return (copies, run);
-    }
+    let alike = if may_differ(core, &(start..start + run)) { alike_sectors(core, &copies, run) } else { run };
+    (copies, alike)
+}
+
+/// For how many sectors, from the first on, the same of some copies can be read.
+fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
     let members = core.members.borrow();
-    let alike = |copy: &Copy| members.alike_sectors(copy.slot, &(copy.start_sector..copy.start_sector + run));
-    let run = copies.iter().map(alike).min().unwrap_or(run);
-    (copies, run)
+    let alike = |copy: &Copy| members.alike_sectors(copy.slot, &(copy.start_sector..copy.start_sector + sectors));
+    copies.iter().map(alike).min().unwrap_or(sectors)
+}
+
+/// The copy that has all of a range to be read, see [`choose`], if one has.
+pub(crate) fn choose_whole(core: &Core, start: u64, sectors: u64) -> Option<(Copy, MemberId)> {
+    let (copies, run) = core.geometry.copies_of(start, sectors);
+    if run < sectors {
+        return None;
+    }
+    if may_differ(core, &(start..start + sectors)) {
+        let alike = alike_sectors(core, &copies, sectors) == sectors;
+        return readable(core, &copies, sectors).into_iter().next().filter(|_| alike);
+    }
+    choose_alike(core, &copies, sectors)
 }
 
 /// The copies that can be read, with their members.
@@ -76,6 +91,10 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
     if may_differ(core, &(start..start + sectors)) {
         return readable(core, copies, sectors).into_iter().next();
     }
+    choose_alike(core, copies, sectors)
+}
+
+fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     let members = core.members.borrow();
     // Among equal queues whoever comes first by address, so that idle drives share random reads too.
     let first = (copies[0].start_sector / 128) as u32 as usize % copies.len();

@@ -337,14 +337,11 @@ async fn try_write(
     let mut claims: SmallVec<[_; 4]> = SmallVec::new();
     let mut records: Vec<SmallVec<[(crate::MemberId, LogRecord); 2]>> = Vec::new();
     let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
-    // Who keeps the records and counts after a crash; who is being filled does not yet.
     let keepers: Keepers = if early {
         let members = core.members.borrow();
         let rows = |part: &Rectangle| base + part.rows.start..base + part.rows.end;
         let whole = |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(part)) == Presence::Whole);
-        let slots = map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot));
-        let holders = slots.filter_map(|slot| members.slots()[slot].member);
-        holders.filter(|&member| members.get(member).role == crate::MemberRole::InSync).collect()
+        members.keepers(map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot)))
     } else {
         Keepers::new()
     };
@@ -382,11 +379,7 @@ async fn try_write(
             part.strips.clone().map(move |index| (usize::from(map.data[index]), rows.clone()))
         })
     };
-    // Who has just been filled is not in sync after a crash before the record that says so, nor is a log replayed before the
-    // one that says that all is.
-    let resynced = core.resync_sector.get() == u64::MAX && core.following.all_resynced.get();
-    let counts = core.is_recorded() && resynced && !core.are_gone(&keepers);
-    let behind = (early && counts).then(|| {
+    let behind = (early && core.may_go_behind(&keepers)).then(|| {
         write.acknowledge(core, &Ok(()));
         core.log.go_behind(places(), keepers.clone())
     });
@@ -445,12 +438,12 @@ fn part_records(
     written: &[Segments<Data>],
     early: bool,
 ) -> Option<SmallVec<[(crate::MemberId, LogRecord); 2]>> {
-    let config = core.log.config?;
+    core.log.config?;
     let map = core.map(write.stripe);
     let all = part.strips.len() == map.data.len();
     let several = part.strips.len() > 1;
     let redo_sectors = (part.rows.end - part.rows.start) * part.strips.len() as u64;
-    let redo = write.small && (several || early) && 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max;
+    let redo = write.small && (several || early) && core.log.has_room_for(redo_sectors);
     if all && !redo {
         return core.log_covers(write.stripe, &part.rows).then(|| core.log_bare(write.stripe, &part.rows));
     }
@@ -501,7 +494,7 @@ pub(crate) fn settle<'a>(
 
 /// A write failed on a member that cannot be dropped, and the stripe's parity may have moved on without it: what only both
 /// could tell of others is lost, and reading it must be an error and not a lie.
-async fn half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
+pub(crate) async fn half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
     if core.members.borrow().get(member).role == crate::MemberRole::Failed || core.mark_bad(member, rows.clone()).await {
         return Ok(());
     }

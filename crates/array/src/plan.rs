@@ -11,6 +11,7 @@
 //! | recover-write | all that can be read | lost data, then parity of all data |
 //! | data only | nothing | nothing: no parity member is there |
 
+use crate::core::few;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 
@@ -84,14 +85,7 @@ pub struct WritePlan {
 pub struct Unrecoverable;
 
 pub(crate) fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -> bool) -> Strips {
-    let mut found = Strips::new();
-    for (index, &presence) in presences.iter().enumerate() {
-        // Every write asks: this is quicker than to collect.
-        if wanted(index, presence) {
-            found.push(index);
-        }
-    }
-    found
+    few((0..presences.len()).filter(|&index| wanted(index, presences[index])))
 }
 
 /// Plans the write of data strips `written`. `parity_agrees`: false where a resync is still due, so that parity must

@@ -161,6 +161,11 @@ impl Data {
     pub fn claim(&self) -> Claim {
         Claim(Arc::clone(&self.memory))
     }
+
+    /// The same for this handle, which goes.
+    pub fn into_claim(self) -> Claim {
+        Claim(self.memory)
+    }
 }
 
 impl Deref for Data {

@@ -68,6 +68,11 @@ impl Core {
         self.parents.borrow_mut().insert(Parent::of(request, self.now(), parts))
     }
 
+    /// Takes a request up again as one of one part, that was begun another way.
+    pub fn begin_again(&self, tag: Tag, begun: Nanos, start_sector: u64, operation: Operation) -> usize {
+        self.parents.borrow_mut().insert(Parent::new(tag, begun, start_sector, 1, operation))
+    }
+
     /// Makes a client's request one to a member, at `start_sector` there.
     pub fn whole(&self, request: &mut Request, member: MemberId, start_sector: u64) {
         self.whole_requests.set(self.whole_requests.get() + 1);
@@ -122,7 +127,7 @@ impl Core {
     }
 
     pub fn requests_in_flight(&self) -> usize {
-        self.parents.borrow().len() + self.whole_requests.get() + self.at_once.borrow().len()
+        self.parents.borrow().len() + self.whole_requests.get() + self.at_once.borrow().len() + self.strip_writes.untold()
     }
 
     pub fn take_buffer(&self, sectors: u64) -> Buffer {

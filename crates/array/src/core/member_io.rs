@@ -6,7 +6,7 @@ use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
 use std::task::Poll;
-use stria_block::{Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Tag, bytes};
+use stria_block::{Buffer, Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Tag, bytes};
 
 /// One request to a member, from a task.
 pub(crate) struct MemberIo {
@@ -66,6 +66,11 @@ pub(crate) enum Waiting {
     Copy {
         write: usize,
     },
+    /// A client's write within one strip, without a task: request `index` of its step.
+    Strip {
+        write: usize,
+        index: usize,
+    },
 }
 
 pub(super) struct InFlight {
@@ -98,7 +103,7 @@ pub(crate) enum Then {
 }
 
 impl Core {
-    pub(super) fn send(&self, member: MemberId, start_sector: u64, sectors: u64, operation: Operation, waiting: Waiting) {
+    pub fn send(&self, member: MemberId, start_sector: u64, sectors: u64, operation: Operation, waiting: Waiting) {
         let tag = self.note(member, start_sector, sectors, waiting);
         let request = Request { tag, start_sector, sectors, operation };
         self.outbox.borrow_mut().push_back(Action::Io { member, request });
@@ -187,7 +192,28 @@ impl Core {
                 self.count(completion, member, start_sector, sectors);
                 self.copy_ended(write, completion)
             }
+            Waiting::Strip { write, index } => {
+                in_flight.remove(completion.tag as usize);
+                drop(in_flight);
+                self.count(completion, member, start_sector, sectors);
+                let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
+                self.strip_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
+                Fate::Spent
+            }
             _ => Fate::Open,
+        }
+    }
+
+    /// Of a request of a write within one strip: what was read. The memory of parity goes back to the pool.
+    fn memory_of(&self, operation: Operation, index: usize) -> Option<Buffer> {
+        match operation {
+            Operation::Read { mut into } => into.pop(),
+            Operation::Write { mut from, .. } if index > 0 => {
+                let claim = from.pop()?.into_claim();
+                self.pool.borrow_mut().give_claim(claim);
+                None
+            }
+            _ => None,
         }
     }
 
@@ -240,6 +266,11 @@ impl Core {
         match waiting {
             Waiting::Race { .. } => unreachable!("it was just decided"),
             Waiting::Copy { write } => self.copy_written(write, member, completion.result),
+            Waiting::Strip { write, index } => {
+                let memory = self.memory_of(completion.operation, index);
+                self.strip_writes.ended(write, index, member, completion.result, memory);
+                Then::Nothing
+            }
             Waiting::Batch { batch, index } => {
                 let mut batches = self.batches.borrow_mut();
                 let batch = &mut batches[batch];
@@ -328,7 +359,7 @@ impl Core {
                 let parent = &parents[*parent];
                 matches!(parent.operation, Operation::Read { .. }).then_some(parent.begun)
             }
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } => None,
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } => None,
         };
         let old = |(key, entry): (usize, &InFlight)| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
@@ -346,7 +377,7 @@ impl Core {
                 (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
             }
             Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } => {
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } => {
                 unreachable!("only clients' reads are asked for twice")
             }
         };

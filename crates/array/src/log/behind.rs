@@ -84,6 +84,13 @@ impl Core {
         behind.changed.wake_all(&self.ready);
     }
 
+    /// Whether a write may be acknowledged whose records these members keep: whether they count after a crash. Who has just been
+    /// filled is not in sync before the record that says so, nor is a log replayed before the one that says that all is.
+    pub fn may_go_behind(&self, keepers: &Keepers) -> bool {
+        let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
+        self.is_recorded() && resynced && !self.are_gone(keepers)
+    }
+
     /// Whether all of these members were dropped.
     pub fn are_gone(&self, keepers: &Keepers) -> bool {
         let members = self.members.borrow();

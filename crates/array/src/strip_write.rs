@@ -1,0 +1,466 @@
+//! Writes within one strip of a whole parity array that have nothing to wait for but their members and the log: the rows are
+//! free, all is known to agree, and nothing is to be recorded before.
+//!
+//! Most small writes are such, and these need no task. They take the steps of [`parity_io`](crate::parity_io); where anything
+//! turns out otherwise before a byte has changed, they begin again there, as if they had just come.
+
+use crate::core::{Core, MemberIo, Waiting, few, shared};
+use crate::gather::{Part, write_part};
+use crate::log::{BehindWrite, Keepers, LogRecord, Logged, Waiter};
+use crate::parity_io::{half_written, settle};
+use crate::plan::{Presence, Rectangle};
+use crate::{MemberId, StripeMap};
+use slab::Slab;
+use smallvec::{SmallVec, smallvec};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, Claim, Completion, Data, IoError, Nanos, Operation, Request, Segments, Tag};
+
+/// What one waits for.
+enum Step {
+    Reading,
+    Recording(Logged),
+    Writing(Logged),
+}
+
+/// One that is under way.
+struct StripWrite {
+    tag: Tag,
+    begun: Nanos,
+    /// In the array.
+    start_sector: u64,
+    stripe: u64,
+    /// Which data strip, by address.
+    index: usize,
+    /// In the sync space, so of the members.
+    rows: Range<u64>,
+    lock: usize,
+    /// The client's.
+    operation: Operation,
+    /// By the change of the strip and all parities, or else from the other data strips: these are read.
+    modifies: bool,
+    step: Step,
+    /// Its turn is about to come.
+    is_ready: bool,
+    /// Requests to members that have not ended.
+    pending: usize,
+    failures: SmallVec<[(MemberId, Result<(), IoError>); 1]>,
+    read: SmallVec<[Option<Buffer>; 4]>,
+    parities: SmallVec<[Data; 3]>,
+    /// Of what the log was given.
+    claims: SmallVec<[Claim; 3]>,
+    /// Who keeps the records, if the client may be told when they do.
+    early: Option<Keepers>,
+    /// The client knows already, by the records that these members keep.
+    behind: Option<(BehindWrite, Keepers)>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct StripWrites {
+    all: RefCell<Slab<StripWrite>>,
+    /// Those that can take their next step.
+    ready: RefCell<VecDeque<usize>>,
+    /// Those of which clients do not know yet.
+    untold: Cell<usize>,
+}
+
+impl StripWrites {
+    /// How many clients wait for.
+    pub fn untold(&self) -> usize {
+        self.untold.get()
+    }
+
+    /// There is news of the records of a write, or of its requests.
+    pub fn can_go_on(&self, key: usize) {
+        if !std::mem::replace(&mut self.all.borrow_mut()[key].is_ready, true) {
+            self.ready.borrow_mut().push_back(key);
+        }
+    }
+
+    /// Request `index` of a step has ended; a read brings its memory.
+    pub fn ended(&self, key: usize, index: usize, member: MemberId, result: Result<(), IoError>, read: Option<Buffer>) {
+        let write = &mut self.all.borrow_mut()[key];
+        if read.is_some() {
+            write.read[index] = read;
+        }
+        if result.is_err() {
+            write.failures.push((member, result));
+        }
+        write.pending -= 1;
+        if write.pending == 0 {
+            write.is_ready = true;
+            self.ready.borrow_mut().push_back(key);
+        }
+    }
+}
+
+impl StripWrite {
+    fn sectors(&self) -> u64 {
+        self.rows.end - self.rows.start
+    }
+}
+
+/// The slots that a write of data strip `index` reads: those of the strip and all parities, or of the other data strips.
+fn sources(map: &StripeMap, index: usize, modifies: bool) -> SmallVec<[u16; 4]> {
+    let (first, second) = match modifies {
+        true => (&map.data[index..index + 1], &map.parity[..]),
+        false => (&map.data[..index], &map.data[index + 1..]),
+    };
+    few(first.iter().chain(second).copied())
+}
+
+impl Core {
+    /// Begins `request`, if it is such a write, with reads for `send`, and takes the operation out of it. `false`: it is not.
+    pub fn write_strip(&self, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
+        let Request { tag, start_sector, sectors, .. } = *request;
+        let (strip, data_count) = (self.geometry.strip_sectors(), self.geometry.data_count() as u64);
+        let (turn, in_strip) = (start_sector >> strip.trailing_zeros(), start_sector & (strip - 1));
+        let stripe = turn / data_count;
+        let index = (turn - stripe * data_count) as usize;
+        let rows = stripe * strip + in_strip..stripe * strip + in_strip + sectors;
+        let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
+        let fits = in_strip + sectors <= strip && data_count > 1 && from.len() == 1 && !self.gathers.is_open(stripe);
+        if !fits || !self.may_write_at_once(&rows) || !self.agrees(&rows) {
+            return false;
+        }
+        let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
+        let map = self.map(stripe);
+        let modifies = 1 + map.parity.len() < map.data.len() - 1;
+        let sources = sources(map, index, modifies);
+        let all = || sources.iter().chain([&map.data[index]]).chain(&map.parity);
+        if !self.log_takes_strip(stripe, &part) || !self.are_usual(all(), &rows) {
+            return false;
+        }
+        let Some(lock) = self.locks.try_lock(&rows) else { return false };
+        self.begin_at_once(&rows);
+        self.gathers.begin();
+        self.strip_writes.untold.set(self.strip_writes.untold.get() + 1);
+        let mut writes = self.strip_writes.all.borrow_mut();
+        let entry = writes.vacant_entry();
+        let members = self.holders(&sources);
+        for (index, &member) in members.iter().enumerate() {
+            let tag = self.note(member, rows.start, sectors, Waiting::Strip { write: entry.key(), index });
+            let operation = Operation::Read { into: smallvec![self.take_buffer(sectors)] };
+            send(member, Request { tag, start_sector: rows.start, sectors, operation });
+        }
+        entry.insert(StripWrite {
+            tag,
+            begun: self.now(),
+            start_sector,
+            stripe,
+            index,
+            rows,
+            lock,
+            operation: std::mem::replace(&mut request.operation, Operation::Flush),
+            modifies,
+            step: Step::Reading,
+            is_ready: false,
+            pending: members.len(),
+            failures: SmallVec::new(),
+            read: few(members.iter().map(|_| None)),
+            parities: SmallVec::new(),
+            claims: SmallVec::new(),
+            early: None,
+            behind: None,
+        });
+        true
+    }
+
+    /// Whether each of these slots has one member, which can be read.
+    fn are_usual<'a>(&self, mut slots: impl Iterator<Item = &'a u16>, rows: &Range<u64>) -> bool {
+        let members = self.members.borrow();
+        slots.all(|&slot| {
+            let slot = usize::from(slot);
+            members.presence(slot, rows) == Presence::Whole && members.slots()[slot].replacement.is_none()
+        })
+    }
+
+    /// The members of slots that have some.
+    fn holders(&self, slots: &[u16]) -> SmallVec<[MemberId; 4]> {
+        let members = self.members.borrow();
+        few(slots.iter().map(|&slot| members.slots()[usize::from(slot)].member.expect("the role is held")))
+    }
+
+    /// Whether a write that has changed nothing yet may go on as it began. As long as its rows are locked, nobody takes a role
+    /// anew there: who is there now was there then.
+    fn is_as_it_began(&self, write: &StripWrite) -> bool {
+        let map = self.map(write.stripe);
+        write.failures.is_empty()
+            && !self.is_held_back()
+            && self.are_usual(map.parity.iter().chain([&map.data[write.index]]), &write.rows)
+    }
+
+    /// All was read: computes the parities, and gives what the log is to keep.
+    fn compute_strip(&self, write: &mut StripWrite) -> SmallVec<[Data; 3]> {
+        let map = self.map(write.stripe);
+        let code = self.code.as_ref().expect("a parity level");
+        let Operation::Write { from, .. } = &write.operation else { unreachable!("this is a write") };
+        let (after, position) = (&from[0][..], usize::from(map.code[write.index]));
+        let keeps = self.log.config.is_some();
+        let mut read = std::mem::take(&mut write.read).into_iter().map(|buffer| buffer.expect("it was read"));
+        let mut parities: SmallVec<[Buffer; 3]>;
+        if write.modifies {
+            let before = read.next().expect("the strip was read");
+            parities = few(read);
+            match keeps {
+                true => code.add(position, &before, &mut outputs(&mut parities)),
+                false => code.update(position, &before, after, &mut outputs(&mut parities)),
+            }
+            self.give_buffer(before);
+        } else {
+            let others: SmallVec<[Buffer; 4]> = few(read);
+            parities = few(map.parity.iter().map(|_| self.take_buffer(write.sectors())));
+            let mut strips: SmallVec<[&[u8]; 24]> = smallvec![self.zero_bytes(after.len()); map.code_count];
+            if !keeps {
+                strips[position] = after;
+            }
+            let positions = map.code[..write.index].iter().chain(&map.code[write.index + 1..]);
+            for (&position, other) in positions.zip(&others) {
+                strips[usize::from(position)] = other;
+            }
+            code.generate(&strips, &mut outputs(&mut parities));
+            drop(strips);
+            others.into_iter().for_each(|buffer| self.give_buffer(buffer));
+        }
+        let mut partials = SmallVec::new();
+        if keeps {
+            for parity in &mut parities {
+                let mut sum = self.take_buffer(write.sectors());
+                sum.copy_from_slice(parity);
+                let partial = std::mem::replace(parity, sum);
+                write.claims.push(partial.claim());
+                partials.push(partial.freeze());
+            }
+            code.add(position, after, &mut outputs(&mut parities));
+        }
+        write.parities = few(parities.into_iter().map(Buffer::freeze));
+        partials
+    }
+
+    /// Gives the log what it must have of a write before a byte changes.
+    fn record_strip(&self, key: usize, write: &mut StripWrite, partials: SmallVec<[Data; 3]>) -> Logged {
+        let map = self.map(write.stripe);
+        let (log, sectors) = (&self.log, write.sectors());
+        let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
+        let volatile = || self.has_volatile_members();
+        let early = !fua
+            && log.keeps_bytes_of(sectors)
+            && log.has_room_for(sectors)
+            && log.may_be_behind(sectors, self.requests_in_flight(), volatile);
+        if early {
+            let parity_slots = map.parity.iter().map(|&slot| usize::from(slot));
+            write.early = Some(self.members.borrow().keepers(parity_slots));
+        }
+        let base = write.stripe * self.geometry.strip_sectors();
+        let record = |(parity, partial)| LogRecord {
+            number: 0,
+            stripe: write.stripe,
+            rows: write.rows.start - base..write.rows.end - base,
+            written: write.index..write.index + 1,
+            parity,
+            partial: Some(partial),
+            redo: if early { shared(from) } else { SmallVec::new() },
+            zeros: false,
+        };
+        let records = partials.into_iter().enumerate().map(record);
+        let group = self.holders(&map.parity).into_iter().zip(records);
+        self.log_send(std::iter::once(group), Waiter::Strip(key))
+    }
+
+    /// Sends data and parities to their members.
+    fn send_strip(&self, key: usize, write: &mut StripWrite) {
+        let map = self.map(write.stripe);
+        let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
+        let send = |index, member, from| {
+            let operation = Operation::Write { from, fua: *fua };
+            self.send(
+                member,
+                write.rows.start,
+                write.rows.end - write.rows.start,
+                operation,
+                Waiting::Strip { write: key, index },
+            );
+        };
+        send(0, self.holders(&map.data[write.index..write.index + 1])[0], shared(from));
+        for (index, (member, parity)) in self.holders(&map.parity).into_iter().zip(write.parities.drain(..)).enumerate() {
+            send(index + 1, member, smallvec![parity]);
+        }
+        write.pending = 1 + map.parity.len();
+    }
+
+    /// A write is down, or as far as it goes: the log needs its records no more.
+    fn end_strip(&self, write: &mut StripWrite, logged: Logged) {
+        let in_strip = write.rows.start & (self.geometry.strip_sectors() - 1);
+        let part = Rectangle { rows: in_strip..in_strip + write.sectors(), strips: write.index..write.index + 1 };
+        self.log_end(write.stripe, &[part], logged);
+        self.write_ended(&write.rows);
+        write.claims.drain(..).for_each(|claim| self.pool.borrow_mut().give_claim(claim));
+    }
+
+    /// Tells the client of a write, which keeps `operation`.
+    fn tell_strip(&self, write: &mut StripWrite, result: Result<(), IoError>, operation: Operation) {
+        self.gathers.end(&self.ready, std::iter::once(write.start_sector + write.sectors()));
+        self.steering.ended(write.begun, self.now());
+        self.strip_writes.untold.set(self.strip_writes.untold.get() - 1);
+        let operation = std::mem::replace(&mut write.operation, operation);
+        self.done(Completion { tag: write.tag, result, operation });
+    }
+
+    /// Tells the client of a write already now that its records are kept, if they count after a crash.
+    fn tell_early(&self, write: &mut StripWrite) {
+        let Some(keepers) = write.early.take().filter(|keepers| self.is_as_it_began(write) && self.may_go_behind(keepers)) else {
+            return;
+        };
+        let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
+        let operation = Operation::Write { from: shared(from), fua: *fua };
+        self.tell_strip(write, Ok(()), operation);
+        let place = (usize::from(self.map(write.stripe).data[write.index]), write.rows.clone());
+        write.behind = Some((self.log.go_behind(std::iter::once(place), keepers.clone()), keepers));
+    }
+
+    /// A write of which the client knows is down.
+    fn end_behind(&self, write: &mut StripWrite) {
+        if let Some((behind, _)) = write.behind.take() {
+            let place = (usize::from(self.map(write.stripe).data[write.index]), write.rows.clone());
+            self.behind_end(behind, std::iter::once(place));
+        }
+    }
+}
+
+/// What the code is to change: [`Code`](stria_parity::Code) takes as many as there are.
+fn outputs(parities: &mut [Buffer]) -> SmallVec<[Option<&mut [u8]>; 3]> {
+    few(parities.iter_mut().map(|parity| Some(&mut parity[..])))
+}
+
+/// Takes the next step of every write that can. Whether there was any.
+pub(crate) fn go_on(core: &Rc<Core>) -> bool {
+    let mut went = false;
+    loop {
+        let Some(key) = core.strip_writes.ready.borrow_mut().pop_front() else { return went };
+        went = true;
+        step(core, key);
+    }
+}
+
+fn step(core: &Rc<Core>, key: usize) {
+    let mut all = core.strip_writes.all.borrow_mut();
+    let write = &mut all[key];
+    write.is_ready = false;
+    match std::mem::replace(&mut write.step, Step::Reading) {
+        Step::Reading if core.is_as_it_began(write) => {
+            let partials = core.compute_strip(write);
+            if !partials.is_empty() {
+                write.step = Step::Recording(core.record_strip(key, write, partials));
+                return;
+            }
+            write.step = Step::Writing(Logged::nothing());
+            core.send_strip(key, write);
+        }
+        Step::Reading => begin_again(core, all.remove(key)),
+        Step::Recording(mut logged) => {
+            let (kept, ended) = core.log_progress(&logged);
+            if kept {
+                core.tell_early(write);
+            }
+            if !ended {
+                write.step = Step::Recording(logged);
+                return;
+            }
+            if core.log_ended(&mut logged).is_ok() && core.is_as_it_began(write) {
+                write.step = Step::Writing(logged);
+                return core.send_strip(key, write);
+            }
+            let write = all.remove(key);
+            if write.behind.is_some() {
+                return core.ready.spawn(carry_out(Rc::clone(core), write, logged));
+            }
+            core.log_forget(logged);
+            begin_again(core, write);
+        }
+        Step::Writing(logged) => {
+            let mut write = all.remove(key);
+            if !write.failures.is_empty() || core.is_held_back() {
+                return core.ready.spawn(finish(Rc::clone(core), write, logged));
+            }
+            let told = write.behind.is_some();
+            core.end_behind(&mut write);
+            core.end_strip(&mut write, logged);
+            core.locks.unlock(write.lock, &core.ready);
+            if !told {
+                core.tell_strip(&mut write, Ok(()), Operation::Flush);
+            }
+        }
+    }
+}
+
+/// Lets a write that has changed nothing yet begin again, as one that comes now.
+fn begin_again(core: &Rc<Core>, write: StripWrite) {
+    write.read.into_iter().flatten().for_each(|buffer| core.give_buffer(buffer));
+    core.write_ended(&write.rows);
+    core.locks.unlock(write.lock, &core.ready);
+    core.gathers.end(&core.ready, std::iter::empty());
+    core.strip_writes.untold.set(core.strip_writes.untold.get() - 1);
+    let sectors = write.rows.end - write.rows.start;
+    let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;
+    let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
+    let (data, fua) = (from[0].clone(), *fua);
+    let part = Part {
+        parent: core.begin_again(write.tag, write.begun, write.start_sector, write.operation),
+        offset_sectors: write.start_sector % width,
+        data,
+        fua,
+        small: core.log.keeps_bytes_of(sectors),
+        alone: core.log.keeps_apart(sectors),
+        goes_on: false,
+    };
+    write_part(core, write.stripe, part);
+}
+
+/// Brings a write of which the client knows to its places, whoever is there: with its records lost, nothing else is left of it.
+async fn carry_out(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
+    let keepers = write.behind.as_ref().map_or_else(Keepers::new, |(_, keepers)| keepers.clone());
+    core.record_barrier_or(|| core.are_gone(&keepers)).await;
+    let map = core.map(write.stripe);
+    let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
+    let strip = (usize::from(map.data[write.index]), shared(from));
+    let parities = map.parity.iter().zip(write.parities.drain(..)).map(|(&slot, parity)| (usize::from(slot), smallvec![parity]));
+    let batch = core.batch();
+    for (slot, from) in std::iter::once(strip).chain(parities) {
+        let targets = core.members.borrow().targets(slot);
+        for member in targets {
+            let operation = Operation::Write { from: Segments::clone(&from), fua: *fua };
+            let (start_sector, sectors) = (write.rows.start, write.rows.end - write.rows.start);
+            core.send_in(batch, MemberIo { member, start_sector, sectors, operation });
+        }
+    }
+    let mut ended = core.ended(batch).await;
+    let failed = ended.drain(..).filter(|ended| ended.result.is_err()).map(|ended| (ended.member, ended.result));
+    write.failures = failed.collect();
+    core.reuse(ended);
+    finish(core, write, logged).await;
+}
+
+/// Ends a write that a member failed, or during which one was dropped.
+async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
+    let mut result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
+    if result.is_err() {
+        for (member, _) in &write.failures {
+            if let Err(error) = half_written(&core, *member, write.rows.clone()).await {
+                result = Err(error);
+            }
+        }
+    }
+    let told = write.behind.is_some();
+    core.end_behind(&mut write);
+    // Nor may records be retired of which a dropped member may still be in need.
+    core.record_barrier().await;
+    core.end_strip(&mut write, logged);
+    core.record_barrier().await;
+    core.locks.unlock(write.lock, &core.ready);
+    if !told {
+        core.tell_strip(&mut write, result, Operation::Flush);
+    }
+}
