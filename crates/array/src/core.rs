@@ -33,7 +33,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
-use stria_block::{Buffer, Completion, Data, Nanos, Pool, Request, bytes};
+use stria_block::{Completion, Data, Nanos, Pool, Request, bytes};
 use stria_parity::Code;
 
 /// What the engine asks of whoever drives it.
@@ -160,7 +160,7 @@ impl Core {
         let code = maps.first().map(|map| Code::new(map.code_count, parity_count));
         let crashed = config.resync_sector != u64::MAX || config.doubts_parity;
         let intent = config.intent.as_ref().map(|intent| Intent::new(intent, geometry.sync_sectors(), crashed));
-        let zeros = Buffer::zeroed(bytes(geometry.strip_sectors()).max(1 << 20)).freeze();
+        let zeros = Data::zeros(bytes(geometry.strip_sectors()).max(1 << 20));
         let record = Recording::default();
         record.clean.set(true);
         Self {

@@ -91,6 +91,13 @@ impl Engine {
         !self.core.serves()
     }
 
+    /// Whether records of the last run are still to be carried out. Nobody is failed on command meanwhile: who alone keeps records
+    /// could be known as dropped only once they are carried out, and a crash before that would bring it back as if it had been
+    /// there, with a log that its cache may forget.
+    pub fn is_replaying(&self) -> bool {
+        self.core.log.stage.get() < Stage::Replayed && !self.core.read_only.get()
+    }
+
     /// Whether all who were dropped are known as such on the others. Before, none of them may come back: were both said at once, and
     /// a crash kept that from itself, it would pass for one that was never away, with a log that had begun anew.
     pub fn drops_are_recorded(&self) -> bool {
@@ -624,11 +631,16 @@ impl Engine {
     /// Drops a member as if it had failed.
     ///
     /// # Errors
-    /// When it is not in use, or data would be lost.
+    /// When it is not in use, data would be lost, or the array [replays](Engine::is_replaying).
     pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
         let (role, name) = self.role_of(member)?;
         if role == MemberRole::Failed {
             return Err(Refusal(format!("{name} has failed already; `remove` takes it out")));
+        }
+        if self.is_replaying() {
+            return Err(Refusal(format!(
+                "{name} cannot be failed yet: the array has just started, and carries out what a crash left; fail it again in a moment"
+            )));
         }
         if !self.core.fail_member(member, "failed on command") {
             return Err(Refusal(format!(

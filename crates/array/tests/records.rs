@@ -206,3 +206,29 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
         assert!(!told.borrow().dirty, "an idle array ends clean");
     }
 }
+
+/// Its drop could be recorded only after that, and a crash before would bring it back as one that was there.
+#[test]
+fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
+    let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
+    let bytes = || Buffer::zeroed(8 * SECTOR_BYTES).freeze();
+    let record = LogRecord {
+        number: 1,
+        stripe: 0,
+        rows: 0..8,
+        written: 0..1,
+        parity: 0,
+        partial: Some(bytes()),
+        redo: std::iter::once(bytes()).collect(),
+        zeros: false,
+    };
+    let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
+    let mut array = on_ram(&ArrayConfig { log: Some(log), replay: vec![record], ..whole(geometry) });
+    let fails = |array: &ArrayDevice<NoRecorder>| array.command(|engine| engine.fail(MemberId(0)));
+    let refused = fails(&array).expect_err("records are still to be carried out");
+    assert!(refused.to_string().contains("fail it again in a moment"), "{refused}");
+    for _ in 0..100 {
+        array.poll(0, &mut Vec::new());
+    }
+    fails(&array).expect("they are carried out, and the array is redundant");
+}

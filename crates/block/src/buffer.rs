@@ -15,7 +15,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Alignment of every allocation: a page, which satisfies direct I/O to any drive.
 pub const BLOCK_ALIGN: usize = 4096;
@@ -148,6 +148,16 @@ impl DerefMut for Buffer {
 }
 
 impl Data {
+    /// `len` zeros: up to 1 MiB the same memory for the whole process.
+    pub fn zeros(len: usize) -> Self {
+        const SHARED_BYTES: usize = 1 << 20;
+        static SHARED: OnceLock<Data> = OnceLock::new();
+        match len <= SHARED_BYTES {
+            true => SHARED.get_or_init(|| Buffer::zeroed(SHARED_BYTES).freeze()).slice(0, len),
+            false => Buffer::zeroed(len).freeze(),
+        }
+    }
+
     /// Bytes `from..from + len` of these.
     ///
     /// # Panics

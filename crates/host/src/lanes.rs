@@ -164,7 +164,21 @@ impl ArrayLanes {
     /// When data would be lost.
     pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
+        self.wait_while(Engine::is_replaying, "the array still carries out what a crash left; fail it again in a moment")?;
         self.home(move |array| array.fail(&path))?
+    }
+
+    /// Waits while something is so on any lane, of any array of the tree; `otherwise` says that it takes too long.
+    fn wait_while(&self, is_so: impl Fn(&Engine) -> bool + Copy + Send + 'static, otherwise: &str) -> Result<(), HostError> {
+        let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
+        let end = Instant::now() + PATIENCE;
+        while self.each(wait)?.contains(&true) {
+            if Instant::now() >= end {
+                return Err(HostError::Refused(otherwise.into()));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
     }
 
     /// Takes out a drive that has failed, or a spare; it is closed.
@@ -185,16 +199,10 @@ impl ArrayLanes {
         let _turn = self.one_at_a_time();
         // Who comes back must not meet a lane that is still starting, where the engine says so if that takes long, nor come back
         // before it is known to have been away.
-        let waits = |engine: &mut Engine| engine.is_starting() || !engine.drops_are_recorded();
-        let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(waits));
-        let end = Instant::now() + PATIENCE;
-        while self.each(wait)?.contains(&true) {
-            if Instant::now() >= end {
-                let reason = "the array is still starting, or still writes down that a member failed; add it again in a moment";
-                return Err(HostError::Refused(reason.into()));
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        self.wait_while(
+            |engine| engine.is_starting() || !engine.drops_are_recorded(),
+            "the array is still starting, or still writes down that a member failed; add it again in a moment",
+        )?;
         let joined = self.home(move |array| array.add(new, span.as_deref(), force))??;
         let text = joined.text.clone();
         self.follow(move |array| array.follow(&joined))?;

@@ -91,6 +91,11 @@ impl Lanes {
         said
     }
 
+    /// Whether any lane still carries out what a crash left, so that nobody may be failed.
+    pub fn is_replaying(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.command(|engine| engine.is_replaying()))
+    }
+
     /// Drops a member as if it had failed: said to one lane, heard by all.
     ///
     /// # Errors

@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 19] = [
+const LANES: [(&str, u64); 20] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -147,6 +147,8 @@ const LANES: [(&str, u64); 19] = [
     ("6", 250_003_027),
     // A client read the filled part of a member, a resync the same rows in one with others that are not filled, of another.
     ("1", 280_037_687),
+    // One lane: failed on command while it alone kept what a replay carried out, and after two crashes back without that.
+    ("5", 300_080_373),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];
