@@ -14,6 +14,7 @@ pub(crate) use segments::{Cutter, few, one_piece, shared, slice_segments};
 
 use crate::at_once::AtOnce;
 use crate::gather::Gathers;
+use crate::geometry::Divisor;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
 use crate::lanes::{Following, Share};
@@ -101,6 +102,7 @@ pub enum Action {
 pub(crate) struct Core {
     pub geometry: Geometry,
     maps: Vec<StripeMap>,
+    map_period: Divisor,
     pub code: Option<Code>,
     pub ready: Ready,
     pub locks: Locks,
@@ -165,6 +167,7 @@ impl Core {
         record.clean.set(true);
         Self {
             maps,
+            map_period: Divisor::new(period.max(1)),
             code,
             ready: Ready::default(),
             locks: Locks::default(),
@@ -227,7 +230,7 @@ impl Core {
     }
 
     pub fn map(&self, stripe: u64) -> &StripeMap {
-        &self.maps[(stripe % self.maps.len() as u64) as usize]
+        &self.maps[self.map_period.divide(stripe).1 as usize]
     }
 
     /// Zeros to write, at most as many as fit; at least one strip.

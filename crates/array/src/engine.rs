@@ -210,13 +210,10 @@ impl Engine {
             let extent = geometry.extent(sector, sectors);
             return (extent.slot, extent.start_sector, extent.sectors);
         }
+        let (stripe, index, in_strip) = geometry.strip_of(sector);
+        let slot = usize::from(self.core.map(stripe).data[index]);
         let strip = geometry.strip_sectors();
-        let shift = strip.trailing_zeros();
-        let data_count = geometry.data_count() as u64;
-        let (turn, in_strip) = (sector >> shift, sector & (strip - 1));
-        let stripe = turn / data_count;
-        let slot = usize::from(self.core.map(stripe).data[(turn - stripe * data_count) as usize]);
-        (slot, (stripe << shift) + in_strip, sectors.min(strip - in_strip))
+        (slot, stripe * strip + in_strip, sectors.min(strip - in_strip))
     }
 
     /// Makes a read or write that one member can do by itself a request to that member.

@@ -5,10 +5,12 @@
 //! member rows for parity levels, array sectors for mirrors. Locks, the write-intent bitmap, and resync
 //! all speak of the sync space, as md does (`resync_max_sectors`).
 
+mod divisor;
 mod mirror;
 mod parity;
 mod stripe;
 
+pub(crate) use divisor::Divisor;
 pub use mirror::Copy;
 pub use parity::StripeMap;
 pub use stripe::Extent;
@@ -25,6 +27,9 @@ pub struct Geometry {
     member_sectors: Vec<u64>,
     zones: Vec<stripe::Zone>,
     capacity_sectors: u64,
+    by_slots: Divisor,
+    /// Data strips in a stripe of a parity level.
+    by_data: Divisor,
 }
 
 /// Why a geometry cannot be.
@@ -108,7 +113,9 @@ impl Geometry {
         }
         let member_sectors: Vec<u64> =
             member_sectors.iter().map(|&sectors| whole(if level.is_redundant() { smallest } else { sectors })).collect();
-        let mut geometry = Self { level, layout, strip_sectors, zones: Vec::new(), capacity_sectors: 0, member_sectors };
+        let (by_slots, by_data) = (Divisor::new(count as u64), Divisor::new((count - level.parity_count()) as u64));
+        let (zones, capacity_sectors) = (Vec::new(), 0);
+        let mut geometry = Self { level, layout, strip_sectors, zones, capacity_sectors, member_sectors, by_slots, by_data };
         geometry.zones = geometry.make_zones();
         geometry.capacity_sectors = match level {
             Level::Linear | Level::Raid0 => geometry.member_sectors.iter().sum(),
@@ -168,6 +175,12 @@ impl Geometry {
             (_, Layout::Copies(copies)) => copies.count() - 1,
             _ => self.level.parity_count(),
         }
+    }
+
+    /// The stripe of a parity level in which array sector `sector` lies, its data strip by address, and the sector in that.
+    pub(crate) fn strip_of(&self, sector: u64) -> (u64, usize, u64) {
+        let (stripe, index) = self.by_data.divide(sector >> self.strip_sectors.trailing_zeros());
+        (stripe, index as usize, sector & (self.strip_sectors - 1))
     }
 
     /// Data strips in a stripe of a parity level.

@@ -116,13 +116,12 @@ impl Core {
     /// Begins `request`, if it is such a write, with reads for `send`, and takes the operation out of it. `false`: it is not.
     pub fn write_strip(&self, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
         let Request { tag, start_sector, sectors, .. } = *request;
-        let (strip, data_count) = (self.geometry.strip_sectors(), self.geometry.data_count() as u64);
-        let (turn, in_strip) = (start_sector >> strip.trailing_zeros(), start_sector & (strip - 1));
-        let stripe = turn / data_count;
-        let index = (turn - stripe * data_count) as usize;
+        let strip = self.geometry.strip_sectors();
+        let (stripe, index, in_strip) = self.geometry.strip_of(start_sector);
         let rows = stripe * strip + in_strip..stripe * strip + in_strip + sectors;
         let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
-        let fits = in_strip + sectors <= strip && data_count > 1 && from.len() == 1 && !self.gathers.is_open(stripe);
+        let fits =
+            in_strip + sectors <= strip && self.geometry.data_count() > 1 && from.len() == 1 && !self.gathers.is_open(stripe);
         if !fits || !self.may_write_at_once(&rows) || !self.agrees(&rows) {
             return false;
         }

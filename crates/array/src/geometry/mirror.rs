@@ -51,10 +51,9 @@ impl Geometry {
         let slots = self.slot_count() as u64;
         let strip = self.strip_sectors;
         let (near, far) = (u64::from(copies.near), u64::from(copies.far));
-        // As for RAID 0: no division that can be avoided.
         let in_strip = sector & (strip - 1);
         let first = (sector >> strip.trailing_zeros()) * near;
-        let (mut slot, mut row) = (first % slots, first / slots);
+        let (mut row, mut slot) = self.by_slots.divide(first);
         let stride = if far > 1 { self.far_stride_sectors() } else { 0 };
         let mut found = SmallVec::new();
         for _ in 0..near {

@@ -4,7 +4,7 @@
 //! over those that remain, and so on. A linear array is the extreme: one member a zone.
 //! After `drivers/md/raid0.c` (`create_strip_zones`, `map_sector`).
 
-use super::Geometry;
+use super::{Divisor, Geometry};
 use crate::{Layout, Level, Zones};
 
 /// A run of strips over the same members.
@@ -17,6 +17,7 @@ pub(super) struct Zone {
     member_sector: u64,
     /// Roles, in order.
     slots: Vec<usize>,
+    by_slots: Divisor,
 }
 
 /// A run of sectors on one member.
@@ -36,7 +37,8 @@ impl Geometry {
         let mut add = |member_sector: u64, member_end: u64, slots: Vec<usize>| {
             let start_sector = zones.last().map_or(0, |zone| zone.end_sector);
             let end_sector = start_sector + (member_end - member_sector) * slots.len() as u64;
-            zones.push(Zone { start_sector, end_sector, member_sector, slots });
+            let by_slots = Divisor::new(slots.len() as u64);
+            zones.push(Zone { start_sector, end_sector, member_sector, slots, by_slots });
         };
         match self.level {
             Level::Linear => {
@@ -64,18 +66,15 @@ impl Geometry {
             let start_sector = zone.member_sector + (sector - zone.start_sector);
             return Extent { slot, start_sector, sectors: sectors.min(zone.end_sector - sector) };
         }
-        let width = zone.slots.len() as u64;
-        // Strips are powers of two: this is on the way of every request, and divisions are dear.
         let shift = self.strip_sectors.trailing_zeros();
-        let in_zone = (sector - zone.start_sector) >> shift;
-        let turn = match self.layout {
-            Layout::Zones(Zones::Original) if zone.start_sector > 0 => (sector >> shift) % width,
-            _ => in_zone % width,
-        };
+        let (row, mut turn) = zone.by_slots.divide((sector - zone.start_sector) >> shift);
+        if zone.start_sector > 0 && self.layout == Layout::Zones(Zones::Original) {
+            turn = zone.by_slots.divide(sector >> shift).1;
+        }
         let in_strip = sector & (self.strip_sectors - 1);
         Extent {
             slot: zone.slots[turn as usize],
-            start_sector: zone.member_sector + ((in_zone / width) << shift) + in_strip,
+            start_sector: zone.member_sector + (row << shift) + in_strip,
             sectors: sectors.min(self.strip_sectors - in_strip),
         }
     }
