@@ -119,14 +119,16 @@ fn open_to_look(
     let (mut arrays, assemblies, strangers, told) = build(paths, ring, access, options)?;
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
+            // A member whose superblock is damaged is among the strangers.
+            let told = strangers.first().map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
             return Err(match error.kind {
-                AssembleErrorKind::DirtyDegraded => HostError::Unsafe(error.to_string()),
-                _ => HostError::Refused(error.to_string()),
+                AssembleErrorKind::DirtyDegraded => HostError::Unsafe(told),
+                _ => HostError::Refused(told),
             });
         }
     }
     if let Some(stranger) = strangers.first() {
-        return Err(HostError::Refused(format!("{} is no member of an array: {}", stranger.name, stranger.reason)));
+        return Err(HostError::Refused(stranger.to_string()));
     }
     if arrays.len() != 1 {
         let names: Vec<&str> = arrays.iter().map(|(array, _)| array.name()).collect();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive};
 use stria_format::md::Verdict;
-use stria_format::md::assemble::{AssembleErrorKind, Assembly};
+use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly};
 use stria_front::{Listener, Options, Server};
 use stria_host::{Found, OpenOptions, PlannedArray, find};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -111,12 +111,15 @@ pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Res
     let scanned = drives.is_empty();
     let drives = if scanned { &block_devices().0 } else { drives };
     let Found { mut arrays, assemblies, strangers } = find(drives, options)?;
+    // A member whose superblock is damaged is among them.
+    let stranger = strangers.first().filter(|_| !scanned);
+    let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
     for assembly in named(&assemblies, names) {
         match &assembly.outcome {
             // Everything was asked for: what can start does, as under mdadm.
             Err(error) if scanned && names.is_empty() && !arrays.is_empty() => tracing::warn!("not served: {error}"),
-            Err(error) if error.kind == AssembleErrorKind::DirtyDegraded => return Err(Failure::Unsafe(error.to_string())),
-            Err(error) if arrays.is_empty() || !names.is_empty() => return Err(Failure::failed(error)),
+            Err(error) if error.kind == AssembleErrorKind::DirtyDegraded => return Err(Failure::Unsafe(told(error))),
+            Err(error) if arrays.is_empty() || !names.is_empty() => return Err(Failure::Failed(told(error))),
             Err(error) => {
                 let theirs: Vec<&str> = assembly.drives.iter().map(|drive| &*drive.name).collect();
                 return Err(Failure::Failed(format!("{error}; or leave {} out to go without this array", theirs.join(", "))));
@@ -137,9 +140,8 @@ pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Res
             }
         }
     }
-    if let Some(stranger) = strangers.first().filter(|_| !scanned) {
-        let (name, reason) = (&stranger.name, &stranger.reason);
-        return Err(Failure::Failed(format!("{name} is no member of an array: {reason}; leave it out to go without it")));
+    if let Some(stranger) = stranger {
+        return Err(Failure::Failed(format!("{stranger}; leave it out to go without it")));
     }
     arrays.retain(|array| is_named(&array.name, names));
     let missing =

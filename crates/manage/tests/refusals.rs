@@ -43,6 +43,20 @@ fn copied_member_is_refused() {
 }
 
 #[test]
+fn an_array_that_cannot_start_for_a_damaged_superblock_names_that_drive() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    // Its first resync is still due.
+    place.ok(&["create", "tank", "--level", "6", &images[0], &images[1], &images[2], &images[3]]);
+    let drive = std::fs::OpenOptions::new().write(true).open(&images[1]).expect("an image");
+    drive.write_all_at(&[0x77], 4096 + 100).expect("a byte");
+    let before = contents(&images);
+    let serve: Vec<&str> = std::iter::once("serve").chain(images.iter().map(String::as_str)).collect();
+    place.run(&serve).refused(4, &["1 of 4 members", "--force", "d1 is no member", "the md superblock is damaged"]);
+    assert!(before == contents(&images));
+}
+
+#[test]
 fn members_of_another_array_and_stale_ones_are_told_apart() {
     let place = Place::new();
     let images = place.images(6, 32 << 20);

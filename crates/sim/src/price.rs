@@ -12,9 +12,9 @@ use stria_block::{BlockDevice, Buffer, Nanos, Operation, Request};
 use stria_format::md::{LogChoice, MdRecorder};
 
 /// What a write costs where members are memory (`cargo run --release -p stria-bench --example log 200 5`, Zen 5, quiet): RAID 5 of 4
-/// at QD 32 makes 244,000 writes a second without the log, of four requests to members each, and 185,500 with it; where members
-/// do nothing, 599,000 and 382,000. A copy in memory stands for what the kernel takes for a request to a drive.
-pub const COST: Cost = Cost { client_ns: 1100, request_ns: 750, log_page_ns: 900 };
+/// at QD 32 makes 459,000 writes a second without the log, of four requests to members each, and 334,500 with it; where members
+/// do nothing, 1,244,000 and 747,000. A copy in memory stands for what the kernel takes for a request to a drive.
+pub const COST: Cost = Cost { client_ns: 580, request_ns: 400, log_page_ns: 570 };
 /// 64 GiB: where clients write.
 const REGION_SECTORS: u64 = 128 << 20;
 /// Writes before anything is counted: bits are set, logs begun, buffers full.

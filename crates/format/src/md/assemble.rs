@@ -17,6 +17,7 @@ use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use stria_array::{
     ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig,
 };
@@ -100,6 +101,12 @@ pub struct Stranger {
     pub name: String,
     /// What is there instead, in words.
     pub reason: String,
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is no member of an array: {}", self.name, self.reason)
+    }
 }
 
 /// Why an array cannot start.
