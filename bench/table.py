@@ -80,6 +80,18 @@ def sweeps(rows):
     table(["", "MB/s", "spread", "to bare read"], lines)
 
 
+def files(rows):
+    print("## Levels on image files\n\nA real file system on this machine's drive, direct I/O, one lane; arrays as `stria create` makes them, with bitmap and write log.")
+    print("Requests a second, and what part that is of a bare file's in the same round, and of what the geometry allows on files as fast.\n")
+    cases = collections.defaultdict(dict)
+    for row in rows:
+        cases[row["case"]][row["subject"]] = row
+    subjects = list(dict.fromkeys(row["subject"] for row in rows))
+    share = lambda text: f"{float(text):.2f}" if text else "-"
+    cell = lambda row: f"{float(row['iops']):,.0f} ({share(row['of_member'])}, {share(row['of_allowed'])})"
+    table(["", *subjects], [[case] + [cell(values[name]) if name in values else "" for name in subjects] for case, values in cases.items()])
+
+
 def lanes(rows):
     print("## One array on several lanes\n\nEach with a thread, a processor and a load of its own at QD 32, on members that do nothing. Own: each is asked for its")
     print("share; any: for all of the array, so that others do most. Thousand requests a second, and how much that is of as many times one lane's.\n")
@@ -136,7 +148,7 @@ def md(rows):
 def main(model, processors, kernel, *pairs):
     print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. A wide spread tells of other work on the machine.\n")
     for name, path in zip(pairs[::2], pairs[1::2]):
-        {"levels": levels, "cost": cost, "sweeps": sweeps, "lanes": lanes, "nbd": nbd, "md": md}[name](rows_of(path))
+        {"levels": levels, "cost": cost, "sweeps": sweeps, "files": files, "lanes": lanes, "nbd": nbd, "md": md}[name](rows_of(path))
 
 
 main(*sys.argv[1:])
