@@ -35,6 +35,10 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let _ = Command::new("losetup").args(["-d", &self.loop_device]).status();
         let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mount).status();
+        if std::thread::panicking() {
+            // Something may still be mounted, which it would wait for.
+            let _ = self.fuse.kill();
+        }
         let _ = self.fuse.wait();
     }
 }
@@ -52,8 +56,16 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let done = Command::new("umount").arg(&self.0).status();
-        assert!(std::thread::panicking() || done.is_ok_and(|status| status.success()), "it unmounts");
+        // A process that the other test is just starting holds what files are open here, for a moment.
+        let end = Instant::now() + PATIENCE;
+        let unmounts = || Command::new("umount").arg(&self.0).status().is_ok_and(|status| status.success());
+        while !unmounts() {
+            if Instant::now() > end {
+                assert!(std::thread::panicking(), "it does not unmount");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
