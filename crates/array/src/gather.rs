@@ -131,7 +131,7 @@ impl Gathers {
         known.is_some()
     }
 
-    /// Whether a write to a stripe may still be joined, or one whose place it takes.
+    /// Whether a write to a stripe may still be joined, or to another one whose place in the list is the same.
     pub fn is_open(&self, stripe: u64) -> bool {
         self.open.borrow()[stripe as usize % OPEN_COUNT].is_some()
     }

@@ -15,6 +15,7 @@ mod hedge;
 mod intent;
 mod lanes;
 mod level;
+mod lists;
 mod lock;
 mod log;
 mod member;

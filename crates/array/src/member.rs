@@ -1,7 +1,6 @@
 //! Members and roles while the array runs: who can be read and written where, and who may be lost.
 
-use crate::core::few;
-use crate::log::Keepers;
+use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
     ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberRole, MemberStatus, Place, SlotState,
@@ -220,12 +219,6 @@ impl Members {
     pub fn each_target(&self, slot: usize) -> impl Iterator<Item = MemberId> + use<> {
         let slot = &self.slots[slot];
         [slot.member, slot.replacement].into_iter().flatten()
-    }
-
-    /// Who of these slots keeps records that count after a crash; who is being filled does not yet.
-    pub fn keepers(&self, slots: impl Iterator<Item = usize>) -> Keepers {
-        let members = slots.filter_map(|slot| self.slots[slot].member);
-        few(members.filter(|member| self.all[member.0].role == MemberRole::InSync))
     }
 
     fn is_whole(&self, slot: usize) -> bool {

@@ -341,7 +341,7 @@ async fn try_write(
         let members = core.members.borrow();
         let rows = |part: &Rectangle| base + part.rows.start..base + part.rows.end;
         let whole = |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(part)) == Presence::Whole);
-        members.keepers(map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot)))
+        core.keepers(map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot)))
     } else {
         Keepers::new()
     };

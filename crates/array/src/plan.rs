@@ -11,7 +11,7 @@
 //! | recover-write | all that can be read | lost data, then parity of all data |
 //! | data only | nothing | nothing: no parity member is there |
 
-use crate::core::few;
+use crate::lists::few;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 

@@ -4,8 +4,9 @@
 //! Most small writes are such, and these need no task. They take the steps of [`parity_io`](crate::parity_io); where anything
 //! turns out otherwise before a byte has changed, they begin again there, as if they had just come.
 
-use crate::core::{Core, MemberIo, Waiting, few, shared};
+use crate::core::{Core, MemberIo, Waiting, shared};
 use crate::gather::{Part, write_part};
+use crate::lists::few;
 use crate::log::{BehindWrite, Keepers, LogRecord, Logged, Waiter};
 use crate::parity_io::{half_written, settle};
 use crate::plan::{Presence, Rectangle};
@@ -239,6 +240,11 @@ impl Core {
         partials
     }
 
+    fn rows_in_strip(&self, write: &StripWrite) -> Range<u64> {
+        let start = write.rows.start & (self.geometry.strip_sectors() - 1);
+        start..start + write.sectors()
+    }
+
     /// Gives the log what it must have of a write before a byte changes.
     fn record_strip(&self, key: usize, write: &mut StripWrite, partials: SmallVec<[Data; 3]>) -> Logged {
         let map = self.map(write.stripe);
@@ -250,14 +256,12 @@ impl Core {
             && log.has_room_for(sectors)
             && log.may_be_behind(sectors, self.requests_in_flight(), volatile);
         if early {
-            let parity_slots = map.parity.iter().map(|&slot| usize::from(slot));
-            write.early = Some(self.members.borrow().keepers(parity_slots));
+            write.early = Some(self.keepers(map.parity.iter().map(|&slot| usize::from(slot))));
         }
-        let base = write.stripe * self.geometry.strip_sectors();
         let record = |(parity, partial)| LogRecord {
             number: 0,
             stripe: write.stripe,
-            rows: write.rows.start - base..write.rows.end - base,
+            rows: self.rows_in_strip(write),
             written: write.index..write.index + 1,
             parity,
             partial: Some(partial),
@@ -292,8 +296,7 @@ impl Core {
 
     /// A write is down, or as far as it goes: the log needs its records no more.
     fn end_strip(&self, write: &mut StripWrite, logged: Logged) {
-        let in_strip = write.rows.start & (self.geometry.strip_sectors() - 1);
-        let part = Rectangle { rows: in_strip..in_strip + write.sectors(), strips: write.index..write.index + 1 };
+        let part = Rectangle { rows: self.rows_in_strip(write), strips: write.index..write.index + 1 };
         self.log_end(write.stripe, &[part], logged);
         self.write_ended(&write.rows);
         write.claims.drain(..).for_each(|claim| self.pool.borrow_mut().give_claim(claim));

@@ -1,6 +1,6 @@
 //! Cutting the memory of requests.
 
-use smallvec::{Array, SmallVec, smallvec};
+use smallvec::smallvec;
 use std::collections::VecDeque;
 use stria_block::{Buffer, Data, Segments};
 
@@ -49,15 +49,6 @@ pub(crate) fn slice_segments<'a>(
         }
     }
     piece
-}
-
-/// A list of a few items: on the way of every request this is quicker than to collect.
-pub(crate) fn few<A: Array>(items: impl IntoIterator<Item = A::Item>) -> SmallVec<A> {
-    let mut list = SmallVec::new();
-    for item in items {
-        list.push(item);
-    }
-    list
 }
 
 /// The same segments for one more member; mostly there is one, which is quicker than to collect.

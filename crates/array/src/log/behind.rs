@@ -2,6 +2,7 @@
 
 use super::Numbers;
 use crate::core::Core;
+use crate::lists::few;
 use crate::task::Waiters;
 use crate::{MemberId, MemberRole};
 use smallvec::SmallVec;
@@ -82,6 +83,13 @@ impl Core {
         behind.numbers.borrow_mut().end(write.number);
         behind.keepers.borrow_mut().remove(&write.number);
         behind.changed.wake_all(&self.ready);
+    }
+
+    /// Who of these slots keeps records that count after a crash; who is being filled does not yet.
+    pub fn keepers(&self, slots: impl Iterator<Item = usize>) -> Keepers {
+        let members = self.members.borrow();
+        let holders = slots.filter_map(|slot| members.slots()[slot].member);
+        few(holders.filter(|&member| members.get(member).role == MemberRole::InSync))
     }
 
     /// Whether a write may be acknowledged whose records these members keep: whether they count after a crash. Who has just been
