@@ -88,12 +88,15 @@ fn a_drive_that_is_pulled_out_is_gone(path: &Path, io: IoOptions) {
     reads(200, 8).into_iter().for_each(|request| drive.submit(request));
     ring.poll();
     let name = path.file_name().unwrap().to_str().unwrap();
-    std::fs::write(format!("/sys/block/{name}/device/device/remove"), "1").unwrap();
+    let switch = format!("/sys/block/{name}/device/device/remove");
+    // It waits for what is under way, and that for whoever polls.
+    let puller = std::thread::spawn(|| std::fs::write(switch, "1"));
     let mut ended = Vec::new();
-    while ended.len() < 200 {
+    while ended.len() < 200 || !puller.is_finished() {
         drive.poll(0, &mut ended);
-        ring.wait(Some(Duration::from_secs(1)));
+        ring.wait(Some(Duration::from_millis(10)));
     }
+    puller.join().unwrap().unwrap();
     let error = read(&ring, &mut drive, 8, 16).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Gone, "{error}");
 }
