@@ -10,7 +10,7 @@ mod segments;
 
 pub(crate) use client::{FailedPart, Parent, lost};
 pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
-pub(crate) use segments::{Cutter, one_piece, shared, slice_segments};
+pub(crate) use segments::{Cutter, DataCutter, of_sectors, one_piece, sectors_of, shared, slice_segments};
 
 use crate::at_once::AtOnce;
 use crate::gather::Gathers;

@@ -1,6 +1,8 @@
 //! The engine's face: it is told what happened, and asked what to do next.
 
-use crate::core::{Core, Cutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, one_piece, slice_segments};
+use crate::core::{
+    Core, Cutter, DataCutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, of_sectors, slice_segments,
+};
 use crate::gather::{self, Part};
 use crate::lanes::Share;
 use crate::log::Stage;
@@ -332,15 +334,15 @@ impl Engine {
             }
             let parent = core.begin(&mut request, (stripes.end - stripes.start) as usize);
             let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
-            let data = one_piece(from);
+            let from = of_sectors(from);
+            let mut data = DataCutter::new(&from);
             let small = core.log.keeps_bytes_of(request.sectors);
             let alone = core.log.keeps_apart(request.sectors);
             for stripe in stripes {
                 let start = range.start.max(stripe * width);
                 let end = range.end.min((stripe + 1) * width);
-                let part = data.slice(bytes(start - range.start), bytes(end - start));
-                let offset_sectors = start - stripe * width;
-                gather::write_part(core, stripe, Part { parent, offset_sectors, data: part, fua, small, alone, goes_on });
+                let (offset_sectors, data) = (start - stripe * width, data.take(bytes(end - start)));
+                gather::write_part(core, stripe, Part { parent, offset_sectors, data, fua, small, alone, goes_on });
             }
         } else if matches!(level, Level::Raid1 | Level::Raid10) {
             if core.write_at_once(&mut request, send) {
@@ -470,7 +472,7 @@ impl Engine {
             stripe = end;
         }
         for (start, sectors) in pieces {
-            let data = core.zeros(sectors);
+            let data = smallvec![core.zeros(sectors)];
             let part = Part { parent, offset_sectors: start % width, data, fua, small: true, alone: true, goes_on: false };
             gather::write_part(core, start / width, part);
         }

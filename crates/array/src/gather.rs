@@ -8,7 +8,7 @@
 //!
 //! What the log promises of small requests holds for several together: they are as many as one append keeps the bytes of.
 
-use crate::core::Core;
+use crate::core::{Core, sectors_of};
 use crate::parity_io;
 use crate::task::{Crew, Ready, TaskId, Worker};
 use slab::Slab;
@@ -18,7 +18,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::Poll;
-use stria_block::{Data, Nanos};
+use stria_block::{Data, Nanos, Segments};
 
 /// 64: stripes, by number, in which writes are open at once: more than streams have under way.
 const OPEN_COUNT: usize = 64;
@@ -34,7 +34,7 @@ pub(crate) struct Part {
     pub parent: usize,
     /// From the start of the stripe's data.
     pub offset_sectors: u64,
-    pub data: Data,
+    pub data: Segments<Data>,
     pub fua: bool,
     /// Of a request so small that the log keeps its bytes where it must.
     pub small: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Part {
 impl Part {
     /// In the stripe's data.
     pub fn end_sector(&self) -> u64 {
-        self.offset_sectors + (self.data.len() / 512) as u64
+        self.offset_sectors + sectors_of(&self.data)
     }
 }
 

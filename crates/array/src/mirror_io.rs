@@ -3,7 +3,7 @@
 //! Writes hold a lock on their array sectors, so that two that overlap reach all copies in the same order.
 //! Reads take none: whichever copy they find is one that a write still running may leave.
 
-use crate::core::{Batch, Core, FailedPart, MemberIo, lost, slice_segments};
+use crate::core::{Batch, Core, FailedPart, MemberIo, lost, sectors_of, slice_segments};
 use crate::lock::Mode;
 use crate::parity_io::{rewrite, settle, settle_writes};
 use crate::plan::Presence;
@@ -158,7 +158,7 @@ async fn write_forever(core: Rc<Core>, worker: Rc<Worker<MirrorWrite>>) {
 
 async fn write_copies(core: &Core, write: MirrorWrite) {
     let MirrorWrite { parent, start_sector, from, fua } = write;
-    let range = start_sector..start_sector + from.iter().map(|data| data.len() as u64 / 512).sum::<u64>();
+    let range = start_sector..start_sector + sectors_of(&from);
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     core.write_begin(&range).await;
     let batch = core.batch();

@@ -245,7 +245,7 @@ impl StripeWrite<'_> {
     /// The new bytes of some rows of a data strip.
     fn new_strip(&self, index: usize, rows: &Range<u64>, strip_sectors: u64) -> Segments<Data> {
         let start = index as u64 * strip_sectors + rows.start - self.range.start;
-        let data = self.parts.iter().map(|part| &part.data);
+        let data = self.parts.iter().flat_map(|part| &part.data);
         slice_segments(data, bytes(start), bytes(rows.end - rows.start))
     }
 }

@@ -408,7 +408,7 @@ fn begin_again(core: &Rc<Core>, write: StripWrite) {
     let sectors = write.rows.end - write.rows.start;
     let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;
     let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
-    let (data, fua) = (from[0].clone(), *fua);
+    let (data, fua) = (shared(from), *fua);
     let part = Part {
         parent: core.begin_again(write.tag, write.begun, write.start_sector, write.operation),
         offset_sectors: write.start_sector % width,

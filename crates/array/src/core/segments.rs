@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 use std::collections::VecDeque;
-use stria_block::{Buffer, Data, Segments};
+use stria_block::{Buffer, Data, SECTOR_BYTES, Segments};
 
 /// Cuts segments into consecutive pieces.
 pub(crate) struct Cutter<T>(VecDeque<T>);
@@ -24,6 +24,34 @@ impl Cutter<Buffer> {
                 piece.push(first.split_to(take));
             }
             len -= take;
+        }
+        piece
+    }
+}
+
+/// Cuts data segments into consecutive pieces.
+pub(crate) struct DataCutter<'a> {
+    rest: &'a [Data],
+    /// Of the first of them, cut off before.
+    taken: usize,
+}
+
+impl<'a> DataCutter<'a> {
+    pub fn new(segments: &'a [Data]) -> Self {
+        Self { rest: segments, taken: 0 }
+    }
+
+    /// The next `len` bytes.
+    pub fn take(&mut self, mut len: usize) -> Segments<Data> {
+        let mut piece = Segments::new();
+        while len > 0 {
+            let (first, rest) = self.rest.split_first().expect("the request has data for its range");
+            let take = len.min(first.len() - self.taken);
+            piece.push(first.slice(self.taken, take));
+            (len, self.taken) = (len - take, self.taken + take);
+            if self.taken == first.len() {
+                (self.rest, self.taken) = (rest, 0);
+            }
         }
         piece
     }
@@ -51,11 +79,24 @@ pub(crate) fn slice_segments<'a>(
     piece
 }
 
+/// The length of segments, in sectors, which each of them need not be.
+pub(crate) fn sectors_of(segments: &[Data]) -> u64 {
+    (segments.iter().map(|data| data.len()).sum::<usize>() / SECTOR_BYTES) as u64
+}
+
 /// The same segments for one more member; mostly there is one, which is quicker than to collect.
 pub(crate) fn shared(segments: &Segments<Data>) -> Segments<Data> {
     match &segments[..] {
         [one] => smallvec![one.clone()],
         _ => segments.clone(),
+    }
+}
+
+/// Segments of whole sectors, as parity takes them: copied into one where some are of something else.
+pub(crate) fn of_sectors(from: Segments<Data>) -> Segments<Data> {
+    match from.iter().all(|data| data.len().is_multiple_of(SECTOR_BYTES)) {
+        true => from,
+        false => smallvec![one_piece(from)],
     }
 }
 

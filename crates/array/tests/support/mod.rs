@@ -255,10 +255,10 @@ impl World {
         let buffer = self.pattern(sectors);
         self.model[bytes(start)..][..bytes(sectors)].copy_from_slice(&buffer);
         let fua = self.chance.one_in(4);
-        // Sometimes in two pieces of memory.
+        // Sometimes in two pieces of memory, which need not be whole sectors.
         let from: Segments<Data> = if sectors > 1 && self.chance.one_in(3) {
             let data = buffer.freeze();
-            let cut = bytes(1 + self.chance.below(sectors - 1));
+            let cut = bytes(1 + self.chance.below(sectors - 1)) - if self.chance.one_in(4) { 200 } else { 0 };
             [data.slice(0, cut), data.slice(cut, data.len() - cut)].into_iter().collect()
         } else {
             std::iter::once(buffer.freeze()).collect()
@@ -321,7 +321,11 @@ impl World {
             for _ in 0..3 {
                 let (start, sectors) = self.range();
                 let read = self.read(start, sectors).expect("a read within redundancy succeeds");
-                assert!(read == self.model[bytes(start)..][..bytes(sectors)], "read of {sectors} sectors at {start} is wrong");
+                assert!(
+                    read == self.model[bytes(start)..][..bytes(sectors)],
+                    "{}: read of {sectors} sectors at {start} is wrong",
+                    describe(&self.geometry)
+                );
             }
         }
     }
