@@ -41,7 +41,7 @@ const COMPLETION_ENTRIES: u32 = 4096;
 const WAKE: u64 = u64::MAX;
 /// The completion that says that something has ended on the side that tells.
 const SIDE: u64 = u64::MAX - 1;
-/// The completion of what takes an alarm back.
+/// The completion of what takes an alarm or a watch back.
 const REMOVED: u64 = u64::MAX - 2;
 /// Set in the completions of alarms, whose place the rest is.
 const ALARM: u64 = 1 << 33;
@@ -590,9 +590,6 @@ impl Drop for Inner {
         if self.wake_armed {
             Waker(Arc::clone(&self.wake_fd)).wake();
         }
-        if self.sides.iter().any(|side| side.watched) {
-            self.queue(opcode::PollRemove::new(SIDE).build().user_data(SIDE));
-        }
         let alarms: Vec<usize> = self.alarms.iter().map(|(key, _)| key).collect();
         for key in alarms {
             self.queue(opcode::TimeoutRemove::new(ALARM | key as u64).build().user_data(REMOVED));
@@ -609,6 +606,11 @@ impl Drop for Inner {
             }
         }
         while left.is_ok() && self.in_kernel > 0 {
+            if self.sides.iter().any(|side| side.watched) {
+                // Again if need be: a watch that has fired, but not told so yet, is not to be taken back, and if it then finds
+                // nothing it watches on.
+                self.queue(opcode::PollRemove::new(SIDE).build().user_data(REMOVED));
+            }
             self.refill();
             left = self.try_enter(1);
             self.dispatch();

@@ -138,3 +138,30 @@ fn one_alarm_serves_many_sleeps() {
     drop(ring);
     assert!(start.elapsed() < Duration::from_secs(60));
 }
+
+/// The side's last completions came while the ring was dropped: the watch had fired, but nobody had been told, so it could not be
+/// taken back, and then found nothing and watched on for ever (seen with NVMe commands under way).
+#[test]
+fn watch_of_a_side_is_taken_back_although_it_fires_meanwhile() {
+    let (told, dropped) = std::sync::mpsc::channel();
+    let ends_late = move || {
+        let path = std::env::temp_dir().join(format!("stria-ring-side-{}", std::process::id()));
+        std::fs::write(&path, [7; 512]).unwrap();
+        let drive = crate::SyncDrive::open(&path, Access::Exclusive).unwrap();
+        let ring = Ring::new().unwrap();
+        ring.open_side(false).unwrap();
+        let request = Request { tag: 0, start_sector: 0, sectors: 0, operation: Operation::Flush };
+        let job = Job::new(request, crate::job::Step::Sync, 0, drive, Default::default());
+        let after = Timespec::new().nsec(50_000_000);
+        let entry = opcode::Timeout::new(&after).build();
+        // SAFETY: the kernel reads the time when it takes the entry, which is in the wait.
+        unsafe { ring.push_aside(false, entry.into(), job, &Rc::default()) };
+        ring.wait(Some(Duration::from_millis(1)));
+        assert!(ring.0.borrow().sides[0].watched);
+        drop(ring);
+        std::fs::remove_file(path).unwrap();
+        told.send(()).unwrap();
+    };
+    std::thread::spawn(ends_late);
+    dropped.recv_timeout(Duration::from_secs(20)).expect("the ring's end is not waited for for ever");
+}
