@@ -5,10 +5,12 @@
 //! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, 64 at once.
 //!
 //! A member that still has not answered after four times as long is **silent**: until it has answered all of these, reads are asked of
-//! the others first, and of it only where they cannot tell.
+//! the others first, and of it only where they cannot tell. Where more are silent than parity makes up for, none is: what holds them
+//! all up would only get more to do.
 
 use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
 use crate::lock::Mode;
+use crate::member::Slot;
 use crate::parity_io::reconstruct;
 use crate::plan::Strips;
 use crate::{Level, MemberId, mirror_io};
@@ -131,14 +133,14 @@ pub(crate) fn look(core: &Rc<Core>) {
     let hedging = &core.hedging;
     let earned = read_count.saturating_sub(hedging.read_count.replace(read_count));
     hedging.budget.set((hedging.budget.get() + earned).min(SAVED_MAX * SHARE));
-    for (_, race) in hedging.races.borrow().iter().filter(|(_, race)| race.waits_for_member) {
-        let is_silent = now - race.begun > slow[race.member.0].saturating_mul(SILENT_AFTER);
-        core.members.borrow_mut().get_mut(race.member).is_silent |= is_silent;
+    let late = core.reads_older_than(&slow);
+    let silent_after = |member: MemberId| slow[member.0].saturating_mul(SILENT_AFTER);
+    if !note_silent(core, &late, silent_after) {
+        return;
     }
-    for (key, member, age) in core.reads_older_than(&slow) {
+    for (key, member, age) in late {
         // What a silent member has got already is all that it gets, so that it needs no budget.
-        let is_silent = age > slow[member.0].saturating_mul(SILENT_AFTER);
-        core.members.borrow_mut().get_mut(member).is_silent |= is_silent;
+        let is_silent = age > silent_after(member);
         if hedging.races.borrow().len() >= COUNT_MAX || !is_silent && hedging.budget.get() < SHARE {
             continue;
         }
@@ -165,6 +167,25 @@ pub(crate) fn look(core: &Rc<Core>) {
         core.wait_by(key, Waiting::Race { race });
         core.ready.spawn(ask_others(Rc::clone(core), race, member, places));
     }
+}
+
+/// Notes who is silent. `false`: so many are that nobody can answer for them. Then what holds them up holds them all up, a bus or a
+/// disk behind them, and is not to get the others' work in addition; they count as usual.
+fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: impl Fn(MemberId) -> Nanos) -> bool {
+    let mut members = core.members.borrow_mut();
+    let races = core.hedging.races.borrow();
+    let raced = races.iter().filter(|(_, race)| race.waits_for_member).map(|(_, race)| (race.member, core.now() - race.begun));
+    for (member, age) in late.iter().map(|&(_, member, age)| (member, age)).chain(raced) {
+        members.get_mut(member).is_silent |= age > silent_after(member);
+    }
+    let parity_count = core.geometry.level().parity_count();
+    let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_silent);
+    // A mirror asks one other copy, and of a silent one only what is there already.
+    let helps = parity_count == 0 || members.slots().iter().filter(mute).count() <= parity_count;
+    if !helps {
+        (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_silent = false);
+    }
+    helps
 }
 
 async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: SmallVec<[(u64, Place); 2]>) {

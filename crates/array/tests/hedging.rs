@@ -166,3 +166,37 @@ fn where_nobody_else_can_answer_the_member_is_waited_for() {
     assert!(times.iter().any(|&time| time >= 500 * MS), "{times:?}");
     assert_eq!(world.hedged(), 0);
 }
+
+/// What holds all members up (one bus, one disk behind all of them) is not made worse by asking the others.
+#[test]
+fn who_stands_still_with_all_others_is_waited_for() {
+    for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 6)] {
+        let mut world = World::new(level, members);
+        let read_count = |world: &World| world.array.status().members.iter().map(|member| member.read_count).sum::<u64>();
+        let (before, end) = (read_count(&world), world.now + 1000 * MS);
+        world.until.iter().for_each(|until| until.set(end));
+        let (mut ended, mut count) = (Vec::new(), 0);
+        for moment in 0..100 {
+            world.now = end - 1000 * MS + moment * 5 * MS;
+            let into = std::iter::once(Buffer::zeroed(512)).collect();
+            world.array.submit(Request {
+                tag: 1 << 32 | moment,
+                start_sector: moment * 7,
+                sectors: 1,
+                operation: Operation::Read { into },
+            });
+            count += 1;
+            world.array.poll(world.now, &mut ended);
+        }
+        assert!(ended.is_empty(), "{level}: nobody can answer");
+        world.settle();
+        let reads = read_count(&world) - before;
+        // Some were asked twice before it was clear.
+        assert!(reads <= count + 10 * members as u64, "{level}: {reads} reads of members for {count} of clients");
+        // Nobody is held to be silent for it afterwards.
+        world.until.iter().for_each(|until| until.set(0));
+        let hedged = world.hedged();
+        (0..100).for_each(|sector| assert!(world.read(sector, 1) < MS));
+        assert_eq!(world.hedged(), hedged, "{level}");
+    }
+}
