@@ -219,9 +219,10 @@ fn records_of_a_crash_are_told() {
     let told = |drive: &&&str| place.ok(&["examine", drive]).contains(" 1 records that count");
     assert_eq!(drives.iter().filter(told).count(), 1, "the last write was recorded on its parity's member");
     let serve = place.serve(&drives);
+    // Once it is: before, it is being replayed.
+    place.settled("tank");
     assert_eq!(log("replayed_count"), 1);
     assert!(place.ok(&["status"]).contains("; 1 of a crash replayed"));
-    place.settled("tank");
     place.ok(&["stop", "tank"]);
     serve.ended_well();
     assert!(place.ok(&["examine", drives[0]]).contains("Write Log : empty"));
