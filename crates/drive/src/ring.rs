@@ -12,6 +12,7 @@
 //! waits until none is left. If the ring is leaked, so are the jobs. One thread has the ring (`Rc`),
 //! which is also what single-issuer mode asks for.
 
+mod setup;
 mod side;
 
 use crate::DriveError;
@@ -21,6 +22,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
+use setup::{Mode, modes, register_memory, set_up};
 use side::Side;
 use slab::Slab;
 use std::cell::RefCell;
@@ -33,10 +35,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use stria_block::{Arena, Buffer, Nanos};
 
-/// Entries handed over by one system call at most; more take another one.
-const SUBMISSION_ENTRIES: u32 = 512;
-/// Bounds what the kernel holds at once, so that its completion queue never overflows; the rest waits here.
-const COMPLETION_ENTRIES: u32 = 4096;
 /// The completion that is the eventfd's, not a slot's.
 const WAKE: u64 = u64::MAX;
 /// The completion that says that something has ended on the side that tells.
@@ -183,7 +181,7 @@ impl Ring {
     pub fn register_memory(&self) {
         let inner = &mut *self.0.borrow_mut();
         let arena = Arena::set_up();
-        if inner.memory.is_none() && register(&inner.uring.submitter(), arena).is_ok() {
+        if inner.memory.is_none() && register_memory(&inner.uring.submitter(), arena).is_ok() {
             inner.memory = Some(arena);
         }
     }
@@ -554,14 +552,6 @@ impl Inner {
     }
 }
 
-/// Registers the arena's memory, as the first and only.
-fn register(with: &io_uring::Submitter<'_>, arena: &'static Arena) -> io::Result<()> {
-    let Range { start, end } = arena.addresses();
-    let memory = libc::iovec { iov_base: start as *mut _, iov_len: end - start };
-    // SAFETY: an arena stays where it is as long as the process lives.
-    unsafe { with.register_buffers(&[memory]) }
-}
-
 /// Takes a job out of its slot, as its completion has come.
 fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: u64, result: i32) {
     let (job, ended) = slots[slot as usize].take().expect("the kernel completes an entry once");
@@ -622,48 +612,6 @@ impl Drop for Inner {
             std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));
         }
     }
-}
-
-/// A way to set a ring up, and its name.
-type Mode<S, C> = (fn(&mut io_uring::Builder<S, C>), &'static str);
-
-/// Leanest first: completions are worked off only when asked for (Linux 6.1), or at least without
-/// interrupting the thread (5.19), or the plain way.
-fn modes<S: squeue::EntryMarker, C: cqueue::EntryMarker>() -> [Mode<S, C>; 3] {
-    [
-        (
-            |builder| {
-                builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
-            },
-            "single issuer, deferred task work",
-        ),
-        (
-            |builder| {
-                builder.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
-            },
-            "cooperative task work",
-        ),
-        (|_| {}, "plain"),
-    ]
-}
-
-/// The first of `modes` that the kernel has, with what else is wanted of it.
-fn set_up<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
-    modes: &[Mode<S, C>],
-    and: impl Fn(&mut io_uring::Builder<S, C>),
-) -> io::Result<(IoUring<S, C>, &'static str)> {
-    let mut refusal = io::Error::from(io::ErrorKind::Unsupported);
-    for (set, name) in modes {
-        let mut builder = IoUring::<S, C>::builder();
-        set(builder.setup_clamp().setup_cqsize(COMPLETION_ENTRIES).dontfork());
-        and(&mut builder);
-        match builder.build(SUBMISSION_ENTRIES) {
-            Ok(uring) => return Ok((uring, name)),
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => refusal = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(refusal)
 }
 
 #[cfg(test)]

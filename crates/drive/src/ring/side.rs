@@ -5,7 +5,8 @@
 //! A side has both sizes, so that there are at most two: a polled one, and one that is told. Their jobs lie in the usual
 //! ring's slots, where the module head says why it is sound to hand addresses over.
 
-use super::{Mode, modes, register, set_up, try_again};
+use super::setup::{Mode, modes, register_memory, set_up};
+use super::try_again;
 use io_uring::{IoUring, cqueue, squeue};
 use std::collections::VecDeque;
 use std::io;
@@ -35,7 +36,7 @@ impl Side {
             uring.submitter().register_files_sparse(files)?;
         }
         if let Some(arena) = memory {
-            register(&uring.submitter(), arena)?;
+            register_memory(&uring.submitter(), arena)?;
         }
         let in_kernel_max = uring.params().cq_entries() as usize;
         Ok(Self { uring, polled, watched: false, backlog: VecDeque::new(), in_kernel: 0, in_kernel_max })
