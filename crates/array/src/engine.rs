@@ -162,11 +162,11 @@ impl Engine {
             return self.held.push(request);
         }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
-        let refused = request.check(&self.limits).err().or_else(|| {
-            (mutates && self.core.read_only.get())
-                .then(|| IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write"))
-        });
-        if let Some(error) = refused {
+        if let Err(error) = request.check(&self.limits) {
+            return self.core.done(request.complete(Err(error)));
+        }
+        if mutates && self.core.read_only.get() {
+            let error = IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write");
             return self.core.done(request.complete(Err(error)));
         }
         self.core.last_client.set(self.core.now());
@@ -206,6 +206,7 @@ impl Engine {
     }
 
     /// Where one sector lies on levels whose requests go to one place each, and how far it runs on there.
+    #[inline(always)]
     fn place(&self, sector: u64, sectors: u64) -> (usize, u64, u64) {
         let geometry = &self.core.geometry;
         if geometry.level().parity_count() == 0 {

@@ -26,6 +26,8 @@ pub struct Geometry {
     /// Data area used on each member; all equal but for linear and RAID 0.
     member_sectors: Vec<u64>,
     zones: Vec<stripe::Zone>,
+    /// Of the array: before it RAID 0 is striped over all members, most often to its end.
+    even_sectors: u64,
     capacity_sectors: u64,
     by_slots: Divisor,
     /// Data strips in a stripe of a parity level.
@@ -114,8 +116,10 @@ impl Geometry {
         let member_sectors: Vec<u64> =
             member_sectors.iter().map(|&sectors| whole(if level.is_redundant() { smallest } else { sectors })).collect();
         let (by_slots, by_data) = (Divisor::new(count as u64), Divisor::new((count - level.parity_count()) as u64));
+        let even_sectors = if level == Level::Raid0 && count > 1 { whole(smallest) * count as u64 } else { 0 };
         let (zones, capacity_sectors) = (Vec::new(), 0);
-        let mut geometry = Self { level, layout, strip_sectors, zones, capacity_sectors, member_sectors, by_slots, by_data };
+        let mut geometry =
+            Self { level, layout, strip_sectors, zones, even_sectors, capacity_sectors, member_sectors, by_slots, by_data };
         geometry.zones = geometry.make_zones();
         geometry.capacity_sectors = match level {
             Level::Linear | Level::Raid0 => geometry.member_sectors.iter().sum(),

@@ -347,6 +347,7 @@ impl Log {
 
     /// Whether a client may not read these rows of a slot's member as they are: what was acknowledged is still on its way,
     /// or the log knows better.
+    #[inline]
     pub fn is_aside(&self, slot: usize, rows: &Range<u64>) -> bool {
         self.behind.is_at(slot, rows) || self.knows_better(slot, rows)
     }

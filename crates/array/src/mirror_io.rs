@@ -94,10 +94,11 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
     choose_alike(core, copies, sectors)
 }
 
+#[inline]
 fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     let members = core.members.borrow();
     // Among equal queues whoever comes first by address, so that idle drives share random reads too.
-    let first = (copies[0].start_sector / 128) as u32 as usize % copies.len();
+    let first = ((copies[0].start_sector / 128) as u32 % copies.len() as u32) as usize;
     let (before, from_first) = copies.split_at(first);
     let mut best = None;
     let mut least = (true, usize::MAX, u64::MAX);

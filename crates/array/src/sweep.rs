@@ -417,6 +417,9 @@ fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
 /// Says of members that they are whole, before they count as such: who is in sync by word alone is lost with the power. And
 /// before a copy gets its slot: a crash may tear the record of that, and must find either the old member or the new.
 async fn hand_over(core: &Core, fills: &[Fill]) {
+    // The record that they came lays the head of their log: said together with this, a crash may leave the word without the log,
+    // and who is in sync without a log is not trusted.
+    core.all_recorded().await;
     for fill in fills {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(fill.member);

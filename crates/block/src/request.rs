@@ -2,6 +2,7 @@
 
 use crate::{Buffer, Data, ErrorKind, Extent, IoError, Limits, SECTOR_BYTES, Tag};
 use smallvec::SmallVec;
+use std::ops::Deref;
 
 /// The pieces of memory of one request, in the order of the device's sectors.
 pub type Segments<T> = SmallVec<[T; 1]>;
@@ -56,6 +57,15 @@ pub struct Request {
     pub operation: Operation,
 }
 
+/// All bytes of a request's memory, which mostly is one piece.
+#[inline]
+fn len_of<T: Deref<Target = [u8]>>(segments: &[T]) -> usize {
+    match segments {
+        [one] => one.len(),
+        several => several.iter().map(|segment| segment.len()).sum(),
+    }
+}
+
 /// The one end of a request.
 #[derive(Debug)]
 pub struct Completion {
@@ -82,32 +92,42 @@ impl Request {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the range leaves the device, is misaligned, or its memory has another length.
+    #[inline]
     pub fn check(&self, limits: &Limits) -> Result<(), IoError> {
+        self.problem(limits).map_or(Ok(()), |problem| Err(self.refusal(problem, limits)))
+    }
+
+    #[inline]
+    fn problem(&self, limits: &Limits) -> Option<&'static str> {
         let block_sectors = u64::from(limits.logical_block_bytes) / SECTOR_BYTES as u64;
         let memory_bytes = match &self.operation {
-            Operation::Read { into } => Some(into.iter().map(|buffer| buffer.len()).sum::<usize>()),
-            Operation::Write { from, .. } => Some(from.iter().map(|data| data.len()).sum()),
-            Operation::Flush => return Ok(()),
+            Operation::Read { into } => Some(len_of(into)),
+            Operation::Write { from, .. } => Some(len_of(from)),
+            Operation::Flush => return None,
             Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => None,
         };
         let end = self.start_sector.checked_add(self.sectors);
-        let problem = if end.is_none_or(|end| end > limits.size_sectors) {
-            "reaches beyond the end of the device"
+        if end.is_none_or(|end| end > limits.size_sectors) {
+            Some("reaches beyond the end of the device")
         } else if (self.start_sector | self.sectors) & (block_sectors - 1) != 0 {
-            "is not aligned to the device's blocks"
+            Some("is not aligned to the device's blocks")
         } else if self.sectors == 0 {
-            "is empty"
+            Some("is empty")
         } else if memory_bytes.is_some_and(|bytes| bytes as u64 != self.sectors * SECTOR_BYTES as u64) {
-            "has memory of another length"
+            Some("has memory of another length")
         } else {
-            return Ok(());
-        };
-        Err(IoError::new(
+            None
+        }
+    }
+
+    #[cold]
+    fn refusal(&self, problem: &str, limits: &Limits) -> IoError {
+        IoError::new(
             ErrorKind::Invalid,
             format!(
                 "request of {} sectors at sector {} {problem} ({} sectors)",
                 self.sectors, self.start_sector, limits.size_sectors
             ),
-        ))
+        )
     }
 }

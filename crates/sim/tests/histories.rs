@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 20] = [
+const LANES: [(&str, u64); 21] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -149,6 +149,9 @@ const LANES: [(&str, u64); 20] = [
     ("1", 280_037_687),
     // One lane: failed on command while it alone kept what a replay carried out, and after two crashes back without that.
     ("5", 300_080_373),
+    // One lane: that a member had come back and that it was filled went into one record, of which a crash left the superblock
+    // without the head of its log.
+    ("6", 330_041_324),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];

@@ -72,6 +72,11 @@ impl Core {
         self.record.durable.get() == self.record.wanted.get()
     }
 
+    /// Waits until all is recorded that is wanted so far.
+    pub async fn all_recorded(&self) {
+        self.recorded(self.record.wanted.get()).await;
+    }
+
     pub async fn recorded(&self, number: u64) {
         self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= number).await;
     }

@@ -60,7 +60,17 @@ impl Geometry {
     }
 
     /// Where array sector `sector` of a level without redundancy lies, and how far it runs on there, at most `sectors`.
+    #[inline]
     pub fn extent(&self, sector: u64, sectors: u64) -> Extent {
+        if sector < self.even_sectors {
+            let (row, slot, in_strip) = self.strip_of(sector);
+            let sectors = sectors.min(self.strip_sectors - in_strip);
+            return Extent { slot, start_sector: row * self.strip_sectors + in_strip, sectors };
+        }
+        self.extent_of_zone(sector, sectors)
+    }
+
+    fn extent_of_zone(&self, sector: u64, sectors: u64) -> Extent {
         let zone = self.zones.iter().find(|zone| sector < zone.end_sector).expect("the sector is one of the array");
         if let [slot] = zone.slots[..] {
             let start_sector = zone.member_sector + (sector - zone.start_sector);
