@@ -63,14 +63,14 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// The sectors of drives on which a range of an array lies, parity included.
+/// The sectors of drives on which a range of an array lies, parity included; nothing does beyond its end.
 pub(crate) fn places_of(node: &Node, range: Range<u64>) -> Vec<Range<u64>> {
     let geometry = &node.geometry;
     let data_start = node.device.recorder().superblock().header.data_offset;
     let mut places = Vec::new();
-    let mut next = range.start;
-    while next < range.end {
-        let left = range.end - next;
+    let (mut next, end) = (range.start, range.end.min(geometry.capacity_sectors()));
+    while next < end {
+        let left = end - next;
         match geometry.level() {
             Level::Raid1 | Level::Raid10 => {
                 let (copies, run) = geometry.copies_of(next, left);
