@@ -4,7 +4,7 @@
 //! enough members, and checks every data write and every acknowledgement against that.
 
 mod support;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use stria_array::*;
@@ -205,6 +205,73 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
         assert!(array.status().members[2].role == MemberRole::Failed, "the member that fails writes was dropped");
         assert!(!told.borrow().dirty, "an idle array ends clean");
     }
+}
+
+/// Says of each record that it is kept.
+#[derive(Default)]
+struct Believed;
+
+impl Recorder for Believed {
+    type Log = Self;
+
+    fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn log_places(&self) {}
+}
+
+impl LaneLog for Believed {
+    type Places = ();
+
+    fn know(&mut self, _: usize, (): ()) {}
+    fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
+        Some(MetadataWrite { member, start_sector: 0, data: Buffer::zeroed(SECTOR_BYTES).freeze() })
+    }
+}
+
+/// Killed before its drop is recorded, the next process would count on a log of which a cut of power takes what it alone kept.
+#[test]
+fn nobody_is_failed_on_command_who_alone_keeps_what_was_acknowledged() {
+    let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
+    let parity = MemberId(usize::from(geometry.stripe_map(0).parity[0]));
+    let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
+    let late = |seed| Box::new(LateDevice::new(RamDevice::new(1024), seed)) as Box<dyn BlockDevice>;
+    let devices = (0..4).map(late).collect();
+    let array = ArrayDevice::new(&ArrayConfig { log: Some(log), ..whole(geometry) }, devices, Believed, 0);
+    let (array, now) = (RefCell::new(array), Cell::new(0));
+    let poll = |ended: &mut Vec<Completion>| {
+        now.set(now.get() + 1000);
+        array.borrow_mut().poll(now.get(), ended);
+    };
+    let settle = || (0..10_000).for_each(|_| poll(&mut Vec::new()));
+    let write = |tag| {
+        let from = std::iter::once(Buffer::zeroed(8 * SECTOR_BYTES).freeze()).collect();
+        let operation = Operation::Write { from, fua: false };
+        array.borrow_mut().submit(Request { tag, start_sector: 0, sectors: 8, operation });
+        let mut ended = Vec::new();
+        while ended.is_empty() {
+            poll(&mut ended);
+        }
+        ended.remove(0).result.expect("it is redundant");
+    };
+    let leans = || array.borrow().command(|engine| engine.leans_on(parity));
+    let fail = || array.borrow().command(|engine| engine.fail(parity));
+    // The first one finds the array clean, and waits for records.
+    write(1);
+    settle();
+    write(2);
+    assert!(leans(), "acknowledged by its record");
+    let refused = fail().expect_err("it alone keeps it");
+    assert!(refused.to_string().contains("fail it again in a moment"), "{refused}");
+    settle();
+    assert!(!leans());
+    array.borrow().command(|engine| engine.lean_no_more_on(Some(parity)));
+    write(3);
+    assert!(!leans(), "acknowledged only once it is down");
+    fail().expect("the array is redundant");
 }
 
 /// Its drop could be recorded only after that, and a crash before would bring it back as one that was there.

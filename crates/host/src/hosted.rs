@@ -368,6 +368,15 @@ impl HostedArray {
         self.device.command(command)
     }
 
+    /// Before a drive is failed on command (`leaves`), or when it is not after all. Whether the array still leans on it.
+    pub(crate) fn lean_no_more_on(&self, path: &Path, leaves: bool) -> Result<bool, HostError> {
+        let (array, member) = self.holder(path)?;
+        Ok(array.device.command(|engine| {
+            engine.lean_no_more_on(leaves.then_some(member));
+            engine.leans_on(member)
+        }))
+    }
+
     /// Drops a drive as if it had failed.
     ///
     /// # Errors

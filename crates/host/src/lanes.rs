@@ -165,14 +165,37 @@ impl ArrayLanes {
     pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.wait_while(Engine::is_replaying, "the array still carries out what a crash left; fail it again in a moment")?;
-        self.home(move |array| array.fail(&path))?
+        let leans = |leaves| {
+            let path = path.clone();
+            self.each(move |array| array.lean_no_more_on(&path, leaves))?
+                .into_iter()
+                .try_fold(false, |any, leans| Ok(any | leans?))
+        };
+        let failed = self
+            .patiently(|| leans(true), "it alone keeps what was written just now; fail it again in a moment")
+            .and_then(|()| {
+                self.home({
+                    let path = path.clone();
+                    move |array| array.fail(&path)
+                })?
+            });
+        if failed.is_err() {
+            // Where it is unknown nobody leans on it either.
+            let _ = leans(false);
+        }
+        failed
     }
 
     /// Waits while something is so on any lane, of any array of the tree; `otherwise` says that it takes too long.
     fn wait_while(&self, is_so: impl Fn(&Engine) -> bool + Copy + Send + 'static, otherwise: &str) -> Result<(), HostError> {
-        let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
+        let is_so = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
+        self.patiently(|| Ok(self.each(is_so)?.contains(&true)), otherwise)
+    }
+
+    /// Asks again and again while it is so.
+    fn patiently(&self, is_so: impl Fn() -> Result<bool, HostError>, otherwise: &str) -> Result<(), HostError> {
         let end = Instant::now() + PATIENCE;
-        while self.each(wait)?.contains(&true) {
+        while is_so()? {
             if Instant::now() >= end {
                 return Err(HostError::Refused(otherwise.into()));
             }

@@ -96,6 +96,11 @@ impl Lanes {
         self.lanes.iter().any(|lane| lane.command(|engine| engine.is_replaying()))
     }
 
+    /// Whether any lane left to this member's log alone what clients know, so that it may not be failed.
+    pub fn leans_on(&self, member: MemberId) -> bool {
+        self.lanes.iter().any(|lane| lane.command(|engine| engine.leans_on(member)))
+    }
+
     /// Drops a member as if it had failed: said to one lane, heard by all.
     ///
     /// # Errors

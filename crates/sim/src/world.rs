@@ -763,12 +763,14 @@ impl<'a> World<'a> {
                 };
                 self.model.forget_reads();
                 match step {
-                    Step::Fail(_) if self.node().leaves()[leaf].device.is_replaying() => Ok(()),
                     Step::Fail(_) => {
-                        self.meet("fail");
                         let node = self.node().leaves()[leaf];
                         let member = node.handle_of(drive).expect("it holds a slot");
+                        if node.device.is_replaying() || node.device.leans_on(member) {
+                            return Ok(());
+                        }
                         let failed = node.device.fail(member);
+                        self.meet("fail");
                         failed
                             .map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
                     }

@@ -26,6 +26,8 @@ pub(crate) struct Behind {
     /// Whose logs have the records of each, by number.
     keepers: RefCell<BTreeMap<u64, Keepers>>,
     sectors: Cell<u64>,
+    /// Who is about to be failed: nothing more is left to its log alone.
+    leaving: Cell<Option<MemberId>>,
     /// Something is down.
     changed: Waiters,
 }
@@ -96,13 +98,27 @@ impl Core {
     /// filled is not in sync before the record that says so, nor is a log replayed before the one that says that all is.
     pub fn may_go_behind(&self, keepers: &Keepers) -> bool {
         let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
-        self.is_recorded() && resynced && !self.are_gone(keepers)
+        self.is_recorded() && resynced && !self.are_gone_but(keepers, self.log.behind.leaving.get())
     }
 
     /// Whether all of these members were dropped.
     pub fn are_gone(&self, keepers: &Keepers) -> bool {
+        self.are_gone_but(keepers, None)
+    }
+
+    fn are_gone_but(&self, keepers: &Keepers, one: Option<MemberId>) -> bool {
         let members = self.members.borrow();
-        keepers.iter().all(|&keeper| members.get(keeper).role == MemberRole::Failed)
+        keepers.iter().all(|&keeper| Some(keeper) == one || members.get(keeper).role == MemberRole::Failed)
+    }
+
+    /// Sees to it that soon nothing is left to this member's log alone.
+    pub fn lean_no_more_on(&self, member: Option<MemberId>) {
+        self.log.behind.leaving.set(member);
+    }
+
+    /// Whether nobody but this member keeps something that was acknowledged and is still on its way.
+    pub fn leans_on(&self, member: MemberId) -> bool {
+        self.log.behind.keepers.borrow().values().any(|keepers| self.are_gone_but(keepers, Some(member)))
     }
 
     /// Waits until what was acknowledged is down, where its records went with members that are dropped: once these are known
