@@ -634,8 +634,8 @@ impl Engine {
         self.core.lean_no_more_on(member);
     }
 
-    /// Whether a client was told of a write that only this member's log keeps, and that is still on its way to its place. Were it
-    /// dropped now, and the process killed before that is recorded, the next one would count on a log that its cache may forget.
+    /// Whether a client was told of a write that only this member's log keeps, and that is still on its way to its place. If it is
+    /// dropped now, and the process killed before that is recorded, the next one counts on a log that its cache may forget.
     pub fn leans_on(&self, member: MemberId) -> bool {
         self.core.leans_on(member)
     }
@@ -643,7 +643,7 @@ impl Engine {
     /// Drops a member as if it had failed.
     ///
     /// # Errors
-    /// When it is not in use, data would be lost, or the array [replays](Engine::is_replaying) or [leans on](Engine::leans_on) it.
+    /// When it is not in use, data would be lost, or the array [replays](Engine::is_replaying).
     pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
         let (role, name) = self.role_of(member)?;
         if role == MemberRole::Failed {
@@ -652,11 +652,6 @@ impl Engine {
         if self.is_replaying() {
             return Err(Refusal(format!(
                 "{name} cannot be failed yet: the array has just started, and carries out what a crash left; fail it again in a moment"
-            )));
-        }
-        if self.leans_on(member) {
-            return Err(Refusal(format!(
-                "{name} cannot be failed yet: it alone keeps what was written just now; fail it again in a moment"
             )));
         }
         if !self.core.fail_member(member, "failed on command") {

@@ -20,6 +20,8 @@ use stria_drive::{Bond, Dealer, Lane, LaneHandle, RingCounters};
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long the start may take, or a lane to hear what the home lane has decided: moments, unless a crash left much to make good.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a member that is failed on command may take until nothing is left to its log alone.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// An array that runs on one lane or several.
 pub struct ArrayLanes {
@@ -167,35 +169,27 @@ impl ArrayLanes {
         self.wait_while(Engine::is_replaying, "the array still carries out what a crash left; fail it again in a moment")?;
         let leans = |leaves| {
             let path = path.clone();
-            self.each(move |array| array.lean_no_more_on(&path, leaves))?
-                .into_iter()
-                .try_fold(false, |any, leans| Ok(any | leans?))
+            let said = self.each(move |array| array.lean_no_more_on(&path, leaves))?;
+            said.into_iter().try_fold(false, |any, leans| Ok::<_, HostError>(any | leans?))
         };
-        let failed = self
-            .patiently(|| leans(true), "it alone keeps what was written just now; fail it again in a moment")
-            .and_then(|()| {
-                self.home({
-                    let path = path.clone();
-                    move |array| array.fail(&path)
-                })?
-            });
+        // One that hangs does not end what is on its way to it either.
+        let end = Instant::now() + LET_GO;
+        while leans(true)? && Instant::now() < end {
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        let drive = path.clone();
+        let failed = self.home(move |array| array.fail(&drive))?;
         if failed.is_err() {
-            // Where it is unknown nobody leans on it either.
-            let _ = leans(false);
+            leans(false)?;
         }
         failed
     }
 
     /// Waits while something is so on any lane, of any array of the tree; `otherwise` says that it takes too long.
     fn wait_while(&self, is_so: impl Fn(&Engine) -> bool + Copy + Send + 'static, otherwise: &str) -> Result<(), HostError> {
-        let is_so = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
-        self.patiently(|| Ok(self.each(is_so)?.contains(&true)), otherwise)
-    }
-
-    /// Asks again and again while it is so.
-    fn patiently(&self, is_so: impl Fn() -> Result<bool, HostError>, otherwise: &str) -> Result<(), HostError> {
+        let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
         let end = Instant::now() + PATIENCE;
-        while is_so()? {
+        while self.each(wait)?.contains(&true) {
             if Instant::now() >= end {
                 return Err(HostError::Refused(otherwise.into()));
             }
