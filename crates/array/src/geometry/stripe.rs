@@ -70,6 +70,7 @@ impl Geometry {
         self.extent_of_zone(sector, sectors)
     }
 
+    /// Behind the rows of all members, or where one is alone.
     fn extent_of_zone(&self, sector: u64, sectors: u64) -> Extent {
         let zone = self.zones.iter().find(|zone| sector < zone.end_sector).expect("the sector is one of the array");
         if let [slot] = zone.slots[..] {
@@ -78,7 +79,7 @@ impl Geometry {
         }
         let shift = self.strip_sectors.trailing_zeros();
         let (row, mut turn) = zone.by_slots.divide((sector - zone.start_sector) >> shift);
-        if zone.start_sector > 0 && self.layout == Layout::Zones(Zones::Original) {
+        if self.layout == Layout::Zones(Zones::Original) {
             turn = zone.by_slots.divide(sector >> shift).1;
         }
         let in_strip = sector & (self.strip_sectors - 1);
