@@ -17,7 +17,7 @@ use crate::gather::Gathers;
 use crate::geometry::Divisor;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
-use crate::lanes::{Following, Share};
+use crate::lanes::{Asked, Following, Share};
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
@@ -82,6 +82,13 @@ pub enum Action {
     GiveUp,
     /// One of several lanes: its share of a member is filled. The answer comes when every lane's is.
     Filled(MemberId),
+    /// One of several lanes: have the owner of this place read it. Answered by the tag.
+    AskOwner {
+        /// The read.
+        request: Request,
+        /// Who is slow, so that the others are to be asked.
+        slow: Option<MemberId>,
+    },
     /// Append these records to the log of a member, or none, only to say what is retired. Answer with
     /// [`Engine::log_appended`](crate::Engine::log_appended), or, when there is no room, with
     /// [`Engine::log_full`](crate::Engine::log_full). The next one for this member comes after the answer.
@@ -128,6 +135,7 @@ pub(crate) struct Core {
     /// What of the array is this engine's.
     pub share: Share,
     pub following: Following,
+    pub asked: Asked,
     pub mirror_crew: Crew<MirrorWrite>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
@@ -190,6 +198,7 @@ impl Core {
             hedging: Hedging::new(geometry.level().is_redundant()),
             share,
             following: Following::new(config, share),
+            asked: Asked::default(),
             mirror_crew: Crew::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),

@@ -308,6 +308,7 @@ impl<R: Recorder> Binder<R> {
             Action::ResetLog => self.ask(Ask::ResetLog),
             Action::SpareTaken { member, slot } => self.others().tell_all(|| Message::SpareTaken { member, slot }),
             Action::Filled(member) => self.share_filled(member),
+            Action::AskOwner { request, slow } => self.others().ask_owner(request, slow),
             Action::Replayed => self.share_replayed(),
             Action::GiveUp => self.others().tell_all(|| Message::GiveUp),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {

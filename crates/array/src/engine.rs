@@ -4,7 +4,7 @@ use crate::core::{
     Core, Cutter, DataCutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, of_sectors, slice_segments,
 };
 use crate::gather::{self, Part};
-use crate::lanes::Share;
+use crate::lanes::{self, Share};
 use crate::log::Stage;
 use crate::mirror_io::MirrorWrite;
 use crate::plan::Presence;
@@ -98,6 +98,11 @@ impl Engine {
     /// there, with a log that its cache may forget.
     pub fn is_replaying(&self) -> bool {
         self.core.log.stage.get() < Stage::Replayed && !self.core.read_only.get()
+    }
+
+    /// Whether members are filled, resynced or scrubbed.
+    pub(crate) fn is_sweeping(&self) -> bool {
+        self.sweeper.is_running()
     }
 
     /// Whether all who were dropped are known as such on the others. Before, none of them may come back: were both said at once, and
@@ -207,7 +212,7 @@ impl Engine {
 
     /// Where one sector lies on levels whose requests go to one place each, and how far it runs on there.
     #[inline(always)]
-    fn place(&self, sector: u64, sectors: u64) -> (usize, u64, u64) {
+    pub(crate) fn place(&self, sector: u64, sectors: u64) -> (usize, u64, u64) {
         let geometry = &self.core.geometry;
         if geometry.level().parity_count() == 0 {
             let extent = geometry.extent(sector, sectors);
@@ -220,7 +225,7 @@ impl Engine {
     }
 
     /// Makes a read or write that one member can do by itself a request to that member.
-    fn pass_on(&self, request: &mut Request) -> Option<MemberId> {
+    pub(crate) fn pass_on(&self, request: &mut Request) -> Option<MemberId> {
         let core = &self.core;
         let Request { start_sector, sectors, .. } = *request;
         let reads = matches!(request.operation, Operation::Read { .. });
@@ -246,7 +251,7 @@ impl Engine {
         Some(member)
     }
 
-    fn read(&mut self, mut request: Request) {
+    pub(crate) fn read(&mut self, mut request: Request) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
@@ -523,6 +528,10 @@ impl Engine {
         };
         for part in failed {
             let core = Rc::clone(&self.core);
+            if core.is_foreign(part.array_sector) {
+                core.ready.spawn(lanes::mend_part(Rc::clone(&core), part));
+                continue;
+            }
             let slot = core.members.borrow().get(part.member).slot.expect("clients read members with a role");
             match core.geometry.level() {
                 Level::Linear | Level::Raid0 => {

@@ -190,12 +190,8 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: imp
 
 async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: SmallVec<[(u64, Place); 2]>) {
     let mut read: SmallVec<[(u64, Buffer); 2]> = SmallVec::new();
-    for (offset, (array_sector, row, sectors)) in places {
-        let found = match core.geometry.level() {
-            Level::Raid1 | Level::Raid10 => from_copies(&core, member, array_sector..array_sector + sectors).await,
-            _ => from_parity(&core, array_sector, row..row + sectors).await.map(|buffer| std::iter::once((0, buffer)).collect()),
-        };
-        let Some(found) = found else {
+    for (offset, place) in places {
+        let Some(found) = others_say(&core, member, place).await else {
             read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
             return core.others_answered(race, None);
         };
@@ -204,10 +200,29 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
     core.others_answered(race, Some(read));
 }
 
+/// What others than a member say of a place, piece by piece. `None`: they cannot tell.
+async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors): Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    let one = |buffer| std::iter::once((0, buffer)).collect();
+    if core.is_foreign(array_sector) {
+        return core.ask_owner(array_sector, sectors, Some(member)).await.map(one);
+    }
+    match core.geometry.level() {
+        Level::Raid1 | Level::Raid10 => from_copies(core, member, array_sector..array_sector + sectors).await,
+        _ => from_parity(core, array_sector, row..row + sectors).await.map(one),
+    }
+}
+
+/// Another lane's read, whose `member` is slow to it: the others are asked, and nobody if they cannot tell.
+pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart) {
+    let found = others_say(&core, part.member, (part.array_sector, part.start_sector, part.sectors)).await;
+    let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
+    part.deliver(&core, whole.map(|(_, buffer)| buffer));
+}
+
 /// A part of a client's read whose member is silent: the others are asked, and it only if they cannot tell.
 pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart) {
-    let rows = part.start_sector..part.start_sector + part.sectors;
-    if let Some(buffer) = from_parity(&core, part.array_sector, rows).await {
+    let found = others_say(&core, part.member, (part.array_sector, part.start_sector, part.sectors)).await;
+    if let Some((_, buffer)) = found.and_then(|found| found.into_iter().next()) {
         core.members.borrow_mut().get_mut(part.member).hedged_count += 1;
         return part.deliver(&core, Some(buffer));
     }

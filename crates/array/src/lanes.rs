@@ -6,21 +6,26 @@
 //! - what superblocks and bitmap must say, to the home lane, which makes one record of it ([`registrar`]);
 //! - who holds which role, from the home lane to all ([`follow`]).
 //!
+//! Reads need none while their owner's share is [plain](guest).
+//!
 //! So one lane is the whole array as ever, and the simulator runs several in one thread, by the same messages.
 
 mod events;
 mod follow;
+mod guest;
 mod registrar;
 mod relay;
 mod share;
 
 pub use events::LaneEvents;
 pub(crate) use follow::Following;
+pub(crate) use guest::{Asked, mend_part};
 pub(crate) use registrar::{Ask, Order, Registrar};
-pub(crate) use relay::Relay;
+pub(crate) use relay::{Relay, Way};
 pub(crate) use share::Share;
 
 use crate::{Geometry, IoFailures, MemberId};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stria_block::{Completion, Mailbox, Request};
 
@@ -28,6 +33,8 @@ use stria_block::{Completion, Mailbox, Request};
 pub(crate) enum Message<P> {
     /// To be done for a lane.
     Request { lane: usize, request: Request },
+    /// A read to be done for a lane without a member that is slow to it.
+    ReadAround { lane: usize, request: Request, member: MemberId },
     /// It was done.
     Ended(Completion),
     /// A lane wants something durable.
@@ -76,7 +83,13 @@ impl Answer {
 struct Port<P> {
     mail: Mailbox<Message<P>>,
     nudge: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    plain: Plain,
 }
+
+/// Whether others may read of a lane's share without asking. On a cache line of its own: it is read for every such read, and
+/// seldom written.
+#[repr(align(128))]
+struct Plain(AtomicBool);
 
 /// The ways between the lanes of one array. Clones are the same.
 pub struct Ports<P> {
@@ -98,11 +111,11 @@ impl<P> Ports<P> {
     pub fn new(lane_count: usize) -> Self {
         assert!((1..=64).contains(&lane_count), "an array has 1 to 64 lanes");
         // Who receives looks at every turn; that a turn comes is for `nudge` to see to.
-        let port = |_| Port { mail: Mailbox::new(|| {}), nudge: OnceLock::new() };
+        let port = |_| Port { mail: Mailbox::new(|| {}), nudge: OnceLock::new(), plain: Plain(AtomicBool::new(false)) };
         Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: share::GROUP_SECTORS }
     }
 
-    /// For simulations of small arrays: the sync space is dealt out in smaller groups, or strips where these are larger.
+    /// For simulations of small arrays: the sync space is dealt out in smaller groups, or strips where these are larger; powers of two.
     #[must_use]
     pub fn with_groups(self, group_sectors: u64) -> Self {
         Self { group_sectors, ..self }
@@ -133,6 +146,18 @@ impl<P> Ports<P> {
 
     fn take(&self, lane: usize, into: &mut Vec<Message<P>>) {
         self.ports[lane].mail.take(into);
+    }
+
+    /// Says whether others may read of a lane's share: before its clients, and other lanes, hear of what makes it untrue.
+    fn say_plain(&self, lane: usize, plain: bool) {
+        let word = &self.ports[lane].plain.0;
+        if word.load(Ordering::Relaxed) != plain {
+            word.store(plain, Ordering::Release);
+        }
+    }
+
+    fn is_plain(&self, lane: usize) -> bool {
+        self.ports[lane].plain.0.load(Ordering::Acquire)
     }
 
     fn has_mail(&self, lane: usize) -> bool {

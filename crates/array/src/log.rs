@@ -352,6 +352,11 @@ impl Log {
         self.behind.is_at(slot, rows) || self.knows_better(slot, rows)
     }
 
+    /// Whether anything of what clients were told is not on the members.
+    pub fn is_aside_anywhere(&self) -> bool {
+        self.behind.is_any() || !self.overlay.borrow().is_empty()
+    }
+
     fn knows_better(&self, slot: usize, rows: &Range<u64>) -> bool {
         let overlay = self.overlay.borrow();
         if overlay.is_empty() {

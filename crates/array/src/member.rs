@@ -230,6 +230,11 @@ impl Members {
         self.whole
     }
 
+    /// Whether any member has sectors that count as unreadable.
+    pub fn have_bad_blocks(&self) -> bool {
+        self.all.iter().any(|member| !member.config.bad_blocks.is_empty())
+    }
+
     /// Whether all data can be had from the roles for which `whole` holds.
     fn suffices(&self, whole: impl Fn(usize) -> bool) -> bool {
         let count = self.slots.len();

@@ -4,15 +4,15 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Geometry, Level, MemberId, NoRecorder};
-use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, RamDevice, Request, bytes};
-use support::whole;
+use stria_array::{ArrayDevice, Geometry, Level, MemberId, MemberStatus, NoRecorder, Ports};
+use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, bytes};
+use support::{SharedRam, whole};
 
 const MS: Nanos = 1_000_000;
 
 /// Answers 100 µs after a request came, but never before `until`.
 struct Late {
-    ram: RamDevice,
+    ram: SharedRam,
     until: Rc<Cell<Nanos>>,
     now: Nanos,
     waiting: Vec<(Nanos, Request)>,
@@ -37,7 +37,9 @@ impl BlockDevice for Late {
 }
 
 struct World {
+    /// Where requests come in, and the lanes that there are beside it.
     array: ArrayDevice<NoRecorder>,
+    others: Vec<ArrayDevice<NoRecorder>>,
     until: Vec<Rc<Cell<Nanos>>>,
     now: Nanos,
     tags: u64,
@@ -47,14 +49,29 @@ struct World {
 impl World {
     /// An array whose sectors hold their number, and whose members have shown how they answer.
     fn new(level: Level, members: usize) -> Self {
+        Self::on_lanes(level, members, 1)
+    }
+
+    /// Requests come in on the last lane.
+    fn on_lanes(level: Level, members: usize, lane_count: usize) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 16, &vec![1024; members]).unwrap();
         let capacity = geometry.capacity_sectors();
         let until: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
-        let late =
-            |until: &Rc<Cell<Nanos>>| Late { ram: RamDevice::new(1024), until: Rc::clone(until), now: 0, waiting: Vec::new() };
-        let devices = until.iter().map(|until| Box::new(late(until)) as Box<dyn BlockDevice>).collect();
-        let array = ArrayDevice::new(&whole(geometry), devices, NoRecorder, 0);
-        let mut world = Self { array, until, now: 0, tags: 0, capacity };
+        let rams: Vec<SharedRam> = (0..members).map(|_| SharedRam::new(1024)).collect();
+        let devices = || {
+            let late = |(until, ram): (&Rc<Cell<Nanos>>, &SharedRam)| Late {
+                ram: ram.clone(),
+                until: Rc::clone(until),
+                now: 0,
+                waiting: Vec::new(),
+            };
+            until.iter().zip(&rams).map(|late_ram| Box::new(late(late_ram)) as Box<dyn BlockDevice>).collect()
+        };
+        let (config, ports) = (whole(geometry), Ports::new(lane_count).with_groups(16));
+        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+        let mut others: Vec<_> = (0..lane_count).map(lane).collect();
+        let array = others.pop().expect("there is one");
+        let mut world = Self { array, others, until, now: 0, tags: 0, capacity };
         for sector in 0..capacity {
             let mut buffer = Buffer::zeroed(512);
             buffer[..8].copy_from_slice(&sector.to_le_bytes());
@@ -71,13 +88,32 @@ impl World {
         let begun = self.now;
         let mut ended = Vec::new();
         loop {
-            self.array.poll(self.now, &mut ended);
+            self.poll(&mut ended);
             if let Some(completion) = ended.pop() {
                 completion.result.unwrap();
                 return (self.now - begun, completion.operation);
             }
-            self.now = self.now.max(self.array.next_wake().expect("it ends"));
+            self.now = self.now.max(self.next_wake().expect("it ends"));
         }
+    }
+
+    fn poll(&mut self, ended: &mut Vec<Completion>) {
+        self.others.iter_mut().chain([&mut self.array]).for_each(|lane| lane.poll(self.now, ended));
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        self.lanes().filter_map(ArrayDevice::next_wake).min()
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &ArrayDevice<NoRecorder>> {
+        self.others.iter().chain([&self.array])
+    }
+
+    /// The sum of something over a member's parts on all lanes.
+    fn sum(&self, of: impl Fn(&MemberStatus) -> u64) -> Vec<u64> {
+        let on_lane = |lane: &ArrayDevice<NoRecorder>| lane.status().members.iter().map(&of).collect::<Vec<_>>();
+        let lanes: Vec<_> = self.lanes().map(on_lane).collect();
+        (0..self.until.len()).map(|member| lanes.iter().map(|lane| lane[member]).sum()).collect()
     }
 
     /// Reads what must be there; how long that took.
@@ -94,14 +130,14 @@ impl World {
     }
 
     fn hedged(&self) -> u64 {
-        self.array.status().members.iter().map(|member| member.hedged_count).sum()
+        self.sum(|member| member.hedged_count).iter().sum()
     }
 
     /// Lets everything end.
     fn settle(&mut self) {
-        while let Some(wake) = self.array.next_wake() {
+        while let Some(wake) = self.next_wake() {
             self.now = self.now.max(wake);
-            self.array.poll(self.now, &mut Vec::new());
+            self.poll(&mut Vec::new());
         }
     }
 }
@@ -110,8 +146,8 @@ impl World {
 fn others_answer_for_a_member_that_does_not() {
     let arrays =
         [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)];
-    for (level, members) in arrays {
-        let mut world = World::new(level, members);
+    for ((level, members), lane_count) in arrays.into_iter().flat_map(|array| [1, 2].map(|lane_count| (array, lane_count))) {
+        let mut world = World::on_lanes(level, members, lane_count);
         for sectors in [1, 16, 40] {
             let (before, mut total, mut count) = (world.hedged(), 0, 0);
             world.until[1].set(world.now + 60_000 * MS);
@@ -123,15 +159,15 @@ fn others_answer_for_a_member_that_does_not() {
                 (total, count) = (total + time, count + 1);
                 sector += 16;
             }
-            let slow = world.array.status().members[1].hedged_count;
+            let slow = world.sum(|member| member.hedged_count)[1];
             assert!(slow > before && slow == world.hedged(), "{level} of {members}: {:?}", world.array.status());
             assert!(total / count < MS, "{level} of {members}: {} us each", total / count / 1000);
             // It got some before that was clear, and none since.
-            let waiting = world.array.status().members[1].in_flight;
-            assert!((1..=8).contains(&waiting), "{level} of {members}: {waiting} wait for it");
+            let waiting = world.sum(|member| member.in_flight as u64)[1];
+            assert!((1..=8 * lane_count as u64).contains(&waiting), "{level} of {members}: {waiting} wait for it");
             world.until[1].set(0);
             world.settle();
-            assert!(world.array.status().members.iter().all(|member| member.in_flight == 0), "{level}");
+            assert!(world.sum(|member| member.in_flight as u64).iter().all(|&waiting| waiting == 0), "{level}");
         }
     }
 }

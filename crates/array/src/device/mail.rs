@@ -1,7 +1,7 @@
 //! What a lane hears from the others, and what it tells them.
 
 use super::{Binder, Places};
-use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar, Relay};
+use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar, Relay, Way};
 use crate::member::Members;
 use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
 use smallvec::SmallVec;
@@ -53,13 +53,33 @@ impl<R: Recorder> Binder<R> {
 
     /// Takes a client's request to whom it concerns.
     pub(super) fn relay(&mut self, request: Request) {
+        let request = match self.others().way(&request) {
+            Way::Own => return self.take_request(request),
+            Way::Guest => match self.read_as_guest(request) {
+                Some(back) => back,
+                None => return,
+            },
+            Way::Owners => request,
+        };
+        let mut to_do = SmallVec::<[Request; 1]>::new();
         let relay = self.relay.as_mut().expect("there are several lanes");
-        if relay.is_own(&request) {
-            return self.take_request(request);
+        relay.submit(request, self.engine.limits(), self.now, |request| to_do.push(request));
+        for request in to_do {
+            match self.others().is_own(&request) {
+                true => self.take_request(request),
+                false => {
+                    if let Some(back) = self.read_as_guest(request) {
+                        self.others().forward(back);
+                    }
+                }
+            }
         }
-        let mut own = SmallVec::<[Request; 1]>::new();
-        relay.submit(request, self.engine.limits(), self.now, |request| own.push(request));
-        own.into_iter().for_each(|request| self.take_request(request));
+    }
+
+    fn read_as_guest(&mut self, request: Request) -> Option<Request> {
+        let Self { engine, members, refused, .. } = self;
+        self.actions = true;
+        engine.read_as_guest(request, &mut |member, request| members[member.0].submit(request, refused))
     }
 
     pub(super) fn poll_with_mail(&mut self, completions: &mut Vec<Completion>) {
@@ -67,14 +87,23 @@ impl<R: Recorder> Binder<R> {
         self.take_mail();
         if self.elsewhere.is_empty() && self.others().has_no_tickets() {
             self.poll(completions);
-            return self.others().post();
+            return self.post();
         }
         let mut ended = std::mem::take(&mut self.elsewhere);
         self.poll(&mut ended);
         let relay = self.others();
         completions.extend(ended.drain(..).filter_map(|completion| relay.ended(completion)));
-        relay.post();
+        self.post();
         self.elsewhere = ended;
+    }
+
+    /// At the end of a turn, before anybody hears what it has come to.
+    fn post(&mut self) {
+        let is_calm = self.engine.is_calm();
+        let is_plain = is_calm && self.engine.is_plain();
+        let relay = self.others();
+        relay.say_plain(is_calm, is_plain);
+        relay.post();
     }
 
     /// Does what others ask for.
@@ -87,7 +116,14 @@ impl<R: Recorder> Binder<R> {
                     let request = self.others().accept(lane, request);
                     self.take_request(request);
                 }
-                Message::Ended(completion) => self.elsewhere.push(completion),
+                Message::ReadAround { lane, request, member } => {
+                    let request = self.others().accept(lane, request);
+                    self.engine.read_around(request, member);
+                }
+                Message::Ended(completion) => match self.others().engines_key(&completion) {
+                    Some(key) => self.engine.owner_answered(key, completion),
+                    None => self.elsewhere.push(completion),
+                },
                 Message::Ask { lane, ask } => self.register(lane, ask),
                 Message::Answer(answer) => self.answer(answer),
                 Message::Order(order) => self.obey(order),

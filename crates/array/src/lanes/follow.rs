@@ -26,6 +26,11 @@ pub(crate) struct Following {
 }
 
 impl Following {
+    /// Whether what a crash left is on the members everywhere.
+    pub fn is_replayed(&self) -> bool {
+        self.all_replayed.get()
+    }
+
     /// As it is at the start.
     pub fn new(config: &ArrayConfig, share: Share) -> Self {
         let alone = share.lane_count == 1;

@@ -4,6 +4,7 @@
 //! cut and put together again.
 
 use super::{Message, Ports, Share};
+use crate::MemberId;
 use crate::core::{Cutter, Parent, slice_segments};
 use slab::Slab;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
@@ -17,6 +18,8 @@ enum Ticket {
     Client(Tag),
     /// Another lane.
     Peer { lane: usize, tag: Tag },
+    /// This lane's engine, which asked for what it could not read: by which key.
+    Engine(usize),
     /// A request in parts: which, and how far from its start.
     Part { parent: usize, offset_sectors: u64 },
 }
@@ -30,23 +33,57 @@ pub(crate) struct Relay<P> {
     /// To be sent at the end of the turn, by lane.
     outgoing: Vec<Vec<Message<P>>>,
     inbox: Vec<Message<P>>,
+    /// This lane may read of others' shares that are plain.
+    is_calm: bool,
+}
+
+/// Which way a client's request goes.
+pub(crate) enum Way {
+    /// It is this lane's alone and needs nothing of the relay, as where clients come to the right lane.
+    Own,
+    /// It is a read of another lane's share that needs nothing of its owner now.
+    Guest,
+    /// By the owners.
+    Owners,
 }
 
 impl<P: Clone> Relay<P> {
     pub fn new(share: Share, ports: Ports<P>) -> Self {
         let outgoing = (0..share.lane_count).map(|_| Vec::new()).collect();
-        Self { share, ports, tickets: Slab::new(), parents: Slab::new(), outgoing, inbox: Vec::new() }
+        Self { share, ports, tickets: Slab::new(), parents: Slab::new(), outgoing, inbox: Vec::new(), is_calm: false }
     }
 
     fn ticket(&mut self, ticket: Ticket) -> Tag {
         self.tickets.insert(ticket) as Tag | TICKET
     }
 
-    /// Whether a client's request is this lane's alone and needs nothing of the relay, as where clients come to the right lane.
-    pub fn is_own(&self, request: &Request) -> bool {
+    /// Which way a client's request goes.
+    pub fn way(&self, request: &Request) -> Way {
         let (lane, group_end) = self.share.lane_of(request.start_sector);
-        let whole = lane == self.share.lane && request.sectors <= group_end - request.start_sector;
-        whole && request.tag & TICKET == 0 && !matches!(request.operation, Operation::Flush)
+        let whole = request.sectors <= group_end - request.start_sector && request.tag & TICKET == 0;
+        match request.operation {
+            Operation::Flush => Way::Owners,
+            _ if !whole => Way::Owners,
+            _ if lane == self.share.lane => Way::Own,
+            _ if self.may_read(lane, &request.operation) => Way::Guest,
+            _ => Way::Owners,
+        }
+    }
+
+    /// Whether this is a read, and of a share that may be read without its lane.
+    fn may_read(&self, lane: usize, operation: &Operation) -> bool {
+        matches!(operation, Operation::Read { .. }) && self.is_calm && self.ports.is_plain(lane)
+    }
+
+    /// Whether a request, or a part of one, is this lane's own.
+    pub fn is_own(&self, request: &Request) -> bool {
+        matches!(request.operation, Operation::Flush) || self.share.lane_of(request.start_sector).0 == self.share.lane
+    }
+
+    /// Sends a request to its owner as it is.
+    pub fn forward(&mut self, request: Request) {
+        let (lane, owner) = (self.share.lane, self.share.lane_of(request.start_sector).0);
+        self.send(owner, Message::Request { lane, request });
     }
 
     /// Whether all that is under way here is its clients' own: then what ends is theirs as it is.
@@ -54,8 +91,34 @@ impl<P: Clone> Relay<P> {
         self.tickets.is_empty()
     }
 
-    /// Takes a client's request; what of it this lane is to do itself comes back through `own`.
-    pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut own: impl FnMut(Request)) {
+    /// Notes whether this lane may read of others' shares, and says whether they may of its own.
+    pub fn say_plain(&mut self, is_calm: bool, is_plain: bool) {
+        self.is_calm = is_calm;
+        self.ports.say_plain(self.share.lane, is_plain);
+    }
+
+    /// Asks the owner for a read of this lane's engine.
+    pub fn ask_owner(&mut self, request: Request, slow: Option<MemberId>) {
+        let tag = self.ticket(Ticket::Engine(request.tag as usize));
+        let (lane, owner) = (self.share.lane, self.share.lane_of(request.start_sector).0);
+        let request = Request { tag, ..request };
+        let message = match slow {
+            Some(member) => Message::ReadAround { lane, request, member },
+            None => Message::Request { lane, request },
+        };
+        self.send(owner, message);
+    }
+
+    /// Which of its engine's reads another lane has answered, if it is one.
+    pub fn engines_key(&mut self, completion: &Completion) -> Option<usize> {
+        let index = (completion.tag & !TICKET) as usize;
+        let &Ticket::Engine(key) = self.tickets.get(index)? else { return None };
+        self.tickets.remove(index);
+        Some(key)
+    }
+
+    /// Takes a client's request; what of it this lane is to do itself, as a guest also, comes back through `to_do`.
+    pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut to_do: impl FnMut(Request)) {
         let Share { lane: here, lane_count, .. } = self.share;
         let flush = matches!(request.operation, Operation::Flush);
         let (lane, group_end) = self.share.lane_of(request.start_sector);
@@ -66,8 +129,8 @@ impl<P: Clone> Relay<P> {
                 request.tag = self.ticket(Ticket::Client(request.tag));
             }
             return match lane == here {
-                true => own(request),
-                false => self.send(lane, Message::Request { lane: here, request }),
+                true => to_do(request),
+                false => self.forward(request),
             };
         }
         let lanes: Vec<(usize, u64)> = match flush {
@@ -93,10 +156,12 @@ impl<P: Clone> Relay<P> {
                 Operation::Extents { .. } => unreachable!("these are not cut"),
             };
             let tag = self.ticket(Ticket::Part { parent, offset_sectors });
+            let is_here = lane == here || self.may_read(lane, &operation);
             let part = Request { tag, start_sector, sectors, operation };
             start_sector += sectors;
-            match lane == here {
-                true => own(part),
+            match is_here {
+                true => to_do(part),
+                // A flush has no place.
                 false => self.send(lane, Message::Request { lane: here, request: part }),
             }
         }
@@ -127,6 +192,7 @@ impl<P: Clone> Relay<P> {
         }
         match self.tickets.remove((completion.tag & !TICKET) as usize) {
             Ticket::Client(tag) => Some(Completion { tag, ..completion }),
+            Ticket::Engine(_) => unreachable!("only another lane answers it"),
             Ticket::Peer { lane, tag } => {
                 self.send(lane, Message::Ended(Completion { tag, ..completion }));
                 None

@@ -4,6 +4,7 @@
 //! group, so an engine that leaves the others' groups alone needs to know nothing of them.
 
 use crate::Geometry;
+use crate::geometry::Divisor;
 use std::ops::Range;
 
 /// 256 KiB of the sync space: a stream of a few requests reaches all lanes, and most requests one.
@@ -15,10 +16,12 @@ pub(crate) struct Share {
     pub lane: usize,
     /// 1: it is the whole array.
     pub lane_count: usize,
-    /// Of the sync space; a multiple of strips, and of the windows of sweeps.
+    /// Of the sync space; a power of two, as strips are and the windows of sweeps.
     group_sectors: u64,
-    /// What clients see of a group.
-    group_array_sectors: u64,
+    /// What clients see of a group: so many times as much.
+    data_count: u64,
+    by_data: Divisor,
+    by_lanes: Divisor,
 }
 
 impl Share {
@@ -30,8 +33,10 @@ impl Share {
     /// Lane `lane` of `lane_count`, dealt out in groups of so many sectors or a strip.
     pub fn new(geometry: &Geometry, lane: usize, lane_count: usize, group_sectors: u64) -> Self {
         let group_sectors = group_sectors.max(geometry.strip_sectors());
-        let strips = if geometry.level().parity_count() > 0 { geometry.data_count() as u64 } else { 1 };
-        Self { lane, lane_count, group_sectors, group_array_sectors: group_sectors * strips }
+        assert!(group_sectors.is_power_of_two(), "groups of {group_sectors} sectors");
+        let data_count = if geometry.level().parity_count() > 0 { geometry.data_count() as u64 } else { 1 };
+        let (by_data, by_lanes) = (Divisor::new(data_count), Divisor::new(lane_count as u64));
+        Self { lane, lane_count, group_sectors, data_count, by_data, by_lanes }
     }
 
     /// How much of a window lies in one group, if it starts with one.
@@ -40,7 +45,7 @@ impl Share {
     }
 
     fn owner(&self, group: u64) -> usize {
-        (group % self.lane_count as u64) as usize
+        self.by_lanes.divide(group).1 as usize
     }
 
     /// Whether a position of the sync space is of this share.
@@ -73,13 +78,13 @@ impl Share {
 
     /// What clients see of a group.
     pub fn group_array_sectors(&self) -> u64 {
-        self.group_array_sectors
+        self.group_sectors * self.data_count
     }
 
     /// Whose an array sector is, and where his group ends.
     pub fn lane_of(&self, array_sector: u64) -> (usize, u64) {
-        let group = array_sector / self.group_array_sectors;
-        (self.owner(group), (group + 1) * self.group_array_sectors)
+        let (group, _) = self.by_data.divide(array_sector >> self.group_sectors.trailing_zeros());
+        (self.owner(group), (group + 1) * self.group_array_sectors())
     }
 }
 

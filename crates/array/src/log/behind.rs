@@ -42,6 +42,11 @@ pub(crate) struct BehindWrite {
 }
 
 impl Behind {
+    /// Whether any write is still on its way.
+    pub fn is_any(&self) -> bool {
+        self.sectors.get() > 0
+    }
+
     /// Whether any of these rows of a slot is still on its way.
     pub fn is_at(&self, slot: usize, rows: &Range<u64>) -> bool {
         if self.sectors.get() == 0 {
