@@ -21,6 +21,9 @@ use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock};
 
+/// How long a member that is failed on command may take until nothing is left to its log alone, as in the host.
+const LET_GO: Nanos = 1_000_000_000;
+
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rules {
@@ -763,17 +766,7 @@ impl<'a> World<'a> {
                 };
                 self.model.forget_reads();
                 match step {
-                    Step::Fail(_) => {
-                        let node = self.node().leaves()[leaf];
-                        let member = node.handle_of(drive).expect("it holds a slot");
-                        if node.device.is_replaying() || node.device.leans_on(member) {
-                            return Ok(());
-                        }
-                        let failed = node.device.fail(member);
-                        self.meet("fail");
-                        failed
-                            .map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
-                    }
+                    Step::Fail(_) => self.fail(leaf, drive),
                     Step::Pull(_) => {
                         self.meet("pull");
                         self.suspect[drive] = true;
@@ -875,6 +868,32 @@ impl<'a> World<'a> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Fails a drive on command, as the host does: once the array does not lean on it.
+    fn fail(&mut self, leaf: usize, drive: usize) -> Outcome {
+        let node = self.node().leaves()[leaf];
+        let member = node.handle_of(drive).expect("it holds a slot");
+        if node.device.is_replaying() {
+            return Ok(());
+        }
+        node.device.command(|engine| engine.lean_no_more_on(Some(member)));
+        let leans = |world: &Self| world.node().leaves()[leaf].device.leans_on(member);
+        if leans(self) {
+            self.meet("fail waits");
+        }
+        let end = self.power.now() + LET_GO;
+        while leans(self) && self.turn(end)? {}
+        // Another may have gone meanwhile. Who hangs still keeps what a client was told, and a crash would lose it.
+        let is_whole = self.node().leaves()[leaf].whole_drives().contains(&Some(drive));
+        if !is_whole || leans(self) || !self.may_lose(leaf, drive, false) {
+            self.node().leaves()[leaf].device.command(|engine| engine.lean_no_more_on(None));
+            return Ok(());
+        }
+        self.model.forget_reads();
+        self.meet("fail");
+        let failed = self.node().leaves()[leaf].device.fail(member);
+        failed.map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
     }
 
     fn bring_back(&mut self, which: u64) -> Outcome {
