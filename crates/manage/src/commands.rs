@@ -18,7 +18,7 @@ use hyper::Method;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use stria_format::md::{Verdict, examine, raw};
 use stria_host::{CreateSpec, Examined, OpenOptions};
@@ -43,6 +43,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Status(status) => return self::status(&status, json),
         Command::Fail(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+            refuse_stranger(&array, &member.drive)?;
             let question = format!("Failing {} takes redundancy from array \"{}\".", member.drive.display(), array.name);
             confirm(&question, member.force)?;
             let body = MemberRequest { path: absolute(&member.drive) };
@@ -109,6 +110,25 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+/// Before anybody is asked what to do with a drive.
+fn refuse_stranger(array: &ArrayView, drive: &Path) -> Result<(), Failure> {
+    fn drives(array: &ArrayView) -> Vec<&str> {
+        let own = array.members.iter().filter(|member| member.direct.is_some()).map(|member| &member.path[..]);
+        own.chain(array.spans.iter().flat_map(drives)).collect()
+    }
+    let drives = drives(array);
+    let wanted = absolute(drive);
+    let real = wanted.canonicalize();
+    let is_it = |known: &&str| {
+        Path::new(known) == wanted
+            || real.as_ref().is_ok_and(|real| Path::new(known).canonicalize().is_ok_and(|known| known == *real))
+    };
+    if drives.iter().any(is_it) {
+        return Ok(());
+    }
+    Err(Failure::Failed(format!("array \"{}\" does not use {}; it uses {}", array.name, drive.display(), drives.join(", "))))
 }
 
 fn done(done: &Done, json: bool) {

@@ -36,6 +36,7 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     read_back("whole");
 
     // Asked without a terminal, the program refuses what takes redundancy; insisted on, it does it.
+    place.run(&["fail", "tank", "nosuch"]).refused(1, &["does not use nosuch", drives[1]]);
     place.run(&["fail", "tank", drives[1]]).refused(4, &["redundancy", "--force"]);
     place.ok(&["pause", "tank"]);
     place.ok(&["fail", "tank", drives[1], "--yes"]);
