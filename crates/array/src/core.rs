@@ -12,6 +12,7 @@ pub(crate) use client::{FailedPart, Parent, lost};
 pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
 pub(crate) use segments::{Cutter, DataCutter, of_sectors, one_piece, sectors_of, shared, slice_segments};
 
+use crate::align::Alignments;
 use crate::at_once::AtOnce;
 use crate::gather::Gathers;
 use crate::geometry::Divisor;
@@ -137,6 +138,9 @@ pub(crate) struct Core {
     pub following: Following,
     pub asked: Asked,
     pub mirror_crew: Crew<MirrorWrite>,
+    pub alignments: Alignments,
+    /// Requests that wait until the array serves, or were held back for something that is over.
+    pub held: RefCell<Vec<Request>>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
     pub events: RefCell<Vec<Event>>,
@@ -200,6 +204,8 @@ impl Core {
             following: Following::new(config, share),
             asked: Asked::default(),
             mirror_crew: Crew::default(),
+            alignments: Alignments::default(),
+            held: RefCell::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),
             events: RefCell::default(),

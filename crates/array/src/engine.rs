@@ -12,7 +12,8 @@ use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, at_once, hedge, mirror_io, parity_io, strip_write,
+    Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, at_once, hedge, mirror_io, parity_io,
+    strip_write,
 };
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -31,8 +32,6 @@ pub struct Engine {
     tasks: Tasks,
     sweeper: Rc<Sweeper>,
     limits: Limits,
-    /// Requests that wait until the array serves.
-    held: Vec<Request>,
     /// Since the last run.
     members_answered: bool,
 }
@@ -83,7 +82,7 @@ impl Engine {
         }
         let limits = array_limits(config, member_limits);
         core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));
-        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits, held: Vec::new(), members_answered: false };
+        let mut engine = Self { core, tasks: Tasks::default(), sweeper, limits, members_answered: false };
         engine.tasks.run(&engine.core.ready);
         engine
     }
@@ -136,8 +135,8 @@ impl Engine {
         }
         hedge::look(&self.core);
         self.advance();
-        if !self.held.is_empty() && self.core.serves() {
-            for request in std::mem::take(&mut self.held) {
+        while !self.core.held.borrow().is_empty() && self.core.serves() {
+            for request in self.core.held.take() {
                 let core = Rc::clone(&self.core);
                 self.submit(request, &mut |member, request| core.outbox.borrow_mut().push_back(Action::Io { member, request }));
             }
@@ -164,7 +163,7 @@ impl Engine {
     /// [`Engine::next_action`] tells.
     pub fn submit(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
         if !self.core.serves() {
-            return self.held.push(request);
+            return self.core.held.borrow_mut().push(request);
         }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
         if let Err(error) = request.check(&self.limits) {
@@ -256,6 +255,10 @@ impl Engine {
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
+        if mirrored && core.aligns(&range) {
+            core.alignments.waiting.set(core.alignments.waiting.get() + 1);
+            return core.ready.spawn(align::read_later(Rc::clone(core), request));
+        }
         let mut runs: SmallVec<[(Run, Option<MemberId>); 8]> = SmallVec::new();
         if mirrored {
             for (start, sectors, copies) in mirror_io::read_runs(core, range.clone()) {

@@ -4,6 +4,7 @@
 //! on-disk formats.
 #![forbid(unsafe_code)]
 
+mod align;
 mod at_once;
 mod config;
 mod core;

@@ -1,7 +1,8 @@
 //! Requests on RAID 1 and 10.
 //!
 //! Writes hold a lock on their array sectors, so that two that overlap reach all copies in the same order.
-//! Reads take none: whichever copy they find is one that a write still running may leave.
+//! Reads take none: whichever copy they find is one that a write still running may leave. Only where a resync makes copies alike
+//! they [wait](crate::align).
 
 use crate::core::{Batch, Core, FailedPart, MemberIo, lost, sectors_of, slice_segments};
 use crate::lock::Mode;
@@ -61,7 +62,8 @@ pub(crate) fn choose_whole(core: &Core, start: u64, sectors: u64) -> Option<(Cop
         return None;
     }
     if may_differ(core, &(start..start + sectors)) {
-        let alike = alike_sectors(core, &copies, sectors) == sectors;
+        let range = start..start + sectors;
+        let alike = alike_sectors(core, &copies, sectors) == sectors && !core.aligns(&range);
         return readable(core, &copies, sectors).into_iter().next().filter(|_| alike);
     }
     choose_alike(core, &copies, sectors)

@@ -97,3 +97,28 @@ fn on_hard_disks_the_nearest_head_reads() {
         mirror.end_all();
     }
 }
+
+/// Copies that differ after a crash are made like the first; its member fails while that runs, at any moment. What is read of the
+/// next copy from then on is what is read for ever.
+#[test]
+fn what_is_read_of_copies_that_are_being_made_alike_stays() {
+    for (level, members, seed) in (0..400).flat_map(|seed| [(Level::Raid1, 3, seed), (Level::Raid10, 6, seed)]) {
+        let layout = match level {
+            Level::Raid1 => Layout::Plain,
+            _ => Layout::Copies(Copies { near: 2, far: 2, offset: false }),
+        };
+        let geometry = Geometry::new(level, layout, 8, &vec![104; members]).expect("it fits");
+        let mut world = support::World::with(geometry, 0, seed, None, 0);
+        for ram in &world.rams {
+            let noise = world.chance.next() as u8;
+            ram.0.borrow_mut().memory_mut().fill(noise);
+        }
+        for _ in 0..world.chance.below(60) {
+            world.step();
+        }
+        world.array.command(|engine| engine.fail(MemberId(0))).expect("there are other copies");
+        let first = world.read_each();
+        world.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
+        assert!(first == world.read_each(), "RAID {level}, seed {seed}");
+    }
+}

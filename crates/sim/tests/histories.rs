@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 22] = [
+const LANES: [(&str, u64); 23] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -154,6 +154,8 @@ const LANES: [(&str, u64); 22] = [
     ("6", 330_041_324),
     // Failed on command while it alone kept what was acknowledged early, unless what was is waited for.
     ("6", 340_039_465),
+    // One lane: a client read the next copy while a resync made it like the one whose member had just been failed.
+    ("10", 430_065_704),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];

@@ -127,7 +127,8 @@ impl Core {
     }
 
     pub fn requests_in_flight(&self) -> usize {
-        self.parents.borrow().len() + self.whole_requests.get() + self.at_once.borrow().len() + self.strip_writes.untold()
+        let begun = self.parents.borrow().len() + self.whole_requests.get() + self.at_once.borrow().len();
+        begun + self.strip_writes.untold() + self.alignments.waiting.get()
     }
 
     pub fn take_buffer(&self, sectors: u64) -> Buffer {

@@ -116,10 +116,11 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
             next += sectors;
         }
     }
+    let outcomes = core.io(batch).await;
+    let _alignment = differ.then(|| core.align(around));
     let mut writes = Batch::new();
     let mut claims = Vec::new();
-    for (((row, range, source, copies), others), (result, operation)) in places.into_iter().zip(others).zip(core.io(batch).await)
-    {
+    for (((row, range, source, copies), others), (result, operation)) in places.into_iter().zip(others).zip(outcomes) {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut buffer = into.into_iter().next().expect("one buffer was given");
         if result.is_err() || !is_there(core, &copies[0], source) {
@@ -151,6 +152,7 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
     let divisible = range.end - range.start > block_sectors(core);
     let failures_max = if may_differ(core, &range) { 0 } else { 1 };
+    let around = range.clone();
     for (start, sectors, copies) in read_runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
@@ -173,6 +175,7 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
         core.recycle(outcomes);
         return Ok(None);
     }
+    let alignment = core.align(&around);
     let mut outcomes = outcomes.into_iter();
     let mut found = Found::default();
     let mut writes = Batch::new();
@@ -219,6 +222,7 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
         }
     }
     let outcomes = core.io(writes).await;
+    drop(alignment);
     settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
     found.tell(core, sweep.kind);
     core.record_barrier().await;
