@@ -101,6 +101,11 @@ impl Lanes {
         self.lanes.iter().any(|lane| lane.command(|engine| engine.leans_on(member)))
     }
 
+    /// Whether all who were dropped are known as such on the others.
+    pub fn drops_are_recorded(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_recorded()))
+    }
+
     /// Drops a member as if it had failed: said to one lane, heard by all.
     ///
     /// # Errors
@@ -138,7 +143,7 @@ impl Lanes {
     /// # Errors
     /// Why not.
     pub fn may_return(&self) -> Result<(), Refusal> {
-        match self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_recorded())) {
+        match self.drops_are_recorded() {
             true => Ok(()),
             false => Err(Refusal("that a member failed is still being recorded".into())),
         }

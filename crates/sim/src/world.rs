@@ -640,7 +640,9 @@ impl<'a> World<'a> {
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
             is_whole(status) && (!rebuilds || copies)
         };
-        !spoiled && statuses.iter().all(whole)
+        // Who was dropped, or replaced, is back with what it cannot read if that is not recorded.
+        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_recorded());
+        !spoiled && told && statuses.iter().all(whole)
     }
 
     fn is_harmed(&self, drive: usize) -> bool {
