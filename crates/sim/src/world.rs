@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
-use stria_format::md::{Role, Superblock};
+use stria_format::md::{Role, Superblock, superblock::feature};
 
 /// How long a member that is failed on command may take until nothing is left to its log alone, as in the host.
 const LET_GO: Nanos = 1_000_000_000;
@@ -676,7 +676,9 @@ impl<'a> World<'a> {
         let good: Vec<bool> = holders
             .iter()
             .map(|holder| {
-                holder.is_some_and(|holder| holder != drive && !self.is_harmed(holder) && !self.rejoined.contains(&holder))
+                let counts =
+                    |holder: usize| !self.is_harmed(holder) && !self.rejoined.contains(&holder) && self.is_whole_by_word(holder);
+                holder.is_some_and(|holder| holder != drive && counts(holder))
             })
             .collect();
         let filled = status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing));
@@ -689,6 +691,12 @@ impl<'a> World<'a> {
             return false;
         }
         good.iter().filter(|good| !**good).count() <= setup.losses_survived()
+    }
+
+    /// Whether a drive's superblock does not say that it is still being filled, or another's copy: after a crash it would be again.
+    fn is_whole_by_word(&self, drive: usize) -> bool {
+        let filled = feature::RECOVERY_OFFSET | feature::REPLACEMENT;
+        tree::superblock_of(&self.drives[drive].borrow()).is_none_or(|superblock| !superblock.has(filled))
     }
 
     // Steps.

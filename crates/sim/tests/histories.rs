@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 24] = [
+const LANES: [(&str, u64); 25] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -158,6 +158,8 @@ const LANES: [(&str, u64); 24] = [
     ("10", 430_065_704),
     // No log: power went before it was recorded that a member with unreadable sectors was replaced (the atlas's fault).
     ("6", 450_005_972),
+    // Another member went with the power before it was recorded that a copy had taken its place (the atlas's fault).
+    ("1", 470_016_342),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
 ];
