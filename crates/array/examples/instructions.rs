@@ -5,12 +5,13 @@
 //! after another where they are larger than 4 KiB. Members move no bytes, or lie in RAM. Time stands still and chance has
 //! one seed, so every run is the same.
 
+#[path = "../tests/support/nowhere.rs"]
+mod nowhere;
+
+use nowhere::Nowhere;
 use std::process::exit;
-use stria_array::{
-    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Geometry, LaneLog, Level, LogConfig, LogRecord, MemberConfig, MemberId,
-    MetadataWrite, REDO_SECTORS_MAX, Recorder, SlotConfig,
-};
-use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, LogConfig, MemberConfig, MemberId, REDO_SECTORS_MAX, SlotConfig};
+use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
 
 /// 8 MiB a member: more than the inner caches, and quickly made.
 const MEMBER_SECTORS: u64 = 8 << 11;
@@ -41,36 +42,6 @@ fn member(ram: bool) -> Box<dyn BlockDevice> {
     match ram {
         true => Box::new(RamDevice::new(MEMBER_SECTORS)),
         false => Box::new(NullDevice { limits: Limits::plain(MEMBER_SECTORS), ended: Vec::new() }),
-    }
-}
-
-/// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
-struct Nowhere(Data);
-
-impl Default for Nowhere {
-    fn default() -> Self {
-        Self(Buffer::zeroed(SECTOR_BYTES).freeze())
-    }
-}
-
-impl Recorder for Nowhere {
-    type Log = Self;
-
-    fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
-        Vec::new()
-    }
-    fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
-        Vec::new()
-    }
-    fn log_places(&self) {}
-}
-
-impl LaneLog for Nowhere {
-    type Places = ();
-
-    fn know(&mut self, _: usize, (): ()) {}
-    fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
-        Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
     }
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use stria_array::*;
 use stria_block::*;
+use support::nowhere::Nowhere;
 use support::*;
 
 const METADATA_SECTORS: u64 = 8;
@@ -207,31 +208,6 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
     }
 }
 
-/// Says of each record that it is kept.
-#[derive(Default)]
-struct Believed;
-
-impl Recorder for Believed {
-    type Log = Self;
-
-    fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
-        Vec::new()
-    }
-    fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
-        Vec::new()
-    }
-    fn log_places(&self) {}
-}
-
-impl LaneLog for Believed {
-    type Places = ();
-
-    fn know(&mut self, _: usize, (): ()) {}
-    fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
-        Some(MetadataWrite { member, start_sector: 0, data: Buffer::zeroed(SECTOR_BYTES).freeze() })
-    }
-}
-
 /// Killed before its drop is recorded, the next process would count on a log of which a cut of power takes what it alone kept.
 #[test]
 fn who_is_to_be_failed_on_command_soon_keeps_nothing_alone() {
@@ -240,7 +216,7 @@ fn who_is_to_be_failed_on_command_soon_keeps_nothing_alone() {
     let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
     let late = |seed| Box::new(LateDevice::new(RamDevice::new(1024), seed)) as Box<dyn BlockDevice>;
     let devices = (0..4).map(late).collect();
-    let array = ArrayDevice::new(&ArrayConfig { log: Some(log), ..whole(geometry) }, devices, Believed, 0);
+    let array = ArrayDevice::new(&ArrayConfig { log: Some(log), ..whole(geometry) }, devices, Nowhere::default(), 0);
     let (array, now) = (RefCell::new(array), Cell::new(0));
     let poll = |ended: &mut Vec<Completion>| {
         now.set(now.get() + 1000);

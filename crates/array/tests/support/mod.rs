@@ -2,6 +2,8 @@
 //! and a plain array of bytes to compare with.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod nowhere;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 use stria_array::*;

@@ -1,0 +1,34 @@
+//! A recorder that keeps nothing, and says of each record that it is kept.
+
+use stria_array::{AppendTerms, ArrayState, LaneLog, LogRecord, MemberId, MetadataWrite, Recorder};
+use stria_block::{Buffer, Data, SECTOR_BYTES};
+
+/// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
+pub struct Nowhere(Data);
+
+impl Default for Nowhere {
+    fn default() -> Self {
+        Self(Buffer::zeroed(SECTOR_BYTES).freeze())
+    }
+}
+
+impl Recorder for Nowhere {
+    type Log = Self;
+
+    fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn log_places(&self) {}
+}
+
+impl LaneLog for Nowhere {
+    type Places = ();
+
+    fn know(&mut self, _: usize, (): ()) {}
+    fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
+        Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
+    }
+}
