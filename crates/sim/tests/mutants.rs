@@ -96,5 +96,5 @@ fn flushes_that_other_lanes_never_send_are_found() {
 
 #[test]
 fn write_intent_that_other_lanes_never_tell_is_found() {
-    is_found(Mutant::LaneIntentDropped, "1", 100);
+    is_found(Mutant::LaneIntentDropped, "1", 40);
 }
