@@ -10,7 +10,7 @@ build:
 
 # The main job: measures every level on image files, then takes a RAID 6 through two failures under load.
 demo: build
-	target/release/stria demo $(DEMO)
+	target/release/stria demo --out target/stria-demo.html $(DEMO)
 
 # Everything that is checked, lints included.
 test: setup lint

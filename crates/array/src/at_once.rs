@@ -3,6 +3,7 @@
 
 use crate::MemberId;
 use crate::core::{Core, Fate, Then, Waiting, shared};
+use crate::no_room::{is_no_room, settle_copies};
 use crate::parity_io::settle;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -99,7 +100,11 @@ impl Core {
 
 /// Ends a write that a member failed, or during which one was dropped: who waits for that to be recorded is a task.
 pub(crate) async fn finish(core: Rc<Core>, write: AtOnce) {
-    let result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
+    let mut result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
+    if result.as_ref().is_err_and(is_no_room) {
+        let failed: SmallVec<[MemberId; 4]> = write.failures.iter().map(|(member, _)| *member).collect();
+        result = settle_copies(&core, &write.range, &failed).await.and(result);
+    }
     core.write_end(&write.range).await;
     core.done(core.end_at_once(write, result));
 }

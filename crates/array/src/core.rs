@@ -23,6 +23,7 @@ use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
 use crate::mirror_io::MirrorWrite;
+use crate::no_room::NoRoom;
 use crate::strip_write::StripWrites;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
@@ -118,6 +119,10 @@ pub(crate) struct Core {
     pub members: RefCell<Members>,
     pub outbox: RefCell<VecDeque<Action>>,
     in_flight: RefCell<Slab<InFlight>>,
+    /// Ends of requests that dropped members have not answered, to be taken like theirs.
+    pub abandoned: RefCell<VecDeque<Completion>>,
+    /// Members dropped since the binder last asked.
+    pub dropped: RefCell<Vec<MemberId>>,
     batches: RefCell<Slab<BatchState>>,
     spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
@@ -151,6 +156,7 @@ pub(crate) struct Core {
     pub stopping: Cell<bool>,
     /// What another crash must not undo once clients have read: see [`Core::prepare`].
     pub prepared: Cell<bool>,
+    pub no_room: NoRoom,
     /// What sweeps leave to clients.
     pub steering: Steering,
     /// Something changed that the sweeper should look at.
@@ -187,6 +193,8 @@ impl Core {
             members: RefCell::new(Members::new(config)),
             outbox: RefCell::default(),
             in_flight: RefCell::default(),
+            abandoned: RefCell::default(),
+            dropped: RefCell::default(),
             batches: RefCell::default(),
             spare_batches: RefCell::default(),
             parents: RefCell::default(),
@@ -215,6 +223,7 @@ impl Core {
             read_only: Cell::new(config.read_only),
             stopping: Cell::new(false),
             prepared: Cell::new(replayed_count == 0 && !lacks_members(config)),
+            no_room: NoRoom::default(),
             steering: Steering::default(),
             sweep_changed: Waiters::default(),
             zeros,
@@ -278,11 +287,22 @@ impl Core {
                 _ => intent.resynced(&(0..below)),
             }
         }
+        if below == u64::MAX {
+            self.alignments.forget();
+        }
     }
 
-    /// Whether redundancy of a part of the sync space is known to agree: not where a resync is still due.
+    /// Whether redundancy of a part of the sync space is known to agree: not where a resync is still due, and nobody has read.
+    #[inline]
     pub fn agrees(&self, range: &Range<u64>) -> bool {
-        range.end <= self.resync_from() || self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range))
+        range.end <= self.resync_from() || self.agrees_here(range)
+    }
+
+    // Kept out of the way of requests to an array that agrees.
+    #[inline(never)]
+    fn agrees_here(&self, range: &Range<u64>) -> bool {
+        let unmarked = self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range));
+        unmarked || self.alignments.cover(range)
     }
 
     pub async fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {

@@ -27,6 +27,10 @@ const LOG_RESET: usize = 3;
 const CATCH_UP: usize = 5;
 /// One write for each order, several members' at once: answered by themselves.
 const LOG_APPEND: usize = 4;
+const KINDS: usize = 6;
+/// Of those: a count, so that what a dropped member ends late is known; below it the member.
+const COUNT_SHIFT: u32 = 16;
+const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
 
 struct Bound {
     device: Option<Box<dyn BlockDevice>>,
@@ -34,11 +38,18 @@ struct Bound {
     in_flight: usize,
     /// To be let go when nothing is in flight.
     leaves: bool,
+    /// It leaves or was dropped.
+    is_closed: bool,
+    /// It was dropped when so many records' writes had been given out: it gets nothing more, and nothing from before counts.
+    dropped_at: Option<Tag>,
+    /// Writes of records that it has not ended, by kind.
+    records: [usize; KINDS],
 }
 
 impl Bound {
     fn new(device: Box<dyn BlockDevice>, data_start_sector: u64) -> Self {
-        Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false }
+        let (records, dropped_at) = ([0; KINDS], None);
+        Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false, is_closed: false, dropped_at, records }
     }
 
     /// Positions of the engine's requests are in the member's data area, those of records are not.
@@ -47,12 +58,12 @@ impl Bound {
             request.start_sector += self.data_start_sector;
         }
         match &mut self.device {
-            Some(device) if !self.leaves => {
+            Some(device) if !self.is_closed => {
                 self.in_flight += 1;
                 device.submit(request);
             }
             _ => {
-                let error = IoError::new(ErrorKind::Gone, "the member was removed");
+                let error = IoError::new(ErrorKind::Gone, "the member was dropped or removed");
                 refused.push(request.complete(Err(error)));
             }
         }
@@ -81,7 +92,9 @@ struct Binder<R: Recorder> {
     elsewhere: Vec<Completion>,
     members: Vec<Bound>,
     /// By kind.
-    pending: [Pending; 6],
+    pending: [Pending; KINDS],
+    /// Writes of records given out so far.
+    record_count: Tag,
     /// Waits until members have caught up; without one a new log does.
     next_state: Option<ArrayState>,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
@@ -147,6 +160,7 @@ impl<R: Recorder> ArrayDevice<R> {
             elsewhere: Vec::new(),
             members,
             pending: Default::default(),
+            record_count: 0,
             next_state: None,
             unix_seconds_at_zero,
             now: 0,
@@ -218,7 +232,7 @@ impl<R: Recorder> ArrayDevice<R> {
         binder.engine.remove(member)?;
         binder.actions = true;
         let bound = &mut binder.members[member.0];
-        bound.leaves = true;
+        (bound.leaves, bound.is_closed) = (true, true);
         if bound.in_flight == 0 {
             bound.device = None;
         }
@@ -266,6 +280,7 @@ impl<R: Recorder> Binder<R> {
             }
             self.others = others;
             self.engine.run();
+            self.let_go_of_dropped();
             while let Some(action) = self.engine.next_action() {
                 self.carry_out(action, ended);
             }
@@ -382,7 +397,9 @@ impl<R: Recorder> Binder<R> {
 
     fn submit_metadata(&mut self, kind: usize, write: MetadataWrite, fua: bool) {
         let MetadataWrite { member, start_sector, data } = write;
-        let tag = METADATA | (kind as Tag) << KIND_SHIFT | member.0 as Tag;
+        let tag = METADATA | (kind as Tag) << KIND_SHIFT | self.record_count << COUNT_SHIFT | member.0 as Tag;
+        self.record_count += 1;
+        self.members[member.0].records[kind] += 1;
         let sectors = (data.len() / SECTOR_BYTES) as u64;
         let operation = Operation::Write { from: std::iter::once(data).collect(), fua };
         self.submit(member, Request { tag, start_sector, sectors, operation });
@@ -390,20 +407,48 @@ impl<R: Recorder> Binder<R> {
 
     fn metadata_written(&mut self, completion: Completion) {
         let kind = ((completion.tag & KIND_MASK) >> KIND_SHIFT) as usize;
-        let member = MemberId((completion.tag & !(METADATA | KIND_MASK)) as usize);
+        let member = MemberId((completion.tag & MEMBER_MASK) as usize);
+        let count = (completion.tag & !(METADATA | KIND_MASK)) >> COUNT_SHIFT;
+        let bound = &mut self.members[member.0];
+        if bound.dropped_at.is_some_and(|dropped_at| count < dropped_at) {
+            return;
+        }
+        bound.records[kind] -= 1;
+        drop(completion.operation);
+        self.record_written(kind, member, completion.result);
+    }
+
+    fn record_written(&mut self, kind: usize, member: MemberId, result: Result<(), IoError>) {
         if kind == LOG_APPEND {
-            drop(completion.operation);
-            self.engine.log_appended(member, completion.result);
+            if result.is_err() {
+                self.log.append_failed(member);
+            }
+            self.engine.log_appended(member, result);
             self.actions = true;
             return;
         }
         let pending = &mut self.pending[kind];
         pending.writes -= 1;
-        if let Err(error) = completion.result {
+        if let Err(error) = result {
             pending.failures.push((member, error));
         }
         if pending.writes == 0 {
             self.recorded(kind);
+        }
+    }
+
+    /// Records do not wait for members that were dropped, as these may never answer.
+    fn let_go_of_dropped(&mut self) {
+        for member in self.engine.take_dropped() {
+            let bound = &mut self.members[member.0];
+            (bound.dropped_at, bound.is_closed) = (Some(self.record_count), true);
+            for (kind, count) in std::mem::take(&mut bound.records).into_iter().enumerate() {
+                for _ in 0..count {
+                    let error = IoError::new(ErrorKind::Gone, "the member was dropped before it answered");
+                    self.record_written(kind, member, Err(error));
+                }
+            }
+            self.actions = true;
         }
     }
 

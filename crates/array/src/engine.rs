@@ -7,6 +7,7 @@ use crate::gather::{self, Part};
 use crate::lanes::{self, Share};
 use crate::log::Stage;
 use crate::mirror_io::MirrorWrite;
+use crate::no_room::{is_no_room, refill_forever};
 use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
@@ -71,6 +72,9 @@ impl Engine {
             core.ready.spawn(async move { prepares.prepare(lacks, replays).await });
         }
         core.ready.spawn(settle(Rc::clone(&core)));
+        if config.geometry.level().is_redundant() {
+            core.ready.spawn(refill_forever(Rc::clone(&core)));
+        }
         core.ready.spawn(clear_intents(Rc::clone(&core)));
         core.ready.spawn(crate::sweep::sweep_forever(Rc::clone(&core), Rc::clone(&sweeper)));
         if config.log.is_some() {
@@ -148,10 +152,30 @@ impl Engine {
     fn advance(&mut self) {
         loop {
             self.tasks.run(&self.core.ready);
-            if !strip_write::go_on(&self.core) {
+            if !strip_write::go_on(&self.core) && !self.end_abandoned() {
                 return;
             }
         }
+    }
+
+    /// Takes the ends of what dropped members have not answered; whether there were any.
+    fn end_abandoned(&mut self) -> bool {
+        if self.core.abandoned.borrow().is_empty() {
+            return false;
+        }
+        let abandoned = self.core.abandoned.take();
+        for completion in abandoned {
+            if let Some(done) = self.complete(completion) {
+                self.core.done(done);
+            }
+        }
+        true
+    }
+
+    /// Members that were dropped since this was last asked. Nothing they were given is waited for any more: not requests, which the
+    /// engine has ended by itself, nor records, whose writer is to do the same.
+    pub fn take_dropped(&mut self) -> Vec<MemberId> {
+        std::mem::take(&mut *self.core.dropped.borrow_mut())
     }
 
     /// What to do next.
@@ -238,8 +262,9 @@ impl Engine {
                 let members = core.members.borrow();
                 let member = members.slots()[slot].member.filter(|_| run == sectors)?;
                 let rows = member_sector..member_sector + sectors;
-                let is_aside = || level.is_redundant() && (core.log.is_aside(slot, &rows) || members.get(member).is_silent);
-                if reads && (members.presence(slot, &rows) != Presence::Whole || is_aside()) {
+                let is_aside = || core.log.is_aside(slot, &rows) || members.get(member).is_silent;
+                let is_plain = || !level.is_redundant() || core.agrees(&rows) && !is_aside();
+                if reads && (members.presence(slot, &rows) != Presence::Whole || !is_plain()) {
                     return None;
                 }
                 (member, member_sector)
@@ -255,9 +280,8 @@ impl Engine {
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
-        if mirrored && core.aligns(&range) {
-            core.alignments.waiting.set(core.alignments.waiting.get() + 1);
-            return core.ready.spawn(align::read_later(Rc::clone(core), request));
+        if mirrored && core.aligns_first(&range) {
+            return align::read_later(core, request);
         }
         let mut runs: SmallVec<[(Run, Option<MemberId>); 8]> = SmallVec::new();
         if mirrored {
@@ -268,9 +292,14 @@ impl Engine {
                 runs.push((Run { slot: copy.slot, start_sector: copy.start_sector, sectors, pieces }, member));
             }
         } else {
+            let rows = |run: &Run| run.start_sector..run.start_sector + run.sectors;
+            let found = self.runs(range);
+            if level.is_redundant() && found.iter().any(|run| core.aligns_first(&rows(run))) {
+                return align::read_later(core, request);
+            }
             let members = core.members.borrow();
-            for run in self.runs(range) {
-                let rows = run.start_sector..run.start_sector + run.sectors;
+            for run in found {
+                let rows = rows(&run);
                 let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_aside(run.slot, &rows);
                 let member = members.slots()[run.slot].member.filter(|_| whole);
                 runs.push((run, member));
@@ -387,12 +416,12 @@ impl Engine {
         }
     }
 
-    /// Discard and write-zeroes.
+    /// Write-zeroes, and discards, which are the same with `unmap`: a discard that only members carry out may leave old bytes, and
+    /// other ones on each copy. So no discard is ever sent to a member.
     fn clear(&mut self, mut request: Request) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
-        let discard = matches!(request.operation, Operation::Discard);
         let (fua, unmap, fast) = match request.operation {
             Operation::WriteZeroes { fua, unmap, fast } => (fua, unmap, fast),
             _ => (false, true, false),
@@ -402,48 +431,37 @@ impl Engine {
             return core.done(request.complete(Err(error)));
         }
         if level.parity_count() > 0 {
-            return self.clear_stripes(request, range, discard, (fua, unmap, fast));
-        }
-        if discard && self.limits.discard_granularity_bytes == 0 {
-            return core.done(request.complete(Ok(())));
+            return self.clear_stripes(request, range, (fua, unmap, fast));
         }
         if level.is_redundant() {
-            // Copies must go on agreeing: a discard is done as zeros where every member can.
-            let operation: fn(bool) -> Operation = match (discard && !self.limits.unmap_zeroes, unmap) {
-                (true, _) => |_| Operation::Discard,
-                (false, true) => |fua| Operation::WriteZeroes { fua, unmap: true, fast: false },
-                (false, false) => |fua| Operation::WriteZeroes { fua, unmap: false, fast: false },
-            };
             let chunk = CLEAR_ROWS_SECTORS * 8;
             let parts = (range.end - range.start).div_ceil(chunk);
             let parent = core.begin(&mut request, parts as usize);
             for part in 0..parts {
                 let start = range.start + part * chunk;
                 let part = start..range.end.min(start + chunk);
-                core.ready.spawn(mirror_io::clear_part(Rc::clone(core), parent, part, operation, fua));
+                core.ready.spawn(mirror_io::clear_part(Rc::clone(core), parent, part, fua, unmap));
             }
             return;
         }
         let runs = self.runs(range);
         let parent = core.begin(&mut request, runs.len());
         for run in runs {
-            let operation = if discard { Operation::Discard } else { Operation::WriteZeroes { fua, unmap, fast } };
-            self.send_run(parent, run, operation);
+            self.send_run(parent, run, Operation::WriteZeroes { fua, unmap, fast });
         }
     }
 
-    /// Whole stripes are zeroed on all members, parity included; the rest is written with zeros, or, when only a discard
-    /// was asked for, left as it is.
-    fn clear_stripes(&mut self, mut request: Request, range: Range<u64>, discard: bool, how: (bool, bool, bool)) {
+    /// Whole stripes are zeroed on all members, parity included; the rest is written with zeros.
+    fn clear_stripes(&mut self, mut request: Request, range: Range<u64>, how: (bool, bool, bool)) {
         let core = &self.core;
         let (fua, unmap, fast) = how;
         let strip = core.geometry.strip_sectors();
         let width = strip * core.geometry.data_count() as u64;
-        // Small ones keep to the log's promise of old or new bytes, as small writes do: zeros by being written, discards by
-        // records of zeros.
+        // Small ones keep to the log's promise of old or new bytes, as small writes do: by records of zeros where room may be
+        // given back, else by being written.
         let small = core.log.keeps_bytes_of(request.sectors);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
-        let whole = if small && !discard { whole.start..whole.start } else { whole };
+        let whole = if small && !unmap { whole.start..whole.start } else { whole };
         let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
             std::iter::once(range.clone()).collect()
         } else {
@@ -454,29 +472,23 @@ impl Engine {
             let error = IoError::new(ErrorKind::Unsupported, "parts of a stripe cannot be zeroed quickly");
             return core.done(request.complete(Err(error)));
         }
-        let zeroed = if discard && !self.limits.unmap_zeroes { 0..0 } else { whole };
         let stripes_max =
             if core.log.config.is_some_and(|log| log.newest_only) { LogRecord::APPEND_COUNT_MAX as u64 } else { u64::MAX };
         let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).clamp(1, stripes_max);
         let mut pieces: SmallVec<[(u64, u64); 8]> = SmallVec::new();
-        if !discard {
-            for edge in edges {
-                let mut next = edge.start;
-                while next < edge.end {
-                    let sectors = (edge.end - next).min(strip - next % strip);
-                    pieces.push((next, sectors));
-                    next += sectors;
-                }
+        for edge in edges {
+            let mut next = edge.start;
+            while next < edge.end {
+                let sectors = (edge.end - next).min(strip - next % strip);
+                pieces.push((next, sectors));
+                next += sectors;
             }
         }
-        let parts = (zeroed.end - zeroed.start).div_ceil(stripes_per_part) as usize + pieces.len();
-        if parts == 0 {
-            return core.done(request.complete(Ok(())));
-        }
+        let parts = (whole.end - whole.start).div_ceil(stripes_per_part) as usize + pieces.len();
         let parent = core.begin(&mut request, parts);
-        let mut stripe = zeroed.start;
-        while stripe < zeroed.end {
-            let end = zeroed.end.min(stripe + stripes_per_part);
+        let mut stripe = whole.start;
+        while stripe < whole.end {
+            let end = whole.end.min(stripe + stripes_per_part);
             core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, fua, unmap, small));
             stripe = end;
         }
@@ -582,6 +594,10 @@ impl Engine {
     /// An append to a member's log has ended.
     pub fn log_appended(&mut self, member: MemberId, result: Result<(), IoError>) {
         let error = result.err().and_then(|error| {
+            let holds_role = self.core.members.borrow().get(member).role == MemberRole::InSync;
+            if is_no_room(&error) && holds_role {
+                return Some(self.core.meet_no_room(member, &error));
+            }
             let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));
             (!dropped).then(|| lost("write", &error.context))
         });
@@ -631,7 +647,9 @@ impl Engine {
             members: members.iter().map(crate::member::Member::status).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),
-            mismatch_sectors: self.sweeper.last_mismatch(),
+            mismatch_sectors: self.sweeper.last_mismatch().map(|(sectors, _)| sectors),
+            mismatch_repaired: self.sweeper.last_mismatch().is_some_and(|(_, repaired)| repaired),
+            losses_survived: self.core.members.borrow().losses_survived(),
             intent: intent.as_ref().map(|intent| {
                 (intent.marked_count(), self.core.geometry.sync_sectors().div_ceil(intent.chunk_sectors()) as usize)
             }),
@@ -652,11 +670,25 @@ impl Engine {
         self.core.leans_on(member)
     }
 
+    /// Whether members may change: not on a read-only array, as every change writes superblocks.
+    ///
+    /// # Errors
+    /// When the array is read-only.
+    pub fn may_change(&self) -> Result<(), Refusal> {
+        match self.core.read_only.get() {
+            true => {
+                Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Drops a member as if it had failed.
     ///
     /// # Errors
-    /// When it is not in use, data would be lost, or the array [replays](Engine::is_replaying).
+    /// When it is not in use, data would be lost, or the array is read-only or [replays](Engine::is_replaying).
     pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
+        self.may_change()?;
         let (role, name) = self.role_of(member)?;
         if role == MemberRole::Failed {
             return Err(Refusal(format!("{name} has failed already; `remove` takes it out")));
@@ -674,11 +706,17 @@ impl Engine {
         Ok(())
     }
 
+    /// A member is gone, by what its drive says without having been asked for anything.
+    pub fn lose(&mut self, member: MemberId, reason: &str) {
+        self.core.lose_member(member, reason);
+    }
+
     /// Whether a member may be taken out: one that has failed, or a spare, which then counts as failed.
     ///
     /// # Errors
-    /// When it holds a role.
+    /// When it holds a role, or the array is read-only.
     pub fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
+        self.may_change()?;
         match self.role_of(member)? {
             (MemberRole::Failed, _) => Ok(()),
             (MemberRole::Spare, _) => {
@@ -708,8 +746,9 @@ impl Engine {
     /// Lets a member in: as a spare, or, one that comes back, into its empty role.
     ///
     /// # Errors
-    /// When the array has no redundancy, the member is too small, or its role is taken.
+    /// When the array has no redundancy or is read-only, the member is too small, or its role is taken.
     pub fn add(&mut self, config: MemberConfig, limits: &Limits, slot: Option<usize>) -> Result<(), Refusal> {
+        self.may_change()?;
         let geometry = &self.core.geometry;
         if !geometry.level().is_redundant() {
             return Err(Refusal(format!("RAID level {} has no use for a spare: it cannot rebuild", geometry.level())));
@@ -756,8 +795,9 @@ impl Engine {
     /// Copies a working member to a spare, which then takes its role.
     ///
     /// # Errors
-    /// When the one is not in a role, or the other not a spare.
+    /// When the one is not in a role, the other not a spare, or the array is read-only.
     pub fn replace(&mut self, member: MemberId, spare: MemberId) -> Result<(), Refusal> {
+        self.may_change()?;
         let (role, name) = self.role_of(member)?;
         let (spare_role, spare_name) = self.role_of(spare)?;
         if role != MemberRole::InSync {
@@ -778,10 +818,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts a scrub at a position of the sync space: 0, or where one was broken off.
+    /// Starts a scrub at a position of the sync space: 0, or where one was broken off. On a read-only array it only reads.
     ///
     /// # Errors
-    /// When another sweep runs, or there is nothing to compare.
+    /// When another sweep runs, or there is nothing to compare. On a read-only array also with `repair`, and while redundancy is
+    /// known to disagree after a crash.
     pub fn scrub(&mut self, repair: bool, from_sector: u64) -> Result<(), Refusal> {
         if !self.core.geometry.level().is_redundant() {
             return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
@@ -805,7 +846,7 @@ impl Engine {
     /// Bounds the speed of sweeps, in sectors of each member per second: `min` is kept even while clients work, `max`
     /// is never exceeded. `None` leaves a bound as it is.
     pub fn set_speed(&mut self, min: Option<u64>, max: Option<u64>) {
-        self.sweeper.set_speed(min, max);
+        self.sweeper.set_speed(&self.core, min, max);
     }
 
     /// Sets what sweeps leave to clients; `None`: they keep to the lower speed bound while clients work.
@@ -858,8 +899,6 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         Level::Raid0 | Level::Raid4 | Level::Raid5 | Level::Raid6 => geometry.strip_sectors() * geometry.data_count() as u64,
     };
     let unmap_zeroes = all(|limits| limits.unmap_zeroes);
-    let discard =
-        if geometry.level().parity_count() > 0 { unmap_zeroes } else { all(|limits| limits.discard_granularity_bytes > 0) };
     Limits {
         size_sectors: geometry.capacity_sectors(),
         logical_block_bytes: largest(|limits| limits.logical_block_bytes),
@@ -867,10 +906,11 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         optimal_io_bytes: u32::try_from(bytes(width)).unwrap_or(0),
         // Clients ask once, and a member that comes later may have a cache.
         volatile_cache: geometry.level().is_redundant() || !all(|limits| !limits.volatile_cache),
-        discard_granularity_bytes: match (discard, geometry.level().parity_count() > 0) {
+        // What is discarded reads as zeros, so every member must be able to zero and give the room back.
+        discard_granularity_bytes: match (unmap_zeroes, geometry.level().parity_count() > 0) {
             (false, _) => 0,
-            // Parts of a stripe are left out.
-            (true, true) => u32::try_from(bytes(width)).unwrap_or(0),
+            // Parts of a stripe are zeroed, and give nothing back.
+            (true, true) => u32::try_from(bytes(width)).unwrap_or(u32::MAX),
             (true, false) => largest(|limits| limits.discard_granularity_bytes),
         },
         unmap_zeroes,
@@ -880,7 +920,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
 
 async fn flush(core: Rc<Core>, parent: usize) {
     core.behind_settled().await;
-    let result = core.flush_volatile().await;
+    let result = core.flush_volatile().await.and_then(|()| core.no_room.take_unflushed());
     core.record_barrier().await;
     core.part_done(parent, None, result);
 }

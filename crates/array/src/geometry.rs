@@ -6,6 +6,7 @@
 //! all speak of the sync space, as md does (`resync_max_sectors`).
 
 mod divisor;
+mod footprint;
 mod mirror;
 mod parity;
 mod stripe;
@@ -61,6 +62,14 @@ pub enum GeometryError {
         /// The level.
         level: Level,
     },
+    /// More than any address reaches.
+    #[error("{count} members of {sectors} sectors are more than the 8 EiB that an array may have in all")]
+    TooLarge {
+        /// Members.
+        count: usize,
+        /// Room on the largest.
+        sectors: u64,
+    },
     /// No room for a single strip.
     #[error("the members are too small: {sectors} sectors of data room do not hold one strip of {strip_sectors} sectors")]
     TooSmall {
@@ -110,6 +119,11 @@ impl Geometry {
             if level == Level::Raid1 || strip_sectors == 0 { sectors } else { sectors / strip_sectors * strip_sectors }
         };
         let smallest = member_sectors.iter().copied().min().expect("there is a member");
+        let largest = member_sectors.iter().copied().max().expect("there is a member");
+        // No sum or product of what follows wraps, counted in bytes either.
+        if largest.checked_mul(count as u64).is_none_or(|sectors| sectors > stria_block::SECTORS_MAX) {
+            return Err(GeometryError::TooLarge { count, sectors: largest });
+        }
         if whole(smallest) == 0 {
             return Err(GeometryError::TooSmall { sectors: smallest, strip_sectors });
         }

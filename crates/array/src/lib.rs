@@ -21,6 +21,7 @@ mod lock;
 mod log;
 mod member;
 mod mirror_io;
+mod no_room;
 mod parity_io;
 pub mod plan;
 mod record;

@@ -33,7 +33,7 @@ pub(crate) use behind::{BehindWrite, Keepers};
 pub(crate) use replay::replay;
 
 use crate::core::{Action, Core, MemberIo, lost};
-use crate::parity_io::settle_writes;
+use crate::parity_io::settle_flushes;
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
 use crate::{LogStatus, MemberId};
@@ -166,6 +166,8 @@ struct Queue {
     free_below: u64,
     /// The last append found no room.
     stalled: bool,
+    /// The last append could not be written, though the member stays.
+    is_failing: bool,
     /// Records below this number are known to be retired by what lies on this member, durably.
     retired_below: u64,
     /// Waits of appends that have ended in a volatile cache, how many these are, and what the newest says.
@@ -352,9 +354,14 @@ impl Log {
         self.behind.is_at(slot, rows) || self.knows_better(slot, rows)
     }
 
+    /// Whether the members still lack bytes that the last run's records hold.
+    pub fn has_overlay(&self) -> bool {
+        !self.overlay.borrow().is_empty()
+    }
+
     /// Whether anything of what clients were told is not on the members.
     pub fn is_aside_anywhere(&self) -> bool {
-        self.behind.is_any() || !self.overlay.borrow().is_empty()
+        self.behind.is_any() || self.has_overlay()
     }
 
     fn knows_better(&self, slot: usize, rows: &Range<u64>) -> bool {
@@ -705,7 +712,7 @@ impl Core {
         let config = log.config.expect("only a log is appended to");
         let volatile = !config.newest_only && self.members.borrow().get(member).limits.volatile_cache;
         let durable = !volatile || error.is_some() || self.members.borrow().get(member).role == crate::MemberRole::Failed;
-        let (waits, sectors, flush) = {
+        let (waits, hopeless, sectors, flush) = {
             let mut queues = log.queues.borrow_mut();
             let queue = &mut queues[member.0];
             queue.busy = false;
@@ -718,7 +725,13 @@ impl Core {
                 queue.retired_below = queue.retiring;
                 queue.stalled = false;
             }
-            (waits, queue.in_flight_sectors, !durable && !std::mem::replace(&mut queue.flushing, true))
+            // What cannot be kept now cannot be kept next either: nothing waits for a log that takes no appends.
+            let hopeless: Vec<usize> = match &error {
+                Some(_) => queue.waiting.drain(..).map(|(_, wait)| wait).collect(),
+                None => Vec::new(),
+            };
+            queue.is_failing = error.is_some();
+            (waits, hopeless, queue.in_flight_sectors, !durable && !std::mem::replace(&mut queue.flushing, true))
         };
         let mut done = log.done.get();
         done.append_count += 1;
@@ -728,6 +741,10 @@ impl Core {
         self.log_release(&waits, error.as_ref(), |wait| {
             wait.unkept -= 1;
             wait.undurable -= usize::from(durable);
+        });
+        self.log_release(&hopeless, error.as_ref(), |wait| {
+            wait.unkept -= 1;
+            wait.undurable -= 1;
         });
         self.log_append(member);
         self.log_prune();
@@ -750,7 +767,7 @@ impl Core {
             only_to_say && !freed && self.log.retired_below() == queue.retiring
         };
         if in_vain {
-            return;
+            return self.log_give_up(member);
         }
         if !only_to_say {
             let done = self.log.done.get();
@@ -758,6 +775,32 @@ impl Core {
         }
         self.log_append(member);
         self.log_flush_if_stalled();
+    }
+
+    /// A log that is full, and cannot be written to say what of it is free, gets no room any more: nothing waits for it.
+    fn log_give_up(&self, member: MemberId) {
+        let is_failing = self.log.queues.borrow()[member.0].is_failing;
+        if is_failing {
+            let error = lost("write", "the write log of a member is full and cannot be written");
+            self.log_give_up_where(|index, _| index == member.0, &error);
+        }
+    }
+
+    /// Nor for logs that are full while a member that cannot be dropped cannot flush.
+    fn log_give_up_stalled(&self, error: &IoError) {
+        self.log_give_up_where(|_, queue| queue.stalled, error);
+    }
+
+    fn log_give_up_where(&self, is_it: impl Fn(usize, &Queue) -> bool, error: &IoError) {
+        let waits: Vec<usize> = {
+            let mut queues = self.log.queues.borrow_mut();
+            let found = queues.iter_mut().enumerate().filter(|(index, queue)| is_it(*index, queue));
+            found.flat_map(|(_, queue)| queue.waiting.drain(..)).map(|(_, wait)| wait).collect()
+        };
+        self.log_release(&waits, Some(error), |wait| {
+            wait.unkept -= 1;
+            wait.undurable -= 1;
+        });
     }
 
     /// Where appends find no room, what only waits for a flush gets one.
@@ -814,7 +857,7 @@ impl Core {
             };
             let flush = MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
             let result = self.io(std::iter::once(flush).collect()).await.pop().expect("one was sent").0;
-            let result = settle_writes(self, &[member], std::iter::once(&result));
+            let result = settle_flushes(self, std::iter::once((member, &result)));
             {
                 let mut queues = self.log.queues.borrow_mut();
                 let queue = &mut queues[member.0];
@@ -886,10 +929,11 @@ impl Core {
     pub async fn log_flush_forever(&self) {
         loop {
             self.ready.until(&self.log.stage_changed, || self.log.flushing.get()).await;
-            // What cannot be flushed cannot be retired either: writes then wait for members to fail or heal.
+            // What cannot be flushed cannot be retired either: writes that need room then fail.
             let flushed = self.flush_volatile().await;
             self.log.flushing.set(false);
-            if flushed.is_err() {
+            if let Err(error) = flushed {
+                self.log_give_up_stalled(&error);
                 self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
                 self.log_retry();
             }

@@ -30,6 +30,8 @@ pub(crate) struct Member {
     pub is_silent: bool,
     pub wrong_sectors: u64,
     pub repaired_sectors: u64,
+    /// It has lost what it held, and the array cannot do without it.
+    pub is_gone: bool,
     pub failure: Option<String>,
 }
 
@@ -52,6 +54,7 @@ impl Member {
             is_silent: false,
             wrong_sectors: 0,
             repaired_sectors: 0,
+            is_gone: false,
             failure: None,
         }
     }
@@ -244,16 +247,41 @@ impl Members {
             Level::Raid1 => missing < count,
             Level::Raid4 | Level::Raid5 | Level::Raid6 => missing <= self.geometry.level().parity_count(),
             Level::Raid10 => {
-                // The groups of members that share a strip repeat after as many strips as there are members.
-                let strip = self.geometry.strip_sectors();
-                let strips = (self.geometry.capacity_sectors() / strip).min(count as u64);
-                (0..strips).all(|index| self.geometry.copies_of(index * strip, strip).0.iter().any(|copy| whole(copy.slot)))
+                self.strips_of_each_group().all(|sector| self.geometry.copies_of(sector, 1).0.iter().any(|copy| whole(copy.slot)))
             }
         }
     }
 
+    /// How many more members may be lost, whichever they are.
+    pub fn losses_survived(&self) -> usize {
+        let whole_count = |slots: &mut dyn Iterator<Item = usize>| slots.filter(|&slot| self.is_whole(slot)).count();
+        let count = self.geometry.slot_count();
+        match self.geometry.level() {
+            Level::Linear | Level::Raid0 => 0,
+            Level::Raid1 => whole_count(&mut (0..count)).saturating_sub(1),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                self.geometry.level().parity_count().saturating_sub(count - whole_count(&mut (0..count)))
+            }
+            Level::Raid10 => {
+                let copies = self.strips_of_each_group().map(|sector| self.geometry.copies_of(sector, 1).0);
+                let left = copies.map(|copies| whole_count(&mut copies.iter().map(|copy| copy.slot)));
+                left.min().unwrap_or(0).saturating_sub(1)
+            }
+        }
+    }
+
+    /// The first sector of a strip for each group of members of a RAID 10 that share strips: groups repeat after as many strips
+    /// as there are members.
+    fn strips_of_each_group(&self) -> impl Iterator<Item = u64> {
+        let strip = self.geometry.strip_sectors();
+        let strips = (self.geometry.capacity_sectors() / strip).min(self.geometry.slot_count() as u64);
+        (0..strips).map(move |index| index * strip)
+    }
+
     pub fn health(&self) -> Health {
-        if self.whole() {
+        if self.slots.iter().any(|slot| slot.member.is_some_and(|id| self.all[id.0].is_gone)) {
+            Health::Failed
+        } else if self.whole() {
             Health::Optimal
         } else if self.suffices(|slot| self.is_whole(slot)) {
             Health::Degraded

@@ -1,11 +1,12 @@
 //! Requests on RAID 1 and 10.
 //!
 //! Writes hold a lock on their array sectors, so that two that overlap reach all copies in the same order.
-//! Reads take none: whichever copy they find is one that a write still running may leave. Only where a resync makes copies alike
-//! they [wait](crate::align).
+//! Reads take none: whichever copy they find is one that a write still running may leave. Only where copies may differ after a
+//! crash they are [made alike](crate::align) first.
 
 use crate::core::{Batch, Core, FailedPart, MemberIo, lost, sectors_of, slice_segments};
 use crate::lock::Mode;
+use crate::no_room::{is_no_room, settle_copies};
 use crate::parity_io::{rewrite, settle, settle_writes};
 use crate::plan::Presence;
 use crate::task::Worker;
@@ -62,9 +63,7 @@ pub(crate) fn choose_whole(core: &Core, start: u64, sectors: u64) -> Option<(Cop
         return None;
     }
     if may_differ(core, &(start..start + sectors)) {
-        let range = start..start + sectors;
-        let alike = alike_sectors(core, &copies, sectors) == sectors && !core.aligns(&range);
-        return readable(core, &copies, sectors).into_iter().next().filter(|_| alike);
+        return None;
     }
     choose_alike(core, &copies, sectors)
 }
@@ -76,8 +75,8 @@ pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[
     copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
 }
 
-/// Whether a copy that was read is still one that counts: where copies may differ, clients see the next one's bytes as soon
-/// as a member is dropped, and these must stay.
+/// Whether a copy that was read is still one that counts: where copies may differ, the next one's bytes do as soon as a member is
+/// dropped.
 pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
     core.members.borrow().slots()[copy.slot].member == Some(member)
 }
@@ -88,7 +87,7 @@ pub(crate) fn may_differ(core: &Core, range: &Range<u64>) -> bool {
 }
 
 /// The copy to read: the member with the fewest requests, who is not silent; on hard disks the nearest head among equals.
-/// Where copies may differ after a crash it is the first, from which the resync will make the others: what was read once stays.
+/// Where copies may differ, as on a read-only array after a crash, it is the first, from which a resync would make the others.
 pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     if may_differ(core, &(start..start + sectors)) {
         return readable(core, copies, sectors).into_iter().next();
@@ -177,38 +176,47 @@ async fn write_copies(core: &Core, write: MirrorWrite) {
     }
     drop(from);
     let ended = core.ended(batch).await;
-    let result = match &ended[..] {
+    let mut result = match &ended[..] {
         [] => Err(lost("write", "no member is left to take it")),
         ended => settle(core, ended.iter().map(|ended| (ended.member, &ended.result))),
     };
+    if result.as_ref().is_err_and(is_no_room) {
+        let failed: SmallVec<[MemberId; 4]> =
+            ended.iter().filter(|ended| ended.result.is_err()).map(|ended| ended.member).collect();
+        result = settle_copies(core, &range, &failed).await.and(result);
+    }
     core.reuse(ended);
     core.write_end(&range).await;
     drop(guard);
     core.part_done(parent, None, result);
 }
 
-/// Sends writes; they stand if every sector has one whole copy.
-async fn submit(core: &Core, batch: Batch) -> Result<(), IoError> {
+/// Sends writes; they stand if every sector has one whole copy. With the members that failed.
+async fn submit(core: &Core, batch: Batch) -> (Result<(), IoError>, SmallVec<[MemberId; 4]>) {
     if batch.is_empty() {
-        return Err(lost("write", "no member is left to take it"));
+        return (Err(lost("write", "no member is left to take it")), SmallVec::new());
     }
     let targets: SmallVec<[_; 8]> = batch.iter().map(|io| io.member).collect();
     let outcomes = core.io(batch).await;
-    settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result))
+    let failed = targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()).map(|(member, _)| *member).collect();
+    (settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)), failed)
 }
 
-/// Discards or zeroes a range on every copy.
-pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, operation: fn(bool) -> Operation, fua: bool) {
+/// Zeroes a range on every copy.
+pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, fua: bool, unmap: bool) {
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     core.write_begin(&range).await;
     let io = |(member, rows): (MemberId, Range<u64>)| MemberIo {
         member,
         start_sector: rows.start,
         sectors: rows.end - rows.start,
-        operation: operation(fua),
+        operation: Operation::WriteZeroes { fua, unmap, fast: false },
     };
     let batch = member_ranges(&core, &range).into_iter().map(io).collect();
-    let result = submit(&core, batch).await;
+    let (mut result, failed) = submit(&core, batch).await;
+    if result.as_ref().is_err_and(is_no_room) {
+        result = settle_copies(&core, &range, &failed).await.and(result);
+    }
     core.write_end(&range).await;
     drop(guard);
     core.part_done(parent, None, result);

@@ -9,6 +9,7 @@ use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segm
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::{BAND_SECTORS, Keepers, LogRecord};
+use crate::no_room::{is_no_room, settle_parity};
 use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, indices, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
@@ -410,8 +411,21 @@ async fn try_write(
     }
     let ended = core.ended(batch).await;
     let mut result = settle(core, ended.iter().map(|ended| (ended.member, &ended.result)));
-    if result.is_err() {
-        for Ended { member, start_sector, sectors, .. } in ended.iter().filter(|ended| ended.result.is_err()) {
+    if let Err(first) = &result {
+        let no_room = is_no_room(first) && behind.is_none();
+        if behind.is_some() {
+            core.fail_next_flush(first);
+        }
+        let failed: SmallVec<[&Ended; 4]> = ended.iter().filter(|ended| ended.result.is_err()).collect();
+        for part in parts.iter().filter(|_| no_room) {
+            let rows = base + part.rows.start..base + part.rows.end;
+            let members: SmallVec<[crate::MemberId; 4]> =
+                failed.iter().filter(|ended| ended.start_sector == rows.start).map(|ended| ended.member).collect();
+            if let Err(error) = settle_parity(core, write.stripe, &rows, &members).await {
+                result = Err(error);
+            }
+        }
+        for Ended { member, start_sector, sectors, .. } in failed.into_iter().filter(|_| !no_room) {
             if let Err(error) = half_written(core, *member, *start_sector..start_sector + sectors).await {
                 result = Err(error);
             }
@@ -483,10 +497,29 @@ pub(crate) fn settle<'a>(
 ) -> Result<(), IoError> {
     let mut outcome = Ok(());
     for (member, result) in results {
-        if let Err(error) = result
-            && !core.fail_member(member, &format!("write failed: {error}"))
-        {
+        let Err(error) = result else { continue };
+        // One that is still being filled has nothing to lose.
+        let holds_role = || core.members.borrow().get(member).role == crate::MemberRole::InSync;
+        if is_no_room(error) && holds_role() {
+            outcome = Err(core.meet_no_room(member, error));
+        } else if !core.fail_member(member, &format!("write failed: {error}")) {
             outcome = Err(lost("write", &error.context));
+        }
+    }
+    outcome
+}
+
+/// Drops the members whose flushes failed, for whatever reason: what they had taken may be gone.
+pub(crate) fn settle_flushes<'a>(
+    core: &Core,
+    results: impl Iterator<Item = (crate::MemberId, &'a Result<(), IoError>)>,
+) -> Result<(), IoError> {
+    let mut outcome = Ok(());
+    for (member, result) in results {
+        if let Err(error) = result
+            && !core.fail_member(member, &format!("flush failed: {error}"))
+        {
+            outcome = Err(lost("flush", &error.context));
         }
     }
     outcome
@@ -495,10 +528,20 @@ pub(crate) fn settle<'a>(
 /// A write failed on a member that cannot be dropped, and the stripe's parity may have moved on without it: what only both
 /// could tell of others is lost, and reading it must be an error and not a lie.
 pub(crate) async fn half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
-    if core.members.borrow().get(member).role == crate::MemberRole::Failed || core.mark_bad(member, rows.clone()).await {
+    if core.members.borrow().get(member).role == crate::MemberRole::Failed {
+        return Ok(());
+    }
+    if core.mark_bad(member, rows.clone()).await {
+        core.refill_later(member, &rows, rows.clone());
         return Ok(());
     }
     Err(lost("write", &format!("the bad-block log has no room to say that rows {}.. are half-written", rows.start)))
+}
+
+/// The parity of all data strips of a stripe, in the order of their addresses.
+pub(crate) fn computed_parity(core: &Core, map: &StripeMap, data: &[Buffer]) -> SmallVec<[(usize, Buffer); 2]> {
+    let wanted: Strips = (0..map.parity.len()).collect();
+    generate(core, map, &[0, data[0].len()], &wanted, |index, range| &data[index][range])
 }
 
 type Parities = SmallVec<[(usize, Buffer); 2]>;
@@ -733,8 +776,9 @@ async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
 }
 
 /// Writes what redundancy says over sectors that could not be read, and reads them again; a member that cannot is dropped.
+/// On a read-only array the sectors stay as they are.
 pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: u64, data: Data) {
-    if core.members.borrow().get(member).role == crate::MemberRole::Failed {
+    if core.read_only.get() || core.members.borrow().get(member).role == crate::MemberRole::Failed {
         return;
     }
     let sectors = (data.len() / 512) as u64;
@@ -746,6 +790,7 @@ pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: 
         core.recycle(read);
     }
     match error {
+        Some(error) if is_no_room(&error) => drop(core.meet_no_room(member, &error)),
         Some(error) => {
             core.fail_member(member, &format!("could not rewrite sectors that it failed to read: {error}"));
         }
@@ -803,5 +848,11 @@ pub(crate) async fn zero_members(
         operation: Operation::WriteZeroes { fua, unmap, fast: false },
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
-    settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result))
+    let result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    if result.as_ref().is_err_and(is_no_room) {
+        for (&member, _) in targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()) {
+            half_written(core, member, rows.clone()).await?;
+        }
+    }
+    result
 }

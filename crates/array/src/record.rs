@@ -124,6 +124,10 @@ pub trait LaneLog: Default {
     /// The write that appends `records` to a member's log. `None`: no room before more is free; without records, which always
     /// find some: it would free none.
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite>;
+
+    /// The last append to a member's log could not be written: its place is free, and the next one takes it. Otherwise a member
+    /// that stays although it cannot be written would use up its ring, and leave gaps in it that pass for damage.
+    fn append_failed(&mut self, member: MemberId);
 }
 
 /// Keeps nothing: for arrays without metadata, such as tests and benchmarks on RAM.
@@ -152,5 +156,8 @@ impl LaneLog for NoRecorder {
     fn know(&mut self, _lane: usize, (): ()) {}
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
         panic!("{} records for {member:?}, {terms:?}, and no log to keep them", records.len());
+    }
+    fn append_failed(&mut self, member: MemberId) {
+        panic!("{member:?} was given no append");
     }
 }

@@ -49,7 +49,7 @@ pub struct MemberStatus {
     pub repaired_sectors: u64,
     /// Sectors known to hold nothing of worth, until they are written.
     pub bad_sectors: u64,
-    /// Why it was dropped.
+    /// Why it was dropped, or is gone.
     pub failure: Option<String>,
 }
 
@@ -118,6 +118,10 @@ pub struct ArrayStatus {
     pub sweep: Option<SweepStatus>,
     /// Mismatching sectors that the last finished scrub found.
     pub mismatch_sectors: Option<u64>,
+    /// Whether that scrub repaired them.
+    pub mismatch_repaired: bool,
+    /// How many more members may be lost, whichever they are.
+    pub losses_survived: usize,
     /// Set bits of the write-intent bitmap, and bits in all.
     pub intent: Option<(usize, usize)>,
     /// The write log: appends to members, and records in them; `None`: it has none.
@@ -145,6 +149,8 @@ impl ArrayStatus {
                 (sweep, other) => sweep.or(other),
             };
             all.mismatch_sectors = all.mismatch_sectors.map(|found| found + lane.mismatch_sectors.unwrap_or(0));
+            all.mismatch_repaired &= lane.mismatch_repaired;
+            all.losses_survived = all.losses_survived.min(lane.losses_survived);
             // Some bits are several lanes'.
             all.intent = all.intent.zip(lane.intent).map(|((set, all), (other, _))| ((set + other).min(all), all));
             all.log = all.log.zip(lane.log).map(|(log, other)| log.joined(&other));
@@ -237,6 +243,22 @@ pub enum Event {
         /// Its role.
         slot: Option<usize>,
         /// Why.
+        reason: String,
+    },
+    /// A member is gone that the array cannot do without: it keeps its role, and requests that need it fail.
+    MemberGone {
+        /// Who.
+        member: MemberId,
+        /// Its role.
+        slot: Option<usize>,
+        /// Why.
+        reason: String,
+    },
+    /// A member has no room for what was to be written. It keeps its role, and clients hear that there is no room.
+    NoRoom {
+        /// Who.
+        member: MemberId,
+        /// Its own words.
         reason: String,
     },
     /// A spare took a role.

@@ -8,6 +8,7 @@ use crate::core::{Core, MemberIo, Waiting, shared};
 use crate::gather::{Part, write_part};
 use crate::lists::few;
 use crate::log::{BehindWrite, Keepers, LogRecord, Logged, Waiter};
+use crate::no_room::{is_no_room, settle_parity};
 use crate::parity_io::{half_written, settle};
 use crate::plan::{Presence, Rectangle};
 use crate::{MemberId, StripeMap};
@@ -72,6 +73,11 @@ impl StripWrites {
     /// How many clients wait for.
     pub fn untold(&self) -> usize {
         self.untold.get()
+    }
+
+    /// Whether the requests that a write waits for are reads.
+    pub fn reads(&self, key: usize) -> bool {
+        matches!(self.all.borrow()[key].step, Step::Reading)
     }
 
     /// There is news of the records of a write, or of its requests.
@@ -445,17 +451,33 @@ async fn carry_out(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     finish(core, write, logged).await;
 }
 
+/// What members failed to take counts as unreadable on them.
+async fn half_written_all(core: &Core, write: &StripWrite) -> Result<(), IoError> {
+    let mut result = Ok(());
+    for (member, _) in &write.failures {
+        result = half_written(core, *member, write.rows.clone()).await.and(result);
+    }
+    result
+}
+
 /// Ends a write that a member failed, or during which one was dropped.
 async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     let mut result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
-    if result.is_err() {
-        for (member, _) in &write.failures {
-            if let Err(error) = half_written(&core, *member, write.rows.clone()).await {
-                result = Err(error);
-            }
+    let told = write.behind.is_some();
+    if let Err(first) = &result {
+        let settled = if is_no_room(first) && !told {
+            let failed: SmallVec<[MemberId; 4]> = few(write.failures.iter().map(|(member, _)| *member));
+            settle_parity(&core, write.stripe, &write.rows, &failed).await
+        } else {
+            half_written_all(&core, &write).await
+        };
+        if told {
+            core.fail_next_flush(first);
+        }
+        if settled.is_err() {
+            result = settled;
         }
     }
-    let told = write.behind.is_some();
     core.end_behind(&mut write);
     // Nor may records be retired of which a dropped member may still be in need.
     core.record_barrier().await;

@@ -18,14 +18,14 @@ use crate::task::Waiters;
 use crate::{Level, MemberId, MemberRole};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Nanos;
 
 /// 128 KiB of each member: large enough to run at a drive's sequential speed, and small enough for a window of all members to
 /// stay in a processor's caches from reading to writing, and not to be felt by clients.
-const WINDOW_SECTORS: u64 = 256;
+pub(crate) const WINDOW_SECTORS: u64 = 256;
 /// Windows at once, at most: enough to keep members busy while parity is computed, and while others' answers are on their
 /// way: with 2 MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
 const WINDOW_COUNT_MAX: usize = 32;
@@ -33,8 +33,10 @@ const WINDOW_COUNT_MAX: usize = 32;
 const CLIENT_PAUSE: Nanos = 20_000_000;
 /// How often progress is recorded on the members: what a crash costs at most.
 const CHECKPOINT: Nanos = 10_000_000_000;
-/// 10 s: how far back the speed that is told, and by which the end is foretold, remembers.
-const SPEED_MEMORY: u128 = 10_000_000_000;
+/// 20 s: the speed that is told, and by which the end is foretold, is that of this time.
+const SPEED_OVER: Nanos = 20_000_000_000;
+/// How often progress is noted for that.
+const MARK_EVERY: Nanos = 1_000_000_000;
 /// 20 MiB/s of each member, whatever clients feel.
 const SPEED_MIN: u64 = (20 << 20) / 512;
 
@@ -94,6 +96,7 @@ struct Sweep {
     /// Only what the write-intent bitmap marks.
     by_intent: bool,
     window: u64,
+    /// Where this run of it began.
     start: u64,
     end: u64,
     next: Cell<u64>,
@@ -102,9 +105,8 @@ struct Sweep {
     error: RefCell<Option<String>>,
     mismatch_sectors: Cell<u64>,
     started: Nanos,
-    /// For the speed: when it was last looked at, and the watermark then.
-    mark: Cell<(Nanos, u64)>,
-    speed: Cell<u64>,
+    /// For the speed: times, and the watermark then. The first is as old as the speed looks back, if the sweep is.
+    marks: RefCell<VecDeque<(Nanos, u64)>>,
     checkpoint: Cell<Nanos>,
     finished: Waiters,
 }
@@ -112,6 +114,25 @@ struct Sweep {
 impl Sweep {
     fn watermark(&self) -> u64 {
         self.running.borrow().first().copied().unwrap_or(self.next.get()).min(self.end)
+    }
+
+    /// Notes how far it has come.
+    fn mark(&self, now: Nanos) {
+        let mut marks = self.marks.borrow_mut();
+        if marks.back().is_none_or(|&(then, _)| now >= then + MARK_EVERY) {
+            marks.push_back((now, self.watermark()));
+            while marks.get(1).is_some_and(|&(then, _)| now >= then + SPEED_OVER) {
+                marks.pop_front();
+            }
+        }
+    }
+
+    /// Sectors a second, over the last seconds.
+    fn speed(&self, now: Nanos) -> u64 {
+        let marks = self.marks.borrow();
+        let old = marks.iter().rev().find(|&&(then, _)| now >= then + SPEED_OVER).or(marks.front());
+        let Some(&(then, before)) = old.filter(|&&(then, _)| now > then) else { return 0 };
+        (u128::from(self.watermark().saturating_sub(before)) * 1_000_000_000 / u128::from(now - then)) as u64
     }
 }
 
@@ -124,10 +145,15 @@ pub(crate) struct Sweeper {
     cancelled: Cell<bool>,
     paused: Cell<bool>,
     stopped: Cell<bool>,
-    last_mismatch: Cell<Option<u64>>,
+    /// What the last finished scrub found, in sectors, and whether it repaired that.
+    last_mismatch: Cell<Option<(u64, bool)>>,
     speed_min: Cell<u64>,
     speed_max: Cell<u64>,
     next_allowed: Cell<Nanos>,
+    /// Counts changes of the bounds.
+    bounds: Cell<u64>,
+    /// Windows that wait for their turn: for when that is not to be waited for.
+    pace_changed: Waiters,
     /// The speed that is kept to because clients work.
     held: Cell<Option<u64>>,
     /// A rebuild that failed is not tried again with the same members.
@@ -146,6 +172,8 @@ impl Sweeper {
             speed_min: Cell::new(SPEED_MIN),
             speed_max: Cell::new(u64::MAX),
             next_allowed: Cell::new(0),
+            bounds: Cell::new(0),
+            pace_changed: Waiters::default(),
             held: Cell::new(None),
             gave_up: Cell::new(false),
         }
@@ -169,7 +197,7 @@ impl Sweeper {
             });
         };
         let done = sweep.watermark();
-        let speed = sweep.speed.get();
+        let speed = sweep.speed(core.now());
         Some(SweepStatus {
             kind: sweep.kind,
             done_sectors: done,
@@ -192,7 +220,8 @@ impl Sweeper {
         }
     }
 
-    pub fn last_mismatch(&self) -> Option<u64> {
+    /// See the field.
+    pub fn last_mismatch(&self) -> Option<(u64, bool)> {
         self.last_mismatch.get()
     }
 
@@ -208,10 +237,17 @@ impl Sweeper {
         self.stopped.set(true);
     }
 
-    pub fn set_speed(&self, min: Option<u64>, max: Option<u64>) {
+    pub fn set_speed(&self, core: &Core, min: Option<u64>, max: Option<u64>) {
         self.speed_min.set(min.unwrap_or(self.speed_min.get()).max(1));
         self.speed_max.set(max.unwrap_or(self.speed_max.get()).max(1));
         self.next_allowed.set(0);
+        self.bounds.set(self.bounds.get() + 1);
+        self.pace_changed.wake_all(&core.ready);
+    }
+
+    /// Whether what runs is to end at the end of its windows, without more of them.
+    fn halts(&self, core: &Core) -> bool {
+        self.paused.get() || self.cancelled.get() || core.stopping.get()
     }
 
     pub fn order(&self, core: &Core, repair: bool, from_sector: u64) -> Result<(), Refusal> {
@@ -222,6 +258,17 @@ impl Sweeper {
         }
         if self.paused.get() {
             return Err(Refusal("scrub refused: sweeps are paused; resume them first".into()));
+        }
+        if core.read_only.get() && repair {
+            return Err(Refusal(
+                "repair refused: the array is read-only; scrub without --repair, or serve it without --read-only".into(),
+            ));
+        }
+        if core.read_only.get() && (core.resync_from() != u64::MAX || core.log.has_overlay()) {
+            return Err(Refusal(
+                "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot mend that; serve it without --read-only first"
+                    .into(),
+            ));
         }
         self.ordered.set(Some((repair, from_sector, 0)));
         core.sweep_changed.wake_all(&core.ready);
@@ -235,11 +282,13 @@ impl Sweeper {
         }
         let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
         self.cancelled.set(scrubs);
+        self.pace_changed.wake_all(&core.ready);
     }
 
     /// Stops what runs at the end of its windows; all resume where they were.
     pub fn pause(&self, core: &Core, pause: bool) {
         self.paused.set(pause);
+        self.pace_changed.wake_all(&core.ready);
         core.sweep_changed.wake_all(&core.ready);
     }
 }
@@ -270,13 +319,21 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     (found, from, by_intent)
 }
 
-/// What should run now.
-fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64)> {
-    let replays = core.log.stage.get() < crate::log::Stage::Replayed;
-    if sweeper.paused.get() || core.stopping.get() || core.read_only.get() || replays || !core.geometry.level().is_redundant() {
+/// A sweep to run: kind, members to fill, from where, only what the write-intent bitmap marks, sectors found to disagree so far.
+type Job = (SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64);
+
+/// What should run now. On a read-only array only a scrub that reads.
+fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
+    if sweeper.paused.get() || core.stopping.get() || !core.geometry.level().is_redundant() {
         return None;
     }
     if core.health() == crate::Health::Failed {
+        return None;
+    }
+    if core.read_only.get() {
+        return ordered_scrub(sweeper).filter(|(kind, ..)| *kind == SweepKind::Scrub { repair: false });
+    }
+    if core.log.stage.get() < crate::log::Stage::Replayed {
         return None;
     }
     while let Some((member, slot)) = core.take_spare() {
@@ -292,6 +349,10 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<(SweepKind, SmallVec<[Fill
     if resync != u64::MAX {
         return Some((SweepKind::Resync, SmallVec::new(), resync, core.intent.borrow().is_some(), 0));
     }
+    ordered_scrub(sweeper)
+}
+
+fn ordered_scrub(sweeper: &Sweeper) -> Option<Job> {
     let (repair, from, found) = sweeper.ordered.take()?;
     Some((SweepKind::Scrub { repair }, SmallVec::new(), from, false, found))
 }
@@ -310,6 +371,9 @@ pub(crate) async fn sweep_forever(core: Rc<Core>, sweeper: Rc<Sweeper>) {
         run(&core, &sweeper, kind, fills, from, by_intent, found).await;
     }
 }
+
+/// 10 s: how long after one that failed the next sweep begins.
+const AGAIN_AFTER: Nanos = 10_000_000_000;
 
 async fn run(
     core: &Rc<Core>,
@@ -341,8 +405,7 @@ async fn run(
         error: RefCell::default(),
         mismatch_sectors: Cell::new(found),
         started: core.now(),
-        mark: Cell::new((core.now(), from)),
-        speed: Cell::new(0),
+        marks: RefCell::new(VecDeque::from([(core.now(), from)])),
         checkpoint: Cell::new(core.now()),
         finished: Waiters::default(),
     });
@@ -365,8 +428,15 @@ async fn run(
     let mismatch_sectors = sweep.mismatch_sectors.get();
     let duration = core.now() - sweep.started;
     if let Some(reason) = error {
-        sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep));
+        let no_room = core.no_room.is_careful(core.now());
+        sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep) && !no_room);
         core.event(Event::SweepStopped { kind, reason });
+        // What failed now may go better in a while; at once it would fail again, and again.
+        let due = core.now() + AGAIN_AFTER;
+        let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_room;
+        while again && core.now() < due && !core.stopping.get() {
+            core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
+        }
     } else if sweep.watermark() < end {
         let percent = sweep.watermark() * 100 / end.max(1);
         let mut reason = format!("paused at {percent} %");
@@ -390,7 +460,7 @@ async fn run(
                 }
             }
             SweepKind::Resync => core.resynced(u64::MAX),
-            SweepKind::Scrub { .. } => sweeper.last_mismatch.set(Some(mismatch_sectors)),
+            SweepKind::Scrub { repair } => sweeper.last_mismatch.set(Some((mismatch_sectors, repair))),
         }
         let mut wrong = Vec::new();
         if matches!(kind, SweepKind::Scrub { .. }) {
@@ -460,10 +530,19 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
 }
 
+/// Makes redundancy agree in a part of the sync space as a resync does, for a client that is to read it.
+pub(crate) async fn align(core: &Core, range: &Range<u64>) -> Result<(), String> {
+    let found = match core.geometry.level() {
+        Level::Raid1 | Level::Raid10 => mirror::compare_all(core, SweepKind::Resync, range.clone()).await,
+        _ => parity::rows(core, &parity::Work { kind: SweepKind::Resync, fills: &[] }, range.clone()).await,
+    };
+    found.map(drop)
+}
+
 /// One worker: takes windows until there are none.
 async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     loop {
-        let stop = sweeper.paused.get() || sweeper.cancelled.get() || core.stopping.get() || sweep.error.borrow().is_some();
+        let stop = sweeper.halts(&core) || sweep.error.borrow().is_some();
         let before = sweep.next.get();
         // A rebuild of copies goes by rows of members, which are nobody's share as such.
         let by_share = sweep.kind != SweepKind::Rebuild || core.geometry.level().parity_count() > 0;
@@ -479,10 +558,13 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         }
         sweep.running.borrow_mut().insert(start);
         let result = if is_due(&core, &sweep, &window) {
-            pace(&core, &sweeper, window.end - before).await;
+            if !pace(&core, &sweeper, window.end - before).await {
+                // The window stays in `running`: a resume begins with it.
+                break;
+            }
             match core.geometry.level() {
                 Level::Raid1 | Level::Raid10 => mirror::window(&core, &sweep, window.clone()).await,
-                _ => parity::window(&core, &sweep, window.clone()).await,
+                _ => parity::rows(&core, &parity::Work { kind: sweep.kind, fills: &sweep.fills }, window.clone()).await,
             }
         } else {
             Ok(Found::default())
@@ -522,8 +604,27 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
     }
 }
 
-/// Waits for the window's turn under the speed bounds.
-async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) {
+/// Waits for the window's turn under the speed bounds. `false`: the sweep halts, which waits for no bound.
+async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
+    loop {
+        let Some(due) = turn(core, sweeper, sectors) else { return true };
+        let bounds = sweeper.bounds.get();
+        if core.now() < due {
+            core.wake_at(due);
+        }
+        let goes_on = || core.now() >= due || sweeper.halts(core) || sweeper.bounds.get() != bounds;
+        core.ready.until(&sweeper.pace_changed, goes_on).await;
+        if sweeper.halts(core) {
+            return false;
+        }
+        if core.now() >= due {
+            return true;
+        }
+    }
+}
+
+/// When it is the turn of a window of so many sectors; `None`: at once.
+fn turn(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> Option<Nanos> {
     let clients = core.requests_in_flight() > 0 || core.now() < core.last_client.get().saturating_add(CLIENT_PAUSE);
     let (min, max) = (sweeper.speed_min.get().min(sweeper.speed_max.get()), sweeper.speed_max.get());
     let (speed, lags) = if clients { core.steering.speed(core.now(), min, max, sectors) } else { (max, false) };
@@ -535,12 +636,12 @@ async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) {
         core.steering.begin(core.now());
     }
     if speed == u64::MAX {
-        return;
+        return None;
     }
     let due = core.now().max(sweeper.next_allowed.get());
     let cost = (u128::from(sectors) * 1_000_000_000 / u128::from(speed)) as Nanos;
-    sweeper.next_allowed.set(due + cost);
-    core.sleep_until(due).await;
+    sweeper.next_allowed.set(due.saturating_add(cost));
+    Some(due)
 }
 
 /// Moves the watermark's consequences on: members count as whole below it, and now and then the superblocks say so.
@@ -560,16 +661,7 @@ fn advance(core: &Core, sweep: &Sweep) {
         SweepKind::Scrub { .. } => {}
     }
     let now = core.now();
-    let (then, before) = sweep.mark.get();
-    if now >= then + 1_000_000_000 || (sweep.speed.get() == 0 && now > then) {
-        let (elapsed, swept) = (u128::from(now - then), u128::from(watermark - before));
-        // A second's speed says little about the hours to come: what went before counts as much as so many seconds.
-        let (weight, known) = if before == sweep.start { (0, 0) } else { (SPEED_MEMORY, u128::from(sweep.speed.get())) };
-        sweep.speed.set(((known * weight + swept * 1_000_000_000) / (weight + elapsed)) as u64);
-        if now >= then + 1_000_000_000 {
-            sweep.mark.set((now, watermark));
-        }
-    }
+    sweep.mark(now);
     if now >= sweep.checkpoint.get() + CHECKPOINT && !matches!(sweep.kind, SweepKind::Scrub { .. }) {
         sweep.checkpoint.set(now);
         core.want_record();

@@ -22,6 +22,8 @@ struct Told {
     bits: BTreeSet<u64>,
     dropped: BTreeSet<usize>,
     data_in_flight: usize,
+    /// The member that fails writes from now on, and is dropped for it.
+    lost: Option<usize>,
 }
 
 /// A record's effect, applied when the last of its writes is durable.
@@ -30,7 +32,25 @@ enum Effect {
     Intent { set: Vec<u64>, clear: Vec<u64> },
 }
 
-type Open = Rc<RefCell<Vec<(usize, Effect)>>>;
+/// By record: the members that have not written it yet, and what it does; `None`: it has done so.
+type Open = Rc<RefCell<Vec<(BTreeSet<usize>, Option<Effect>)>>>;
+
+/// Applies what is durable on every member that counts: the one that was dropped is not waited for.
+fn apply(open: &Open, told: &mut Told) {
+    for (left, effect) in open.borrow_mut().iter_mut() {
+        if left.iter().any(|member| Some(*member) != told.lost) {
+            continue;
+        }
+        match effect.take() {
+            Some(Effect::State { clean, dropped }) => (told.dirty, told.dropped) = (!clean, dropped),
+            Some(Effect::Intent { set, clear }) => {
+                clear.iter().for_each(|chunk| assert!(!set.contains(chunk)));
+                told.bits.extend(set);
+            }
+            None => {}
+        }
+    }
+}
 
 struct TellingRecorder {
     told: Rc<RefCell<Told>>,
@@ -41,7 +61,7 @@ struct TellingRecorder {
 impl TellingRecorder {
     fn writes(&mut self, effect: Effect) -> Vec<MetadataWrite> {
         let number = self.open.borrow().len() as u8;
-        self.open.borrow_mut().push((self.members.len(), effect));
+        self.open.borrow_mut().push((self.members.iter().map(|member| member.0).collect(), Some(effect)));
         let write = |&member: &MemberId| {
             let mut data = Buffer::zeroed(512);
             data[0] = number;
@@ -75,6 +95,7 @@ impl Recorder for TellingRecorder {
 /// Watches what reaches a member.
 struct Watch<D> {
     inner: D,
+    member: usize,
     told: Rc<RefCell<Told>>,
     open: Open,
     pending: Vec<(Tag, Option<usize>)>,
@@ -91,6 +112,7 @@ impl<D: BlockDevice> BlockDevice for Watch<D> {
                 self.pending.push((request.tag, Some(usize::from(from[0][0]))));
             } else {
                 let mut told = self.told.borrow_mut();
+                apply(&self.open, &mut told);
                 assert!(told.dirty, "data is written while the members say clean");
                 let rows = request.start_sector - METADATA_SECTORS..request.end_sector() - METADATA_SECTORS;
                 for chunk in rows.start / CHUNK..rows.end.div_ceil(CHUNK) {
@@ -113,21 +135,8 @@ impl<D: BlockDevice> BlockDevice for Watch<D> {
                 told.data_in_flight -= 1;
                 continue;
             };
-            let mut open = self.open.borrow_mut();
-            let (left, effect) = &mut open[number];
-            *left -= 1;
-            if *left == 0 {
-                match effect {
-                    Effect::State { clean, dropped } => {
-                        told.dirty = !*clean;
-                        told.dropped = dropped.clone();
-                    }
-                    Effect::Intent { set, clear } => {
-                        told.bits.extend(set.iter());
-                        clear.iter().for_each(|chunk| assert!(!set.contains(chunk)));
-                    }
-                }
-            }
+            self.open.borrow_mut()[number].0.remove(&self.member);
+            apply(&self.open, &mut told);
         }
     }
     fn next_wake(&self) -> Option<Nanos> {
@@ -161,10 +170,11 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
         let mut chance = Chance(seed as u64);
         let devices = faults
             .iter()
-            .map(|plan| {
+            .enumerate()
+            .map(|(member, plan)| {
                 let faulty = FaultDevice::new(RamDevice::new(sectors + METADATA_SECTORS), Rc::clone(plan));
                 let late = LateDevice::new(faulty, chance.next());
-                Box::new(Watch { inner: late, told: Rc::clone(&told), open: Rc::clone(&open), pending: Vec::new() })
+                Box::new(Watch { inner: late, member, told: Rc::clone(&told), open: Rc::clone(&open), pending: Vec::new() })
                     as Box<dyn BlockDevice>
             })
             .collect();
@@ -189,6 +199,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             if step == 300 {
                 faults[2].borrow_mut().bad.push((METADATA_SECTORS..u64::MAX, FaultKind::Write));
                 failing = true;
+                told.borrow_mut().lost = Some(2);
             }
             array.poll(now, &mut ended);
             for completion in ended.drain(..) {

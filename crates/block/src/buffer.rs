@@ -163,7 +163,8 @@ impl Data {
     /// # Panics
     /// When the range leaves the data.
     pub fn slice(&self, from: usize, len: usize) -> Self {
-        assert!(from + len <= self.len, "slice beyond the end of data");
+        let end = from.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len), "slice beyond the end of data");
         Self { memory: Arc::clone(&self.memory), start: self.start + from, len }
     }
 
@@ -243,8 +244,39 @@ impl Pool {
             }
             None => Buffer { memory: Arc::new(Memory::pooled(class)), start: 0, len: BLOCK_ALIGN << class },
         };
+        // Of a length near the end of the address space the class wraps, and the memory has less.
+        assert!(len <= buffer.memory.len, "a buffer of {len} bytes cannot be");
         buffer.len = len;
         buffer
+    }
+
+    /// What a buffer of `len` bytes takes of memory.
+    pub fn held_bytes(len: usize) -> usize {
+        BLOCK_ALIGN << Self::class(len)
+    }
+
+    /// What is kept for reuse.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// As [`Pool::take`], for an owner that may hold only so much memory: what is taken and what is kept are at most
+    /// `room_bytes` together afterwards, if need be by giving kept buffers back to the system. `room_bytes` is the owner's bound
+    /// less what it has taken before; this one is counted as taken.
+    pub fn take_within(&mut self, len: usize, room_bytes: usize) -> Buffer {
+        let is_kept = self.free.get(Self::class(len)).is_some_and(|free| !free.is_empty());
+        if !is_kept && self.kept_bytes > room_bytes {
+            self.shrink_to(room_bytes);
+        }
+        self.take(len)
+    }
+
+    /// Gives kept buffers back to the system, the largest first, until at most `bytes` are kept.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        while self.kept_bytes > bytes {
+            let Some(buffer) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
+            self.kept_bytes -= buffer.memory.len;
+        }
     }
 
     /// Takes a buffer back. Kept when it is the only handle to an allocation of a fitting size.
@@ -288,6 +320,41 @@ mod tests {
         assert_eq!((whole[0], whole[4095], whole[4096], whole.len()), (1, 1, 2, 8192));
     }
 
+    /// A range whose end wraps must not pass for one within the data: what it reads lies before the allocation.
+    #[test]
+    fn no_slice_leaves_the_data_whatever_its_numbers() {
+        let data = Buffer::copy_of(&[7; 8192]).freeze().slice(4096, 4096);
+        for from in [0, 1, 4095, 4096] {
+            assert_eq!(data.slice(from, 4096 - from).len(), 4096 - from);
+        }
+        let numbers = [1, 512, 4096, 4097, 8192, usize::MAX / 2, usize::MAX - 4096, usize::MAX - 1, usize::MAX];
+        for from in numbers {
+            for len in numbers.into_iter().filter(|len| from.checked_add(*len).is_none_or(|end| end > 4096)) {
+                let sliced = std::panic::catch_unwind(|| data.slice(from, len));
+                assert!(sliced.is_err(), "{from} + {len} of 4096");
+            }
+        }
+        for len in [4097, usize::MAX - 4095, usize::MAX] {
+            let split = std::panic::catch_unwind(|| Buffer::zeroed(4096).split_to(len));
+            assert!(split.is_err(), "{len} of 4096");
+        }
+    }
+
+    #[test]
+    fn pool_keeps_no_more_than_its_owner_has_room_for() {
+        let mut pool = Pool::default();
+        let taken: Vec<Buffer> = (0..16).map(|_| pool.take(4096)).collect();
+        taken.into_iter().for_each(|buffer| pool.give(buffer));
+        assert_eq!((pool.kept_bytes, Pool::held_bytes(1), Pool::held_bytes(4097)), (16 << 12, 4096, 8192));
+        // A kept one costs nothing more; one of another size takes the room of kept ones.
+        drop(pool.take_within(512, 0));
+        assert_eq!(pool.kept_bytes, 15 << 12);
+        drop(pool.take_within(32 << 10, 8 << 12));
+        assert_eq!(pool.kept_bytes, 8 << 12);
+        pool.shrink_to(0);
+        assert_eq!((pool.kept_bytes, pool.free.iter().map(Vec::len).sum::<usize>()), (0, 0));
+    }
+
     #[test]
     fn split_buffers_unite_in_order_only() {
         let mut buffer = Buffer::zeroed(3 * 512);
@@ -297,6 +364,14 @@ mod tests {
         first.unite(second).expect("it follows");
         first.unite(third).expect("now it does");
         assert_eq!(first.len(), 3 * 512);
+    }
+
+    #[test]
+    fn no_pool_lends_more_than_it_has() {
+        for len in [usize::MAX, usize::MAX - 4096, isize::MAX as usize + 1, isize::MAX as usize] {
+            let taken = std::panic::catch_unwind(|| Pool::default().take(len).len());
+            assert!(taken.is_err(), "{len}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum ErrorKind {
     /// These sectors cannot be read; the device works otherwise.
     Medium,
-    /// The device is gone or refuses everything.
+    /// The device is gone or refuses everything, and stays so: it ends every later request with this.
     Gone,
     /// No room under a thin or file-backed device.
     NoSpace,

@@ -17,6 +17,7 @@ mod guest;
 mod mailbox;
 mod ram;
 mod request;
+mod shown;
 mod timings;
 
 pub use arena::Arena;
@@ -28,10 +29,14 @@ pub use guest::{Guest, Stay};
 pub use mailbox::{Mailbox, RemoteDevice};
 pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
+pub use shown::{Shown, file_name, is_plain, shown, shown_json, shown_lines, shown_sentence};
 pub use timings::{Histogram, Latency, Timings};
 
 /// Bytes in a sector, the unit of every position and length.
 pub const SECTOR_BYTES: usize = 512;
+
+/// The most sectors that a device may have: 8 EiB, as far as a 64-bit file offset reaches.
+pub const SECTORS_MAX: u64 = i64::MAX as u64 / SECTOR_BYTES as u64;
 
 /// Sectors as bytes.
 pub const fn bytes(sectors: u64) -> usize {

@@ -24,7 +24,8 @@ pub enum Operation {
     },
     /// Make every write that has ended durable. The range is empty.
     Flush,
-    /// These bytes are not needed any more; what they read as afterwards is undefined. Advisory.
+    /// These bytes are not needed any more, and the room may be given back. On an array they read as zeros afterwards. A drive may
+    /// leave anything there, so arrays send [`Operation::WriteZeroes`] to their members and never this.
     Discard,
     /// Tell what room the range takes: `extents` comes back with at least one extent from the start of
     /// the range on, none beyond it; it may stop early. A device that cannot tell says "all data".
@@ -78,9 +79,9 @@ pub struct Completion {
 }
 
 impl Request {
-    /// The first sector after the range.
+    /// The first sector after the range; `u64::MAX` of one that no device has.
     pub fn end_sector(&self) -> u64 {
-        self.start_sector + self.sectors
+        self.start_sector.saturating_add(self.sectors)
     }
 
     /// Ends the request.

@@ -59,10 +59,7 @@ pub enum DriveError {
         source: io::Error,
     },
     /// No io_uring.
-    #[error(
-        "io_uring cannot be set up: {source}; it needs Linux 5.11 or later, sysctl kernel.io_uring_disabled=0, and \
-         a container profile that allows it"
-    )]
+    #[error("io_uring cannot be set up: {source}; {}", ring_remedy(.source))]
     Ring {
         /// The system's words.
         source: io::Error,
@@ -77,6 +74,22 @@ pub enum DriveError {
         /// The system's words.
         source: io::Error,
     },
+}
+
+/// What lets a ring be set up that the system refused (io_uring_setup(2), *ERRORS*).
+fn ring_remedy(source: &io::Error) -> &'static str {
+    match Errno::from_io_error(source) {
+        Some(Errno::NOMEM) => {
+            "this user may not lock enough memory: raise the limit that `ulimit -l` shows to 64 MiB or more (LimitMEMLOCK= in a \
+             systemd unit, memlock in limits.conf), or free memory"
+        }
+        Some(Errno::NOSYS) => "it needs Linux 5.11 or later, with io_uring built in",
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "it is forbidden here: set sysctl kernel.io_uring_disabled=0, and use a container profile that allows it"
+        }
+        Some(Errno::MFILE | Errno::NFILE) => "too many files are open: raise the limit that `ulimit -n` shows",
+        _ => "it needs Linux 5.11 or later, sysctl kernel.io_uring_disabled=0, and a container profile that allows it",
+    }
 }
 
 /// What a system call on a member was to do, for [`io_error`].
@@ -145,6 +158,20 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::Medium);
         let words = "member /dev/sdb: read of 128 KiB at sector 2097152 failed: Input/output error";
         assert!(error.context.starts_with(words), "{error}");
+    }
+
+    #[test]
+    fn a_ring_that_is_refused_names_the_remedy() {
+        for (errno, remedy) in [
+            (Errno::NOMEM, "ulimit -l"),
+            (Errno::NOSYS, "Linux 5.11"),
+            (Errno::PERM, "io_uring_disabled"),
+            (Errno::MFILE, "ulimit -n"),
+        ] {
+            let text = DriveError::Ring { source: errno.into() }.to_string();
+            assert!(text.contains(remedy), "{text}");
+            assert_eq!(text.contains("5.11"), errno == Errno::NOSYS, "{text}");
+        }
     }
 
     #[test]

@@ -1,12 +1,19 @@
 //! A drive as a [`BlockDevice`]: requests become jobs on the ring.
 //!
-//! Knows which system calls carry out which request on which kind of drive, and what to do when one is
-//! not supported. Nothing blocks: what io_uring cannot do goes to a helper thread.
+//! Knows which way a request goes. Transfers go to the ring, with word to the kernel not to wait; what it cannot take without
+//! waiting, and all else, goes to threads of this drive alone ([`crate::workers`]). So nothing blocks the lane, and a drive that
+//! hangs takes nothing that another one needs.
+//!
+//! One flush is under way at a time. Flushes that come meanwhile wait for its end and then go as one: a flush covers what had
+//! ended before it began, and a running one may have begun too early.
 
-use crate::helper::Helper;
+use crate::info::Waits;
 use crate::job::{Job, Pieces, Step};
 use crate::parts::{PartOf, Wholes};
 use crate::ring::{EndedJobs, Registered, Ring};
+use crate::size::Room;
+use crate::sync_drive::WeakDrive;
+use crate::workers::{Work, Workers};
 use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -27,9 +34,10 @@ pub struct FileDrive {
     /// The same, while it is worked off.
     at_hand: Vec<(Job, i32)>,
     completions: Vec<Completion>,
-    helper: Option<Helper>,
-    /// `ZERO_RANGE` works, as far as known.
-    zero_range: bool,
+    workers: Workers,
+    /// How many requests the ring was told to be with them.
+    told_count: usize,
+    flushes: Flushes,
     spare_pieces: Vec<Pieces>,
     wholes: Wholes,
     /// The addresses of memory that is registered with the ring.
@@ -38,6 +46,18 @@ pub struct FileDrive {
     /// Why it is not reached as was asked for.
     way_note: Option<String>,
     watched: Rc<Watched>,
+    /// What its file took when it was last looked at, and in which turn that was.
+    room: Room,
+    looked_at: Option<Nanos>,
+}
+
+/// Flushes that have not ended.
+#[derive(Default)]
+struct Flushes {
+    /// Those that the one under way stands for.
+    running: Vec<Request>,
+    /// Those that came since.
+    next: Vec<Request>,
 }
 
 /// How reads and writes reach a drive and come back.
@@ -72,8 +92,8 @@ impl Way {
 struct Watched {
     way: Cell<Way>,
     timings: RefCell<Timings>,
-    /// When the helper's oldest request came.
-    helper_oldest: Cell<Option<Nanos>>,
+    /// When the oldest request came that is with the drive's threads.
+    oldest_of_workers: Cell<Option<Nanos>>,
 }
 
 /// Tells how a drive answers, also while somebody else has the drive.
@@ -82,9 +102,15 @@ pub struct DriveWatch {
     ring: Ring,
     jobs: Rc<EndedJobs>,
     watched: Rc<Watched>,
+    drive: WeakDrive,
 }
 
 impl DriveWatch {
+    /// Looks whether the drive still is as large as it was when it was opened. Why it is lost, if it is.
+    pub fn look_at_size(&self) -> Option<IoError> {
+        self.drive.upgrade()?.look_at_size()
+    }
+
     /// How its reads and writes go now.
     pub fn way(&self) -> Way {
         self.watched.way.get()
@@ -97,7 +123,7 @@ impl DriveWatch {
 
     /// When the oldest request came that it has not answered, by the clock of its lane.
     pub fn oldest(&self) -> Option<Nanos> {
-        self.ring.oldest(&self.jobs).into_iter().chain(self.watched.helper_oldest.get()).min()
+        self.ring.oldest(&self.jobs).into_iter().chain(self.watched.oldest_of_workers.get()).min()
     }
 }
 
@@ -128,10 +154,13 @@ impl FileDrive {
             ended_jobs: Rc::default(),
             at_hand: Vec::new(),
             completions: Vec::new(),
-            helper: None,
-            zero_range: true,
+            workers: Workers::new(ring.waker()),
+            told_count: 0,
+            flushes: Flushes::default(),
             spare_pieces: Vec::new(),
             watched: Rc::new(Watched { way: Cell::new(way), ..Watched::default() }),
+            room: Room::default(),
+            looked_at: None,
         }
     }
 
@@ -142,7 +171,8 @@ impl FileDrive {
 
     /// What tells how it answers.
     pub fn watch(&self) -> DriveWatch {
-        DriveWatch { ring: self.ring.clone(), jobs: Rc::clone(&self.ended_jobs), watched: Rc::clone(&self.watched) }
+        let (ring, jobs, watched) = (self.ring.clone(), Rc::clone(&self.ended_jobs), Rc::clone(&self.watched));
+        DriveWatch { ring, jobs, watched, drive: self.drive.downgrade() }
     }
 
     /// What it is.
@@ -155,8 +185,15 @@ impl FileDrive {
         &self.drive
     }
 
-    fn check(&self, request: &Request) -> Result<(), IoError> {
+    fn check(&mut self, request: &Request) -> Result<(), IoError> {
         request.check(self.limits())?;
+        // Nothing is written behind the end of a file that has become shorter.
+        if !matches!(request.operation, Operation::Read { .. } | Operation::Extents { .. })
+            && self.looked_at != Some(self.ring.now())
+        {
+            self.look_at_file();
+        }
+        self.drive.lost().map_or(Ok(()), Err)?;
         match request.operation {
             Operation::Read { .. } | Operation::Extents { .. } => Ok(()),
             Operation::Flush if self.drive.access() == Access::ReadOnly => Ok(()),
@@ -165,6 +202,22 @@ impl FileDrive {
                 self.drive.check_writable()
             }
         }
+    }
+
+    /// See [`crate::size`]: whether the file is as long as it was; once for all that a turn hands over or takes.
+    fn look_at_file(&mut self) {
+        if self.drive.size().is_of_file() {
+            self.looked_at = Some(self.ring.now());
+            self.drive.size().look_at_file(self.drive.file(), self.drive.name(), &mut self.room);
+        }
+    }
+
+    /// The end of a request: what a drive has read or taken that has become smaller is not to be relied on.
+    fn unless_lost(&self, result: Result<(), IoError>) -> Result<(), IoError> {
+        if result.is_err() {
+            self.drive.look_at_size();
+        }
+        self.drive.lost().map_or(result, Err)
     }
 
     fn unsupported(&self, what: &str) -> IoError {
@@ -180,6 +233,9 @@ impl FileDrive {
     }
 
     fn start_part(&mut self, request: Request, step: Step, part_of: Option<PartOf>) {
+        if self.drive.waits() == Waits::Untold && !self.watched.way.get().commands(step) {
+            return self.ask_workers(Work { request, since: self.ring.now(), part_of });
+        }
         let pieces = self.spare_pieces.pop().unwrap_or_default();
         let job = Job::new(request, step, self.ring.now(), self.drive.clone(), pieces);
         self.enter(job.registered(self.registered.clone()).part_of(part_of));
@@ -217,95 +273,136 @@ impl FileDrive {
         }
     }
 
-    fn ask_helper(&mut self, request: Request) {
-        if self.helper.is_none() {
-            match Helper::start(self.ring.waker()) {
-                Ok(helper) => self.helper = Some(helper),
-                Err(error) => {
-                    let context = format!("member {}: no thread for a request: {error}", self.drive.name());
-                    return self.end(request, Err(IoError::new(ErrorKind::Other, context)));
-                }
-            }
+    /// Has the drive's threads carry it out.
+    fn ask_workers(&mut self, work: Work) {
+        if gives_room_back(&work.request.operation) {
+            self.drive.size().release_begins();
         }
-        let helper = self.helper.as_mut().expect("just started");
-        helper.submit(self.drive.clone(), request, self.ring.now());
-        self.watched.helper_oldest.set(helper.oldest());
+        self.workers.submit(&self.drive, work);
+        self.note_workers();
     }
 
-    /// The quickest way to zeros that keeps to what was asked, skipping ways up to and including `after`.
-    fn zeroing_step(&self, unmap: bool, fast: bool, after: Option<Step>) -> Option<Step> {
-        let file = self.info().kind == DriveKind::File;
-        if unmap && self.limits().unmap_zeroes && after.is_none() {
-            Some(Step::Punch)
-        } else if self.zero_range && after != Some(Step::ZeroRange) && (file || !fast || self.info().zeroes_command) {
-            // Block devices without a command for it: the kernel writes the zeros itself.
-            Some(Step::ZeroRange)
-        } else {
-            (!fast).then_some(Step::Transfer)
+    fn note_workers(&mut self) {
+        self.watched.oldest_of_workers.set(self.workers.oldest());
+        let before = std::mem::replace(&mut self.told_count, self.workers.open_count());
+        self.ring.set_outside(before, self.told_count);
+    }
+
+    /// A thread has ended this.
+    fn worked(&mut self, work: Work, result: Result<(), IoError>) {
+        let Work { request, since, part_of } = work;
+        if gives_room_back(&request.operation) {
+            self.drive.size().release_ends();
+        }
+        let result = self.unless_lost(result);
+        self.time(&request.operation, since);
+        match request.operation {
+            Operation::Flush => self.flushed(&result),
+            _ => self.end_part(part_of, request, result),
         }
     }
 
-    fn zero(&mut self, job: Result<Job, Request>) {
-        let request = job.as_ref().map_or_else(|request| request, |job| &job.request);
-        let Operation::WriteZeroes { unmap, fast, .. } = request.operation else { unreachable!("only zeroing comes here") };
-        let step = self.zeroing_step(unmap, fast, job.as_ref().ok().map(|job| job.step));
-        match (step, job) {
-            (Some(step), Ok(mut job)) => {
-                job.step = step;
-                self.enter(job);
-            }
-            (Some(step), Err(request)) => self.start(request, step),
-            (None, job) => {
-                let request = job.map_or_else(|request| request, |job| job.into_parts().0);
-                let error = self.unsupported("has no quick way to write zeros");
-                self.end(request, Err(error));
-            }
+    fn flush(&mut self, request: Request) {
+        if !self.flushes.running.is_empty() {
+            return self.flushes.next.push(request);
+        }
+        self.flushes.running.push(request);
+        self.begin_flush();
+    }
+
+    fn begin_flush(&mut self) {
+        let request = Request { tag: 0, start_sector: 0, sectors: 0, operation: Operation::Flush };
+        match self.watched.way.get().commands(Step::Sync) {
+            true => self.start(request, Step::Sync),
+            false => self.ask_workers(Work { request, since: self.ring.now(), part_of: None }),
+        }
+    }
+
+    /// The flush under way has ended, and with it those that it stands for.
+    fn flushed(&mut self, result: &Result<(), IoError>) {
+        let next = std::mem::take(&mut self.flushes.next);
+        for request in std::mem::replace(&mut self.flushes.running, next) {
+            self.end(request, result.clone());
+        }
+        if !self.flushes.running.is_empty() {
+            self.begin_flush();
+        }
+    }
+
+    fn time(&self, operation: &Operation, since: Nanos) {
+        let time = self.ring.now().saturating_sub(since);
+        match operation {
+            Operation::Read { .. } => self.watched.timings.borrow_mut().read.record(time),
+            Operation::Write { .. } => self.watched.timings.borrow_mut().write.record(time),
+            Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => {}
+        }
+    }
+
+    fn end_part(&mut self, part_of: Option<PartOf>, request: Request, result: Result<(), IoError>) {
+        match part_of {
+            None => self.end(request, result),
+            Some(part) => self.completions.extend(self.wholes.end(part, request.operation, result)),
         }
     }
 
     fn advance(&mut self, mut job: Job, result: i32) {
         let way = self.watched.way.get();
         let result = if way.commands(job.step) { job.result_of(result) } else { result };
-        let refused = [Errno::OPNOTSUPP, Errno::NOSYS].iter().any(|errno| result == -errno.raw_os_error());
-        if refused
-            && matches!(job.step, Step::Punch | Step::ZeroRange)
-            && matches!(job.request.operation, Operation::WriteZeroes { .. })
-        {
-            self.zero_range &= job.step != Step::ZeroRange;
-            return self.zero(Ok(job));
-        }
+        let is = |errno: Errno| result == -errno.raw_os_error();
+        let refused = is(Errno::OPNOTSUPP) || is(Errno::NOSYS);
         if refused && job.step == Step::Transfer && way == Way::Polled {
             // The driver has given its queues for it up since.
             self.watched.way.set(Way::Usual);
             return self.enter(job);
         }
+        if job.step == Step::Transfer
+            && !way.commands(job.step)
+            && self.drive.waits() == Waits::Told
+            && (refused || is(Errno::AGAIN))
+        {
+            // The kernel would have to wait. All of it goes again: what was moved already is moved once more.
+            let (since, part_of) = (job.since, job.part_of);
+            let request = self.take_apart(job);
+            // A write behind the end of a file is one that the kernel has to wait for: this is where it is kept from growing.
+            self.look_at_file();
+            if let Some(lost) = self.drive.lost() {
+                return self.end_part(part_of, request, Err(lost));
+            }
+            return self.ask_workers(Work { request, since, part_of });
+        }
         let result = match job.advance(result) {
             Ok(false) => return self.enter(job),
-            Ok(true) => match (job.step, &job.request.operation) {
-                (Step::Punch | Step::ZeroRange, Operation::WriteZeroes { fua: true, .. }) => {
-                    job.step = Step::Sync;
-                    return self.enter(job);
-                }
-                _ => Ok(()),
-            },
+            Ok(true) => Ok(()),
             Err(error) => Err(error),
         };
-        let time = self.ring.now().saturating_sub(job.since);
-        match job.request.operation {
-            Operation::Read { .. } => self.watched.timings.borrow_mut().read.record(time),
-            Operation::Write { .. } => self.watched.timings.borrow_mut().write.record(time),
-            Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => {}
-        }
+        let result = self.unless_lost(result);
+        self.time(&job.request.operation, job.since);
         let part_of = job.part_of;
+        let request = self.take_apart(job);
+        match request.operation {
+            Operation::Flush => self.flushed(&result),
+            _ => self.end_part(part_of, request, result),
+        }
+    }
+
+    fn take_apart(&mut self, job: Job) -> Request {
         let (request, pieces) = job.into_parts();
         if pieces.spilled() {
             self.spare_pieces.push(pieces);
         }
-        match part_of {
-            None => self.end(request, result),
-            Some(part) => self.completions.extend(self.wholes.end(part, request.operation, result)),
-        }
+        request
     }
+}
+
+impl Drop for FileDrive {
+    fn drop(&mut self) {
+        self.ring.set_outside(self.told_count, 0);
+    }
+}
+
+/// Whether a request may give room of a file back. A file system may zero by giving room back and taking other.
+fn gives_room_back(operation: &Operation) -> bool {
+    matches!(operation, Operation::Discard | Operation::WriteZeroes { .. })
 }
 
 /// How to reach a drive, and why not as asked for.
@@ -335,17 +432,16 @@ impl BlockDevice for FileDrive {
         let sectors = request.sectors;
         match (&mut request.operation, self.info().kind) {
             (Operation::Read { .. } | Operation::Write { .. }, _) => self.transfer(request),
-            (Operation::Flush, _) => self.start(request, Step::Sync),
-            (Operation::Discard, DriveKind::File) => self.start(request, Step::Punch),
+            (Operation::Flush, _) => self.flush(request),
             (Operation::Discard, DriveKind::BlockDevice) if self.watched.way.get().commands(Step::Deallocate) => {
                 self.start(request, Step::Deallocate)
             }
-            (Operation::Discard, DriveKind::BlockDevice) => self.ask_helper(request),
-            (Operation::WriteZeroes { .. }, _) => self.zero(Err(request)),
-            (Operation::Extents { .. }, DriveKind::File) => self.ask_helper(request),
             (Operation::Extents { extents }, DriveKind::BlockDevice) => {
                 *extents = vec![Extent { sectors, hole: false }];
                 self.end(request, Ok(()));
+            }
+            (Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. }, _) => {
+                self.ask_workers(Work { request, since: self.ring.now(), part_of: None });
             }
         }
     }
@@ -353,12 +449,17 @@ impl BlockDevice for FileDrive {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.ring.set_now(now);
         self.ring.poll_for_drive();
-        if let Some(helper) = &mut self.helper {
-            helper.poll(completions);
-            self.watched.helper_oldest.set(helper.oldest());
-        }
+        let worked = self.workers.poll();
         std::mem::swap(&mut self.at_hand, &mut *self.ended_jobs.borrow_mut());
         let mut at_hand = std::mem::take(&mut self.at_hand);
+        let tells = |request: &Request| matches!(request.operation, Operation::Read { .. } | Operation::Extents { .. });
+        if at_hand.iter().any(|(job, _)| tells(&job.request)) || worked.iter().any(|(work, _)| tells(&work.request)) {
+            self.look_at_file();
+        }
+        if !worked.is_empty() {
+            worked.into_iter().for_each(|(work, result)| self.worked(work, result));
+            self.note_workers();
+        }
         for (job, result) in at_hand.drain(..) {
             self.advance(job, result);
         }
@@ -367,7 +468,7 @@ impl BlockDevice for FileDrive {
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        (!self.completions.is_empty() || !self.ended_jobs.borrow().is_empty()).then_some(0)
+        (!self.completions.is_empty() || !self.ended_jobs.borrow().is_empty() || self.workers.has_ended()).then_some(0)
     }
 }
 
@@ -411,27 +512,5 @@ mod tests {
         if nvme::wanted() {
             nvme::run_test("errors", "file_drive::tests::guests_half", &[nvme::Drive { bytes: 64 << 20, options: "" }], &[]);
         }
-    }
-
-    /// Deallocating with FUA is two steps: nothing durable is told before the second has ended.
-    #[test]
-    fn zeroes_with_fua_end_after_a_sync() {
-        let path = std::env::temp_dir().join(format!("stria-zeroes-{}", std::process::id()));
-        std::fs::write(&path, vec![1; 1 << 20]).unwrap();
-        for (unmap, first) in [(true, Step::Punch), (false, Step::ZeroRange)] {
-            let ring = Ring::new().unwrap();
-            let mut drive = open(&path, &ring, Access::Exclusive).unwrap();
-            let operation = Operation::WriteZeroes { fua: true, unmap, fast: true };
-            drive.submit(Request { tag: 1, start_sector: 0, sectors: 2048, operation });
-            let mut ended = Vec::new();
-            for step in [first, Step::Sync] {
-                assert!(ended.is_empty());
-                ring.drain();
-                assert_eq!(drive.ended_jobs.borrow()[0].0.step, step);
-                drive.poll(0, &mut ended);
-            }
-            assert_eq!(ended.len(), 1);
-        }
-        std::fs::remove_file(&path).unwrap();
     }
 }

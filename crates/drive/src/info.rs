@@ -1,10 +1,14 @@
 //! What a drive is: everything that can be learned without reading its sectors.
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, Metadata};
+use std::io::IoSliceMut;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use stria_block::Limits;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+use stria_block::{Buffer, Limits};
 
 /// Whether a member is a device or a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +17,39 @@ pub enum DriveKind {
     BlockDevice,
     /// A regular file.
     File,
+}
+
+/// Whether handing a read or write over to the kernel may wait: for a lock, for room in a queue, for a server that has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Never: the file lies in memory.
+    Never,
+    /// The kernel says so when it would (`RWF_NOWAIT`): block devices, and files on most local file systems.
+    Told,
+    /// Nobody says so: FUSE, network file systems. Such drives get threads of their own for all their requests.
+    Untold,
+}
+
+impl Waits {
+    /// Of this open drive.
+    pub(crate) fn of(file: &File, kind: DriveKind, block_bytes: u32) -> Self {
+        /// linux/magic.h: tmpfs, ramfs.
+        const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
+        /// Those that heed `RWF_NOWAIT`: ext4, xfs, btrfs, f2fs, bcachefs, overlayfs. FUSE (Linux 6.18) takes the flag and waits.
+        const TELLING: [u64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x794c_7630];
+        if kind == DriveKind::File {
+            match rustix::fs::fstatfs(file).map(|found| found.f_type as u64) {
+                Ok(magic) if MEMORY.contains(&magic) => return Self::Never,
+                Ok(magic) if TELLING.contains(&magic) => {}
+                _ => return Self::Untold,
+            }
+        }
+        let mut memory = Buffer::zeroed(block_bytes as usize);
+        match preadv2(file, &mut [IoSliceMut::new(&mut memory)], 0, ReadWriteFlags::NOWAIT) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Self::Untold,
+            _ => Self::Told,
+        }
+    }
 }
 
 /// What makes two paths the same drive, through symbolic and hard links and second device nodes.
@@ -39,6 +76,8 @@ pub enum Identity {
 pub struct DriveInfo {
     /// As it was given.
     pub path: PathBuf,
+    /// Without links, as it was when the drive was opened: to ask again may wait for a drive that hangs.
+    pub real_path: PathBuf,
     /// Device or file.
     pub kind: DriveKind,
     /// The drive itself, whatever the path.
@@ -63,8 +102,18 @@ pub struct DriveInfo {
     pub serial: Option<String>,
     /// The block layer splits what crosses a multiple of this; 0: there is no such bound.
     pub(crate) chunk_sectors: u64,
+    /// What is known of system calls that wait.
+    pub(crate) waits: Waits,
     /// Whether the block layer has a command that writes zeros (block devices), so that it need not write them itself.
     pub(crate) zeroes_command: bool,
+}
+
+/// The path without links. A file system that hangs is not waited for longer than `patience`: then it is the path as it is.
+pub fn real_path_within(path: &Path, patience: Duration) -> PathBuf {
+    let (asked, (found, answer)) = (path.to_owned(), channel());
+    let thread = std::thread::Builder::new().name("stria path".into()).spawn(move || found.send(asked.canonicalize()));
+    let real = thread.ok().and_then(|_| answer.recv_timeout(patience).ok()?.ok());
+    real.unwrap_or_else(|| path.to_owned())
 }
 
 impl Identity {

@@ -1,26 +1,28 @@
 //! One request on its way through the kernel: what is done next, and the memory it is done with.
 //!
-//! A request may take several system calls: a transfer that the kernel cut short or that is larger than
-//! one call may be; a discard that falls back to writing zeros; a flush after it. A job knows how far it is
-//! and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer.
+//! A transfer may take several system calls: one that the kernel cut short, or that is larger than one call may be. A job
+//! knows how far it is and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer.
+//! What is no transfer is a command past the block layer; anything else goes to the drive's own threads, see [`crate::workers`].
 
 use crate::SyncDrive;
 use crate::error::{Action, io_error};
+use crate::info::Waits;
 use crate::parts::PartOf;
 use crate::passthrough::{self, Command, Memory};
 use crate::ring::Registered;
-use io_uring::types::{Fd, FsyncFlags};
+use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use rustix::fd::AsRawFd;
-use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES};
+use stria_block::{BLOCK_ALIGN, Buffer, IoError, Nanos, Operation, Request, SECTOR_BYTES};
 
 /// linux/fs.h: `RWF_DSYNC`, durable as if by fdatasync.
 const RWF_DSYNC: i32 = 2;
+/// linux/fs.h: `RWF_NOWAIT`, fail with `EAGAIN` rather than wait for anything before the transfer is on its way.
+const RWF_NOWAIT: i32 = 8;
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;
 /// One system call moves less than 2 GiB (`MAX_RW_COUNT`); aligned and far from it.
@@ -29,11 +31,6 @@ const TRANSFER_BYTES_MAX: usize = 1 << 30;
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
 /// A system call that says "again", or moves nothing, is repeated so many times.
 const RETRIES_MAX: u8 = 16;
-
-/// What is written for zeros, over and over.
-#[repr(align(4096))]
-struct Zeros([u8; 65536]);
-static ZEROS: Zeros = Zeros([0; 65536]);
 
 /// `struct iovec`.
 #[repr(C)]
@@ -50,13 +47,9 @@ pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 /// The system call that a job is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Read or write the request's memory, or zeros.
+    /// Read or write the request's memory.
     Transfer,
-    /// Deallocate: `FALLOC_FL_PUNCH_HOLE`.
-    Punch,
-    /// Zero in place: `FALLOC_FL_ZERO_RANGE`.
-    ZeroRange,
-    /// `fdatasync`, or a command that flushes.
+    /// Flush, by a command past the block layer.
     Sync,
     /// Discard, by a command past the block layer.
     Deallocate,
@@ -108,26 +101,13 @@ impl Job {
         // The ring's number for the file says which it is only together with the flag, which is set at the end.
         let number = self.registered.as_ref().map(|registered| registered.index() as i32);
         let fd = Fd(number.unwrap_or_else(|| self.drive.file().as_raw_fd()));
-        let start = self.request.start_sector * SECTOR_BYTES as u64;
-        let fallocate = |flags: FallocateFlags| {
-            let mode = (flags | FallocateFlags::KEEP_SIZE).bits() as i32;
-            opcode::Fallocate::new(fd, self.request.sectors * SECTOR_BYTES as u64).offset(start).mode(mode).build()
-        };
-        let mut fixed = false;
-        let entry = match self.step {
-            Step::Transfer => {
-                self.gather(TRANSFER_BYTES_MAX);
-                // Pages of registered memory are segments of their own to direct I/O: each must be of whole blocks.
-                let (_, block_bytes) = self.drive.alignment();
-                let fits = |start: usize| registered.contains(&start) && start.is_multiple_of(block_bytes);
-                fixed = matches!(self.pieces[..], [Piece { start, .. }] if fits(start as usize));
-                self.transfer_entry(fd, fixed)
-            }
-            Step::Punch => fallocate(FallocateFlags::PUNCH_HOLE),
-            Step::ZeroRange => fallocate(FallocateFlags::ZERO_RANGE),
-            Step::Sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
-            Step::Deallocate => unreachable!("it is a command"),
-        };
+        assert_eq!(self.step, Step::Transfer, "the other steps are commands");
+        self.gather(TRANSFER_BYTES_MAX);
+        // Pages of registered memory are segments of their own to direct I/O: each must be of whole blocks.
+        let (_, block_bytes) = self.drive.alignment();
+        let fits = |start: usize| registered.contains(&start) && start.is_multiple_of(block_bytes);
+        let fixed = matches!(self.pieces[..], [Piece { start, .. }] if fits(start as usize));
+        let entry = self.transfer_entry(fd, fixed);
         (if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }, fixed)
     }
 
@@ -160,7 +140,6 @@ impl Job {
                 (Command::Deallocate, len, Memory::Piece(memory.as_ptr(), memory.len()))
             }
             Step::Sync => (Command::Flush, 0, Memory::Piece(std::ptr::null(), 0)),
-            Step::Punch | Step::ZeroRange => unreachable!("it has no command"),
         };
         let entry = to.entry(fd, command, start, len as u64, memory);
         if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
@@ -185,7 +164,7 @@ impl Job {
     /// Whether it writes, and durably so.
     fn writes(&self) -> (bool, bool) {
         match self.request.operation {
-            Operation::Write { fua, .. } | Operation::WriteZeroes { fua, .. } => (true, fua),
+            Operation::Write { fua, .. } => (true, fua),
             _ => (false, false),
         }
     }
@@ -203,16 +182,19 @@ impl Job {
     fn transfer_entry(&self, fd: Fd, fixed: bool) -> squeue::Entry {
         let offset = self.start();
         let (write, fua) = self.writes();
-        let flags = if fua { RWF_DSYNC } else { 0 };
+        let nowait = if self.drive.waits() == Waits::Told { RWF_NOWAIT } else { 0 };
+        let flags = if fua { RWF_DSYNC } else { 0 } | nowait;
         let list = &self.pieces[..];
         match (write, list) {
-            (false, &[Piece { start, len }]) if fixed => opcode::ReadFixed::new(fd, start, len as u32, 0).offset(offset).build(),
+            (false, &[Piece { start, len }]) if fixed => {
+                opcode::ReadFixed::new(fd, start, len as u32, 0).offset(offset).rw_flags(nowait).build()
+            }
             (true, &[Piece { start, len }]) if fixed => {
                 opcode::WriteFixed::new(fd, start, len as u32, 0).offset(offset).rw_flags(flags).build()
             }
-            (false, &[Piece { start, len }]) => opcode::Read::new(fd, start, len as u32).offset(offset).build(),
+            (false, &[Piece { start, len }]) => opcode::Read::new(fd, start, len as u32).offset(offset).rw_flags(nowait).build(),
             (true, &[Piece { start, len }]) => opcode::Write::new(fd, start, len as u32).offset(offset).rw_flags(flags).build(),
-            (false, _) => opcode::Readv::new(fd, list.as_ptr().cast(), list.len() as u32).offset(offset).build(),
+            (false, _) => opcode::Readv::new(fd, list.as_ptr().cast(), list.len() as u32).offset(offset).rw_flags(nowait).build(),
             (true, _) => opcode::Writev::new(fd, list.as_ptr().cast(), list.len() as u32).offset(offset).rw_flags(flags).build(),
         }
     }
@@ -222,7 +204,6 @@ impl Job {
         let (memory_align, block_bytes) = self.drive.alignment();
         let left = self.total_bytes() - self.done_bytes;
         let window = self.done_bytes..self.done_bytes + left.min(len_max);
-        let len = window.len();
         self.pieces.clear();
         // Buffers and data are handles to the heap: these addresses hold wherever the job moves.
         let mut list = |start: *const u8, len: usize| {
@@ -237,10 +218,7 @@ impl Job {
             Operation::Write { from, .. } => each_in(&window, from.iter(), |data, part| {
                 list(data[part.clone()].as_ptr(), part.len());
             }),
-            _ => {
-                (0..len / ZEROS.0.len()).for_each(|_| list(ZEROS.0.as_ptr(), ZEROS.0.len()));
-                list(ZEROS.0.as_ptr(), len % ZEROS.0.len());
-            }
+            _ => unreachable!("only reads and writes transfer memory"),
         }
         let aligned =
             |piece: &Piece| (piece.start as usize).is_multiple_of(memory_align) && piece.len.is_multiple_of(block_bytes);
@@ -297,7 +275,7 @@ impl Job {
                 errno => Err(self.error(errno)),
             };
         }
-        if !matches!(self.step, Step::Transfer | Step::Deallocate) {
+        if self.step == Step::Sync {
             return Ok(true);
         }
         // Direct I/O continues at whole blocks only.
@@ -306,11 +284,7 @@ impl Job {
         if moved == 0 {
             self.retries += 1;
             if self.retries > RETRIES_MAX || matches!(self.request.operation, Operation::Read { .. }) {
-                let Request { start_sector, sectors, .. } = self.request;
-                let at = start_sector + (self.done_bytes / SECTOR_BYTES) as u64;
-                let what =
-                    format!("member {} ends at sector {at}, within {sectors} sectors from {start_sector}", self.drive.name());
-                return Err(IoError::new(ErrorKind::Medium, what + ": it was cut short while in use"));
+                return Err(self.drive.ends_within(self.request.start_sector, self.request.sectors, self.done_bytes));
             }
             return Ok(false);
         }

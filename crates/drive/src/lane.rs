@@ -31,8 +31,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -71,12 +71,18 @@ enum Message<D> {
     Guest(Box<dyn Guest>),
     Stir,
     Stop,
+    /// End now; what is open ends with an error.
+    Leave,
     /// As if the device had panicked.
     BreakOff,
 }
 
 struct Shared<D> {
     name: String,
+    /// When the lane was to take its next turn, or began this one; [`Nanos::MAX`]: it sleeps until it is asked for something.
+    turn_due: AtomicU64,
+    /// The kernel's number of the thread.
+    thread_id: AtomicI32,
     mailbox: Arc<Mailbox<Message<D>>>,
     limits: Limits,
     takes_guests: bool,
@@ -154,6 +160,8 @@ impl Lane {
                 };
                 let shared = Arc::new(Shared {
                     name: self.name,
+                    turn_due: AtomicU64::new(Nanos::MAX),
+                    thread_id: AtomicI32::new(rustix::thread::gettid().as_raw_nonzero().get()),
                     mailbox,
                     limits: device.limits().clone(),
                     takes_guests: self.takes_guests,
@@ -213,6 +221,53 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
             let _ = sender.send(work(device));
         }))]);
         result.recv().map_err(|_| self.shared.end())
+    }
+
+    /// As [`LaneHandle::call`], but waits no longer than `patience`; `Ok(None)`: the lane has not come to it, and will when it can.
+    ///
+    /// # Errors
+    /// As [`LaneHandle::call`].
+    pub fn call_within<R: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&mut D) -> R + Send + 'static,
+    ) -> Result<Option<R>, LaneStopped> {
+        let (sender, result) = channel();
+        self.shared.send([Message::Call(Box::new(move |device| {
+            let _ = sender.send(work(device));
+        }))]);
+        match result.recv_timeout(patience) {
+            Ok(result) => Ok(Some(result)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.shared.end()),
+        }
+    }
+
+    /// How long the lane has stood still: it is in a turn, or due to begin one, for so long. Nobody waits for an answer to that.
+    pub fn stands_still(&self) -> Duration {
+        let due = self.shared.turn_due.load(Ordering::Relaxed);
+        Duration::from_nanos(if self.is_running() { monotonic_now().saturating_sub(due) } else { 0 })
+    }
+
+    /// Whether the lane is at work, or will be at some time without being asked.
+    pub fn is_awake(&self) -> bool {
+        self.shared.turn_due.load(Ordering::Relaxed) != Nanos::MAX
+    }
+
+    /// Its name, and where in the kernel its thread is, as far as that is told: for when it stands still.
+    pub fn whereabouts(&self) -> (String, Option<String>) {
+        let path = format!("/proc/self/task/{}/wchan", self.shared.thread_id.load(Ordering::Relaxed));
+        let place = std::fs::read_to_string(path).ok().filter(|place| !place.is_empty() && place != "0");
+        (self.shared.name.clone(), place)
+    }
+
+    /// Ends the lane without waiting for what its drives have: requests that are open end with an error.
+    ///
+    /// # Errors
+    /// [`LaneStopped`] when the lane ended by a panic.
+    pub fn leave(&self) -> Result<(), LaneStopped> {
+        self.shared.send([Message::Leave]);
+        self.stop()
     }
 
     /// Lets what was submitted end, drops the device and waits for the thread. Later requests end with an error.
@@ -275,7 +330,7 @@ impl<D> Shared<D> {
                     reply.push(request.complete(Err(desk::stopped(&self.name))));
                 }
                 // A guest that is dropped hangs up.
-                Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop | Message::BreakOff => {}
+                Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop | Message::Leave | Message::BreakOff => {}
             }
         }
     }
@@ -312,7 +367,7 @@ impl<D: 'static> RemoteDevice for Shared<D> {
 
 /// The life of a lane's thread.
 fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &Bond) {
-    let mut desk = Desk::new(&shared.name);
+    let mut desk = Desk::new(&shared.name, shared.limits.optimal_io_bytes);
     let mut guests = Guests::default();
     let mut inbox = Vec::new();
     let served =
@@ -355,21 +410,36 @@ fn serve<D: BlockDevice>(
         let mut active = !inbox.is_empty();
         let now = monotonic_now();
         ring.set_now(now);
+        desk.set_now(now);
+        shared.turn_due.store(now, Ordering::Relaxed);
+        let mut leaves = false;
         for message in inbox.drain(..) {
             match message {
                 Message::Client(reply) => desk.turn_to(reply),
-                Message::Request(request) if stopping => desk.refuse(request),
-                Message::Request(request) => device.submit(desk.accept(request)),
+                Message::Request(request) if stopping || leaves => desk.refuse(request),
+                Message::Request(request) => {
+                    if let Some(request) = desk.accept(request) {
+                        device.submit(request);
+                    }
+                }
                 Message::Call(work) => work(device),
                 Message::Guest(guest) => guests.admit(guest, desk),
                 Message::Stir => guests.call_all(),
                 Message::Stop => stopping = true,
+                Message::Leave => leaves = true,
                 Message::BreakOff => return End::BrokenOff,
             }
         }
+        if leaves {
+            return End::Stopped;
+        }
         let submit = |device: &mut D, desk: &mut Desk, request| match stopping {
             true => desk.refuse(request),
-            false => device.submit(desk.accept(request)),
+            false => {
+                if let Some(request) = desk.accept(request) {
+                    device.submit(request);
+                }
+            }
         };
         // What clients sent goes in, what the device ended goes out, in one turn.
         if guests.look(ring, now) {
@@ -379,8 +449,13 @@ fn serve<D: BlockDevice>(
         device.poll(now, &mut ended);
         active |= !ended.is_empty();
         ended.drain(..).for_each(|completion| desk.answer(completion));
+        let mut asked = false;
+        while let Some(request) = desk.next() {
+            device.submit(request);
+            asked = true;
+        }
         desk.send(|room| guests.call(room));
-        let asked = guests.is_due() && guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
+        asked |= guests.is_due() && guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
         if stopping && desk.is_clear() {
             return End::Stopped;
         }
@@ -390,6 +465,7 @@ fn serve<D: BlockDevice>(
             ring.poll();
             std::hint::spin_loop();
         } else if shared.mailbox.prepare_sleep() {
+            shared.turn_due.store(wake.unwrap_or(Nanos::MAX), Ordering::Relaxed);
             ring.wait(wake.map(|wake| Duration::from_nanos(wake - now)));
             shared.mailbox.awake();
         } else {

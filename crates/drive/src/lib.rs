@@ -6,10 +6,10 @@
 //!
 //! This crate knows nothing of RAID: not what the sectors mean, nor what a failed member costs.
 
+mod blocking;
 mod error;
 mod extents;
 mod file_drive;
-mod helper;
 mod info;
 mod job;
 mod lane;
@@ -18,11 +18,13 @@ pub mod numa;
 mod parts;
 mod passthrough;
 mod ring;
+mod size;
 mod sync_drive;
+mod workers;
 
 pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, Way, open};
-pub use info::{DriveInfo, DriveKind, Identity};
+pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
 pub use lane::{Bond, Dealer, Lane, LaneHandle, LaneStopped, keep_to, monotonic_now};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, IoOptions, SyncDrive, probe};

@@ -9,7 +9,7 @@
 //! descriptor) is owned by the entry's job, at addresses that do not change when the job moves, and the
 //! job lies in a slot of the ring from before the entry is queued until its completion was read.
 //! Nothing takes it out earlier: dropping a drive leaves its jobs in their slots, and dropping the ring
-//! waits until none is left. If the ring is leaked, so are the jobs. One thread has the ring (`Rc`),
+//! waits until none is left, or, where a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs. One thread has the ring (`Rc`),
 //! which is also what single-issuer mode asks for.
 
 mod setup;
@@ -32,7 +32,7 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use stria_block::{Arena, Buffer, Nanos};
 
 /// The completion that is the eventfd's, not a slot's.
@@ -45,6 +45,9 @@ const REMOVED: u64 = u64::MAX - 2;
 const ALARM: u64 = 1 << 33;
 /// Set in the completions of watched sockets, whose place the rest is. Slots are numbered below.
 const WATCH: u64 = 1 << 32;
+
+/// How long the end of a ring waits for what drives still have. What a drive that hangs holds is never given back.
+const LAST_JOBS: Duration = Duration::from_secs(2);
 
 /// Files that a ring can have registered, its sides as many; further drives go by their descriptors.
 const FILES_MAX: u32 = 256;
@@ -93,6 +96,8 @@ struct Inner {
     /// One that polls, or one that tells, or both, or none.
     sides: Vec<Side>,
     has_files: bool,
+    /// Requests of its drives that are with threads of theirs.
+    outside: usize,
     /// Memory that is registered, here and with the sides, as the first of its kind.
     memory: Option<&'static Arena>,
     /// Places for registered files that are free; empty where the kernel has none.
@@ -308,7 +313,13 @@ impl Ring {
     /// Whether any drive's job is under way.
     pub fn is_busy(&self) -> bool {
         let inner = self.0.borrow();
-        inner.slots.len() > inner.free.len()
+        inner.outside > 0 || inner.slots.len() > inner.free.len()
+    }
+
+    /// A drive has `now` requests with threads of its own, and had `before`.
+    pub(crate) fn set_outside(&self, before: usize, now: usize) {
+        let outside = &mut self.0.borrow_mut().outside;
+        *outside = *outside - before + now;
     }
 
     /// When the oldest of the jobs was started that end there.
@@ -356,6 +367,7 @@ impl Inner {
             in_kernel_max,
             sides: Vec::new(),
             has_files,
+            outside: 0,
             memory: None,
             free_files: (0..if has_files { FILES_MAX } else { 0 }).rev().collect(),
             released: Rc::default(),
@@ -585,17 +597,26 @@ impl Drop for Inner {
             self.queue(opcode::TimeoutRemove::new(ALARM | key as u64).build().user_data(REMOVED));
         }
         // What the kernel holds ends by itself: requests in their drive's time, the wake-up, alarms and the watch were just given theirs.
+        // A drive that hangs takes for ever, so that an alarm ends the wait.
+        let until = Instant::now() + LAST_JOBS;
+        let last = self.alarms.insert(Alarm { due: 0, after: Box::new(Timespec::from(LAST_JOBS)) });
+        let entry = opcode::Timeout::new(&*self.alarms[last].after);
+        self.queue(entry.build().user_data(ALARM | last as u64));
         let mut left = Ok(());
         for side in &mut self.sides {
-            while left.is_ok() && side.in_kernel > 0 {
-                left = side.enter(1);
+            while left.is_ok() && side.in_kernel > 0 && Instant::now() < until {
+                left = side.enter(0);
+                let before = side.in_kernel;
                 for completion in side.uring.completion() {
                     side.in_kernel -= 1;
                     end(&mut self.slots, &mut self.free, completion.user_data(), completion.result());
                 }
+                if side.in_kernel == before {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
             }
         }
-        while left.is_ok() && self.in_kernel > 0 {
+        while left.is_ok() && self.in_kernel > self.alarms.len() && Instant::now() < until {
             if self.sides.iter().any(|side| side.watched) {
                 // Again if need be: a watch that has fired, but not told so yet, is not to be taken back, and if it then finds
                 // nothing it watches on.
@@ -605,7 +626,7 @@ impl Drop for Inner {
             left = self.try_enter(1);
             self.dispatch();
         }
-        if left.is_err() {
+        if left.is_err() || self.slots.len() > self.free.len() || self.in_kernel > self.alarms.len() {
             // Unknown what the kernel still does: its memory is never given back.
             std::mem::forget(std::mem::take(&mut self.slots));
             std::mem::forget(std::mem::take(&mut self.alarms));

@@ -4,8 +4,9 @@
 //! the lock is held until the last of them, and the last request of theirs, is gone.
 
 use crate::error::{Action, io_error};
-use crate::info::{Sysfs, direct_alignment};
+use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::passthrough::Passthrough;
+use crate::size::{Room, Size};
 use crate::{DriveError, DriveInfo, DriveKind, Identity, lock};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
@@ -13,7 +14,9 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES};
 
 /// What a drive is opened for.
@@ -38,19 +41,49 @@ pub struct IoOptions {
 #[derive(Clone, Debug)]
 pub struct SyncDrive(Arc<Opened>);
 
+/// How long closing a drive may take before it goes on without us.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+/// A [`SyncDrive`] that others keep open, as long as they do.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakDrive(Weak<Opened>);
+
+impl WeakDrive {
+    pub(crate) fn upgrade(&self) -> Option<SyncDrive> {
+        self.0.upgrade().map(SyncDrive)
+    }
+}
+
 #[derive(Debug)]
 struct Opened {
-    file: File,
+    /// There until it is dropped.
+    file: Option<File>,
     info: DriveInfo,
     access: Access,
     io: IoOptions,
     passthrough: Option<Passthrough>,
+    size: Size,
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        // The kernel may close the file a little later than we do, but nothing is done with it any more.
-        let _ = self.file.unlock();
+        let Some(file) = self.file.take() else { return };
+        let close = move || {
+            // The kernel may close the file a little later than we do, but nothing is done with it any more.
+            let _ = file.unlock();
+            drop(file);
+        };
+        if self.info.waits != Waits::Untold {
+            return close();
+        }
+        // A file system with a server asks that, which may have stopped, before it closes.
+        let (closed, end) = channel();
+        let thread = std::thread::Builder::new().name("stria close".into()).spawn(move || {
+            close();
+            let _ = closed.send(());
+        });
+        if thread.is_ok() {
+            let _ = end.recv_timeout(CLOSED_WITHIN);
+        }
     }
 }
 
@@ -99,7 +132,8 @@ impl SyncDrive {
         if let Some(passthrough) = &passthrough {
             info.transfer_bytes_max = passthrough.transfer_bytes_max;
         }
-        Ok(Self(Arc::new(Opened { file, info, access, io, passthrough })))
+        let size = Size::of(&info, &file, &metadata);
+        Ok(Self(Arc::new(Opened { file: Some(file), info, access, io, passthrough, size })))
     }
 
     /// What it is.
@@ -122,6 +156,28 @@ impl SyncDrive {
         self.0.passthrough.as_ref()
     }
 
+    /// Why the drive is lost, if it was seen to be smaller than it was when it was opened.
+    pub fn lost(&self) -> Option<IoError> {
+        self.0.size.lost()
+    }
+
+    /// Looks whether it still is as large; waits for nothing.
+    pub fn look_at_size(&self) -> Option<IoError> {
+        self.0.size.look_at_device(self.file(), self.name());
+        self.0.size.look_at_file(self.file(), self.name(), &mut Room::default());
+        self.lost()
+    }
+
+    /// What is known of its size.
+    pub(crate) fn size(&self) -> &Size {
+        &self.0.size
+    }
+
+    /// A handle that does not keep the drive open.
+    pub(crate) fn downgrade(&self) -> WeakDrive {
+        WeakDrive(Arc::downgrade(&self.0))
+    }
+
     /// Fills `into` from `start_sector` on; waits for the drive. Any whole sectors, also parts of larger blocks.
     ///
     /// # Errors
@@ -133,7 +189,9 @@ impl SyncDrive {
         let lead = (start % block_bytes) as usize;
         let whole_len = (lead + into.len()).next_multiple_of(block_bytes as usize);
         let mut bounce = Buffer::zeroed(whole_len);
-        let result = self.0.file.read_exact_at(&mut bounce, start - lead as u64);
+        let result = self.file().read_exact_at(&mut bounce, start - lead as u64);
+        // Behind the end of a file that was cut short there may be zeros.
+        self.look_at_size().map_or(Ok(()), Err)?;
         result.map_err(|error| self.error(Action::Read, start_sector, into.len(), &error))?;
         into.copy_from_slice(&bounce[lead..][..into.len()]);
         Ok(())
@@ -146,13 +204,14 @@ impl SyncDrive {
     pub fn write_at(&self, start_sector: u64, from: &[u8]) -> Result<(), IoError> {
         self.check_writable()?;
         self.check(start_sector, from.len(), u64::from(self.info().limits.logical_block_bytes) / SECTOR_BYTES as u64)?;
+        self.look_at_size().map_or(Ok(()), Err)?;
         // Copied to aligned memory by parts, as a caller may zero much.
         let mut bounce = Buffer::zeroed(from.len().min(1 << 20));
         let mut at = start_sector * SECTOR_BYTES as u64;
         for part in from.chunks(bounce.len().max(1)) {
             let bounce = &mut bounce[..part.len()];
             bounce.copy_from_slice(part);
-            let result = self.0.file.write_all_at(bounce, at);
+            let result = self.file().write_all_at(bounce, at);
             result.map_err(|error| self.error(Action::Write, start_sector, from.len(), &error))?;
             at += part.len() as u64;
         }
@@ -164,11 +223,26 @@ impl SyncDrive {
     /// # Errors
     /// As a [`Flush`](stria_block::Operation::Flush).
     pub fn sync(&self) -> Result<(), IoError> {
-        self.0.file.sync_data().map_err(|error| self.error(Action::Flush, 0, 0, &error))
+        self.file().sync_data().map_err(|error| self.error(Action::Flush, 0, 0, &error))
     }
 
     pub(crate) fn file(&self) -> &File {
-        &self.0.file
+        self.0.file.as_ref().expect("it is closed only when it is dropped")
+    }
+
+    /// Whether handing over to the kernel may wait.
+    pub(crate) fn waits(&self) -> Waits {
+        self.0.info.waits
+    }
+
+    /// The error of a request behind whose first `done_bytes` the drive ends.
+    pub(crate) fn ends_within(&self, start_sector: u64, sectors: u64, done_bytes: usize) -> IoError {
+        let at = start_sector + (done_bytes / SECTOR_BYTES) as u64;
+        let what = format!("member {} ends at sector {at}, within {sectors} sectors from {start_sector}", self.name());
+        let what = what + ": it was cut short while in use";
+        // The member is gone, not these sectors: a write there would make it longer, and zeros of what lay before.
+        self.0.size.lose(what.clone());
+        IoError::new(ErrorKind::Gone, what)
     }
 
     /// The drive's name in messages.
@@ -213,7 +287,7 @@ impl SyncDrive {
         match Errno::from_io_error(error) {
             Some(errno) => io_error(self.name(), action, start_sector, (len / SECTOR_BYTES) as u64, errno),
             // `read_exact_at` met the end of the file.
-            None => IoError::new(ErrorKind::Medium, format!("member {}: {error}: it was cut short while in use", self.name())),
+            None => IoError::new(ErrorKind::Gone, format!("member {}: {error}: it was cut short while in use", self.name())),
         }
     }
 }
@@ -377,9 +451,11 @@ fn inspect(
         };
         return Err(unfit(path, reason.into()));
     }
+    let limits_block_bytes = limits.logical_block_bytes;
     let of_device = sysfs.as_ref().filter(|_| kind == DriveKind::BlockDevice);
     Ok(DriveInfo {
         path: path.to_owned(),
+        real_path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
         kind,
         identity: Identity::of(metadata),
         limits,
@@ -391,6 +467,7 @@ fn inspect(
         chunk_sectors: of_device.and_then(|sysfs| sysfs.number("queue/chunk_sectors")).unwrap_or(0),
         model: of_device.and_then(Sysfs::model),
         serial: of_device.and_then(Sysfs::serial),
+        waits: Waits::of(file, kind, limits_block_bytes),
         zeroes_command: page("queue/write_zeroes_max_bytes") > 0,
     })
 }

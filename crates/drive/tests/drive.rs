@@ -305,29 +305,67 @@ fn memory_in_flight_outlives_its_drive_and_its_ring() {
     }
 }
 
+/// Writes wait in the kernel as long as their file system is frozen: on threads of the drive, and not on the one of the ring.
 #[test]
-fn dropping_the_ring_waits_for_the_kernel() {
+fn drive_that_hangs_holds_up_nobody_and_is_held_until_its_last_call_returns() {
     let folder = Folder::on_disk();
     let Some(device) = Loop::new(&folder, 64 << 20, 512) else { return };
     run("mkfs.ext4", &["-q", device.device.to_str().unwrap()]).unwrap();
     let Some(mount) = Mount::new(&folder, &[device.device.to_str().unwrap()]) else { return };
-    let (ring, mut drive) = on(&mount.file("member", 1 << 20));
-    // Writes wait in the kernel as long as their file system is frozen.
-    let point = mount.0.to_str().unwrap().to_owned();
-    run("fsfreeze", &["--freeze", &point]).unwrap();
-    let thaw = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
-        run("fsfreeze", &["--unfreeze", &point]).unwrap();
-    });
-    let from = Segments::from_iter([Buffer::zeroed(4096).freeze()]);
-    drive.submit(Request { tag: 1, start_sector: 0, sectors: 8, operation: Operation::Write { from, fua: false } });
+    let path = mount.file("member", 1 << 20);
+    let (ring, mut drive) = on(&path);
+    let mut other = open(&folder.file("other", 1 << 20), &ring, Access::Exclusive).unwrap();
+    let point = mount.0.to_str().unwrap();
+    run("fsfreeze", &["--freeze", point]).unwrap();
     let start = std::time::Instant::now();
-    ring.poll();
+    for tag in 0..100 {
+        let from = Segments::from_iter([Buffer::zeroed(4096).freeze()]);
+        drive.submit(Request { tag, start_sector: tag * 8, sectors: 8, operation: Operation::Write { from, fua: false } });
+        drive.submit(Request { tag: 100 + tag, start_sector: 0, sectors: 0, operation: Operation::Flush });
+    }
+    let mut ended = Vec::new();
+    for _ in 0..20 {
+        drive.poll(0, &mut ended);
+        carry_out(
+            &ring,
+            &mut other,
+            0,
+            8,
+            Operation::Write { from: [Buffer::zeroed(4096).freeze()].into_iter().collect(), fua: true },
+        )
+        .result
+        .expect("the other drive answers");
+        carry_out(&ring, &mut other, 0, 0, Operation::Flush).result.expect("its flushes too");
+        let zeroes = Operation::WriteZeroes { fua: true, unmap: true, fast: false };
+        carry_out(&ring, &mut other, 0, 8, zeroes).result.expect("and what needs its threads");
+    }
+    assert!(!ended.iter().any(|completion| completion.tag < 100), "no write goes to a frozen file system");
     drop(drive);
-    assert!(start.elapsed() < Duration::from_millis(200), "dropping a drive does not wait");
-    drop(ring);
-    assert!(start.elapsed() > Duration::from_millis(200), "dropping the ring does");
-    thaw.join().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "dropping a drive does not wait for what hangs");
+    assert!(SyncDrive::open(&path, Access::Exclusive).is_err(), "nobody else gets it while a write may still reach it");
+    run("fsfreeze", &["--unfreeze", point]).unwrap();
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    while let Err(error) = SyncDrive::open(&path, Access::Exclusive) {
+        assert!(std::time::Instant::now() < end, "{error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What was written before a flush was asked for is durable when it ends, also when it waited for another.
+#[test]
+fn flushes_that_come_together_go_as_one() {
+    let folder = Folder::on_disk();
+    let (ring, mut drive) = on(&folder.file("member", 1 << 20));
+    for tag in 0..1000 {
+        drive.submit(Request { tag, start_sector: 0, sectors: 0, operation: Operation::Flush });
+    }
+    let mut ended = Vec::new();
+    while ended.len() < 1000 {
+        ring.wait(Some(Duration::from_secs(10)));
+        drive.poll(0, &mut ended);
+    }
+    let tags: std::collections::BTreeSet<_> = ended.iter().map(|completion| completion.tag).collect();
+    assert!(tags.len() == 1000 && ended.iter().all(|completion| completion.result.is_ok()));
 }
 
 #[test]
@@ -363,32 +401,6 @@ fn full_disk_under_a_file_is_told() {
     // A discard makes room.
     carry_out(&ring, &mut drive, 0, 16384, Operation::Discard).result.unwrap();
     write(&ring, &mut drive, 0, &[1; 4096]).unwrap();
-}
-
-#[test]
-fn file_cut_short_while_in_use_is_told() {
-    let folder = Folder::on_disk();
-    let path = folder.file("member", 1 << 20);
-    let (ring, mut drive) = on(&path);
-    std::fs::File::options().write(true).open(&path).unwrap().set_len(512 << 10).unwrap();
-    let error = read(&ring, &mut drive, 1020, 8).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Medium);
-    assert!(error.context.contains("ends at sector 1024") && error.context.contains("cut short"), "{error}");
-    assert!(drive.drive().read_at(1020, &mut [0; 4096]).unwrap_err().context.contains("cut short"));
-}
-
-#[test]
-fn device_that_cannot_read_gives_medium_errors() {
-    let folder = Folder::on_disk();
-    let Some(device) = Loop::new(&folder, 1 << 20, 512) else { return };
-    let (ring, mut drive) = on(&device.device);
-    // The loop device's own file is cut short behind its back: it answers with I/O errors.
-    std::fs::File::options().write(true).open(&device.file).unwrap().set_len(512 << 10).unwrap();
-    read(&ring, &mut drive, 0, 256).unwrap();
-    let error = read(&ring, &mut drive, 1536, 256).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Medium);
-    let words = format!("member {}: read of 128 KiB at sector 1536 failed: Input/output error", device.device.display());
-    assert!(error.context.starts_with(&words), "{error}");
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! What a drive carries already, from its first and last MiB: asked before anything is overwritten.
+//! What a drive carries already, from its first and last MiB and a few sectors between them: asked before anything is
+//! overwritten.
 //!
-//! Knows the signatures of what people keep on drives: RAID members, partition tables, volume managers,
-//! encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding
+//! Knows the signatures of what people keep on drives: RAID members ([`firmware_raid`] has those of mainboards), partition
+//! tables, volume managers, encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding
 //! nothing is no proof: contents without a signature (a database on a raw drive) are not seen.
 //!
 //! Sources: libblkid's list of magic numbers, and each format's own description.
+
+mod firmware_raid;
 
 use crate::md::superblock::{MAGIC as MD_MAGIC, Superblock, SuperblockError};
 use crate::md::{Read, uuid_text};
@@ -20,7 +23,7 @@ pub struct Signature {
     pub detail: String,
     /// Where its mark lies.
     pub start_sector: u64,
-    /// Length of the mark, in whole sectors; zeros here make it unrecognisable.
+    /// Length of the mark, in whole sectors; zeros here make it unrecognisable. None: it is no mark but cannot be read.
     pub sectors: u64,
 }
 
@@ -35,7 +38,7 @@ impl fmt::Display for Signature {
 }
 
 /// 1 MiB at either end.
-const WINDOW_SECTORS: u64 = 2048;
+pub(crate) const WINDOW_SECTORS: u64 = 2048;
 
 /// A format that is known by a few bytes at a fixed place. Offsets are in bytes from the start of the drive.
 struct Magic {
@@ -95,25 +98,20 @@ const MAGICS: &[Magic] = &[
     magic("device-mapper snapshot", 0, b"SnAp"),
 ];
 
-/// The two ends of a drive.
+/// What was read of a drive: its two ends, and the places of marks farther inside.
 struct Ends {
     drive_sectors: u64,
-    head: Vec<u8>,
-    tail_start: u64,
-    tail: Vec<u8>,
+    /// First sector and bytes.
+    windows: Vec<(u64, Vec<u8>)>,
 }
 
 impl Ends {
     /// `length` bytes at byte `offset`, where they were read.
     fn at(&self, offset: u64, length: usize) -> Option<&[u8]> {
-        let part = |bytes: &'_ [u8], start: u64| -> Option<std::ops::Range<usize>> {
-            let from = usize::try_from(offset.checked_sub(start)?).ok()?;
-            let range = from..from.checked_add(length)?;
-            (range.end <= bytes.len()).then_some(range)
-        };
-        part(&self.head, 0)
-            .map(|range| &self.head[range])
-            .or_else(|| part(&self.tail, self.tail_start * 512).map(|range| &self.tail[range]))
+        self.windows.iter().find_map(|(start_sector, bytes)| {
+            let from = usize::try_from(offset.checked_sub(start_sector * 512)?).ok()?;
+            bytes.get(from..from.checked_add(length)?)
+        })
     }
 
     fn has(&self, offset: u64, magic: &[u8]) -> bool {
@@ -145,26 +143,26 @@ impl Ends {
 
 /// What lies on a drive of `drive_sectors`, the outermost first. Empty: nothing that is known.
 pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
-    let mut unreadable = Vec::new();
-    let mut window = |start: u64, end: u64| match read(start, end - start) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            unreadable.push(Signature {
-                name: "something that cannot be read",
-                detail: error.to_string(),
-                start_sector: start,
-                sectors: end - start,
-            });
-            Vec::new()
-        }
-    };
     let head_end = drive_sectors.min(WINDOW_SECTORS);
     let tail_start = drive_sectors.saturating_sub(WINDOW_SECTORS).next_multiple_of(8).max(head_end);
-    let head = if head_end > 0 { window(0, head_end) } else { Vec::new() };
-    let tail = if tail_start < drive_sectors { window(tail_start, drive_sectors) } else { Vec::new() };
-    let ends = Ends { drive_sectors, head, tail_start, tail };
-    let mut found = unreadable;
+    let far = firmware_raid::far_places(drive_sectors)
+        .map(|range| range.start / 8 * 8..range.end.next_multiple_of(8).min(drive_sectors))
+        .filter(|range| range.end > head_end && range.start < tail_start);
+    let mut ends = Ends { drive_sectors, windows: Vec::new() };
+    let mut found = Vec::new();
+    for range in [0..head_end, tail_start..drive_sectors].into_iter().chain(far).filter(|range| !range.is_empty()) {
+        match read(range.start, range.end - range.start) {
+            Ok(bytes) => ends.windows.push((range.start, bytes)),
+            Err(error) => found.push(Signature {
+                name: "something that cannot be read",
+                detail: error.to_string(),
+                start_sector: range.start,
+                sectors: 0,
+            }),
+        }
+    }
     raid_members(&ends, &mut found);
+    firmware_raid::members(&ends, &mut found);
     volumes(&ends, &mut found);
     for known in MAGICS.iter().filter(|known| ends.has(known.offset, known.magic)) {
         let detail = ends.detail(known.label, known.uuid);
@@ -180,7 +178,7 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
 /// blocks of `logical_block_bytes`. What could not be read is left alone.
 pub fn wipes(signatures: &[Signature], logical_block_bytes: u32) -> Vec<(u64, u64)> {
     let block = u64::from(logical_block_bytes / 512).max(1);
-    let readable = signatures.iter().filter(|signature| signature.sectors < WINDOW_SECTORS);
+    let readable = signatures.iter().filter(|signature| signature.sectors > 0);
     readable
         .map(|signature| {
             let start = signature.start_sector / block * block;

@@ -122,3 +122,164 @@ fn contents_made_by_real_tools_are_named() {
     }
     eprintln!("{tried} tools were installed");
 }
+
+/// The last word makes the sum of little-endian 16-bit words zero.
+fn balanced(mut bytes: Vec<u8>, checksum: usize, end: usize) -> Vec<u8> {
+    let sum = bytes[..end].chunks_exact(2).fold(0u16, |sum, word| sum.wrapping_add(u16::from_le_bytes([word[0], word[1]])));
+    bytes[checksum..checksum + 2].copy_from_slice(&sum.wrapping_neg().to_le_bytes());
+    bytes
+}
+
+/// A sector with `parts` (offset, bytes).
+fn sector_with(parts: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut sector = vec![0; 512];
+    for (offset, part) in parts {
+        sector[*offset..offset + part.len()].copy_from_slice(part);
+    }
+    sector
+}
+
+fn medley() -> Vec<u8> {
+    let parts: &[(usize, &[u8])] = &[(0x60, &[0, 0, 0, 0x2f]), (0x106, &[0x95, 0x10]), (0x108, &[1, 0, 2, 0])];
+    balanced(sector_with(parts), 0x13e, 0x140)
+}
+
+fn via() -> Vec<u8> {
+    let mut sector = sector_with(&[(0, &[0x55, 0xaa, 1, 0x25, 0]), (18, b"serials")]);
+    sector[50] = sector[..50].iter().fold(0, |sum: u8, &byte| sum.wrapping_add(byte));
+    sector
+}
+
+fn jmicron() -> Vec<u8> {
+    balanced(sector_with(&[(0, b"JM\x01\x00"), (0x20, b"stripes"), (0x30, &[1])]), 4, 128)
+}
+
+fn nvidia() -> Vec<u8> {
+    let mut sector = sector_with(&[(0, b"NVIDIA  "), (8, &[30]), (16, &[100]), (52, &[0x44, 0, 0x64, 0])]);
+    let word = |word: &[u8]| u32::from_le_bytes(word.try_into().expect("four bytes"));
+    let sum = sector[..120].chunks_exact(4).fold(0u32, |sum, bytes| sum.wrapping_add(word(bytes)));
+    sector[12..16].copy_from_slice(&sum.wrapping_neg().to_le_bytes());
+    sector
+}
+
+/// Marks of firmware RAID: byte offset, sector, how it is named here, its type for blkid ("": not known there).
+fn firmware_raids() -> Vec<(u64, Vec<u8>, String, &'static str)> {
+    let adaptec = sector_with(&[(0, b"\x37\xfc\x4d\x1e"), (256, b"DPTM"), (63, &[8])]);
+    let highpoint = |at, mark: u8| sector_with(&[(at, &[mark, 0x16, 0x78, 0x5a])]);
+    let mut all = vec![
+        (END - 512, adaptec, "Adaptec HostRAID member (version 8)".to_owned(), "adaptec_raid_member"),
+        (END - 512, medley(), "Silicon Image Medley RAID member (version 2.1)".into(), "silicon_medley_raid_member"),
+        (END - 1537 * 512, medley(), "Silicon Image Medley RAID member (version 2.1, another copy)".into(), ""),
+        (END - 512, via(), "VIA RAID member (version 1)".into(), "via_raid_member"),
+        (END - 512, jmicron(), "JMicron RAID member (label \"stripes\", version 0.1)".into(), "jmicron_raid_member"),
+        (END - 512, sector_with(&[(0, b"$XIDE$")]), "LSI MegaRAID member".into(), "lsi_mega_raid_member"),
+        (END - 1024, nvidia(), "NVIDIA RAID member (version 100)".into(), "nvidia_raid_member"),
+        (9 * 512, highpoint(32, 0xf0), "HighPoint 37x RAID member".into(), "hpt37x_raid_member"),
+        (9 * 512, highpoint(32, 0xfd), "HighPoint 37x RAID member (marked as broken)".into(), "hpt37x_raid_member"),
+        (END - 11 * 512, highpoint(0, 0xf3), "HighPoint 45x RAID member".into(), "hpt45x_raid_member"),
+        (END - 11 * 512, highpoint(0, 0xfd), "HighPoint 45x RAID member (marked as broken)".into(), "hpt45x_raid_member"),
+    ];
+    let promise = sector_with(&[(0, b"Promise Technology, Inc.")]);
+    for sectors in [16, 63, 255, 256, 399, 591, 675, 735, 911, 951, 974, 991, 3087] {
+        let name = "Promise or AMD FastTrak RAID member".to_owned();
+        all.push((END - sectors * 512, promise.clone(), name.clone(), "promise_fasttrack_raid_member"));
+        if sectors > 16 {
+            all.push((END - (sectors - 42) * 512, promise.clone(), format!("{name} (array 4)"), ""));
+        }
+    }
+    all
+}
+
+/// What blkid takes an image for; `None`: it is not installed.
+fn blkid(path: &std::path::Path) -> Option<String> {
+    let arguments = ["-p", "-o", "value", "-s", "TYPE"];
+    let run = |program: &str| Command::new(program).args(arguments).arg(path).output().ok();
+    let output = ["blkid", "/usr/sbin/blkid", "/sbin/blkid"].into_iter().find_map(run)?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[test]
+fn firmware_raid_is_named_and_wiped_and_blkid_agrees() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("detect-firmware.img");
+    for (offset, sector, expected, known_as) in firmware_raids() {
+        let mut drive = drive_with(&[(offset, &sector)]);
+        let found = names(&drive);
+        assert_eq!(found, std::slice::from_ref(&expected), "at {offset}");
+        let file = File::create(&path).expect("an image");
+        file.set_len(END).and_then(|()| file.write_all_at(&sector, offset)).expect("sparse image");
+        let judged = blkid(&path);
+        match &judged {
+            Some(judged) if !known_as.is_empty() => assert_eq!(judged, known_as, "{expected}"),
+            Some(_) => {}
+            None => eprintln!("blkid is not installed: nothing to compare {expected} with"),
+        }
+        let signatures = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
+        for (start, count) in wipes(&signatures, 4096) {
+            let zeros = vec![0; (count * 512) as usize];
+            drive.write(start, &zeros);
+            file.write_all_at(&zeros, start * 512).expect("a wipe");
+        }
+        assert_eq!(names(&drive), Vec::<String>::new(), "{expected} is wiped");
+        assert!(judged.is_none() || blkid(&path).as_deref() == Some(""), "blkid finds nothing of {expected}");
+    }
+    fs::remove_file(&path).expect("scratch image");
+}
+
+#[test]
+fn firmware_raid_of_large_drives_is_found_far_inside() {
+    let place = 268_435_377 + 14;
+    let mut asked = 0;
+    let found = detect(1 << 33, &mut |start, count| {
+        asked += count;
+        let mut bytes = vec![0; (count * 512) as usize];
+        if (start..start + count).contains(&place) {
+            let at = ((place - start) * 512) as usize;
+            bytes[at..at + 24].copy_from_slice(b"Promise Technology, Inc.");
+        }
+        Ok(bytes)
+    });
+    assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["Promise or AMD FastTrak RAID member (array 2)"]);
+    assert!(asked < 2 * 2048 + 128, "little more than the ends is read: {asked} sectors");
+}
+
+#[test]
+fn short_marks_of_firmware_raid_need_their_checksum() {
+    for (name, mut sector, spoilt) in [("Medley", medley(), 0x20), ("VIA", via(), 20), ("JMicron", jmicron(), 0x40)] {
+        sector[spoilt] ^= 0x40;
+        assert_eq!(names(&drive_with(&[(END - 512, &sector)])), Vec::<String>::new(), "{name}");
+    }
+}
+
+/// Each of a million sectors lies once at every place of a mark in a tiny drive.
+#[test]
+fn random_data_is_no_firmware_raid() {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut noise = Vec::new();
+    for _ in 0..(1 << 20) / 4096 {
+        noise.clear();
+        for _ in 0..(4096 + 16) * 64 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            noise.extend_from_slice(&state.to_le_bytes());
+        }
+        for first in 0..4096 {
+            let found = detect(16, &mut |start, count| {
+                let start = first + start as usize;
+                Ok(noise[start * 512..(start + count as usize) * 512].to_vec())
+            });
+            let firmware = found.iter().find(|known| known.name.contains("RAID member"));
+            assert_eq!(firmware, None);
+        }
+    }
+}
+
+/// A place that cannot be read is left alone, however short it is.
+#[test]
+fn what_cannot_be_read_is_not_wiped() {
+    for size_sectors in [100, 4096 - 3, DRIVE_SECTORS, DRIVE_SECTORS - 5] {
+        let broken = MemoryDrive { broken: true, ..MemoryDrive::new(0, size_sectors) };
+        let found = detect(size_sectors, &mut |start, count| broken.read(start, count));
+        assert!(!found.is_empty() && wipes(&found, 512).is_empty(), "{size_sectors}: {found:?}");
+    }
+}

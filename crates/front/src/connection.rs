@@ -5,10 +5,12 @@
 //! turn to do sleeps: no time-outs run while a client is idle. The protocol itself is in `handshake` and `session`;
 //! this file only moves their bytes.
 
+use crate::door::Peer;
 use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Step};
 use crate::server::{Entry, Shared};
 use crate::session::{Broken, Caps, Session};
 use crate::wire::OPTION_HEADER_BYTES;
+use log::Level;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
@@ -24,6 +26,10 @@ use stria_block::{Completion, Guest, Mailbox, Nanos, RemoteDevice, Request, Stay
 const SLICE_COUNT_MAX: usize = 128;
 /// One second: an idle client's buffers go back to the system after it.
 const COOL_AFTER: Nanos = 1_000_000_000;
+/// 5 ms: when a client that waits for memory looks again.
+const LOOK_FOR_MEMORY_AFTER: Nanos = 5_000_000;
+/// 1 MiB: a client that moves less in the stall time-out, although it is for it to go on, stands still.
+const STALL_BYTES: u64 = 1 << 20;
 
 /// Wakes a thread that sleeps in poll.
 pub(crate) struct Wake(OwnedFd);
@@ -74,9 +80,13 @@ pub struct ConnectionStatus {
 
 /// What the server keeps of a client, and how it ends one.
 pub(crate) struct Connection {
-    id: u64,
-    peer: String,
+    pub id: u64,
+    pub peer: Peer,
+    /// What it has agreed on.
     pub export: OnceLock<String>,
+    pub since: Instant,
+    /// Why it has to make room for another.
+    evicted: OnceLock<&'static str>,
     wake: Arc<Wake>,
     /// Whose thread the client lives on.
     landlord: OnceLock<Weak<dyn RemoteDevice>>,
@@ -89,12 +99,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn new(id: u64, peer: String) -> io::Result<Self> {
+    pub fn new(id: u64, peer: Peer) -> io::Result<Self> {
         let zero = || AtomicU64::new(0);
         Ok(Self {
             id,
             peer,
             export: OnceLock::new(),
+            since: Instant::now(),
+            evicted: OnceLock::new(),
             wake: Arc::new(Wake::new()?),
             landlord: OnceLock::new(),
             stop: AtomicBool::new(false),
@@ -115,11 +127,26 @@ impl Connection {
         }
     }
 
+    /// As [`Connection::stop`], to make room for another client.
+    pub fn evict(&self, reason: &'static str) {
+        self.evicted.get_or_init(|| reason);
+        self.stop();
+    }
+
+    pub fn is_evicted(&self) -> bool {
+        self.evicted.get().is_some()
+    }
+
+    /// Whether it has ever asked for anything.
+    pub fn is_used(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
     pub fn status(&self) -> ConnectionStatus {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ConnectionStatus {
             id: self.id,
-            peer: self.peer.clone(),
+            peer: self.peer.words.clone(),
             export: self.export.get().cloned(),
             requests: load(&self.requests),
             errors: load(&self.errors),
@@ -148,21 +175,21 @@ impl Connection {
     pub fn serve(entry: Entry, socket: OwnedFd) {
         let (connection, shared) = (Arc::clone(&entry.connection), Arc::clone(&entry.shared));
         if let Err(end) = connection.agree_and_transmit(entry, &shared, socket) {
-            connection.log_end(Err(end));
+            connection.log_end(&shared, Err(end));
         }
     }
 
     fn agree_and_transmit(&self, entry: Entry, shared: &Shared, socket: OwnedFd) -> Result<(), End> {
         let mut link = Link { socket: Arc::new(socket), readable: true, writable: true };
         let (agreement, received) = self.handshake(&mut link, shared)?;
-        let Some(device) = shared.attach(self, &agreement.facts) else {
-            return Err(End::Refused("its export was removed"));
-        };
-        log::info!("NBD client {} ({}) uses export \"{}\"", self.id, self.peer, agreement.facts.name);
+        let (device, lease) = shared.attach(self, &agreement.facts).map_err(End::Refused)?;
+        let name = &agreement.facts.name;
+        shared.talk.say(Level::Info, format_args!("NBD client {} ({}) uses export \"{name}\"", self.id, self.peer.words));
         let options = &shared.options;
         let caps = Caps { requests_max: options.requests_in_flight_max, bytes_max: options.bytes_in_flight_max };
-        let session = Session::new(agreement, caps, &received);
-        let transmission = Transmission { link, session, drained_by: None, idle_since: 0, entry };
+        let session = Session::new(agreement, caps, lease, &received);
+        let (drained_by, idle_since, owes, is_gone) = (None, 0, None, false);
+        let transmission = Transmission { link, session, drained_by, idle_since, owes, is_gone, entry };
         // Known before the first turn, so that a stop is seen by that turn or finds whom to stir.
         self.landlord.get_or_init(|| Arc::downgrade(&device));
         device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, device))
@@ -213,12 +240,14 @@ impl Connection {
         Ok(fds.get(1).is_some_and(|socket| !socket.revents().is_empty()))
     }
 
-    fn log_end(&self, ended: Result<(), End>) {
-        let Self { id, peer, .. } = self;
-        match ended {
-            Ok(()) => log::info!("NBD client {id} ({peer}) ended"),
-            Err(End::Io(error)) => log::info!("NBD client {id} ({peer}) was lost: {error}"),
-            Err(End::Refused(reason)) => log::warn!("NBD client {id} ({peer}) was disconnected: {reason}"),
+    fn log_end(&self, shared: &Shared, ended: Result<(), End>) {
+        let (id, peer, talk) = (self.id, &self.peer.words, &shared.talk);
+        match (ended, self.evicted.get().copied()) {
+            (Ok(()), None) => talk.say(Level::Info, format_args!("NBD client {id} ({peer}) ended")),
+            (Err(End::Io(error)), None) => talk.say(Level::Info, format_args!("NBD client {id} ({peer}) was lost: {error}")),
+            (Err(End::Refused(reason)), None) | (_, Some(reason)) => {
+                talk.say(Level::Warn, format_args!("NBD client {id} ({peer}) was disconnected: {reason}"));
+            }
         }
     }
 
@@ -231,6 +260,7 @@ impl Connection {
         let mut input_len = 0;
         loop {
             self.send_all(link, &mut output, deadline)?;
+            handshake.set_refusal(shared.refusal(self));
             let (used, step) = handshake.step(&input[..input_len], &shared.facts(), &mut output);
             input.copy_within(used..input_len, 0);
             input_len -= used;
@@ -300,6 +330,10 @@ struct Transmission {
     drained_by: Option<Nanos>,
     /// When it last got or gave anything.
     idle_since: Nanos,
+    /// Since when it is for the client to go on, and how many bytes had gone by then.
+    owes: Option<(Nanos, u64)>,
+    /// The client is gone, and this stays only for the memory of requests that the device has.
+    is_gone: bool,
     /// Last, so that the socket is closed before the client is off the list.
     entry: Entry,
 }
@@ -312,6 +346,9 @@ impl Transmission {
         ended: &mut Vec<Completion>,
         requests: &mut Vec<Request>,
     ) -> Result<Stay, End> {
+        if self.is_gone {
+            return Ok(self.outlive(now, ended));
+        }
         let Self { link, session, entry: Entry { connection, shared }, .. } = self;
         link.readable |= signalled;
         link.writable |= signalled;
@@ -341,9 +378,10 @@ impl Transmission {
             progress = true;
         }
         session.parse(requests)?;
+        session.share_memory();
         connection.publish(session);
         if session.finished() {
-            connection.log_end(Ok(()));
+            connection.log_end(shared, Ok(()));
             return Ok(Stay::Leave);
         }
         if progress {
@@ -352,6 +390,25 @@ impl Transmission {
         let (receives, sends) = (session.wants_input(), session.has_output());
         if session.wants_turn() || (sends && link.writable) || (receives && link.readable) {
             return Ok(Stay::Again);
+        }
+        let stalls_at = match (session.owed_by_client(), self.owes) {
+            (None, _) => {
+                self.owes = None;
+                None
+            }
+            (Some(moved), Some((since, before))) if moved < before + STALL_BYTES => {
+                Some(since.saturating_add(shared.options.stall_timeout.as_nanos() as Nanos))
+            }
+            (Some(moved), _) => {
+                self.owes = Some((now, moved));
+                Some(now.saturating_add(shared.options.stall_timeout.as_nanos() as Nanos))
+            }
+        };
+        if stalls_at.is_some_and(|at| at <= now) {
+            return Err(End::Refused(match session.has_output() {
+                true => "it does not read its replies",
+                false => "it began a write and does not send its data",
+            }));
         }
         let until = if session.ended() {
             let by = *self.drained_by.get_or_insert(now + shared.options.drain_timeout.as_nanos() as Nanos);
@@ -364,10 +421,29 @@ impl Transmission {
                 session.cool();
             }
             session.keeps_warm().then_some(self.idle_since + COOL_AFTER)
+        } else if session.wants_memory() {
+            Some(now + LOOK_FOR_MEMORY_AFTER)
         } else {
             None
         };
+        let until = until.into_iter().chain(stalls_at).min();
         Ok(Stay::Wait { readable: receives, writable: sends, until })
+    }
+}
+
+impl Transmission {
+    /// The client is gone. What the device still has of it holds memory, so its place and its lease stay taken until that is
+    /// free: else a client that comes, asks and goes again and again could fill the machine through a slow device.
+    fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> Stay {
+        let Self { session, entry: Entry { connection, shared }, .. } = self;
+        ended.drain(..).for_each(|completion| session.forget(completion));
+        connection.publish(session);
+        let drain_nanos = shared.options.drain_timeout.as_nanos() as Nanos;
+        let until = connection.stopping().then(|| *self.drained_by.get_or_insert(now.saturating_add(drain_nanos)));
+        if session.requests_at_device() == 0 || until.is_some_and(|until| until <= now) {
+            return Stay::Leave;
+        }
+        Stay::Wait { readable: false, writable: false, until }
     }
 }
 
@@ -375,8 +451,13 @@ impl Guest for Transmission {
     fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
         let outcome = self.advance(now, signalled, ended, requests);
         outcome.unwrap_or_else(|end| {
-            self.entry.connection.log_end(Err(end));
-            Stay::Leave
+            self.entry.connection.log_end(&self.entry.shared, Err(end));
+            // Asked for in this very turn, and not told to the device.
+            requests.drain(..).for_each(|request| self.session.forget(request.complete(Ok(()))));
+            self.link.shut();
+            self.session.abandon();
+            self.is_gone = true;
+            self.outlive(now, ended)
         })
     }
 
@@ -413,12 +494,16 @@ struct Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Whoever watches the socket lets go of it; it fails when the peer has closed, and then he has.
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.shut();
     }
 }
 
 impl Link {
+    fn shut(&self) {
+        // Whoever watches the socket lets go of it; it fails when the peer has closed, and then he has.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
     /// Sends what it can; 0: nothing now.
     fn send(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

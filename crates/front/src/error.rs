@@ -1,7 +1,7 @@
 //! What can go wrong when a server is set up or changed. What goes wrong with a client ends that client only.
 
+use crate::SocketError;
 use std::io;
-use std::path::PathBuf;
 
 /// Why a server could not be started or changed; nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -14,11 +14,13 @@ pub enum FrontError {
         /// What the system says.
         source: io::Error,
     },
-    /// A file that is no socket lies where the socket should be.
-    #[error("cannot listen on unix:{}: a file that is not a socket is there; choose another path or remove it", path.display())]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
+    /// There can be no unix socket at the path.
+    #[error("cannot listen on {listener}: {source}")]
+    Socket {
+        /// The address, as `unix:PATH`.
+        listener: String,
+        /// Why.
+        source: SocketError,
     },
     /// A name is given twice.
     #[error("export \"{name}\" exists already; choose another name")]

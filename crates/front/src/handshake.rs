@@ -54,6 +54,8 @@ pub struct Handshake {
     structured: bool,
     /// The export for which `base:allocation` was set last.
     allocation: Option<Arc<Facts>>,
+    /// Why nobody more may begin a transmission.
+    refusal: Option<&'static str>,
 }
 
 impl Handshake {
@@ -62,7 +64,12 @@ impl Handshake {
         output.extend_from_slice(INIT_MAGIC);
         output.extend_from_slice(OPTION_MAGIC);
         output.extend_from_slice(&(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes());
-        Self { state: State::ClientFlags, fixed: false, no_zeroes: false, structured: false, allocation: None }
+        Self { state: State::ClientFlags, fixed: false, no_zeroes: false, structured: false, allocation: None, refusal: None }
+    }
+
+    /// From now on, why the client may not begin a transmission, if there is a reason.
+    pub fn set_refusal(&mut self, refusal: Option<&'static str>) {
+        self.refusal = refusal;
     }
 
     /// Takes at most one message off the front of `input`; returns how much of it was consumed.
@@ -120,6 +127,9 @@ impl Handshake {
         match option {
             option::EXPORT_NAME => {
                 let Some(facts) = find(exports, data) else { return Step::Close("unknown export") };
+                if let Some(refusal) = self.refusal {
+                    return Step::Close(refusal);
+                }
                 output.extend_from_slice(&facts.size_bytes.to_be_bytes());
                 output.extend_from_slice(&facts.flags(self.structured).to_be_bytes());
                 if !self.no_zeroes {
@@ -148,9 +158,10 @@ impl Handshake {
             }
             option::INFO | option::GO => match parse_info(data) {
                 None => replies.error(reply::ERR_INVALID, "the lengths inside the option do not fit its data"),
-                Some((name, wanted)) => match find(exports, name) {
-                    None => replies.error(reply::ERR_UNKNOWN, "there is no export of this name"),
-                    Some(facts) => {
+                Some((name, wanted)) => match (find(exports, name), self.refusal) {
+                    (Some(_), Some(refusal)) if option == option::GO => replies.error(reply::ERR_POLICY, refusal),
+                    (None, _) => replies.error(reply::ERR_UNKNOWN, "there is no export of this name"),
+                    (Some(facts), _) => {
                         replies.info(&facts, self.structured, wanted);
                         replies.ack();
                         if option == option::GO {

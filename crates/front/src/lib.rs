@@ -1,8 +1,11 @@
 //! How clients reach a block device: an NBD server over unix and TCP sockets.
 //!
 //! ```text
-//!   server      listeners, exports, the list of connections; one thread accepts
+//!   server      exports and the list of connections; one thread accepts
+//!     ├ door         listening sockets, and who comes in
+//!     │  └ socket_file  unix sockets that appear complete and disappear for certain
 //!     └ connection   one thread per client: its socket and its mailbox in one epoll
+//!          ├ budget       the memory that all clients share
 //!          ├ handshake    bytes in, bytes out: option haggling        (pure)
 //!          └ session      bytes in, requests out, replies out         (pure)
 //!               └ wire    every constant and structure of the protocol (pure)
@@ -14,12 +17,20 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod connection;
+mod door;
 mod error;
 mod export;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod fuzz;
 mod handshake;
 mod server;
 mod session;
+mod socket_file;
+mod talk;
 mod uri;
 mod wire;
 
@@ -27,4 +38,5 @@ pub use connection::ConnectionStatus;
 pub use error::FrontError;
 pub use export::Export;
 pub use server::{Listener, Options, Server, ServerHandle};
+pub use socket_file::{SocketAccess, SocketError, SocketFile};
 pub use uri::nbd_uri;

@@ -4,30 +4,32 @@
 //! and then moves in with the device, or stays apart where that takes no guests. The lists are behind one lock that is
 //! taken when a client comes, agrees on an export, or goes, never for a request.
 
+use crate::budget::{Budget, Lease};
 use crate::connection::{Connection, ConnectionStatus, Wake};
+use crate::door::{Closed, Door, Peer};
 use crate::export::{Export, Facts};
+use crate::session::STAGING_BYTES;
+use crate::socket_file::SocketAccess;
+use crate::talk::Talk;
 use crate::wire::STRING_BYTES_MAX;
 use crate::{FrontError, nbd_uri};
+use log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt;
 use std::fmt;
-use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-use stria_block::RemoteDevice;
+use stria_block::{Pool, RemoteDevice};
 
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listener {
-    /// A unix socket at this path. It is made at the start and removed at the end.
+    /// A unix socket at this path. It is made when the server listens and removed when it stops.
     Unix(PathBuf),
     /// A TCP socket at this address; port 0 lets the system choose.
     Tcp(SocketAddr),
@@ -42,47 +44,98 @@ impl fmt::Display for Listener {
     }
 }
 
-/// Bounds on what clients may take. A client's memory is at most about twice `bytes_in_flight_max`.
+/// Bounds on what clients may take. The memory of all of them together is at most `bytes_max`, and some 64 KiB more for each
+/// connection and handshake; the kernel's socket buffers come on top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Clients at a time; further ones are turned away.
+    /// Clients at a time that have agreed on an export. When all places are taken, a newcomer gets that of a client which has
+    /// never asked for anything, or is refused; a client that has is never closed for another.
     pub connections_max: usize,
+    /// Such clients of one peer, which is a user of this machine, an IPv4 address or an IPv6 network: the other places are
+    /// for other peers.
+    pub peer_connections_max: usize,
+    /// Clients at a time that have not agreed yet. A further one takes the place of the oldest of the peer that has most.
+    pub handshakes_max: usize,
+    /// Memory for requests and replies of all clients together. Half of it is dealt out to `connections_max` shares, which
+    /// nobody else gets; the other half is lent to those that need more.
+    pub bytes_max: usize,
     /// Largest read or write; told to clients. A multiple of 4096.
     pub request_bytes_max: u32,
     /// Requests of one client at a time; beyond, its socket is not read.
     pub requests_in_flight_max: usize,
-    /// Payload bytes of one client's requests at a time; beyond, its socket is not read.
+    /// Bytes of one client's requests at a time; beyond, its socket is not read.
     pub bytes_in_flight_max: usize,
     /// How long a client may take to agree on an export.
     pub handshake_timeout: Duration,
+    /// A client that has replies to take, or a write to finish, and moves less than 1 MiB in this time is closed. One that
+    /// wants nothing may be silent for ever.
+    pub stall_timeout: Duration,
     /// How long a client that ends, or is ended, may take over the replies it has coming.
     pub drain_timeout: Duration,
+    /// Who may connect to unix sockets.
+    pub socket_access: SocketAccess,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             connections_max: 128,
+            peer_connections_max: 96,
+            handshakes_max: 32,
+            bytes_max: 512 << 20,
             request_bytes_max: 32 << 20,
             requests_in_flight_max: 1024,
             bytes_in_flight_max: 64 << 20,
             handshake_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(10),
+            socket_access: SocketAccess::default(),
         }
     }
 }
 
+/// 512 KiB: what a connection needs of its own, the buffer for what it receives included.
+const SHARE_BYTES_MIN: usize = 2 * STAGING_BYTES;
+
 impl Options {
+    /// The defaults for so many clients with so much memory; the largest request shrinks with the memory.
+    #[must_use]
+    pub fn sized(connections_max: usize, bytes_max: usize) -> Self {
+        let defaults = Self::default();
+        let largest = (bytes_max / 4).max(64 << 10) / 4096 * 4096;
+        let request_bytes_max = u32::try_from(largest).unwrap_or(u32::MAX).min(defaults.request_bytes_max);
+        Self {
+            connections_max,
+            peer_connections_max: (connections_max * 3).div_ceil(4),
+            handshakes_max: defaults.handshakes_max,
+            bytes_max,
+            request_bytes_max,
+            bytes_in_flight_max: defaults.bytes_in_flight_max.max(request_bytes_max as usize),
+            ..defaults
+        }
+    }
+
+    /// What each connection has for its requests whatever the others do.
+    fn share(&self) -> usize {
+        self.bytes_max / 2 / self.connections_max - STAGING_BYTES
+    }
+
     fn check(&self) -> Result<(), FrontError> {
         let request_bytes = u64::from(self.request_bytes_max);
         let request_rule = "a multiple of 4096 from 65536 to 1073741824";
         let request_fits = request_bytes % 4096 == 0 && (64 << 10..=1 << 30).contains(&request_bytes);
         let bytes = self.bytes_in_flight_max as u64;
+        let least_bytes =
+            (2 * Pool::held_bytes(self.request_bytes_max as usize)).max(self.connections_max.saturating_mul(2 * SHARE_BYTES_MIN));
+        let bytes_rule = "at least 1 MiB for each of connections_max, and twice request_bytes_max";
         [
             ("connections_max", self.connections_max as u64, "at least 1", self.connections_max > 0),
+            ("peer_connections_max", self.peer_connections_max as u64, "at least 1", self.peer_connections_max > 0),
+            ("handshakes_max", self.handshakes_max as u64, "at least 1", self.handshakes_max > 0),
             ("request_bytes_max", request_bytes, request_rule, request_fits),
             ("requests_in_flight_max", self.requests_in_flight_max as u64, "at least 1", self.requests_in_flight_max > 0),
             ("bytes_in_flight_max", bytes, "at least request_bytes_max", bytes >= request_bytes),
+            ("bytes_max", self.bytes_max as u64, bytes_rule, self.bytes_max >= least_bytes),
         ]
         .into_iter()
         .try_for_each(|(option, value, rule, holds)| holds.then_some(()).ok_or(FrontError::Options { option, value, rule }))
@@ -99,37 +152,80 @@ impl Server {
     /// # Errors
     /// When a listener, an export or an option does not do; then nothing listens.
     pub fn start(listeners: Vec<Listener>, exports: Vec<Export>, options: Options) -> Result<ServerHandle, FrontError> {
+        let server = Self::prepare(listeners, options)?;
+        for export in exports {
+            server.add_export(export)?;
+        }
+        server.listen()?;
+        Ok(server)
+    }
+
+    /// A server that does not listen yet: its addresses are checked and, as far as the system allows, taken. No socket
+    /// file is made. [`ServerHandle::listen`] lets clients in.
+    ///
+    /// # Errors
+    /// When a listener or an option does not do.
+    pub fn prepare(listeners: Vec<Listener>, options: Options) -> Result<ServerHandle, FrontError> {
         options.check()?;
-        let system = |action| move |source| FrontError::System { action, source };
+        let wake = Wake::new().map_err(|source| FrontError::System { action: "make an eventfd", source })?;
         let shared = Arc::new(Shared {
+            budget: Budget::new(options.bytes_max / 2),
+            talk: Talk::default(),
             options,
             registry: Mutex::default(),
             connection_ended: Condvar::new(),
             stop: AtomicBool::new(false),
-            wake: Wake::new().map_err(system("make an eventfd"))?,
+            wake,
         });
-        for export in exports {
-            shared.add(export)?;
-        }
-        let doors = listeners.iter().map(Door::open).collect::<Result<Vec<_>, _>>()?;
-        let listeners = doors.iter().map(|door| door.listener.clone()).collect();
-        let acceptor = thread::Builder::new().name("nbd-accept".into()).spawn({
-            let shared = Arc::clone(&shared);
-            move || shared.accept(&doors)
-        });
-        let acceptor = Some(acceptor.map_err(system("start a thread"))?);
-        Ok(ServerHandle { shared, listeners, acceptor })
+        let closed = listeners.iter().map(Closed::prepare).collect::<Result<Vec<_>, _>>()?;
+        let listeners = closed.iter().map(Closed::listener).collect();
+        Ok(ServerHandle { shared, listeners, doors: Mutex::new(Doors { closed, acceptor: None }) })
     }
 }
 
-/// A running server. Dropping it stops it.
+/// A server, running once it listens. Dropping it stops it.
 pub struct ServerHandle {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
+    doors: Mutex<Doors>,
+}
+
+/// Addresses that are not open yet, and the thread that has those that are.
+struct Doors {
+    closed: Vec<Closed>,
     acceptor: Option<thread::JoinHandle<()>>,
 }
 
 impl ServerHandle {
+    /// Lets clients in. From now on there are socket files. Once is enough; again is harmless.
+    ///
+    /// # Errors
+    /// When an address cannot be listened on; then none is.
+    pub fn listen(&self) -> Result<(), FrontError> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if doors.closed.is_empty() || self.shared.stop.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let access = self.shared.options.socket_access;
+        let open = doors.closed.drain(..).map(|closed| closed.open(access)).collect::<Result<Vec<_>, _>>()?;
+        let acceptor = thread::Builder::new().name("nbd-accept".into()).spawn({
+            let shared = Arc::clone(&self.shared);
+            move || shared.accept(&open)
+        });
+        doors.acceptor = Some(acceptor.map_err(|source| FrontError::System { action: "start a thread", source })?);
+        Ok(())
+    }
+
+    /// Lets no more clients in, for good: when this returns, the socket files are gone. Those connected stay.
+    pub fn close(&self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake.ring();
+        let acceptor = self.doors.lock().unwrap_or_else(PoisonError::into_inner).acceptor.take();
+        if acceptor.is_some_and(|acceptor| acceptor.join().is_err()) {
+            log::error!("the NBD accept thread panicked");
+        }
+    }
+
     /// Where it listens, with the ports that the system chose.
     pub fn listeners(&self) -> &[Listener] {
         &self.listeners
@@ -182,13 +278,7 @@ impl ServerHandle {
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.shared.wake.ring();
-        if let Some(acceptor) = self.acceptor.take()
-            && acceptor.join().is_err()
-        {
-            log::error!("the NBD accept thread panicked");
-        }
+        self.close();
         self.shared.end_connections(self.shared.lock(), |_| true);
         // The last threads may hold `shared` a moment longer; the devices are free now.
         self.shared.lock().exports.clear();
@@ -211,6 +301,8 @@ struct Registry {
 /// What the server's threads share.
 pub(crate) struct Shared {
     pub options: Options,
+    pub talk: Talk,
+    budget: Arc<Budget>,
     registry: Mutex<Registry>,
     connection_ended: Condvar,
     stop: AtomicBool,
@@ -227,12 +319,24 @@ impl Shared {
         self.lock().exports.iter().map(|served| Arc::clone(&served.facts)).collect()
     }
 
-    /// The device of an export that a client has agreed on; `None`: it was removed meanwhile.
-    pub fn attach(&self, connection: &Connection, facts: &Arc<Facts>) -> Option<Arc<dyn RemoteDevice>> {
+    /// Why this client may not begin a transmission now, if it may not.
+    pub fn refusal(&self, connection: &Connection) -> Option<&'static str> {
+        self.lock().place_for(connection, &self.options).err()
+    }
+
+    /// The device of an export that a client has agreed on, and the client's part of the memory.
+    ///
+    /// # Errors
+    /// Why there is none: the export was removed meanwhile, or all places are taken.
+    pub fn attach(&self, connection: &Connection, facts: &Arc<Facts>) -> Result<(Arc<dyn RemoteDevice>, Lease), &'static str> {
         let registry = self.lock();
-        let served = registry.exports.iter().find(|served| Arc::ptr_eq(&served.facts, facts))?;
+        let served = registry.exports.iter().find(|served| Arc::ptr_eq(&served.facts, facts));
+        let served = served.ok_or("its export was removed")?;
+        if let Place::Of(victim) = registry.place_for(connection, &self.options)? {
+            victim.evict("it has never asked for anything, and another client wanted its place: all were taken");
+        }
         connection.export.get_or_init(|| facts.name.clone());
-        Some(Arc::clone(&served.device))
+        Ok((Arc::clone(&served.device), self.budget.lease(self.options.share())))
     }
 
     fn add(&self, export: Export) -> Result<(), FrontError> {
@@ -270,7 +374,8 @@ impl Shared {
                     Ok((socket, peer)) => self.welcome(socket, peer),
                     Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted) => {}
                     Err(error) => {
-                        log::warn!("cannot accept NBD clients on {}: {error}; trying again", door.listener);
+                        let door = &door.listener;
+                        self.talk.say(Level::Warn, format_args!("cannot accept NBD clients on {door}: {error}; trying again"));
                         let pause = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
                         let _ = poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], Some(&pause));
                     }
@@ -279,18 +384,26 @@ impl Shared {
         }
     }
 
-    fn welcome(self: &Arc<Self>, socket: OwnedFd, peer: String) {
+    fn welcome(self: &Arc<Self>, socket: OwnedFd, peer: Peer) {
         let mut registry = self.lock();
-        if registry.connections.len() >= self.options.connections_max {
-            let max = self.options.connections_max;
-            log::warn!("NBD client {peer} was turned away: {max} clients are connected, and connections_max is {max}");
-            return;
+        let turned_away = |why: std::fmt::Arguments| {
+            self.talk.say(Level::Warn, format_args!("NBD client {} was turned away: {why}", peer.words));
+        };
+        let max = self.options.handshakes_max;
+        if registry.handshakes().count() >= max {
+            if let Some(victim) = registry.handshake_to_evict() {
+                victim.evict("it had agreed on nothing yet, and a newer client wanted its place: too many are in the handshake");
+            }
+            // Those that were told to go and have not gone yet have threads still.
+            if registry.connections.iter().filter(|connection| connection.export.get().is_none()).count() >= 2 * max {
+                return turned_away(format_args!("{} clients are in the handshake, and {max} may be", 2 * max));
+            }
         }
         registry.connection_count += 1;
         let id = registry.connection_count;
-        let connection = match Connection::new(id, peer) {
+        let connection = match Connection::new(id, peer.clone()) {
             Ok(connection) => Arc::new(connection),
-            Err(error) => return log::warn!("NBD client {id} was turned away: no eventfd for it: {error}"),
+            Err(error) => return turned_away(format_args!("no eventfd for it: {error}")),
         };
         registry.connections.push(Arc::clone(&connection));
         drop(registry);
@@ -298,10 +411,56 @@ impl Shared {
         let entry = Entry { shared: Arc::clone(self), connection };
         let thread = thread::Builder::new().name(format!("nbd-{id}")).stack_size(256 << 10);
         if let Err(error) = thread.spawn(move || Connection::serve(entry, socket)) {
-            log::warn!("NBD client {id} was turned away: no thread for it: {error}");
+            turned_away(format_args!("no thread for it: {error}"));
         }
     }
 }
+
+/// Where a client that has agreed may stay.
+enum Place<'a> {
+    Free,
+    /// Once this other one has gone.
+    Of(&'a Connection),
+}
+
+impl Registry {
+    /// Clients in the handshake that have not been told to go, the oldest first.
+    fn handshakes(&self) -> impl Iterator<Item = &Arc<Connection>> {
+        self.connections.iter().filter(|connection| connection.export.get().is_none() && !connection.is_evicted())
+    }
+
+    /// The oldest of the peer that has most.
+    fn handshake_to_evict(&self) -> Option<&Connection> {
+        let count = |origin| self.handshakes().filter(|other| other.peer.origin == origin).count();
+        let most = self.handshakes().map(|connection| count(connection.peer.origin)).max()?;
+        self.handshakes().find(|connection| count(connection.peer.origin) == most).map(|connection| &**connection)
+    }
+
+    /// A place for a client that wants to begin its transmission.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the client and the log.
+    fn place_for(&self, newcomer: &Connection, options: &Options) -> Result<Place<'_>, &'static str> {
+        let agreed = || self.connections.iter().filter(|other| other.export.get().is_some() && !other.is_evicted());
+        let of = |origin| agreed().filter(move |other| other.peer.origin == origin);
+        let (own, all) = (of(newcomer.peer.origin).count(), agreed().count());
+        // Who has had no time to ask yet is no idler.
+        let idles = |other: &&Arc<Connection>| !other.is_used() && other.since.elapsed() >= UNUSED_AFTER;
+        let (victim, words) = if own >= options.peer_connections_max {
+            (of(newcomer.peer.origin).find(idles), "this peer has as many NBD connections as one may have; see --nbd-clients")
+        } else if all >= options.connections_max {
+            let most = agreed().filter(idles).max_by_key(|other| (of(other.peer.origin).count(), std::cmp::Reverse(other.id)));
+            (most, "all places for NBD clients are taken; see --nbd-clients")
+        } else {
+            return Ok(Place::Free);
+        };
+        victim.map(|victim| Place::Of(victim)).ok_or(words)
+    }
+}
+
+/// A client that has agreed and asks for nothing so long may lose its place to another. Kernels, hypervisors and tools read
+/// at once.
+const UNUSED_AFTER: Duration = Duration::from_secs(2);
 
 /// A connection's place in the list, held by whoever serves it.
 pub(crate) struct Entry {
@@ -314,97 +473,4 @@ impl Drop for Entry {
         self.shared.lock().connections.retain(|other| !Arc::ptr_eq(other, &self.connection));
         self.shared.connection_ended.notify_all();
     }
-}
-
-enum Socket {
-    Unix(UnixListener),
-    Tcp(TcpListener),
-}
-
-/// A listening socket; a unix one takes its file along when it goes.
-struct Door {
-    socket: Socket,
-    listener: Listener,
-    /// Device and inode of the socket's file, so that no other file is removed in its stead.
-    file: Option<(u64, u64)>,
-}
-
-impl Door {
-    fn open(listener: &Listener) -> Result<Self, FrontError> {
-        let failed = |source| FrontError::Bind { listener: listener.to_string(), source };
-        let door = match listener {
-            Listener::Unix(path) => {
-                remove_stale(path)?;
-                let socket = UnixListener::bind(path).map_err(failed)?;
-                socket.set_nonblocking(true).map_err(failed)?;
-                let file = fs::symlink_metadata(path).map_err(failed)?;
-                Self { socket: Socket::Unix(socket), listener: listener.clone(), file: Some((file.dev(), file.ino())) }
-            }
-            Listener::Tcp(address) => {
-                let socket = TcpListener::bind(address).map_err(failed)?;
-                socket.set_nonblocking(true).map_err(failed)?;
-                let listener = Listener::Tcp(socket.local_addr().map_err(failed)?);
-                Self { socket: Socket::Tcp(socket), listener, file: None }
-            }
-        };
-        Ok(door)
-    }
-
-    fn accept(&self) -> io::Result<(OwnedFd, String)> {
-        match &self.socket {
-            Socket::Unix(socket) => {
-                let (stream, _) = socket.accept()?;
-                stream.set_nonblocking(true)?;
-                let socket = OwnedFd::from(stream);
-                // A hint: a larger buffer takes the replies of a deep queue in one send.
-                let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
-                let peer = sockopt::socket_peercred(&socket)?;
-                Ok((socket, format!("process {} of user {}", peer.pid.as_raw_nonzero(), peer.uid.as_raw())))
-            }
-            Socket::Tcp(socket) => {
-                let (stream, address) = socket.accept()?;
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                let socket = OwnedFd::from(stream);
-                // So that a client whose machine vanished is noticed, within some minutes.
-                sockopt::set_socket_keepalive(&socket, true)?;
-                sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60))?;
-                Ok((socket, address.to_string()))
-            }
-        }
-    }
-}
-
-/// 1 MiB: the replies of 128 reads of 4 KiB, with the kernel's own overhead.
-const SEND_BUFFER_BYTES: usize = 1 << 20;
-
-impl AsFd for Door {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.socket {
-            Socket::Unix(socket) => socket.as_fd(),
-            Socket::Tcp(socket) => socket.as_fd(),
-        }
-    }
-}
-
-impl Drop for Door {
-    fn drop(&mut self) {
-        if let Listener::Unix(path) = &self.listener
-            && fs::symlink_metadata(path).is_ok_and(|file| Some((file.dev(), file.ino())) == self.file)
-        {
-            let _ = fs::remove_file(path);
-        }
-    }
-}
-
-/// Removes the socket of a server that was killed; leaves one that answers, and anything else.
-fn remove_stale(path: &Path) -> Result<(), FrontError> {
-    let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
-    if !file.file_type().is_socket() {
-        return Err(FrontError::NotASocket { path: path.into() });
-    }
-    if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-        let _ = fs::remove_file(path);
-    }
-    Ok(())
 }

@@ -9,16 +9,20 @@
 //! from the buffers that come back; only what shares a receive with other requests is copied once.
 //!
 //! Invariants: a request is *in flight* from its header until its whole reply is sent, refusals too; at most
-//! `requests_max` requests and `bytes_max` bytes are (one request alone may always go). Beyond that nothing is
-//! parsed and [`Session::wants_input`] is false, so memory stays bounded whatever the client does.
+//! `requests_max` requests and `bytes_max` bytes are, and no more than the [`Lease`] allows. Beyond that nothing is
+//! parsed and [`Session::wants_input`] is false, so memory stays bounded whatever the client does. Bytes are those of
+//! the memory that is held, what the pool keeps for reuse included.
 
 mod examine;
 mod extents;
 mod outbox;
 
+use crate::budget::Lease;
 use crate::export::Facts;
 use crate::handshake::Agreement;
 use crate::wire::{Errno, ReplyHead, RequestHeader, chunk, command};
+#[cfg(any(test, feature = "fuzzing"))]
+use crate::{handshake::OPTION_BYTES_MAX, wire::OPTION_HEADER_BYTES};
 use examine::{Refusal, Work, examine};
 use outbox::{Body, Outbox, Reply};
 use smallvec::smallvec;
@@ -78,6 +82,7 @@ pub struct Session {
     structured: bool,
     allocation: bool,
     caps: Caps,
+    lease: Lease,
     pool: Pool,
     /// Received and not parsed: `staging[start..end]`. Empty while the client is idle.
     staging: Vec<u8>,
@@ -94,17 +99,19 @@ pub struct Session {
     outbox: Outbox,
     requests_in_flight: usize,
     bytes_in_flight: usize,
-    /// The next request has to wait until something in flight ends.
+    /// The next request has to wait until something in flight ends, or memory is lent.
     blocked: bool,
     /// The next request has to wait until the device has what was parsed.
     paused: bool,
     ended: bool,
     counters: Counters,
+    /// Payload bytes received in place and reply bytes sent, to tell a slow client from one that stands still.
+    moved_bytes: u64,
 }
 
 impl Session {
     /// The transmission that was agreed on; `received` came in with the handshake.
-    pub fn new(agreement: Agreement, caps: Caps, received: &[u8]) -> Self {
+    pub fn new(agreement: Agreement, caps: Caps, lease: Lease, received: &[u8]) -> Self {
         let mut staging = vec![0; STAGING_BYTES.max(received.len())];
         staging[..received.len()].copy_from_slice(received);
         Self {
@@ -112,6 +119,7 @@ impl Session {
             structured: agreement.structured,
             allocation: agreement.allocation,
             caps,
+            lease,
             pool: Pool::default(),
             staging,
             start: 0,
@@ -128,6 +136,7 @@ impl Session {
             paused: false,
             ended: false,
             counters: Counters::default(),
+            moved_bytes: 0,
         }
     }
 
@@ -162,6 +171,7 @@ impl Session {
 
     /// `len` bytes were put where [`Session::space`] said.
     pub fn received(&mut self, mut len: usize) {
+        self.moved_bytes += len as u64;
         if let Some(payload) = &mut self.payload {
             let part = len.min(payload.buffer.len() - payload.filled);
             payload.filled += part;
@@ -174,6 +184,7 @@ impl Session {
     /// Nothing more comes from the client; what is in flight is carried out.
     pub fn end_input(&mut self) {
         self.ended = true;
+        self.lease.withdraw();
         if let Some(payload) = self.payload.take() {
             self.release(payload.slot.charge_bytes);
         }
@@ -215,9 +226,11 @@ impl Session {
             let Some(bytes) = self.staging[self.start..self.end].first_chunk() else { return Ok(()) };
             let header = RequestHeader::decode(bytes).ok_or(Broken("wrong request magic"))?;
             let verdict = examine(&header, &self.facts, self.structured, self.allocation);
-            let charge_bytes = verdict.as_ref().map_or(0, |work| work.charge_bytes(&header));
-            let room = self.bytes_in_flight == 0 || self.bytes_in_flight + charge_bytes <= self.caps.bytes_max;
-            if self.requests_in_flight >= self.caps.requests_max || !room {
+            let charge_bytes = verdict.as_ref().map_or(Work::CHARGE_BYTES_MIN, |work| work.charge_bytes(&header));
+            let bytes = self.bytes_in_flight + charge_bytes;
+            let room =
+                self.requests_in_flight < self.caps.requests_max && (bytes <= self.caps.bytes_max || self.bytes_in_flight == 0);
+            if !room || !self.lease.reach(bytes) {
                 self.blocked = true;
                 return Ok(());
             }
@@ -242,12 +255,12 @@ impl Session {
             Work::Write { .. } => {
                 let large = length >= LARGE_PAYLOAD_BYTES;
                 self.staging_bytes_max = if large { STAGING_BEHIND_LARGE_BYTES } else { STAGING_BYTES };
-                self.payload = Some(Payload { slot, buffer: self.pool.take(length), filled: 0 });
+                self.payload = Some(Payload { slot, buffer: self.take(length), filled: 0 });
                 return;
             }
             Work::Read => {
                 self.paused = length >= ALONE_BYTES;
-                Operation::Read { into: smallvec![self.pool.take(length)] }
+                Operation::Read { into: smallvec![self.take(length)] }
             }
             Work::Flush => Operation::Flush,
             Work::Discard { .. } => Operation::Discard,
@@ -255,6 +268,24 @@ impl Session {
             Work::Status { .. } => Operation::Extents { extents: Vec::new() },
         };
         requests.push(self.submit(slot, operation));
+    }
+
+    /// Memory for a request that is charged already.
+    fn take(&mut self, len: usize) -> Buffer {
+        self.pool.take_within(len, self.lease.bytes() - self.bytes_in_flight)
+    }
+
+    /// Whether the next request waits for memory that others have: it is to be tried again before long.
+    pub fn wants_memory(&self) -> bool {
+        self.blocked && self.lease.waits()
+    }
+
+    /// Gives back what is not in use, if others wait for it.
+    pub fn share_memory(&mut self) {
+        if self.lease.is_wanted() {
+            self.pool.shrink_to(0);
+            self.lease.shrink_to(self.bytes_in_flight);
+        }
     }
 
     fn submit(&mut self, slot: Slot, operation: Operation) -> Request {
@@ -352,7 +383,7 @@ impl Session {
             self.skip_bytes = u64::from(header.length_bytes);
             self.staging_bytes_max = STAGING_BYTES;
         }
-        self.reply_error(header, refusal.errno, refusal.message, 0);
+        self.reply_error(header, refusal.errno, refusal.message, Work::CHARGE_BYTES_MIN);
     }
 
     fn reply_error(&mut self, header: &RequestHeader, errno: Errno, message: &str, charge_bytes: usize) {
@@ -390,6 +421,7 @@ impl Session {
 
     /// The first `len` of those bytes are sent.
     pub fn sent(&mut self, mut len: usize) {
+        self.moved_bytes += len as u64;
         while let Some(reply) = self.outbox.sent(&mut len) {
             self.release(reply.charge_bytes);
             if let Body::Buffers(buffers) = reply.body {
@@ -408,6 +440,55 @@ impl Session {
         self.ended && self.requests_in_flight == 0
     }
 
+    /// Memory in use or kept for use, without the buffer for what is received.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn held_bytes(&self) -> usize {
+        self.bytes_in_flight + self.pool.kept_bytes()
+    }
+
+    /// Asserts what holds after every step.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn check(&self, caps: Caps) {
+        assert!(self.requests_in_flight <= caps.requests_max, "{} requests", self.requests_in_flight);
+        assert!(self.requests_at_device() <= self.requests_in_flight);
+        assert!(self.bytes_in_flight <= caps.bytes_max.max(Pool::held_bytes(self.facts.payload_bytes_max as usize)));
+        assert!(self.bytes_in_flight <= self.lease.bytes(), "{} bytes in flight", self.bytes_in_flight);
+        assert!(self.staging.len() <= STAGING_BYTES.max(OPTION_HEADER_BYTES + OPTION_BYTES_MAX));
+    }
+
+    /// Requests that the device has.
+    pub fn requests_at_device(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+
+    /// How many bytes have gone either way, if it is for the client to go on: it has replies to take, or to send the data of
+    /// a write that it began.
+    pub fn owed_by_client(&self) -> Option<u64> {
+        (self.has_output() || (self.payload.is_some() && !self.ended)).then_some(self.moved_bytes)
+    }
+
+    /// The client is gone: replies are dropped, and what the device has is only waited for.
+    pub fn abandon(&mut self) {
+        self.end_input();
+        (self.outbox, self.pool) = (Outbox::default(), Pool::default());
+        (self.staging, self.start, self.end) = (Vec::new(), 0, 0);
+        self.bytes_in_flight = self.slots.iter().map(|slot| slot.charge_bytes).sum();
+        for &vacant in &self.vacant {
+            self.bytes_in_flight -= self.slots[vacant as usize].charge_bytes;
+        }
+        self.requests_in_flight = self.requests_at_device();
+        self.lease.shrink_to(self.bytes_in_flight);
+    }
+
+    /// A request of an abandoned session has ended, and its memory goes.
+    pub fn forget(&mut self, completion: Completion) {
+        let charge_bytes = self.slots[completion.tag as usize].charge_bytes;
+        self.vacant.push(completion.tag as u32);
+        drop(completion);
+        self.release(charge_bytes);
+        self.lease.shrink_to(self.bytes_in_flight);
+    }
+
     /// Whether nothing goes on, but memory is held for the client's return.
     pub fn keeps_warm(&self) -> bool {
         self.requests_in_flight == 0 && self.start == self.end && !self.staging.is_empty()
@@ -417,6 +498,7 @@ impl Session {
     pub fn cool(&mut self) {
         if self.keeps_warm() {
             self.pool = Pool::default();
+            self.lease.shrink_to(0);
             (self.staging, self.start, self.end) = (Vec::new(), 0, 0);
         }
     }

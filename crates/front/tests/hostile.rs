@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use stria_front::{FrontError, Listener, Options, Server};
+use stria_front::{FrontError, Listener, Options, Server, SocketError};
 use support::device::LaneDevice;
 use support::raw::{SIZE_BYTES, Service, assert_closed, export, ram, reply, request};
 
@@ -70,21 +70,144 @@ fn a_handshake_that_drags_on_is_ended() {
     service.assert_well();
 }
 
+/// A client that has asked for something.
+fn used_client(service: &Service) -> UnixStream {
+    let mut client = service.client();
+    client.write_all(&request(0, 3, 0, 512)).expect("a read");
+    assert_eq!(reply(&mut client), (3, 0));
+    client.read_exact(&mut [0; 512]).expect("the data");
+    client
+}
+
 #[test]
-fn too_many_clients_are_turned_away_until_one_goes() {
+fn clients_that_work_keep_their_places_and_newcomers_are_told() {
     let service = Service::start(Options { connections_max: 3, ..Options::default() });
-    let first = service.client();
-    let _others = [service.client(), service.client()];
-    assert_closed(service.connect());
+    let mut clients = [0; 3].map(|_| used_client(&service));
+    thread::sleep(Duration::from_millis(2500));
+    // By GO in words, after which the client may go on haggling; by EXPORT_NAME there is only the end.
+    let mut newcomer = service.connect();
+    newcomer.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x0a\0\0\0\x04tank\0\0").expect("a wish");
+    let mut answer = [0; 18 + 20];
+    newcomer.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer[18 + 12..18 + 16], 0x8000_0002_u32.to_be_bytes(), "refused by policy");
+    let mut words = vec![0; u32::from_be_bytes(answer[18 + 16..].try_into().expect("4")) as usize];
+    newcomer.read_exact(&mut words).expect("words");
+    assert!(String::from_utf8_lossy(&words).contains("--nbd-clients"), "{words:?}");
+    let mut short = service.connect();
+    short.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("a wish");
+    assert_closed(short);
+    // Those that have places have them still, and the newcomer gets the first that is free.
+    for client in &mut clients {
+        client.write_all(&request(0, 4, 0, 512)).expect("a read");
+        assert_eq!(reply(client), (4, 0));
+        client.read_exact(&mut [0; 512]).expect("the data");
+    }
+    let [first, ..] = clients;
     drop(first);
+    service.wait_for_connections(3);
+    newcomer.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("a wish");
+    let mut facts = [0; 134];
+    newcomer.read_exact(&mut facts[..10]).expect("a place");
+    assert_eq!(facts[..8], SIZE_BYTES.to_be_bytes());
+}
+
+#[test]
+fn clients_that_never_ask_for_anything_give_way() {
+    let service = Service::start(Options { connections_max: 4, ..Options::default() });
+    let mut worker = used_client(&service);
+    let idlers = [0; 3].map(|_| service.client());
+    thread::sleep(Duration::from_millis(2500));
+    for _ in 0..5 {
+        service.assert_well();
+    }
+    let [oldest, ..] = idlers;
+    assert_closed(oldest);
+    worker.write_all(&request(0, 4, 0, 512)).expect("a read");
+    assert_eq!(reply(&mut worker), (4, 0));
+}
+
+#[test]
+fn one_peer_does_not_get_all_places() {
+    let service = Service::start(Options { connections_max: 64, peer_connections_max: 2, ..Options::default() });
+    let _two = [used_client(&service), used_client(&service)];
+    let mut third = service.connect();
+    third.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("a wish");
+    assert_closed(third);
+}
+
+#[test]
+fn silent_peers_lock_nobody_out() {
+    let service = Service::start(Options::default());
+    for _ in 0..3 {
+        let mut silent: Vec<UnixStream> = Vec::new();
+        for number in 0..140 {
+            silent.push(service.connect());
+            if number % 20 == 0 {
+                service.assert_well();
+            }
+        }
+        service.assert_well();
+        let threads = service.server.connections().len();
+        assert!(threads <= 64, "{threads} are in the handshake");
+    }
+    service.wait_for_connections(0);
+}
+
+#[test]
+fn clients_that_stand_still_are_closed_and_idle_ones_are_not() {
+    let stall_timeout = Duration::from_secs(1);
+    let service = Service::start(Options { stall_timeout, ..Options::default() });
+    let mut idle = used_client(&service);
+    let mut deaf = service.client();
+    (0..16).for_each(|cookie| deaf.write_all(&request(0, cookie, 0, 1 << 20)).expect("a read"));
+    let mut tired = service.client();
+    tired.write_all(&[request(1, 1, 0, 1 << 20), vec![1; 1000]].concat()).expect("a part of a write");
+    // One that reads slowly, but reads.
+    let mut slow = service.client();
+    (0..16).for_each(|cookie| slow.write_all(&request(0, cookie, 0, 1 << 20)).expect("a read"));
+    let started = Instant::now();
+    let mut data = vec![0; 1 << 20];
+    for _ in 0..16 {
+        assert_eq!(reply(&mut slow).1, 0);
+        slow.read_exact(&mut data).expect("the data");
+        thread::sleep(Duration::from_millis(150));
+    }
+    assert!(started.elapsed() > 2 * stall_timeout);
     service.wait_for_connections(2);
+    assert_closed(tired);
+    let mut left = Vec::new();
+    // What the kernel had already taken comes still.
+    let _ = deaf.read_to_end(&mut left);
+    assert!(left.len() < 16 << 20, "a client that read nothing was kept");
+    idle.write_all(&request(0, 4, 0, 512)).expect("a read");
+    assert_eq!(reply(&mut idle), (4, 0));
+}
+
+#[test]
+fn a_small_read_does_not_wait_for_those_who_never_read() {
+    let service = Service::start(Options { bytes_max: 192 << 20, ..Options::default() });
+    let _greedy: Vec<UnixStream> = (0..24)
+        .map(|_| {
+            let mut greedy = service.client();
+            greedy.set_write_timeout(Some(Duration::from_millis(50))).expect("a time-out");
+            (0..2000).take_while(|&cookie| greedy.write_all(&request(0, cookie, 0, 256 << 10)).is_ok()).count();
+            greedy
+        })
+        .collect();
+    let mut client = service.client();
+    let mut data = [0; 4096];
+    for cookie in 0..200 {
+        client.write_all(&request(0, cookie, 0, 4096)).expect("a read");
+        assert_eq!(reply(&mut client), (cookie, 0));
+        client.read_exact(&mut data).expect("the data");
+    }
     service.assert_well();
 }
 
 #[test]
 fn noise_from_many_clients_at_once_disturbs_nobody() {
     // As many as come in all: those that have left may still be counted on a busy machine.
-    let service = Service::start(Options { connections_max: 512, ..Options::default() });
+    let service = Service::start(Options { connections_max: 512, peer_connections_max: 512, ..Options::default() });
     thread::scope(|scope| {
         for seed in 1..=8_u64 {
             let service = &service;
@@ -243,7 +366,7 @@ fn exports_come_and_go_while_others_are_served() {
 
 #[test]
 fn an_idle_client_costs_no_time() {
-    let service = Service::start(Options::default());
+    let service = Service::start(Options { peer_connections_max: 128, ..Options::default() });
     let mut client = service.client();
     client.write_all(&request(0, 3, 0, 512)).expect("a read");
     let switches = |name: &str| {
@@ -275,10 +398,10 @@ fn sockets_in_the_way_are_told_apart() {
     drop(UnixListener::bind(&path).expect("a socket whose server is gone"));
     let server = start().expect("a stale socket is replaced");
     let busy = start().err().expect("a live socket is left alone");
-    assert!(busy.to_string().contains("Address already in use"), "{busy}");
+    assert!(busy.to_string().contains("another server listens there"), "{busy}");
     drop(server);
     fs::write(&path, "precious").expect("a file");
-    assert!(matches!(start().err(), Some(FrontError::NotASocket { .. })));
+    assert!(matches!(start().err(), Some(FrontError::Socket { source: SocketError::NotASocket, .. })));
     assert_eq!(fs::read_to_string(&path).expect("the file"), "precious");
     let options = Options { request_bytes_max: 1000, ..Options::default() };
     let odd = Server::start(vec![], vec![], options).err().expect("an odd limit is refused");

@@ -28,6 +28,61 @@ fn memory_stays_within_the_options() {
     options_of_absurd_length_are_passed_over_without_memory();
     a_client_that_takes_no_replies_stalls_only_itself();
     a_write_that_lies_about_its_length_is_refused_and_takes_no_memory();
+    all_clients_together_get_no_more_than_the_options_say(256 << 10);
+    all_clients_together_get_no_more_than_the_options_say(64 << 10);
+    all_clients_together_get_no_more_than_the_options_say(8 << 20);
+    clients_that_ask_and_go_hold_no_more_than_the_options_say();
+}
+
+/// Some 64 KiB for a connection, and what the allocator and the threads need.
+const BESIDES_BYTES: usize = 40 << 20;
+
+fn all_clients_together_get_no_more_than_the_options_say(request_bytes: u32) {
+    let bytes_max = 160 << 20;
+    let service = Service::start(Options { bytes_max, stall_timeout: Duration::from_secs(2), ..Options::default() });
+    service.assert_well();
+    let before = resident_bytes();
+    let greedy: Vec<UnixStream> = (0..40)
+        .map(|_| {
+            let mut greedy = service.client();
+            greedy.set_write_timeout(Some(Duration::from_millis(20))).expect("a time-out");
+            (0..2000).take_while(|&cookie| greedy.write_all(&request(0, cookie, 0, request_bytes)).is_ok()).count();
+            // And the beginning of a large write, behind what is not parsed.
+            let _ = greedy.write_all(&request(1, 9, 0, 8 << 20));
+            greedy
+        })
+        .collect();
+    assert_grew_less_than(bytes_max + BESIDES_BYTES, before);
+    // A small request has room always, a large one when those that stand still are closed.
+    service.assert_well();
+    let mut client = service.client();
+    client.write_all(&request(0, 1, 0, 16 << 20)).expect("a read");
+    assert_eq!(reply(&mut client), (1, 0));
+    let mut data = vec![0; 16 << 20];
+    client.read_exact(&mut data).expect("the data");
+    assert_grew_less_than(bytes_max + BESIDES_BYTES, before);
+    drop((client, greedy));
+    service.wait_for_connections(0);
+}
+
+/// Their requests hang in the device, which holds their memory when they are long gone.
+fn clients_that_ask_and_go_hold_no_more_than_the_options_say() {
+    let bytes_max = 160 << 20;
+    let drain_timeout = Duration::from_millis(20);
+    let service = Service::start(Options { bytes_max, drain_timeout, ..Options::default() });
+    service.assert_well();
+    let before = resident_bytes();
+    service.device.set_hold(true);
+    for round in 0..60 {
+        let mut client = service.client();
+        // The device holds written memory; that of reads is not touched yet.
+        client.set_write_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+        let _ = client.write_all(&[request(1, round, 0, 8 << 20), vec![round as u8 | 1; 8 << 20]].concat());
+    }
+    assert_grew_less_than(bytes_max + BESIDES_BYTES, before);
+    service.device.set_hold(false);
+    service.assert_well();
+    service.wait_for_connections(0);
 }
 
 fn options_of_absurd_length_are_passed_over_without_memory() {

@@ -1,14 +1,17 @@
 //! Makes arrays, one above the other where the level asks for it.
 
+use crate::HostError;
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{candidate_of, refuse_contents, refuse_twins, wipe};
-use crate::{HostError, OpenOptions, open};
+use crate::examine::{candidate_of, refuse_contents, refuse_twins, wipe, zero};
+use crate::marks::span_name;
+use crate::open::open_new;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-use stria_array::{Layout, Level};
-use stria_block::Limits;
+use stria_array::{GeometryError, Layout, Level};
+use stria_block::{Limits, bytes};
 use stria_drive::{Access, Ring, SyncDrive, probe};
+use stria_format::md::create::CreateError;
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 use uuid::Uuid;
 
@@ -110,7 +113,7 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
         ArrayLevel::Single(level) => {
             let strip = spec.strip_sectors.unwrap_or_else(|| default_strip_sectors(members.len(), rotational));
             let drives = Drives { members, spares };
-            let plan = plan(spec, &spec.name, level, spec.layout, strip, &drives)?;
+            let plan = plan(spec, &spec.name, level, strip, &drives, None)?;
             carry_out(&plan.1, &drives)?;
             Ok(plan.0)
         }
@@ -122,7 +125,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
     let span_count = spec.span_count.unwrap_or(2);
     let count = drives.members.len();
     if span_count < 2 || !count.is_multiple_of(span_count) {
-        return Err(HostError::Refused(format!(
+        return Err(HostError::Usage(format!(
             "{count} drives do not make {span_count} equal spans of 2 or more: choose --spans so that it divides the drive count"
         )));
     }
@@ -136,10 +139,11 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
     for (index, spare) in drives.spares.into_iter().enumerate() {
         spans[index % span_count].spares.push(spare);
     }
-    let names: Vec<String> = (0..span_count).map(|index| format!("{}-span{index}", spec.name)).collect();
+    let uuid = *Uuid::new_v4().as_bytes();
+    let names: Vec<String> = (0..span_count).map(|index| span_name(&spec.name, index)).collect();
     let mut plans = Vec::new();
     for (span, name) in spans.iter().zip(&names) {
-        plans.push(plan(spec, name, level, spec.layout, strip, span)?);
+        plans.push(plan(spec, name, level, strip, span, Some(uuid))?);
     }
     // The array above stripes in units of a whole stripe of a span where that is a power of two, else in strips,
     // so that large writes fill stripes.
@@ -149,7 +153,6 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
     let logical_block_bytes = spans.iter().flat_map(|span| span.members.iter().flatten());
     let logical_block_bytes = logical_block_bytes.map(|drive| drive.info().limits.logical_block_bytes).max().unwrap_or(512);
     let logical_block_bytes = if spec.checksums { 4096 } else { logical_block_bytes };
-    let uuid = *Uuid::new_v4().as_bytes();
     let upper = Create {
         name: spec.name.clone(),
         homehost: None,
@@ -168,22 +171,23 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
         bitmap: BitmapChoice::None,
         log: LogChoice::None,
         checksums: false,
-        assume_clean: true,
+        assume_clean: spec.assume_clean,
+        span_of: None,
         unix_seconds: unix_seconds_at_zero(0),
     };
-    let upper = upper.plan().map_err(|error| HostError::Refused(error.to_string()))?;
+    let upper = upper.plan().map_err(impossible)?;
     for (span, (_, plan)) in spans.iter().zip(&plans) {
         carry_out(plan, span)?;
     }
     // What lies above is written through the spans, so that their parity covers it.
-    for (index, span) in spans.into_iter().enumerate() {
-        let paths: Vec<PathBuf> =
-            span.members.iter().flatten().chain(&span.spares).map(|drive| drive.info().path.clone()).collect();
-        drop(span);
+    for (index, (span, (span_uuid, _))) in spans.into_iter().zip(&plans).enumerate() {
         let ring = Ring::new()?;
-        let (mut array, _) = open(&paths, &ring, OpenOptions { force: true, ..OpenOptions::default() })?;
+        let mut array = open_new(span.members.into_iter().flatten().chain(span.spares).collect(), span_uuid, &ring)?;
         array.command(|engine| engine.pause(true));
         array.sync_io(|io| {
+            for zeros in upper.zeros.iter().filter(|zeros| zeros.drive == index) {
+                io.write(zeros.sectors.start, &vec![0; bytes(zeros.sectors.end - zeros.sectors.start)])?;
+            }
             for write in upper.writes.iter().filter(|write| write.drive == index) {
                 io.write(write.start_sector, &write.bytes)?;
             }
@@ -201,9 +205,9 @@ fn plan(
     spec: &CreateSpec,
     name: &str,
     level: Level,
-    layout: Option<Layout>,
     strip_sectors: u64,
     drives: &Drives,
+    span_of: Option<[u8; 16]>,
 ) -> Result<([u8; 16], Creation), HostError> {
     let member = |drive: &SyncDrive| {
         let Limits { size_sectors, logical_block_bytes, .. } = drive.info().limits;
@@ -215,7 +219,7 @@ fn plan(
         homehost: None,
         uuid,
         level,
-        layout: layout.unwrap_or(level.default_layout()),
+        layout: spec.layout.unwrap_or(level.default_layout()),
         strip_sectors,
         members: drives.members.iter().map(|drive| drive.as_ref().map(member)).collect(),
         spares: drives.spares.iter().map(member).collect(),
@@ -225,10 +229,18 @@ fn plan(
         log: spec.log,
         checksums: spec.checksums,
         assume_clean: spec.assume_clean,
+        span_of,
         unix_seconds: unix_seconds_at_zero(0),
     };
-    let plan = create.plan().map_err(|error| HostError::Refused(error.to_string()))?;
+    let plan = create.plan().map_err(impossible)?;
     Ok((uuid, plan))
+}
+
+fn impossible(error: CreateError) -> HostError {
+    match error {
+        CreateError::Geometry(GeometryError::TooSmall { .. }) | CreateError::Refused(_) => HostError::Refused(error.to_string()),
+        CreateError::Geometry(_) | CreateError::Usage(_) => HostError::Usage(error.to_string()),
+    }
 }
 
 fn carry_out(plan: &Creation, drives: &Drives) -> Result<(), HostError> {
@@ -239,6 +251,9 @@ fn carry_out(plan: &Creation, drives: &Drives) -> Result<(), HostError> {
         None => drives.members[index].as_ref().expect("nothing is written to a missing member"),
         Some(spare) => &drives.spares[spare],
     };
+    for zeros in &plan.zeros {
+        zero(by_index(zeros.drive), zeros.sectors.clone())?;
+    }
     for write in &plan.writes {
         by_index(write.drive).write_at(write.start_sector, &write.bytes)?;
     }

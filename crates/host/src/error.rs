@@ -19,6 +19,9 @@ pub enum HostError {
     /// Refused for safety: data might be lost. Says how to insist.
     #[error("{0}")]
     Unsafe(String),
+    /// Asked for in a way that makes no sense, whatever the drives are.
+    #[error("{0}")]
+    Usage(String),
     /// Cannot be done as asked.
     #[error("{0}")]
     Refused(String),

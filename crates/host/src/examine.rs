@@ -1,11 +1,15 @@
 //! What drives carry: looked at, refused, or wiped.
 
 use crate::HostError;
+use std::ops::Range;
 use std::path::Path;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, SyncDrive};
 use stria_format::detect::{detect, wipes};
 use stria_format::md::Candidate;
+
+/// 256 KiB: what is zeroed, or looked at for zeros, at once.
+const ZERO_SECTORS: u64 = 512;
 
 /// A drive and what lies on it.
 #[derive(Clone, Debug)]
@@ -74,6 +78,20 @@ pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
     let signatures = detect(limits.size_sectors, &mut |start, sectors| read(drive, start, sectors));
     for (start_sector, sectors) in wipes(&signatures, limits.logical_block_bytes) {
         drive.write_at(start_sector, &vec![0; bytes(sectors)])?;
+    }
+    Ok(())
+}
+
+/// Makes sectors zeros. What is zero already stays as it is: image files keep their holes.
+pub(crate) fn zero(drive: &SyncDrive, sectors: Range<u64>) -> Result<(), HostError> {
+    let mut start = sectors.start;
+    while start < sectors.end {
+        let count = (sectors.end - start).min(ZERO_SECTORS);
+        let is_zero = read(drive, start, count).is_ok_and(|bytes| bytes.iter().all(|&byte| byte == 0));
+        if !is_zero {
+            drive.write_at(start, &vec![0; bytes(count)])?;
+        }
+        start += count;
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberRole};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, IoOptions, Ring, SyncDrive};
+use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Identity, IoOptions, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
-use stria_format::md::{Candidate, MdRecorder};
+use stria_format::md::{Candidate, MdRecorder, Read};
 use stria_integrity::{Counts, IntegrityDevice};
 use uuid::Uuid;
 
@@ -88,7 +88,7 @@ pub enum Happening {
 /// Five seconds: a drive that leaves a request unanswered for so long is told of. Solid-state drives take milliseconds,
 /// and a hard disk that wakes up may be worth a line.
 const SILENT_AFTER: Nanos = 5_000_000_000;
-/// How often drives are looked at that have something to answer.
+/// How often drives are looked at: whether they are as large as they were, and, if they have something to answer, for how long.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
 /// Where to tell what happens.
@@ -113,6 +113,8 @@ pub struct HostedArray {
     teller: Option<Teller>,
     /// When to look who does not answer.
     look_at: Nanos,
+    /// Drives that were taken out after they had become smaller: the bitmap does not tell what they lack.
+    cut_short: Vec<Identity>,
 }
 
 /// How a drive has joined on the home lane, for the others to do alike.
@@ -169,7 +171,7 @@ impl HostedArray {
         ring: Ring,
         lane: usize,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, ring, lane, teller: None, look_at: 0 }
+        Self { name, uuid, geometry, device, members, ring, lane, teller: None, look_at: 0, cut_short: Vec::new() }
     }
 
     /// Whether this is the home lane's part, or the whole.
@@ -254,19 +256,37 @@ impl HostedArray {
     /// Tells which drives of the whole tree leave requests unanswered, and which have answered after that.
     fn look_for_silence(&self, teller: &Teller, now: Nanos) {
         for array in self.tree() {
-            for drive in array.members.iter().filter_map(MemberSource::drive) {
+            let status = array.status();
+            for (drive, member) in
+                array.members.iter().zip(&status.members).filter_map(|(source, member)| Some((source.drive()?, member)))
+            {
                 let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
+                // Nobody waits for a drive that was failed.
+                if member.role == MemberRole::Failed && silent > 0 {
+                    continue;
+                }
                 let path = drive.path.display();
                 let (happening, text) = match teller.chorus.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
                     Hush::Nothing => continue,
                     Hush::Over => (Happening::Answers, format!("{path} answers again")),
                     Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
-                        let remedy = "what needs it waits; look at the drive and its cable, or `fail` it, and later requests go to the others";
+                        let remedy =
+                            "what needs it waits; look at the drive and its cable, or `fail` it, and the others answer for it";
                         (Happening::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
                 };
                 let _ = teller.notices.send(Notice { array: array.name.clone(), happening, text });
+            }
+        }
+    }
+
+    /// Looks whether the drives of the whole tree still are as large as they were when they were opened.
+    fn look_at_sizes(&self) {
+        for array in self.tree() {
+            let drives = array.members.iter().enumerate().filter_map(|(index, member)| Some((MemberId(index), member.drive()?)));
+            for (member, lost) in drives.filter_map(|(member, drive)| Some((member, drive.watch.look_at_size()?))) {
+                array.device.command(|engine| engine.lose(member, &lost.context));
             }
         }
     }
@@ -338,12 +358,12 @@ impl HostedArray {
     /// # Errors
     /// When nobody knows it.
     fn holder(&self, path: &Path) -> Result<(&HostedArray, MemberId), HostError> {
-        let wanted = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let is_it = |known: &Path| known == path || known.canonicalize().is_ok_and(|known| known == wanted);
+        // Nothing is asked of the file system here: it may wait for a drive that hangs.
+        let is_it = |known: &DriveInfo| known.path == path || known.real_path == path;
         for array in self.tree() {
             for (index, member) in array.members.iter().enumerate().rev() {
                 if let MemberSource::Drive(info) = member
-                    && is_it(&info.path)
+                    && is_it(&info.info)
                 {
                     return Ok((array, MemberId(index)));
                 }
@@ -351,6 +371,11 @@ impl HostedArray {
         }
         let known: Vec<String> = self.drives().map(|path| path.display().to_string()).collect();
         Err(HostError::Refused(format!("array \"{}\" does not use {}; it uses {}", self.name, path.display(), known.join(", "))))
+    }
+
+    /// Whether the drive is one of this tree's by this very path.
+    pub(crate) fn knows(&self, path: &Path) -> bool {
+        self.holder(path).is_ok()
     }
 
     /// Paths of all drives in this tree.
@@ -395,7 +420,10 @@ impl HostedArray {
         holder.device.remove(member)?;
         let index = self.index_of(holder.uuid);
         let holder = self.nth(&mut { index }).expect("counted the same way");
-        holder.members[member.0] = MemberSource::Removed;
+        let source = std::mem::replace(&mut holder.members[member.0], MemberSource::Removed);
+        if let Some(drive) = source.drive().filter(|drive| drive.watch.look_at_size().is_some()) {
+            holder.cut_short.push(drive.identity);
+        }
         Ok(())
     }
 
@@ -438,6 +466,8 @@ impl HostedArray {
     /// # Errors
     /// When the drive carries something and `force` is not set, or does not suit.
     pub(crate) fn add(&mut self, new: NewDrive, span: Option<&str>, force: bool) -> Result<Joined, HostError> {
+        // Before anything is written to the drive.
+        self.command(|engine| engine.may_change())?;
         let path = new.path().display().to_string();
         // Whoever was here before goes back where it was.
         if let Ok(member) = &new.candidate.found
@@ -445,8 +475,10 @@ impl HostedArray {
         {
             let array = self.nth(&mut { home }).expect("counted the same way");
             let returnable = array.device.recorder().returnable(&member.superblock);
+            let cut_short = array.cut_short.contains(&new.drive.info().identity);
             if let Ok(slot) = returnable
                 && array.status().slots[slot].is_none()
+                && !cut_short
             {
                 let text = format!("{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name);
                 let joined = array.or_as_before(|array| {
@@ -456,7 +488,11 @@ impl HostedArray {
                 })?;
                 return Ok(Joined { array: home, ..joined.saying(text) });
             }
-            let why = returnable.err().map_or_else(|| "its slot has a member".into(), |error| error.to_string());
+            let why = match returnable {
+                _ if cut_short => "it was cut short while in use, so nothing that it holds counts".into(),
+                Ok(_) => "its slot has a member".into(),
+                Err(error) => error.to_string(),
+            };
             let text = format!("{path} joined \"{}\" as a new spare ({why})", array.name);
             return Ok(Joined { array: home, ..array.adopt(new)?.saying(text) });
         }
@@ -496,6 +532,7 @@ impl HostedArray {
     /// # Errors
     /// As [`HostedArray::add`].
     pub(crate) fn replace(&mut self, old: &Path, new: NewDrive, force: bool) -> Result<Joined, HostError> {
+        self.command(|engine| engine.may_change())?;
         refuse_contents(&new.candidate, force)?;
         let (holder, member) = self.holder(old)?;
         if holder.status().members[member.0].role != MemberRole::InSync {
@@ -590,15 +627,26 @@ impl HostedArray {
         work(&mut SyncIo::new(self, &ring))
     }
 
-    /// md's metadata on the array itself, for a higher array.
+    /// What md's metadata on the array itself say, wherever they lie. Clients may have written them.
     pub(crate) fn candidate(&mut self) -> Candidate {
+        self.read_candidate(|name, limits, read| Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, read))
+    }
+
+    /// What the array above, of which this one is marked as a span, has written on it.
+    pub(crate) fn candidate_for(&mut self, upper_uuid: &[u8; 16]) -> Candidate {
+        self.read_candidate(|name, limits, read| {
+            Candidate::read_span(name, limits.size_sectors, limits.logical_block_bytes, upper_uuid, read)
+        })
+    }
+
+    fn read_candidate(&mut self, look: impl FnOnce(String, &Limits, &mut Read) -> Candidate) -> Candidate {
         let (name, limits) = (self.name.clone(), self.device.limits().clone());
         self.sync_io(|io| {
             let mut read = |start: u64, sectors: u64| {
                 debug_assert!(bytes(sectors) > 0);
                 io.read(start, sectors)
             };
-            Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, &mut read)
+            look(name, &limits, &mut read)
         })
     }
 
@@ -623,6 +671,19 @@ impl HostedArray {
                 let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
                 format!("{} ({place}) was dropped: {reason}", name(member))
             }
+            Event::MemberGone { member, slot, reason } => {
+                let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
+                let remedy = "stop the array, bring the drive back as it was, and serve again";
+                format!(
+                    "{} ({place}) is gone, and no redundancy replaces it: what needs it fails ({reason}); {remedy}",
+                    name(member)
+                )
+            }
+            Event::NoRoom { member, reason } => format!(
+                "{} has no room left: clients' writes fail with \"no space\" until there is some on its file system or pool ({reason}); make room, \
+                 or `fail` it if the others have room",
+                name(member)
+            ),
             Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),
             Event::MemberInSync { member, slot } => format!("{} is in sync in slot {slot}", name(member)),
             Event::ReadCorrected { member, start_sector, sectors } => {
@@ -687,12 +748,16 @@ impl BlockDevice for HostedArray {
         self.forward(teller);
         if self.look_at <= now {
             self.look_for_silence(teller, now);
+            if self.is_home() {
+                self.look_at_sizes();
+            }
             self.look_at = now + LOOK_EVERY;
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        let looks = self.teller.as_ref().is_some_and(|teller| self.ring.is_busy() || teller.chorus.knows_silent());
+        let teller = self.teller.as_ref();
+        let looks = teller.is_some_and(|teller| self.is_home() || self.ring.is_busy() || teller.chorus.knows_silent());
         self.device.next_wake().into_iter().chain(looks.then_some(self.look_at)).min()
     }
 }

@@ -7,21 +7,28 @@
 use crate::chorus::Chorus;
 use crate::hosted::Teller;
 use crate::open::open_at_home;
-use crate::{ArrayReport, HostError, HostedArray, NewDrive, Notice, OpenOptions};
+use crate::{ArrayReport, HostError, HostedArray, MemberReport, NewDrive, Notice, OpenOptions};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Engine, LatencyTarget, Refusal, SweepKind};
+use stria_array::{Engine, LatencyTarget, MemberRole, Refusal, SweepKind};
 use stria_block::RemoteDevice;
-use stria_drive::{Bond, Dealer, Lane, LaneHandle, RingCounters};
+use stria_drive::{Bond, Dealer, Lane, LaneHandle, RingCounters, monotonic_now, real_path_within};
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// How long the start may take, or a lane to hear what the home lane has decided: moments, unless a crash left much to make good.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a path may take to be looked up; a file system that hangs does not answer.
+const LOOK_UP: Duration = Duration::from_secs(1);
+/// How long a stop waits for a drive that does not answer, before it goes on without it.
+const STOP_WITHOUT: Duration = Duration::from_secs(10);
 /// How long a member that is failed on command may take until nothing is left to its log alone.
 const LET_GO: Duration = Duration::from_secs(1);
+
+/// How a lane's ring was set up, and what it has done.
+pub type RingReport = (&'static str, RingCounters);
 
 /// An array that runs on one lane or several.
 pub struct ArrayLanes {
@@ -93,14 +100,6 @@ impl ArrayLanes {
         self.lanes[0].takes_guests()
     }
 
-    /// How each lane's ring was set up, and what it has done.
-    ///
-    /// # Errors
-    /// When a lane has ended.
-    pub fn rings(&self) -> Result<Vec<(&'static str, RingCounters)>, HostError> {
-        self.each(|array| (array.ring().setup(), array.ring().counters()))
-    }
-
     /// The array now.
     ///
     /// # Errors
@@ -111,6 +110,15 @@ impl ArrayLanes {
 
     fn one_at_a_time(&self) -> MutexGuard<'_, ()> {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A drive's path as the array knows it.
+    fn known(&self, path: PathBuf) -> Result<PathBuf, HostError> {
+        let asked = path.clone();
+        match self.home(move |array| array.knows(&asked))? {
+            true => Ok(path),
+            false => Ok(real_path_within(&path, LOOK_UP)),
+        }
     }
 
     /// Asks every lane, the home lane first.
@@ -166,6 +174,8 @@ impl ArrayLanes {
     /// When data would be lost.
     pub fn fail(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
+        self.home(|array| array.command(|engine| engine.may_change()))??;
+        let path = self.known(path)?;
         self.wait_while(Engine::is_replaying, "the array still carries out what a crash left; fail it again in a moment")?;
         let leans = |leaves| {
             let path = path.clone();
@@ -204,6 +214,7 @@ impl ArrayLanes {
     /// When it holds a role.
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
+        let path = self.known(path)?;
         self.all(move |array| array.remove(&path))
     }
 
@@ -214,6 +225,7 @@ impl ArrayLanes {
     /// When the drive carries something and `force` is not set, or does not suit.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         let _turn = self.one_at_a_time();
+        self.home(|array| array.command(|engine| engine.may_change()))??;
         // Who comes back must not meet a lane that is still starting, where the engine says so if that takes long, nor come back
         // before it is known to have been away.
         self.wait_while(
@@ -232,6 +244,7 @@ impl ArrayLanes {
     /// As [`ArrayLanes::add`].
     pub fn replace(&self, old: PathBuf, new: NewDrive, force: bool) -> Result<String, HostError> {
         let _turn = self.one_at_a_time();
+        let old = self.known(old)?;
         let joined = self.home(move |array| array.replace(&old, new, force))??;
         let text = joined.text.clone();
         self.follow(move |array| array.follow(&joined))?;
@@ -244,6 +257,7 @@ impl ArrayLanes {
     /// When the one is not in sync, or they belong to different spans.
     pub fn replace_by_spare(&self, old: PathBuf, spare: PathBuf) -> Result<Option<String>, HostError> {
         let _turn = self.one_at_a_time();
+        let (old, spare) = (self.known(old)?, self.known(spare)?);
         let work = {
             let spare = spare.clone();
             move |array: &mut HostedArray| array.replace_by_spare(&old, &spare)
@@ -322,16 +336,96 @@ impl ArrayLanes {
         })
     }
 
-    /// Lets what was submitted end, has the members say "clean", and ends the lanes. How the array was then.
+    /// The array now, and its lanes' rings, unless a lane does not answer in time.
     ///
     /// # Errors
-    /// When a lane has ended before, or does by a panic.
-    pub fn stop(&self) -> Result<ArrayReport, HostError> {
+    /// When a lane has ended.
+    pub fn report_within(&self, patience: Duration) -> Result<Option<(ArrayReport, Vec<RingReport>)>, HostError> {
+        let end = Instant::now() + patience;
+        let (mut reports, mut rings) = (Vec::new(), Vec::new());
+        for lane in &self.lanes {
+            let report = |array: &mut HostedArray| (ArrayReport::of(array), (array.ring().setup(), array.ring().counters()));
+            match lane.call_within(end.saturating_duration_since(Instant::now()), report)? {
+                Some((report, ring)) => {
+                    reports.push(report);
+                    rings.push(ring);
+                }
+                None => return Ok(None),
+            }
+        }
+        Ok(Some((ArrayReport::joined(reports), rings)))
+    }
+
+    /// Whether any lane is at work, or will be by itself; asking wakes none.
+    pub fn is_awake(&self) -> bool {
+        self.lanes.iter().any(LaneHandle::is_awake)
+    }
+
+    /// The lane that has stood still longest: for how long, its name, and where in the kernel its thread is.
+    pub fn stands_still(&self) -> (Duration, String, Option<String>) {
+        let longest = self.lanes.iter().max_by_key(|lane| lane.stands_still()).expect("an array runs on a lane");
+        let (name, place) = longest.whereabouts();
+        (longest.stands_still(), name, place)
+    }
+
+    /// Drives in use that have left a request unanswered for long, with the time in seconds.
+    fn silent_drives(&self) -> Result<Vec<(PathBuf, u64)>, HostError> {
+        let (report, now) = (self.report()?, monotonic_now());
+        let mut silent = Vec::new();
+        for array in report.tree() {
+            for (member, status) in array.members.iter().zip(&array.status.members) {
+                if let MemberReport::Drive(drive) = member
+                    && status.role != MemberRole::Failed
+                    && let Some(seconds) = drive.oldest.map(|oldest| now.saturating_sub(oldest) / 1_000_000_000)
+                    && seconds >= STOP_WITHOUT.as_secs() / 2
+                {
+                    silent.push((drive.info.path.clone(), seconds));
+                }
+            }
+        }
+        Ok(silent)
+    }
+
+    /// A stop goes on without drives that do not answer: they are failed where there is redundancy. Those that cannot be are given.
+    fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(PathBuf, u64)>, HostError> {
+        let mut needed = Vec::new();
+        for (path, seconds) in self.silent_drives()? {
+            let drive = path.clone();
+            match self.home(move |array| array.fail(&drive))? {
+                Ok(()) => told(format!(
+                    "{} has not answered for {seconds} s, and the array stops without it: it counts as failed; `add` brings it back",
+                    path.display()
+                )),
+                Err(_) => needed.push((path, seconds)),
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Lets what was submitted end, has the members say "clean", and ends the lanes. How the array was then. Drives that do not
+    /// answer are not waited for for ever, see [`ArrayLanes::stop_without`]; that is `told`.
+    ///
+    /// # Errors
+    /// When a lane has ended before, or does by a panic, or a drive that cannot be spared does not answer.
+    pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
         // An array stops on all lanes before its spans do on any: what it writes last may be any lane's.
         let mut depth = 0;
+        let mut look_at = Instant::now() + STOP_WITHOUT;
         while self.each(move |array| array.begin_stop_at(depth))?.contains(&true) {
             while self.each(move |array| array.is_stopped_at(depth))?.contains(&false) {
+                if Instant::now() >= look_at {
+                    look_at = Instant::now() + STOP_WITHOUT;
+                    let needed = self.stop_without(&mut told)?;
+                    if let Some((path, seconds)) = needed.first() {
+                        self.lanes.iter().rev().map(LaneHandle::leave).fold(Ok(()), Result::and)?;
+                        return Err(HostError::Refused(format!(
+                            "{} has not answered for {seconds} s, and no redundancy is left to go on without it: the members are left as \
+                             after a power cut, and the next start resyncs",
+                            path.display()
+                        )));
+                    }
+                }
                 std::thread::sleep(LOOK_AGAIN);
             }
             depth += 1;

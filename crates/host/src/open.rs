@@ -1,18 +1,22 @@
 //! From a heap of drives to the arrays on them, arrays of arrays included.
 //!
-//! Everything is read before anything is written: arrays are opened read-only, level by level, until no array
-//! carries another; only then are they let loose.
+//! What an array carries is its clients' business. It is a member of another array only if its own superblock is marked so, or if
+//! the person who opens it says so ([`OpenOptions::nested`]); any other array is not even looked into.
+//!
+//! Everything is read before anything is written: arrays are opened read-only, level by level; only when the last one is open are
+//! they let loose.
 
 use crate::checked::bind_drive;
 use crate::examine::{candidate_of, refuse_twins};
+use crate::lacking::start_warnings;
 use crate::plan::{ArrayPlan, PlannedMember};
 use crate::{HostError, HostedArray, MemberSource};
 use std::path::PathBuf;
 use stria_array::Ports;
 use stria_block::BlockDevice;
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
-use stria_format::md::assemble::{AssembleErrorKind, Assembly, Options, Stranger};
-use stria_format::md::{Candidate, assemble};
+use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, Options, Stranger};
+use stria_format::md::{Candidate, SuperblockError, assemble, uuid_text};
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +27,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Take what the drives hold for right, whatever its checksums say, and learn them anew.
     pub forget_checksums: bool,
+    /// Look for another array on arrays that have no mark, so many levels deep: mdadm marks none, nor did Stria up to 2026.
+    pub nested: u8,
     /// How requests shall reach the drives.
     pub io: IoOptions,
 }
@@ -50,6 +56,9 @@ pub struct Found {
 
 const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
+
+/// Where several arrays may be spans without a mark.
+const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";
 
 enum Source {
     Drive(SyncDrive),
@@ -115,6 +124,21 @@ fn open_to_look(
     ring: &Ring,
     options: OpenOptions,
 ) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
+    let (array, plan, warnings) = look(paths, ring, options)?;
+    if options.read_only || !crate::marks::is_ours_without_marks(&plan) {
+        return Ok((array, plan, warnings));
+    }
+    // It has only been read from: opened anew, its spans know of their marks.
+    drop(array);
+    ring.drain();
+    let told = crate::marks::write(&plan)?;
+    drop(plan);
+    let (array, plan, mut warnings) = look(paths, ring, options)?;
+    warnings.push(told);
+    Ok((array, plan, warnings))
+}
+
+fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
     let (mut arrays, assemblies, strangers, told) = build(paths, ring, access, options)?;
     for assembly in &assemblies {
@@ -132,14 +156,16 @@ fn open_to_look(
     }
     if arrays.len() != 1 {
         let names: Vec<&str> = arrays.iter().map(|(array, _)| array.name()).collect();
+        let hint = if options.nested == 0 { NESTED_HINT } else { "" };
         return Err(HostError::Refused(format!(
-            "the drives hold {} arrays ({}): open one at a time",
+            "the drives hold {} arrays ({}): open one at a time{hint}",
             arrays.len(),
             names.join(", ")
         )));
     }
     let warnings = assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().ok());
-    let warnings = warnings.flat_map(|start| start.warnings.clone()).chain(told).collect();
+    let warnings = warnings.flat_map(|start| start.warnings.iter().cloned().chain(start_warnings(&start.config)));
+    let warnings = warnings.chain(told).collect();
     let (array, plan) = arrays.remove(0);
     Ok((array, plan, warnings))
 }
@@ -157,35 +183,63 @@ fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -
     let mut strangers = Vec::new();
     let mut arrays = Vec::new();
     let mut told = Vec::new();
-    loop {
+    for depth in 0u8.. {
         let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
         // Members that were away come back on their own account only when somebody says `add`.
         let how = Options { force: options.force, take_back: false, read_only: true };
-        let (assemblies, outside) = assemble(&candidates, &how);
-        for stranger in outside {
-            match sources[stranger.drive].1.take() {
-                // An array that carries no member of another is on top.
-                Some(Source::Array(top)) => arrays.push(*top),
-                _ => strangers.push(stranger),
-            }
-        }
+        let (mut assemblies, outside) = assemble(&candidates, &how);
+        strangers.extend(outside);
         let mut next = Vec::new();
-        for assembly in &assemblies {
-            if let Ok(start) = &assembly.outcome {
-                let members = start
-                    .drives
-                    .iter()
-                    .map(|&drive| (&candidates[drive], sources[drive].1.take().expect("each drive is one member")));
-                let (mut array, plan) = bind(assembly, members.collect(), ring, options.forget_checksums, &mut told)?;
-                next.push((array.candidate(), Some(Source::Array(Box::new((array, plan))))));
+        for assembly in &mut assemblies {
+            let Ok(start) = &assembly.outcome else { continue };
+            let take = |&drive: &usize| (&candidates[drive], sources[drive].1.take().expect("each drive is one member"));
+            let members = start.drives.iter().map(take).collect();
+            let (mut array, plan) = bind(assembly, members, ring, options.forget_checksums, &mut told)?;
+            let above = match assembly.freshest.span_of {
+                Some(upper_uuid) => Some(array.candidate_for(&upper_uuid)),
+                None if depth < options.nested => Some(array.candidate()).filter(|candidate| candidate.found.is_ok()),
+                None => None,
+            };
+            match above {
+                None => arrays.push((array, plan)),
+                Some(candidate) => match &candidate.found {
+                    Ok(_) => next.push((candidate, Some(Source::Array(Box::new((array, plan)))))),
+                    Err(error) => assembly.outcome = Err(without_upper(assembly, error)),
+                },
             }
         }
         all.extend(assemblies);
         if next.is_empty() {
-            return Ok((arrays, all, strangers, told));
+            break;
         }
         sources = next;
     }
+    Ok((arrays, all, strangers, told))
+}
+
+/// Why a span does not start where nothing is left of the array above it.
+fn without_upper(span: &Assembly, error: &SuperblockError) -> AssembleError {
+    let upper = span.freshest.span_of.map_or_else(String::new, |uuid| uuid_text(&uuid));
+    let reason = format!(
+        "it is a span of array {upper}, whose superblock is not on it ({error}): either `create` was broken off, and has to be done \
+         again, or the first blocks of the span are lost"
+    );
+    AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason }
+}
+
+/// Opens an array that has just been written on these drives, by its identity, for writing. What lies on it is nobody's yet.
+pub(crate) fn open_new(drives: Vec<SyncDrive>, uuid: &[u8; 16], ring: &Ring) -> Result<HostedArray, HostError> {
+    let candidates: Vec<Candidate> = drives.iter().map(candidate_of).collect();
+    let (assemblies, _) = assemble(&candidates, &Options { force: true, take_back: false, read_only: true });
+    let written = assemblies.iter().find(|assembly| assembly.uuid == *uuid);
+    let assembly = written.ok_or_else(|| HostError::Refused("the new array cannot be read back".into()))?;
+    let start = assembly.outcome.as_ref().map_err(|error| HostError::Refused(error.to_string()))?;
+    let mut sources: Vec<Option<Source>> = drives.into_iter().map(|drive| Some(Source::Drive(drive))).collect();
+    let take = |&drive: &usize| (&candidates[drive], sources[drive].take().expect("each drive is one member"));
+    let members = start.drives.iter().map(take).collect();
+    let (array, _) = bind(assembly, members, ring, false, &mut Vec::new())?;
+    array.activate();
+    Ok(array)
 }
 
 fn bind(

@@ -70,6 +70,12 @@ impl Case {
         }
     }
 
+    /// mdadm marks no spans.
+    fn options(&self) -> OpenOptions {
+        let unmarked = self.maker == Maker::Kernel && matches!(self.level(), ArrayLevel::Striped(_));
+        OpenOptions { nested: u8::from(unmarked), ..OpenOptions::default() }
+    }
+
     fn spares(&self) -> usize {
         usize::from(matches!(self.story, Story::Rebuilt | Story::MidRebuild))
     }
@@ -183,7 +189,7 @@ impl Case {
     fn stria_lives(&self, share: &Path, paths: &[PathBuf]) -> Vec<u8> {
         let name = self.name();
         let ring = Ring::new().expect("a ring");
-        let (mut array, _) = open(paths, &ring, OpenOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (mut array, _) = open(paths, &ring, self.options()).unwrap_or_else(|error| panic!("{name}: {error}"));
         let size = array.limits().size_sectors;
         let mut model = read_all(&mut array, size);
         if self.maker == Maker::Kernel {
@@ -354,6 +360,11 @@ fn prove(name: &str, cases: &[Case]) {
             assert!(!mismatch.is_empty() && mismatch.lines().all(|line| line == "0"), "{name}: mismatch_cnt {mismatch}");
             assert!(told("degraded").lines().all(|line| line == "0"), "{name}: degraded\n{}", told("detail"));
         }
+        // What the kernel has run is still what it was.
+        let drives = Drives::new(case, &share);
+        let found = find(&drives.0, case.options()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let arrays: Vec<&str> = found.arrays.iter().map(|array| &*array.name).collect();
+        assert_eq!(arrays.len(), 1, "{name}: {arrays:?}");
         eprintln!("agrees: {name}");
     }
 }
@@ -420,6 +431,51 @@ fn members_with_large_blocks_go_back_and_forth_between_kernel_and_us() {
             large(1, case(Kernel, Crash, "6", "ddf-N-continue", 64, 5)),
         ],
     );
+}
+
+#[test]
+fn spans_keep_their_mark_while_linux_runs_them() {
+    if !harness::wanted() {
+        return;
+    }
+    let guest = Guest::new("marks", &[1 << 20]);
+    let share = guest.share();
+    let case = case(Maker::Stria, Story::Clean, "50", "default", 64, 6);
+    let paths = case.paths(&share);
+    case.make_images(&share);
+    case.stria_makes(&paths);
+    let mut model = case.stria_lives(&share, &paths);
+    let is_marked =
+        |path: &PathBuf| examine(path).expect("readable").candidate.found.expect("a member").superblock.span_of.is_some();
+    assert!(paths.iter().all(is_marked));
+    // A drive of the first span is failed, wiped and added by mdadm, which knows of no mark.
+    let name = case.name();
+    guest.run(
+        End::Stop,
+        &format!(
+            "{SHELL}attach {name} 6 0\nhalves 6\n\
+             mdadm --quiet --assemble --run /dev/md1 $first\nmdadm --quiet --assemble --run /dev/md2 $second\n\
+             mdadm --quiet --assemble --run /dev/md0 /dev/md1 /dev/md2\n\
+             mdadm --quiet /dev/md1 --fail /dev/loop0 --remove /dev/loop0\n\
+             dd if=/dev/zero of=/dev/loop0 bs=1M count=2 conv=fsync status=none\nmdadm --quiet /dev/md1 --add /dev/loop0\n\
+             printf KERNEL | dd of=/dev/md0 bs=1 seek=1048576 conv=notrunc,fsync status=none\n\
+             for m in md1 md2; do echo 900000 > /sys/block/$m/md/sync_speed_max; mdadm --wait /dev/$m >/dev/null 2>&1 || true; done\n\
+             {STOP}detach\n"
+        ),
+    );
+    model[1 << 20..][..6].copy_from_slice(b"KERNEL");
+    assert_eq!(paths.iter().map(is_marked).collect::<Vec<_>>(), [false, true, true, true, true, true]);
+    let ring = Ring::new().expect("a ring");
+    let (mut array, _) = open(&paths, &ring, OpenOptions::default()).expect("by the marks that are left");
+    assert_eq!((array.name(), array.status().health), ("tank", Health::Optimal));
+    let size = array.limits().size_sectors;
+    assert!(read_all(&mut array, size) == model, "we read other bytes than the kernel wrote");
+    let mut seed = 7;
+    write_some(&mut array, &mut model, &mut seed);
+    array.sync_io(|io| io.stop()).expect("stops");
+    assert!(paths.iter().all(is_marked), "the new member has its mark");
+    guest.run(End::Stop, &format!("{SHELL}{}", case.kernel_takes()));
+    assert!(fs::read(share.join(&name).join("whole")).expect("the kernel's copy") == model, "the kernel reads other bytes");
 }
 
 /// Level, layout, strip in KiB, member count: the shapes of the whole matrix, which has a test for each story.

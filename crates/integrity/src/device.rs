@@ -1,8 +1,13 @@
 //! The layer: requests pass through, sums are checked and noted on the way.
 //!
 //! Drives are asked at once, and sums are looked at when the answer and they are here: reading a page of sums costs no request
-//! time where both come together. A read that overlapped in time with a write to the same blocks may hold either's bytes, and
-//! is not verified; of writes that overlapped nobody knows which won, and their sums become unknown.
+//! time where both come together.
+//!
+//! Requests that overlap in time are told apart block by block. A read may hold the old bytes of a block that is written at the
+//! same time, the new ones, or some of both, and rotten ones as well. If they do not match the sum, the drive is asked again once
+//! these writes have ended, and other writes to the range wait until that second read is verified. So every block that a client
+//! gets was compared with its sum, unless the sum is unknown. Where two writes overlap, nobody knows which one won: there the
+//! sum becomes unknown.
 
 use crate::region::{BLOCK_BYTES, BLOCK_SECTORS, Header, Region, decode_page, encode_page};
 use crate::table::{Table, parts};
@@ -56,10 +61,16 @@ struct Look {
     tag: Tag,
     blocks: Range<u64>,
     writes: bool,
-    /// What it found or left, others may have changed.
-    raced: bool,
-    /// The drive has answered, and sums are not here yet.
+    /// Blocks that a write covered while this was under way: what it found or left there, that write may have changed.
+    raced: Vec<Range<u64>>,
+    /// The drive has answered, and sums are not here yet, or writes must end before the drive is asked again.
     ended: Option<Box<Completion>>,
+}
+
+impl Look {
+    fn is_raced(&self, block: u64) -> bool {
+        self.raced.iter().any(|blocks| blocks.contains(&block))
+    }
 }
 
 enum Op {
@@ -117,6 +128,10 @@ struct Layer<D> {
     held: Vec<usize>,
     /// Writes that wait for the header.
     parked: Vec<Request>,
+    /// Reads that the drive is asked again, by their place in `ops`. No write to their blocks begins meanwhile.
+    again: Vec<usize>,
+    /// Writes that wait for these reads.
+    kept_back: Vec<Request>,
     /// What the drive's cache held when the session began is durable; `None`: not asked for yet.
     flushed: Option<bool>,
     header_busy: bool,
@@ -174,6 +189,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             ops: Slab::new(),
             held: Vec::new(),
             parked: Vec::new(),
+            again: Vec::new(),
+            kept_back: Vec::new(),
             header_busy: false,
             settling: None,
             closing: Closing::No,
@@ -275,8 +292,11 @@ impl<D: BlockDevice> Layer<D> {
         self.write(request, blocks);
     }
 
-    /// Sends a write, or parks it until its groups are durably dirty.
+    /// Sends a write, or parks it until its groups are durably dirty and no read of its blocks is asked again.
     fn write(&mut self, request: Request, blocks: Range<u64>) {
+        if self.again.iter().any(|&key| overlap(&self.look_at(key).blocks, &blocks)) {
+            return self.kept_back.push(request);
+        }
         let mut ready = true;
         let groups = self.groups_of(&blocks);
         for group in groups.clone() {
@@ -301,16 +321,17 @@ impl<D: BlockDevice> Layer<D> {
     /// Sends a request for data, and asks for the sums that it needs.
     fn begin(&mut self, request: Request, blocks: Range<u64>, writes: bool) {
         let mut lacking = std::mem::take(&mut self.lacking);
-        let mut raced = false;
+        let mut raced = Vec::new();
         if self.table.pin(&blocks, &mut lacking) {
             for (_, op) in &mut self.ops {
                 if let Op::Look(other) = op
                     && (writes || other.writes)
                     && overlap(&other.blocks, &blocks)
                 {
+                    let shared = other.blocks.start.max(blocks.start)..other.blocks.end.min(blocks.end);
                     // Of a read and a write only the read is in doubt.
-                    raced |= other.writes;
-                    other.raced |= writes;
+                    raced.extend(other.writes.then(|| shared.clone()));
+                    other.raced.extend(writes.then_some(shared));
                 }
             }
         }
@@ -460,8 +481,7 @@ impl<D: BlockDevice> Layer<D> {
                 look.ended = Some(Box::new(completion));
                 return self.held.push(key);
             }
-            let Op::Look(look) = self.ops.remove(key) else { unreachable!("just seen") };
-            return self.look(look, completion);
+            return self.look(key, completion);
         }
         let Completion { result, operation, .. } = completion;
         match self.ops.remove(key) {
@@ -509,9 +529,9 @@ impl<D: BlockDevice> Layer<D> {
                 self.held.push(key);
                 continue;
             }
-            let Op::Look(mut look) = self.ops.remove(key) else { unreachable!("just seen") };
+            let Op::Look(look) = &mut self.ops[key] else { unreachable!("just seen") };
             let completion = look.ended.take().expect("the drive has answered");
-            self.look(look, *completion);
+            self.look(key, *completion);
         }
         let to_save = self.table.shrink();
         if self.flushed == Some(true) {
@@ -520,23 +540,74 @@ impl<D: BlockDevice> Layer<D> {
     }
 
     /// The drive has answered, and the sums are here.
-    fn look(&mut self, look: Look, mut completion: Completion) {
-        completion.tag = look.tag;
+    fn look(&mut self, key: usize, mut completion: Completion) {
+        let Op::Look(look) = self.ops.remove(key) else { unreachable!("only these are looked at") };
         if look.writes {
-            self.note(&look.blocks, &completion.operation, completion.result.is_ok() && !look.raced);
+            self.note(&look, &completion.operation, completion.result.is_ok());
             for group in self.groups_of(&look.blocks) {
                 self.groups[group].writes_in_flight -= 1;
                 self.groups[group].last_write = self.now;
             }
-        } else if completion.result.is_ok() && !look.raced {
-            completion.result = self.verify(&look.blocks, &completion.operation);
+        } else if completion.result.is_ok() {
+            let Verdict { doubtful, error } = self.verify(&look, &completion.operation);
+            if doubtful && error.is_none() {
+                return self.ask_again(look, completion);
+            }
+            completion.result = error.map_or(Ok(()), Err);
         }
         self.table.unpin(&look.blocks);
+        completion.tag = look.tag;
         self.ended.push(completion);
+        if !self.again.is_empty() {
+            self.go_on_again(key);
+        }
+    }
+
+    /// A read found bytes that match no sum where a write was under way.
+    fn ask_again(&mut self, look: Look, completion: Completion) {
+        let key = self.ops.insert(Op::Look(Look { raced: Vec::new(), ended: Some(Box::new(completion)), ..look }));
+        self.again.push(key);
+        self.ask_if_alone(key);
+    }
+
+    /// Asks the drive again once no write to the blocks is under way.
+    fn ask_if_alone(&mut self, key: usize) {
+        let blocks = self.look_at(key).blocks.clone();
+        let written = |(_, op): (usize, &Op)| matches!(op, Op::Look(other) if other.writes && overlap(&other.blocks, &blocks));
+        if self.ops.iter().any(written) {
+            return;
+        }
+        let Op::Look(look) = &mut self.ops[key] else { unreachable!("only reads are asked again") };
+        if let Some(completion) = look.ended.take() {
+            let (start_sector, sectors) =
+                (self.region.data.start + blocks.start * BLOCK_SECTORS, (blocks.end - blocks.start) * BLOCK_SECTORS);
+            self.inner.submit(Request { tag: key as Tag, start_sector, sectors, operation: completion.operation });
+        }
+    }
+
+    /// A request has ended, which stood at `key` of `ops`, while reads are asked again or wait to be.
+    fn go_on_again(&mut self, key: usize) {
+        let before = self.again.len();
+        self.again.retain(|&other| other != key);
+        if self.again.len() < before {
+            for request in std::mem::take(&mut self.kept_back) {
+                let blocks = self.blocks_of(&request).expect("only what has sums is kept back");
+                self.write(request, blocks);
+            }
+        }
+        for index in 0..self.again.len() {
+            self.ask_if_alone(self.again[index]);
+        }
+    }
+
+    fn look_at(&self, key: usize) -> &Look {
+        let Op::Look(look) = &self.ops[key] else { unreachable!("only requests with sums are asked for") };
+        look
     }
 
     /// Notes the sums of what was written; where nobody knows what that is, that nothing is known.
-    fn note(&mut self, blocks: &Range<u64>, operation: &Operation, known: bool) {
+    fn note(&mut self, look: &Look, operation: &Operation, known: bool) {
+        let blocks = &look.blocks;
         let mut sums = Sums::new(match operation {
             Operation::Write { from, .. } if known => Some(from),
             _ => None,
@@ -549,6 +620,9 @@ impl<D: BlockDevice> Layer<D> {
                 *entry = sums.next().unwrap_or(zeros);
             }
         }
+        for (page, entries) in look.raced.iter().flat_map(parts) {
+            self.table.page(page).sums[entries].fill(UNKNOWN);
+        }
         if !self.wrong.is_empty() {
             let before = self.wrong.len();
             self.wrong.retain(|block| !blocks.contains(block));
@@ -557,17 +631,20 @@ impl<D: BlockDevice> Layer<D> {
     }
 
     /// Holds what was read against its sums, and learns those that are not known.
-    fn verify(&mut self, blocks: &Range<u64>, operation: &Operation) -> Result<(), IoError> {
+    fn verify(&mut self, look: &Look, operation: &Operation) -> Verdict {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut sums = Sums::new(Some(into));
         let mut wrong = None;
-        let mut block = blocks.start;
-        for (page, entries) in parts(blocks) {
+        let mut doubtful = false;
+        let mut block = look.blocks.start;
+        for (page, entries) in parts(&look.blocks) {
             let page = self.table.page(page);
             for entry in entries {
                 let sum = sums.next().expect("a read is as long as it says");
                 match page.sums[entry] {
                     known if known == sum => self.counts.verified += 1,
+                    // Nothing is learned from bytes that a write may be changing.
+                    known if look.is_raced(block) => doubtful |= known != UNKNOWN,
                     UNKNOWN => {
                         page.sums[entry] = sum;
                         page.dirty |= !self.read_only;
@@ -588,12 +665,22 @@ impl<D: BlockDevice> Layer<D> {
                 block += 1;
             }
         }
-        let Some(block) = wrong else { return Ok(()) };
-        let sector = self.region.data.start + block * BLOCK_SECTORS;
-        let (name, advice) = (&self.name, &self.advice);
-        let what = format!("{name}: the bytes at sector {sector} are not those that were written there (checksum){advice}");
-        Err(IoError::new(ErrorKind::Medium, what))
+        let error = wrong.map(|block| {
+            let sector = self.region.data.start + block * BLOCK_SECTORS;
+            let (name, advice) = (&self.name, &self.advice);
+            let what = format!("{name}: the bytes at sector {sector} are not those that were written there (checksum){advice}");
+            IoError::new(ErrorKind::Medium, what)
+        });
+        Verdict { doubtful, error }
     }
+}
+
+/// What the sums say of a read.
+struct Verdict {
+    /// Some blocks match no sum, and a write may be why.
+    doubtful: bool,
+    /// Some blocks are wrong, whatever is written.
+    error: Option<IoError>,
 }
 
 fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {

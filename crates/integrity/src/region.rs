@@ -17,7 +17,7 @@
 //! A page, 4 KiB: its CRC-32C from offset 4 on, its session (u32 each), the epoch XOR its own number (u64), 1020 sums.
 
 use std::ops::Range;
-use stria_block::SECTOR_BYTES;
+use stria_block::{SECTOR_BYTES, SECTORS_MAX};
 use stria_parity::crc32c;
 use thiserror::Error;
 
@@ -32,6 +32,9 @@ pub(crate) const BLOCK_BYTES: usize = BLOCK_SECTORS as usize * SECTOR_BYTES;
 const MAGIC: &[u8; 8] = b"StriaCRC";
 const VERSION: u32 = 1;
 const HEADER_COUNT: u64 = 2;
+/// Headers and runs that one region sees in its life; a larger count was not counted, and could not be added to.
+const SEQUENCE_MAX: u64 = 1 << 48;
+const SESSION_MAX: u32 = 1 << 31;
 /// Both headers, where a region starts.
 pub const HEADERS_SECTORS: u64 = HEADER_COUNT * BLOCK_SECTORS;
 const GROUPS_AT: usize = 128;
@@ -194,7 +197,7 @@ impl Header {
             return Err(HeaderError::Version(short(bytes, 8)));
         }
         let (start, sectors) = (number(bytes, 32), number(bytes, 40));
-        let end = start.checked_add(sectors).ok_or(HeaderError::Damaged)?;
+        let end = start.checked_add(sectors).filter(|&end| end <= SECTORS_MAX).ok_or(HeaderError::Damaged)?;
         let region = Region::behind(start..end);
         if region.data.end != end || sectors == 0 {
             return Err(HeaderError::Damaged);
@@ -213,14 +216,16 @@ impl Header {
     /// Of both headers of a region, given as the 8 KiB they take, the one that counts.
     ///
     /// # Errors
-    /// When neither can be believed.
+    /// When neither can be believed, or the younger counts what nobody counted.
     pub fn choose(bytes: &[u8]) -> Result<Self, HeaderError> {
         let (first, second) = bytes.split_at(BLOCK_BYTES.min(bytes.len()));
-        match (Self::parse(first), Self::parse(second)) {
+        let younger = match (Self::parse(first), Self::parse(second)) {
             (Ok(first), Ok(second)) => Ok(if first.sequence > second.sequence { first } else { second }),
             (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
             (Err(HeaderError::Absent), Err(error)) | (Err(error), Err(_)) => Err(error),
-        }
+        };
+        let counted = |header: &Self| header.sequence <= SEQUENCE_MAX && header.session <= SESSION_MAX;
+        younger.and_then(|header| if counted(&header) { Ok(header) } else { Err(HeaderError::Damaged) })
     }
 }
 
@@ -276,6 +281,30 @@ mod tests {
         torn[BLOCK_BYTES + 600..].fill(0);
         assert_eq!(Header::choose(&torn), Ok(old));
         assert_eq!(Header::choose(&vec![0; 2 * BLOCK_BYTES]), Err(HeaderError::Absent));
+    }
+
+    /// The next header counts on from these.
+    #[test]
+    fn counts_that_nobody_counted_are_not_believed_and_nor_is_the_header_before() {
+        let region = Region::behind(0..8192);
+        let old = Header::new(&region, [[1; 16]; 2], 1);
+        for new in [
+            Header { sequence: u64::MAX, ..old.clone() },
+            Header { sequence: SEQUENCE_MAX + 1, ..old.clone() },
+            Header { sequence: 1, session: u32::MAX, ..old.clone() },
+            Header { sequence: 1, session: u32::MAX - 1, ..old.clone() },
+        ] {
+            assert_eq!(Header::choose(&[old.encode(), new.encode()].concat()), Err(HeaderError::Damaged));
+            assert_eq!(Header::choose(&[new.encode(), old.encode()].concat()), Err(HeaderError::Damaged));
+        }
+        for start in [u64::MAX - 8191, u64::MAX - 16384, SECTORS_MAX - 8, u64::MAX / 8] {
+            let mut bytes = old.encode();
+            bytes[32..40].copy_from_slice(&start.to_le_bytes());
+            let sum = crc32c(&bytes[..SUM_AT]);
+            bytes[SUM_AT..].copy_from_slice(&sum.to_le_bytes());
+            let parsed = Header::parse(&bytes);
+            assert!(parsed.is_err(), "data at sector {start}: {parsed:?}");
+        }
     }
 
     #[test]

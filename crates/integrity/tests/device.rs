@@ -8,6 +8,9 @@ use std::rc::Rc;
 use stria_block::*;
 use stria_integrity::*;
 
+#[path = "device/beside_writes.rs"]
+mod beside_writes;
+
 const DATA: std::ops::Range<u64> = 64..64 + 1500 * BLOCK_SECTORS;
 
 /// SplitMix64: the only source of chance.
@@ -38,6 +41,8 @@ struct Late {
     now: Nanos,
     /// Writes to the heads of the region end without being done.
     forgets_headers: bool,
+    /// A write to the data shows in the first sector of each block as soon as it is submitted, and in the rest later.
+    tears: bool,
 }
 
 impl Drive {
@@ -53,7 +58,16 @@ impl Drive {
             ram.memory_mut()[at..at + 4096].copy_from_slice(&header.encode());
         }
         let limits = ram.limits().clone();
-        let late = Late { ram, to_do: Vec::new(), to_tell: Vec::new(), chance: Chance(seed), now: 0, forgets_headers: false };
+        let late = Late {
+            ram,
+            to_do: Vec::new(),
+            to_tell: Vec::new(),
+            chance: Chance(seed),
+            now: 0,
+            forgets_headers: false,
+            tears: false,
+        };
+
         Self(Rc::new(RefCell::new(late)), limits)
     }
 
@@ -77,10 +91,15 @@ impl BlockDevice for Drive {
     }
     fn submit(&mut self, request: Request) {
         let late = &mut *self.0.borrow_mut();
+        if let (true, Operation::Write { from, .. }) = (late.tears && DATA.contains(&request.start_sector), &request.operation) {
+            let new = from.iter().flat_map(|data| data.iter().copied()).collect::<Vec<u8>>();
+            let old = &mut late.ram.memory_mut()[bytes(request.start_sector)..][..new.len()];
+            old.chunks_mut(4096).zip(new.chunks(4096)).for_each(|(old, new)| old[..512].copy_from_slice(&new[..512]));
+        }
         late.to_do.push((late.now + 1 + late.chance.below(100_000), request));
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
-        let Late { ram, to_do, to_tell, chance, now: known, forgets_headers } = &mut *self.0.borrow_mut();
+        let Late { ram, to_do, to_tell, chance, now: known, forgets_headers, .. } = &mut *self.0.borrow_mut();
         *known = now;
         to_do.sort_by_key(|(due, _)| *due);
         let ripe = to_do.partition_point(|(due, _)| *due <= now);

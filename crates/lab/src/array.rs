@@ -245,6 +245,15 @@ impl Drop for Array {
     }
 }
 
+/// Ends an array that a killed run left behind: its socket lies in the private folder of that run.
+pub fn stop_left(program: &Path, sockets: &Path) {
+    let socket = sockets.join("control.sock");
+    if socket.exists() {
+        // Where nobody listens any more there is nothing to stop.
+        let _ = finish(Command::new(program).args(["stop", "--force", "--socket"]).arg(&socket), "stop");
+    }
+}
+
 /// Bytes that files take; none if one of them is no file.
 pub fn allocated_bytes(paths: &[PathBuf]) -> Option<u64> {
     let of = |path: &PathBuf| {

@@ -3,14 +3,19 @@
 //! Every point that both runs measured is compared in rate and in p99 latency over its rounds (of the steady window, where there is
 //! one), by the methods of [`stats`](crate::stats), with Holm's correction over all of them. A difference counts when it is
 //! significant *and* at least the tolerance: with enough rounds any trifle is significant. Rounds of one run share its circumstances;
-//! what differs from day to day shows only when runs of several days are compared.
+//! what differs from day to day shows only when several runs a side are compared: then a run is the unit, with its median.
+//!
+//! A machine that others use differs from itself from minute to minute, and all rounds of a run share that. Where others used a share
+//! of the processors in a run (it is recorded with every measurement), one run a side cannot show a smaller difference in rates than that
+//! share, and none in p99 latency: such differences are told, and called undecided.
 
-use crate::result::{Point, Record, ResultError, Run};
+use crate::others::{self, BUSY_PERCENT};
+use crate::result::{Point, Record, ResultError, Run, TargetInfo};
 use crate::select;
 use crate::stats::{self, Difference, Method, SIGNIFICANCE};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The smallest change that is worth a word.
 pub const TOLERANCE: f64 = 0.03;
@@ -32,6 +37,8 @@ pub enum Change {
     Worse,
     /// Significant, but smaller than the tolerance.
     Trifling,
+    /// Significant among the rounds of one run a side, but others used the machine: that alone may have made it.
+    Undecided,
     /// The noise is larger than the difference.
     Noise,
 }
@@ -55,13 +62,17 @@ pub struct Row {
     pub change: Change,
 }
 
-/// Two runs.
+/// Two sides, of a run or several each.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    /// Name of the first.
+    /// Name of the first; of several, all names.
     pub before: String,
     /// Name of the second.
     pub after: String,
+    /// Runs of each side.
+    pub runs: (usize, usize),
+    /// What others used of the machine, percent of its processors: the larger of both sides; none if that is not known.
+    pub others_percent: Option<f64>,
     /// Points that both measured, in the order of points, rate before latency.
     pub rows: Vec<Row>,
     /// Points that only one measured.
@@ -95,13 +106,56 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison, ResultError> {
 
 /// Compares runs; `tolerance` as a share: 0.03.
 pub fn compare_runs(a: &Run, b: &Run, tolerance: f64) -> Comparison {
-    let (mut before, mut after) = (own(select::results(a)), own(select::results(b)));
-    if !before.keys().any(|point| after.contains_key(point)) && a.manifest.targets.len() == 1 && b.manifest.targets.len() == 1 {
-        // One thing measured here and another there: its loads are what they have in common.
-        (before, after) = (before.into_iter().map(forget_target).collect(), after.into_iter().map(forget_target).collect());
+    compare_sides(&[a], &[b], tolerance)
+}
+
+/// Compares the runs in these folders with those, a run as the unit where a side has several.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn compare_folders(before: &[PathBuf], after: &[PathBuf]) -> Result<Comparison, ResultError> {
+    let open = |folders: &[PathBuf]| folders.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<Run>, ResultError>>();
+    let (before, after) = (open(before)?, open(after)?);
+    Ok(compare_sides(&before.iter().collect::<Vec<_>>(), &after.iter().collect::<Vec<_>>(), TOLERANCE))
+}
+
+/// What each point of a side is compared by: records of its one run, or of each of its runs.
+struct Side<'a> {
+    points: BTreeMap<Point, Vec<Vec<&'a Record>>>,
+}
+
+impl<'a> Side<'a> {
+    fn of(runs: &[&'a Run], forgets_target: bool) -> Self {
+        let mut points: BTreeMap<Point, Vec<Vec<&Record>>> = BTreeMap::new();
+        for run in runs {
+            for (point, records) in own(select::results(run)) {
+                let (point, records) = if forgets_target { forget_target((point, records)) } else { (point, records) };
+                points.entry(point).or_default().push(records);
+            }
+        }
+        Self { points }
     }
-    let common: Vec<(&Point, &Vec<&Record>, &Vec<&Record>)> =
-        before.iter().filter_map(|(point, records)| Some((point, records, after.get(point)?))).collect();
+}
+
+/// The sample of a point: rounds of one run, or a median of each of several.
+fn sample(runs: &[Vec<&Record>], by_run: bool, value: impl Fn(&Record) -> f64 + Copy) -> Vec<f64> {
+    match by_run {
+        false => runs.iter().flat_map(|records| select::values(records, value)).collect(),
+        true => runs.iter().filter_map(|records| Some(stats::Summary::of(&select::values(records, value))?.median)).collect(),
+    }
+}
+
+/// Compares the runs of two sides.
+pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
+    let by_run = a.len() > 1 || b.len() > 1;
+    let (mut before, mut after) = (Side::of(a, false), Side::of(b, false));
+    let have_one = |runs: &[&Run]| runs.iter().all(|run| run.manifest.targets.len() == 1);
+    if !before.points.keys().any(|point| after.points.contains_key(point)) && have_one(a) && have_one(b) {
+        // One thing measured here and another there: its loads are what they have in common.
+        (before, after) = (Side::of(a, true), Side::of(b, true));
+    }
+    let common: Vec<_> =
+        before.points.iter().filter_map(|(point, records)| Some((point, records, after.points.get(point)?))).collect();
     let comparisons = common.len() * 2;
     let mut rows = Vec::new();
     for (point, before, after) in &common {
@@ -110,32 +164,64 @@ pub fn compare_runs(a: &Run, b: &Run, tolerance: f64) -> Comparison {
                 Metric::Rate => select::rate(record),
                 Metric::LatencyP99 => record.total.latency.p99_ns,
             };
-            let pair = (select::values(before, value), select::values(after, value));
+            let pair = (sample(before, by_run, value), sample(after, by_run, value));
             if let Some(difference) = stats::difference(&pair.0, &pair.1, comparisons) {
-                let target = before.first().map_or("", |record| record.point.target.as_str());
+                let target = before.iter().flatten().next().map_or("", |record| record.point.target.as_str());
                 let label = format!("{target}: {}", select::load(point));
                 let point = (*point).clone();
                 rows.push(Row { point, label, metric, unit, difference, p: 1.0, change: Change::Noise });
             }
         }
     }
+    let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
+    let others_percent = shares.iter().copied().reduce(f64::max);
+    // Of several runs a side their scatter tells what the machine's load does; of one there is nothing that could.
+    let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
     let p: Vec<f64> = rows.iter().map(|row| row.difference.p).collect();
     for (row, p) in rows.iter_mut().zip(stats::holm(&p)) {
         row.p = p;
         let gain = if row.metric == Metric::Rate { row.difference.ratio - 1.0 } else { 1.0 - row.difference.ratio };
+        let size = (row.difference.ratio - 1.0).abs();
+        let explained = busy.is_some_and(|percent| row.metric == Metric::LatencyP99 || size * 100.0 < percent.max(20.0));
         row.change = match () {
-            () if p >= SIGNIFICANCE => Change::Noise,
-            () if (row.difference.ratio - 1.0).abs() < tolerance => Change::Trifling,
+            () if p >= SIGNIFICANCE || !row.difference.ratio.is_finite() => Change::Noise,
+            () if size < tolerance => Change::Trifling,
+            () if explained => Change::Undecided,
             () if gain > 0.0 => Change::Better,
             () => Change::Worse,
         };
     }
+    let name = |runs: &[&Run]| runs.iter().map(|run| run.manifest.id.clone()).collect::<Vec<_>>().join(", ");
+    let mut caveats = vec![];
+    if let Some(percent) = busy {
+        caveats.push(format!(
+            "Others used {percent:.0} % of the processors during a run: differences in rates below {:.0} % and all in p99 latency are \
+             undecided. Measure on a quiet machine, or several times a side: stria lab compare A1 A2 A3 -- B1 B2 B3.",
+            percent.max(20.0)
+        ));
+    } else if shares.len() < a.len() + b.len() {
+        caveats.push("What others did on the machine meanwhile is not known of every run.".into());
+    }
+    if by_run && a.len().min(b.len()) < 4 {
+        let (one, other) = (a.len(), b.len());
+        caveats.push(format!(
+            "With {one} and {other} runs a side only large differences can be told from chance: 4 and more find smaller ones."
+        ));
+    }
+    caveats.extend(self::caveats(a[0], b[0]));
+    for run in a[1..].iter().chain(&b[1..]) {
+        caveats.extend(self::caveats(a[0], run).into_iter().filter(|words| !words.contains("steady")));
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    caveats.retain(|words| seen.insert(words.clone()));
     Comparison {
-        before: a.manifest.id.clone(),
-        after: b.manifest.id.clone(),
-        unmatched: before.len() + after.len() - 2 * common.len(),
+        before: name(a),
+        after: name(b),
+        runs: (a.len(), b.len()),
+        others_percent,
+        unmatched: before.points.len() + after.points.len() - 2 * common.len(),
         rows,
-        caveats: caveats(a, b),
+        caveats,
         tolerance,
     }
 }
@@ -168,6 +254,9 @@ pub(crate) fn caveats(a: &Run, b: &Run) -> Vec<String> {
             caveats.push(format!("The {what} differs: {} and {}.", name(one), name(other)));
         }
     }
+    if let Some(words) = targets_differ(&before.targets, &after.targets) {
+        caveats.push(words);
+    }
     for run in [a, b] {
         let unsteady =
             run.manifest.sections.iter().filter(|section| section.steady.as_ref().is_some_and(|steady| !steady.reached));
@@ -177,6 +266,33 @@ pub(crate) fn caveats(a: &Run, b: &Run) -> Vec<String> {
         }
     }
     caveats
+}
+
+/// What of the targets differs, where that is no change of the runs' subject.
+fn targets_differ(before: &[TargetInfo], after: &[TargetInfo]) -> Option<String> {
+    use crate::units::show_size;
+    let models = |target: &TargetInfo| {
+        let mut models: Vec<&str> =
+            target.drives.iter().map(|drive| drive.model.as_str()).filter(|model| !model.is_empty()).collect();
+        models.dedup();
+        models.join(" + ")
+    };
+    let words = |target: &TargetInfo| {
+        let kind = serde_json::to_value(target.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_default();
+        let models = models(target);
+        let of = if models.is_empty() { String::new() } else { format!(" of {models}") };
+        let span = if target.offset_bytes > 0 { format!(" from {} on", show_size(target.offset_bytes)) } else { String::new() };
+        format!("{} ({kind}{of}, {} of {} used{span})", target.name, show_size(target.span_bytes), show_size(target.size_bytes))
+    };
+    let others: Vec<(String, String)> = match (before, after) {
+        ([one], [other]) => vec![(words(one), words(other))],
+        _ => {
+            let same = |target: &TargetInfo| after.iter().find(|other| other.name == target.name).map(words);
+            before.iter().filter_map(|target| Some((words(target), same(target)?))).collect()
+        }
+    };
+    let (one, other) = others.into_iter().find(|(one, other)| one != other)?;
+    Some(format!("The targets differ: {one} and {other}."))
 }
 
 impl Comparison {
@@ -201,6 +317,10 @@ impl Comparison {
             Outcome::Nothing => {
                 "Every common point was measured only once on a side: repeat the runs to tell differences from noise.".into()
             }
+            Outcome::Same if count(Change::Undecided) > 0 => format!(
+                "No difference in {} comparisons that is larger than what others' load on the machine may have made.",
+                self.rows.len()
+            ),
             Outcome::Same => format!("No significant difference in {} comparisons.", self.rows.len()),
             _ => format!(
                 "Of {} comparisons {worse} {} significantly worse and {better} better in {}.",
@@ -209,7 +329,7 @@ impl Comparison {
                 self.after
             ),
         });
-        for change in [Change::Worse, Change::Better] {
+        for change in [Change::Worse, Change::Better, Change::Undecided] {
             sentences.extend(self.rows.iter().filter(|row| row.change == change).map(Row::sentence));
         }
         if count(Change::Trifling) > 0 {
@@ -233,7 +353,11 @@ impl Comparison {
         methods.sort_unstable();
         methods.dedup();
         if !methods.is_empty() {
-            sentences.push(format!("Method: {}; Holm's correction; level {SIGNIFICANCE}.", methods.join(", ")));
+            let unit = match self.runs {
+                (1, 1) => String::new(),
+                (before, after) => format!("; {before} and {after} runs, a run as the unit"),
+            };
+            sentences.push(format!("Method: {}{unit}; Holm's correction; level {SIGNIFICANCE}.", methods.join(", ")));
         }
         sentences
     }
@@ -258,6 +382,7 @@ impl Row {
                 let plus_minus = self.difference.before.plus_minus_percent().max(self.difference.after.plus_minus_percent());
                 format!("; the runs scatter by ±{plus_minus:.1} %, so this is no difference that can be told from noise")
             }
+            Change::Undecided => "; undecided, since others used the machine".into(),
             _ => String::new(),
         };
         format!(

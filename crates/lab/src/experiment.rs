@@ -18,19 +18,25 @@
 //! seconds = 60
 //! load = [{ pattern = "random", block = "8K", read_percent = [100, 70, 0], queue_depth = [1, 16] }]
 //! ```
-//! Every key is checked, and so is what it says: see docs/LAB.md for all of them.
+//! Every key is checked, and so is what it says: see docs/LAB.md for all of them. An experiment may come from anybody: it names no
+//! program and no file, and is bounded in what it asks for before anything is reckoned from it.
 
 mod check;
 mod load;
 mod many;
+mod options;
 mod section;
 
 use crate::result::{IoMode, SectionKind};
-use crate::units::Size;
+use crate::units::{Size, show_size};
 use serde::{Deserialize, Serialize};
+use std::io::Read;
 use std::path::Path;
 
-pub use load::{LoadSpec, Text, parse_split};
+/// The largest experiment that is read, in bytes.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+pub use load::{LoadSpec, Text, parse_split, parse_zones};
 pub use many::Many;
 pub use section::{CopySpec, FileSystem, Prepare, SectionSpec};
 
@@ -110,6 +116,16 @@ pub struct Arrays {
     pub bare: bool,
 }
 
+/// The text of a plain file; of what is larger than an experiment just enough to tell.
+fn read(path: &Path) -> std::io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is no plain file"));
+    }
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 fn default_strips() -> Vec<Size> {
     vec![Size(64 << 10)]
 }
@@ -128,9 +144,14 @@ impl Experiment {
     /// # Errors
     /// With file, line, key and what is allowed.
     pub fn parse(name: &str, text: &str) -> Result<Self, SchemaError> {
-        let experiment: Self =
-            toml::from_str(text).map_err(|error| SchemaError(format!("{name}: {}", error.to_string().trim_end())))?;
-        experiment.check().map_err(|problem| SchemaError(format!("{name}: {problem}")))?;
+        let bad = |problem: String| SchemaError(format!("{name}: {}", problem.trim_end()));
+        if text.len() as u64 > TEXT_BYTES_MAX {
+            return Err(bad(format!("it is larger than {}, which no experiment is", show_size(TEXT_BYTES_MAX))));
+        }
+        let experiment: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        experiment.check().map_err(bad)?;
+        let table: toml::Table = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+        check::keys_apply(&experiment, &table).map_err(bad)?;
         Ok(experiment)
     }
 
@@ -143,12 +164,17 @@ impl Experiment {
         {
             return Self::parse(file, text).map(|experiment| (experiment, (*text).to_owned()));
         }
-        let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
+        let text = read(Path::new(name)).map_err(|error| {
             SchemaError(format!(
                 "\"{name}\" is no shipped experiment (see `stria lab list`) and cannot be read as a file: {error}"
             ))
         })?;
         Self::parse(name, &text).map(|experiment| (experiment, text))
+    }
+
+    /// Loads that a load's lists make together.
+    pub(crate) fn load_count(&self) -> usize {
+        self.section.iter().flat_map(|section| &section.load).fold(0, |sum, load| sum.saturating_add(load.count()))
     }
 
     /// The arrays to build; fewer in a trial, where the experiment says which.

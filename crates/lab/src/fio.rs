@@ -1,13 +1,15 @@
 //! fio: the job file that makes a load, its run, and its JSON.
 
+use crate::experiment::parse_split;
+use crate::lines;
 use crate::plan::Load;
-use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample};
-use crate::units::show_seconds;
+use crate::result::{Figures, IoMode, Latency, Measured, Pattern, Phase, Sample, inside};
+use crate::units::{show_seconds, show_size};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,12 @@ use std::time::{Duration, Instant};
 const EVERY: Duration = Duration::from_millis(50);
 /// Longer than asked for before it is taken for stuck: opening, laying out, the last requests.
 const PATIENCE_SECONDS: f64 = 180.0;
+/// A load that ran for less of its time was broken off by something.
+const SHORT_SHARE: f64 = 0.5;
+/// fio leaves out what is no whole request at the end of a thread's share.
+const FILLED_SHARE: f64 = 0.99;
+/// fio's JSON of 1024 threads with histograms takes a few MiB.
+const RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// Why fio gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +50,16 @@ pub struct Fio {
     engine: &'static str,
 }
 
+/// How a run of fio is accompanied.
+pub struct Beside<'a> {
+    /// Machines on which it serves; none: this one.
+    pub hosts: &'a [Host],
+    /// Ends it.
+    pub stop: &'a AtomicBool,
+    /// Told which process it is, and that it has ended.
+    pub running: &'a dyn Fn(Option<u32>),
+}
+
 /// Where a job goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
@@ -56,6 +74,35 @@ impl Place {
     pub fn new(text: &str) -> Self {
         let is_nbd = ["nbd:", "nbd+unix:", "nbds:", "nbds+unix:"].iter().any(|scheme| text.starts_with(scheme));
         if is_nbd { Self::Nbd(text.into()) } else { Self::Path(text.into()) }
+    }
+
+    /// By its whole path, since fio is started in another folder.
+    pub fn absolute(self) -> Self {
+        match self {
+            Self::Path(path) => Self::Path(std::path::absolute(&path).unwrap_or(path)),
+            Self::Nbd(uri) => Self::Nbd(uri),
+        }
+    }
+
+    /// Refuses a name that fio would take for another one: in its job files `;` and `#` end a line, `$` begins a variable, and it
+    /// has no way to write a line break, or bytes that are no text.
+    ///
+    /// # Errors
+    /// With what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let is_text = !matches!(self, Self::Path(path) if path.to_str().is_none());
+        let text = self.to_string();
+        let bad = text.chars().find(|letter| letter.is_control() || ";#$\"\\".contains(*letter));
+        let is_blank = text.trim() != text || text.is_empty();
+        match (bad, is_text && !is_blank) {
+            (None, true) => Ok(()),
+            (Some(bad), _) => Err(format!(
+                "{text:?} cannot be measured: fio does not take {bad:?} in a name; reach it by a link with a plain name"
+            )),
+            (None, false) => {
+                Err(format!("{text:?} cannot be measured: fio does not take such a name; reach it by a link with a plain name"))
+            }
+        }
     }
 }
 
@@ -82,6 +129,19 @@ impl Host {
     pub fn parse(text: &str) -> Self {
         let (name, place) = text.split_once('=').map_or((text, None), |(name, place)| (name, Some(Place::new(place))));
         Self { name: name.into(), place }
+    }
+
+    /// Refuses what is no name of a machine, and what might be taken for an option by fio or ssh.
+    ///
+    /// # Errors
+    /// With what is allowed.
+    pub fn check(&self) -> Result<(), String> {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || ".-_:,@%[]".contains(letter);
+        let socket = self.name.strip_prefix("sock:").filter(|path| path.starts_with('/') && !path.contains(char::is_control));
+        match socket.is_some() || !self.name.is_empty() && !self.name.starts_with('-') && self.name.chars().all(is_plain) {
+            true => self.place.as_ref().map_or(Ok(()), Place::check),
+            false => Err(format!("host {:?} is no name of a machine: letters, digits and .-_:,@% are allowed", self.name)),
+        }
     }
 }
 
@@ -179,7 +239,7 @@ impl Job<'_> {
                 say("rw", &rw);
                 say("rwmixread", &load.read_percent);
                 match load.mix.as_ref().and_then(|mix| mix.block_split.as_ref()) {
-                    Some(split) => say("bssplit", &split.to_lowercase()),
+                    Some(split) => say("bssplit", &bssplit(split)),
                     None => say("bs", &load.block_bytes),
                 }
                 if let Some(zones) = load.mix.as_ref().and_then(|mix| mix.zones.as_ref()) {
@@ -236,6 +296,9 @@ impl Job<'_> {
                     }
                 }
                 load.options.iter().for_each(|(key, value)| say(key, value));
+                if load.options.iter().any(|(key, _)| key == "verify") {
+                    say("verify_state_save", &0);
+                }
             }
             Work::Fill { fills, block_bytes, pattern, zeros } => {
                 say("rw", &if pattern == Pattern::Random { "randwrite" } else { "write" });
@@ -276,12 +339,38 @@ impl Job<'_> {
         text
     }
 
+    /// What is missing of what was asked of a machine.
+    fn shortfall(&self, measured: &Measured) -> Option<String> {
+        if measured.total.requests == 0 && !matches!(self.work, Work::Trim) {
+            return Some("not one request was served".into());
+        }
+        match self.work {
+            Work::Load(load) if measured.seconds < load.seconds * SHORT_SHARE => {
+                let (ran, asked) = (show_seconds(measured.seconds), show_seconds(load.seconds));
+                Some(format!("it ran {ran} instead of {asked}"))
+            }
+            Work::Fill { fills, .. } => {
+                let written = measured.write.as_ref().map_or(0, |write| write.bytes);
+                let asked = self.span_bytes as f64 * fills;
+                ((written as f64) < asked * FILLED_SHARE)
+                    .then(|| format!("{} of {} were written", show_size(written), show_size(asked as u64)))
+            }
+            Work::Load(_) | Work::Trim | Work::Replay(_) => None,
+        }
+    }
+
     fn seconds(&self) -> Option<f64> {
         match self.work {
             Work::Load(load) => Some(load.seconds + load.warmup_seconds),
             Work::Fill { .. } | Work::Trim | Work::Replay(_) => None,
         }
     }
+}
+
+/// Sizes in bytes, so that units are read once only.
+fn bssplit(split: &str) -> String {
+    let parts = parse_split(split).expect("it was checked when it was read");
+    parts.iter().map(|(bytes, share)| format!("{bytes}/{share}")).collect::<Vec<_>>().join(":")
 }
 
 /// fio takes a colon for the end of a file name.
@@ -305,6 +394,9 @@ impl Fio {
 
     /// Whether requests of 512 bytes are possible there; not asked of other hosts.
     pub fn takes_512(&self, place: &Place, hosts: &[Host]) -> bool {
+        if place.check().is_err() {
+            return false;
+        }
         let mut command = Command::new("fio");
         command.args(["--name=probe", "--rw=read", "--bs=512", "--number_ios=1", "--size=1m", "--direct=1", "--thread=1"]);
         match place {
@@ -315,58 +407,64 @@ impl Fio {
         hosts.is_empty() && output.is_ok_and(|output| output.status.success())
     }
 
-    /// Runs a job on this machine, or on all `hosts` at once; `tick` is called some times a second meanwhile. Leaves the job in
-    /// `job_path` and the raw JSON in `raw_path`.
+    /// Runs a job on this machine, or on all hosts at once; `tick` is called some times a second meanwhile. It leaves the job in
+    /// `raw/NAME.fio` and its JSON in `raw/NAME.json` of a run's folder, in which fio is started, so that no name of that folder
+    /// can be misread, and nothing that fio leaves behind lies elsewhere.
+    ///
+    /// A load that fio could not measure is a result that says so.
     ///
     /// # Errors
     /// When it gave no result; with fio's own words.
     pub fn run(
         &self,
         job: &Job,
-        job_path: &Path,
-        raw_path: &Path,
-        hosts: &[Host],
-        stop: &AtomicBool,
+        folder: &Path,
+        name: &str,
+        beside: &Beside,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Vec<Measured>, FioError> {
-        let failed = |what: &str, error: io::Error| FioError::Failed(format!("{what}: {error}"));
-        fs::write(job_path, job.text(self)).map_err(|error| failed("cannot write the job", error))?;
-        let words_path = raw_path.with_extension("err");
-        let words = File::create(&words_path).map_err(|error| failed("cannot write fio's messages", error))?;
+        let Beside { hosts, stop, running } = *beside;
+        let failed = |what: &str, error: &dyn std::fmt::Display| FioError::Failed(format!("{what}: {error}"));
+        job.places.iter().try_for_each(Place::check).map_err(FioError::Failed)?;
+        hosts.iter().try_for_each(Host::check).map_err(FioError::Failed)?;
+        let (job_name, raw_name, words_name) = (format!("raw/{name}.fio"), format!("raw/{name}.json"), format!("raw/{name}.err"));
+        let write = |name: &str, job: &Job| {
+            inside::write(folder, name, job.text(self).as_bytes()).map_err(|error| failed("cannot write the job", &error))
+        };
+        write(&job_name, job)?;
+        let words = inside::create(folder, &words_name).map_err(|error| failed("cannot write fio's messages", &error))?;
         let mut command = Command::new("fio");
         for (at, host) in hosts.iter().enumerate() {
-            let own_path = job_path.with_extension(format!("fio.{at}"));
+            let own_name = format!("raw/{name}.fio.{at}");
             let path = match &host.place {
                 Some(place) => {
-                    let own = Job { places: std::slice::from_ref(place), ..*job };
-                    fs::write(&own_path, own.text(self)).map_err(|error| failed("cannot write the job", error))?;
-                    own_path.as_path()
+                    write(&own_name, &Job { places: std::slice::from_ref(place), ..*job })?;
+                    &own_name
                 }
-                None => job_path,
+                None => &job_name,
             };
             command.arg(format!("--client={}", host.name)).arg(path);
         }
         if hosts.is_empty() {
-            command.arg(job_path);
+            command.arg(&job_name);
         }
-        let out = File::create(raw_path).map_err(|error| failed("cannot write fio's results", error))?;
-        command.arg("--output-format=json+").stdin(Stdio::null()).stdout(out).stderr(words);
+        let out = inside::create(folder, &raw_name).map_err(|error| failed("cannot write fio's results", &error))?;
+        command.arg("--output-format=json+").current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(words);
         // A group of its own: an interrupt at the terminal is ours to handle, so that fio never leaves half a result.
         let mut child = command.process_group(0).spawn().map_err(FioError::Missing)?;
-        let pid_path = raw_path.with_extension("pid");
-        let _ = fs::write(&pid_path, child.id().to_string());
+        running(Some(child.id()));
         let begun = Instant::now();
         let status = loop {
             match child.try_wait() {
                 Ok(Some(status)) => break status,
                 Ok(None) => {}
-                Err(error) => return Err(failed("cannot wait for fio", error)),
+                Err(error) => return Err(failed("cannot wait for fio", &error)),
             }
             let late = job.seconds().is_some_and(|seconds| begun.elapsed().as_secs_f64() > seconds * 1.5 + PATIENCE_SECONDS);
             if late || stop.load(Ordering::Relaxed) {
                 let _ = child.kill();
                 let _ = child.wait();
-                let _ = fs::remove_file(&pid_path);
+                running(None);
                 return Err(match late {
                     true => {
                         let seconds = show_seconds(begun.elapsed().as_secs_f64());
@@ -378,15 +476,18 @@ impl Fio {
             tick(begun.elapsed());
             std::thread::sleep(EVERY);
         };
-        let _ = fs::remove_file(&pid_path);
-        let words = fs::read_to_string(&words_path).unwrap_or_default();
-        let _ = fs::remove_file(&words_path);
-        let text = fs::read_to_string(raw_path).map_err(|error| failed("cannot read fio's results", error))?;
+        running(None);
+        let text_of =
+            |name: &str| inside::read(folder, name, RESULT_BYTES_MAX).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let words = text_of(&words_name).unwrap_or_default();
+        let _ = fs::remove_file(folder.join(&words_name));
+        let text = text_of(&raw_name).map_err(|error| failed("cannot read fio's results", &error))?;
         let said = || {
             let words =
                 [words.trim(), text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ").trim()]
                     .join(" ");
-            let words: String = words.trim().chars().take(400).collect();
+            let words: String =
+                words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect();
             if words.is_empty() { "without a word".into() } else { words }
         };
         let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
@@ -395,9 +496,9 @@ impl Fio {
             return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));
         };
         if json.len() != text.trim().len() {
-            fs::write(raw_path, json).map_err(|error| failed("cannot write fio's results", error))?;
+            inside::write(folder, &raw_name, json.as_bytes()).map_err(|error| failed("cannot write fio's results", &error))?;
         }
-        let measured = parse(&value).map_err(FioError::Failed)?;
+        let mut measured = parse(&value).map_err(FioError::Failed)?;
         // fio goes on without a host that it does not reach; a sum without that host would be taken for all.
         if measured.len() < hosts.len() {
             return Err(FioError::Failed(format!(
@@ -408,9 +509,12 @@ impl Fio {
                 said()
             )));
         }
-        let requests: u64 = measured.iter().map(|one| one.total.requests).sum();
-        if !status.success() && requests == 0 {
-            return Err(FioError::Failed(format!("fio ended with {status}: {}", said())));
+        for one in &mut measured {
+            one.failed = match one.failed.take() {
+                Some(failed) => Some(format!("{failed}; fio says: {}", said())),
+                None if !status.success() => Some(format!("fio ended with {status}: {}", said())),
+                None => job.shortfall(one),
+            };
         }
         Ok(measured)
     }
@@ -426,7 +530,10 @@ pub fn parse(value: &Value) -> Result<Vec<Measured>, String> {
     if all.is_empty() {
         return Err("fio's JSON has an empty list of jobs".into());
     }
-    Ok(all)
+    match all.iter().find_map(Measured::impossible) {
+        Some(figure) => Err(format!("it tells {figure:e} of something, which no measurement has")),
+        None => Ok(all),
+    }
 }
 
 fn one(job: &Value) -> Measured {
@@ -468,6 +575,7 @@ fn one(job: &Value) -> Measured {
         cpu_user_percent: number("usr_cpu") * threads,
         cpu_system_percent: number("sys_cpu") * threads,
         errors: failed,
+        failed: (failed > 0).then(|| format!("{failed} requests failed")),
     }
 }
 
@@ -520,8 +628,8 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
     let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
     let (mut whole, mut submission, mut completion) = (Pool::default(), Pool::default(), Pool::default());
     for part in parts.into_iter().filter(|part| part.requests > 0) {
-        total.requests += part.requests;
-        total.bytes += part.bytes;
+        total.requests = total.requests.saturating_add(part.requests);
+        total.bytes = total.bytes.saturating_add(part.bytes);
         total.iops += part.iops;
         total.mb_per_s += part.mb_per_s;
         let Latency { min_ns, mean_ns, stddev_ns, max_ns, .. } = part.latency;
@@ -529,7 +637,8 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
         submission.add(part.requests, part.submission);
         completion.add(part.requests, part.completion);
         for (ns, requests) in &part.latency.bins {
-            *bins.entry(*ns).or_default() += requests;
+            let bin: &mut u64 = bins.entry(*ns).or_default();
+            *bin = bin.saturating_add(*requests);
         }
     }
     if let Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }) = whole.all() {
@@ -557,7 +666,8 @@ pub fn together(hosts: &[Measured]) -> Measured {
         total: sum(hosts.iter().map(|host| &host.total)),
         cpu_user_percent: hosts.iter().map(|host| host.cpu_user_percent).sum(),
         cpu_system_percent: hosts.iter().map(|host| host.cpu_system_percent).sum(),
-        errors: hosts.iter().map(|host| host.errors).sum(),
+        errors: hosts.iter().map(|host| host.errors).fold(0, u64::saturating_add),
+        failed: hosts.iter().find_map(|host| host.failed.clone()),
     }
 }
 
@@ -590,12 +700,12 @@ impl Pool {
 }
 
 fn set_percentiles(latency: &mut Latency, bins: Vec<(u64, u64)>) {
-    let count: u64 = bins.iter().map(|(_, requests)| requests).sum();
+    let count = bins.iter().fold(0_u64, |sum, (_, requests)| sum.saturating_add(*requests));
     let at = |percent: f64| {
         let wanted = rank(count, percent);
-        let mut seen = 0;
+        let mut seen = 0_u64;
         let bin = bins.iter().find(|(_, requests)| {
-            seen += requests;
+            seen = seen.saturating_add(*requests);
             seen >= wanted
         });
         bin.map_or(latency.mean_ns, |(ns, _)| *ns as f64)
@@ -616,42 +726,70 @@ pub fn take_series(prefix: &Path) -> Vec<Sample> {
 const LOGS: [&str; 5] = ["bw", "iops", "lat", "clat", "slat"];
 /// Jobs whose logs are looked for where each job has its own.
 const JOBS_MAX: u32 = 256;
+/// A line of a log stands for an hour at most.
+const INTERVAL_MS_MAX: u64 = 3_600_000;
+/// Samples of a series: eleven days of seconds.
+const SAMPLES_MAX: u64 = 1_000_000;
+/// More of anything in a second is no figure of fio's.
+const FIGURE_MAX: f64 = 1e15;
+
+/// What the jobs of one kind and direction logged in an interval.
+#[derive(Clone, Copy, Default)]
+struct Logged {
+    sum: f64,
+    lines: u32,
+}
 
 /// The samples of a series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; one each second, or as
 /// many as there are lines if those are longer.
+///
+/// When a load ends some jobs log their last interval and others do not, so an end to which fewer jobs contribute than to the
+/// intervals before it is left out: its sum would look like a collapse.
 pub fn series(prefix: &Path, interval_ms: u64) -> Vec<Sample> {
-    let mut samples: BTreeMap<u64, (Sample, f64)> = BTreeMap::new();
-    let bucket_ms = interval_ms.max(1000);
-    let share = interval_ms as f64 / bucket_ms as f64;
-    for kind in LOGS {
-        let own = (1..=JOBS_MAX).map(|job| format!("{}_{kind}.{job}.log", prefix.display()));
-        let text: String = std::iter::once(format!("{}_{kind}.log", prefix.display()))
-            .chain(own)
-            .filter_map(|path| fs::read_to_string(path).ok())
-            .collect();
-        for line in text.lines() {
-            let fields: Vec<f64> = line.split(',').map_while(|field| field.trim().parse().ok()).collect();
-            let [at_ms, value, direction, ..] = fields[..] else { continue };
-            let value = if kind == "lat" { value } else { value * share };
-            let bucket = ((at_ms / bucket_ms as f64).round() as u64).max(1);
-            let (sample, count) = samples.entry(bucket).or_default();
-            sample.at_ms = bucket * bucket_ms;
-            match (kind, direction as u8) {
-                ("bw", 0) => sample.read_mb_per_s += value * 1024.0 / 1e6,
-                ("bw", _) => sample.write_mb_per_s += value * 1024.0 / 1e6,
-                ("iops", 0) => sample.read_iops += value,
-                ("iops", _) => sample.write_iops += value,
-                ("lat", _) => {
-                    sample.latency_mean_ns += value;
-                    *count += 1.0;
+    let bucket_ms = interval_ms.clamp(1000, INTERVAL_MS_MAX);
+    let share = interval_ms.min(INTERVAL_MS_MAX) as f64 / bucket_ms as f64;
+    let mut buckets: BTreeMap<u64, [[Logged; 2]; 3]> = BTreeMap::new();
+    for (kind, name) in ["bw", "iops", "lat"].into_iter().enumerate() {
+        let own = (1..=JOBS_MAX).map(|job| format!("{}_{name}.{job}.log", prefix.display()));
+        for path in std::iter::once(format!("{}_{name}.log", prefix.display())).chain(own) {
+            let _ = lines::each(Path::new(&path), &mut |line| {
+                let mut fields = line.split(',').map_while(|field| field.trim().parse::<f64>().ok());
+                let (Some(at_ms), Some(value), Some(direction)) = (fields.next(), fields.next(), fields.next()) else { return };
+                let bucket = ((at_ms / bucket_ms as f64).round() as u64).max(1);
+                if !(0.0..=FIGURE_MAX).contains(&value) || bucket > SAMPLES_MAX {
+                    return;
                 }
-                _ => {}
-            }
+                let logged = &mut buckets.entry(bucket).or_default()[kind][usize::from(direction != 0.0)];
+                logged.sum += value;
+                logged.lines += 1;
+            });
         }
     }
-    // fio does not always log the bandwidth of the last second, but its latency.
-    let whole = samples.into_values().filter(|(sample, _)| sample.read_iops + sample.write_iops > 0.0);
-    whole.map(|(sample, count)| Sample { latency_mean_ns: sample.latency_mean_ns / f64::max(count, 1.0), ..sample }).collect()
+    let mut all: Vec<(u64, [[Logged; 2]; 3])> = buckets.into_iter().collect();
+    // fio does not always log the rates of the last second, but its latency.
+    let rates = |logged: &[[Logged; 2]; 3]| logged[1][0].lines + logged[1][1].lines;
+    all.retain(|(_, logged)| logged[1][0].sum + logged[1][1].sum > 0.0);
+    while let [before @ .., (_, last)] = &all[..] {
+        let mut lines: Vec<u32> = before.iter().map(|(_, logged)| rates(logged)).collect();
+        lines.sort_unstable();
+        match lines.get(lines.len() / 2) {
+            Some(usual) if rates(last) < *usual => all.pop(),
+            _ => break,
+        };
+    }
+    let sample = |(bucket, [bw, iops, lat]): (u64, [[Logged; 2]; 3])| {
+        let rate = |logged: Logged| logged.sum * share;
+        let latencies = f64::from(lat[0].lines + lat[1].lines).max(1.0);
+        Sample {
+            at_ms: bucket * bucket_ms,
+            read_iops: rate(iops[0]),
+            write_iops: rate(iops[1]),
+            read_mb_per_s: rate(bw[0]) * 1024.0 / 1e6,
+            write_mb_per_s: rate(bw[1]) * 1024.0 / 1e6,
+            latency_mean_ns: (lat[0].sum + lat[1].sum) / latencies,
+        }
+    };
+    all.into_iter().map(sample).collect()
 }
 
 #[cfg(test)]

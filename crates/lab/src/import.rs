@@ -6,11 +6,12 @@
 use crate::fio;
 use crate::result::{
     ArrayState, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
-    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, now_ms,
+    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Why nothing was imported.
@@ -47,6 +48,12 @@ pub struct Request {
     /// The words on the command line.
     pub command: Vec<String>,
 }
+
+/// Files of a folder of results, and a file of 1024 jobs with histograms.
+const FILES_MAX: usize = 10_000;
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The year 5138.
+const TIME_MS_MAX: u64 = 100_000_000_000_000;
 
 /// Options of jobs that say nothing of what is measured, or that a point has a place for.
 const KNOWN: [&str; 24] = [
@@ -123,8 +130,7 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
         let raw = raw_of.entry(job.file).or_insert_with(|| RunWriter::raw_name(index)).clone();
         let (path, json, _) = &kept[job.file];
         if raw == RunWriter::raw_name(index) {
-            let to = folder.join(&raw);
-            fs::write(&to, json).map_err(|source| ResultError::Io { path: to, source })?;
+            inside::write(folder, &raw, json.as_bytes())?;
         }
         // A log that several jobs wrote is of the last of them, whichever that was.
         let log = job.log(path).filter(|log| logs[log] == 1);
@@ -146,8 +152,8 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
             extra: BTreeMap::new(),
         };
         writer.append(&[record], &series)?;
-        if job.measured.errors > 0 {
-            notes.push((NoteKind::Error, Some(index), format!("{}: {} requests failed", path.display(), job.measured.errors)));
+        if let Some(words) = &job.measured.failed {
+            notes.push((NoteKind::Error, Some(index), format!("{}: no result: {words}", path.display())));
         }
         if job.hosts > 1 {
             notes.push((NoteKind::Step, Some(index), format!("{}: the sum of {} hosts", path.display(), job.hosts)));
@@ -191,7 +197,17 @@ fn unknown(files: usize) -> String {
 /// Files of that path, in the order of their names; those that were found in a folder may be something else.
 fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result<(), ImportError> {
     let failed = |error: std::io::Error| ImportError::File { path: path.to_path_buf(), problem: error.to_string() };
-    if !fs::metadata(path).map_err(failed)?.is_dir() {
+    // Links in a folder may lead anywhere, itself included.
+    let metadata = if is_named { fs::metadata(path) } else { fs::symlink_metadata(path) };
+    let metadata = metadata.map_err(failed)?;
+    if !metadata.is_dir() {
+        if !is_named && !metadata.is_file() {
+            return Ok(());
+        }
+        if files.len() == FILES_MAX {
+            let problem = format!("more than {FILES_MAX} files are named or found: import fewer at a time");
+            return Err(ImportError::File { path: path.to_path_buf(), problem });
+        }
         if is_named || path.extension().is_some_and(|extension| extension == "json") {
             files.push((path.to_path_buf(), is_named));
         }
@@ -205,9 +221,23 @@ fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result
     inside.iter().try_for_each(|path| find(path, false, files))
 }
 
+/// The text of a plain file that is not larger than what fio writes.
+fn text_of(path: &Path) -> Result<String, String> {
+    if !fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
+        return Err("it is no plain file".into());
+    }
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    match text.len() as u64 > FILE_BYTES_MAX {
+        true => Err(format!("it is larger than {}, which fio does not write", crate::units::show_size(FILE_BYTES_MAX))),
+        false => Ok(text),
+    }
+}
+
 /// The JSON in a file, before and after which fio may have said something, and what it is.
 fn read(path: &Path) -> Result<(String, Value), String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+    let text = text_of(path)?;
     let json = text.find('{').zip(text.rfind('}')).filter(|(start, end)| start < end).map(|(start, end)| &text[start..=end]);
     let json = json.ok_or("it holds no JSON")?;
     let value: Value = serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
@@ -229,7 +259,11 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
         let name = job["jobname"].as_str().unwrap_or("").to_owned();
         groups.entry((job["groupid"].as_u64().unwrap_or(0), name)).or_default().push((job, measured));
     }
-    let ended_ms = value["timestamp_ms"].as_u64().or(value["timestamp"].as_u64().map(|seconds| seconds * 1000)).unwrap_or(0);
+    let ended_ms = value["timestamp_ms"]
+        .as_u64()
+        .or(value["timestamp"].as_u64().map(|seconds| seconds.saturating_mul(1000)))
+        .unwrap_or(0)
+        .min(TIME_MS_MAX);
     let mut jobs = Vec::new();
     for group in groups.into_values() {
         let mut options = options(&value["global options"]);
@@ -238,6 +272,9 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
         let clones = group.len() / hosts.len().max(1);
         let parts: Vec<Measured> = group.iter().map(|(_, measured)| measured.clone()).collect();
         let measured = Measured { host: String::new(), ..fio::together(&parts) };
+        if let Some(figure) = measured.impossible() {
+            return Err(format!("the jobs together tell {figure:e} of something, which no measurement has"));
+        }
         if measured.total.requests == 0 {
             continue;
         }
@@ -345,13 +382,13 @@ impl Job {
         let interval_ms =
             self.options.get("log_avg_msec").and_then(|text| text.parse::<u64>().ok()).filter(|interval| *interval > 0);
         let samples = log.zip(interval_ms).map_or(Vec::new(), |(prefix, interval)| fio::series(prefix, interval));
-        Series { interval_ms: interval_ms.unwrap_or(0).max(1000), samples, sweep: Vec::new() }
+        Series { interval_ms: interval_ms.unwrap_or(0).clamp(1000, 3_600_000), samples, sweep: Vec::new() }
     }
 }
 
 fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<String>) -> Manifest {
     let begun_ms = jobs.iter().map(|job| job.begun_ms).min().unwrap_or_else(now_ms);
-    let end = |job: &Job| job.begun_ms + (job.measured.seconds * 1000.0) as u64;
+    let end = |job: &Job| job.begun_ms.saturating_add((job.measured.seconds * 1000.0) as u64);
     let ended_ms = jobs.iter().map(end).max();
     let is_device = jobs.iter().filter_map(|job| job.options.get("filename")).any(|name| name.starts_with("/dev/"));
     Manifest {
@@ -395,6 +432,7 @@ fn manifest(request: &Request, jobs: &[Job], files: usize, versions: &BTreeSet<S
             precondition: None,
             rounds: 1,
             steady: None,
+            failed: None,
             begun_ms: Some(begun_ms),
             ended_ms,
         }],

@@ -2,7 +2,7 @@
 //! so keys must be set up; a run goes on without, and says so.
 
 use crate::result::{DriveInfo, Environment};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 /// `KEY value` lines; each of plain tools that every Linux has.
@@ -28,6 +28,7 @@ say drive_cache "$(cat "$sys/queue/write_cache" 2>/dev/null)"
 
 /// As [`crate::purge`] does here: a file is made anew; a device is formatted, else discarded. Never one that is in use.
 const PURGE: &str = r#"
+case $PLACE in /*) ;; *) echo "$PLACE is no whole path" >&2; exit 1 ;; esac
 if [ -f "$PLACE" ]; then
     bytes=$(stat -c %s "$PLACE"); truncate -s 0 "$PLACE" && truncate -s "$bytes" "$PLACE" && echo "new empty file"; exit
 fi
@@ -46,10 +47,18 @@ fn machine(host: &str) -> Option<&str> {
     (!name.starts_with("sock:") && !name.starts_with('-')).then(|| name.split(',').next().unwrap_or(name))
 }
 
+/// What a program says, up to a length: the rest is read and forgotten.
+fn said(mut stream: impl Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.by_ref().take(64 << 10).read_to_end(&mut bytes);
+    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
 fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
     let machine = machine(host).ok_or_else(|| format!("{host} is no machine that ssh reaches"))?;
     let mut ssh = Command::new("ssh")
-        .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", machine, "sh"])
+        .args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "--", machine, "sh"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -60,10 +69,14 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
     // If it ended already, it says why.
     let _ = stdin.write_all(format!("PLACE='{quoted}'\n{script}").as_bytes());
     drop(stdin);
-    let output = ssh.wait_with_output().map_err(|error| error.to_string())?;
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
-        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    let errors = ssh.stderr.take().expect("it is piped");
+    let errors = std::thread::spawn(move || said(errors));
+    let told = said(ssh.stdout.take().expect("it is piped"));
+    let status = ssh.wait().map_err(|error| error.to_string())?;
+    let errors = errors.join().unwrap_or_default();
+    match status.success() {
+        true => Ok(told),
+        false => Err(errors.chars().filter(|letter| !letter.is_control()).take(400).collect()),
     }
 }
 
@@ -75,8 +88,10 @@ pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String
     let told = by_ssh(host, place, FACTS)?;
     let of = |key: &str| -> String {
         let line = told.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-        line.unwrap_or_default().trim().to_owned()
+        line.unwrap_or_default().trim().chars().filter(|letter| !letter.is_control()).take(200).collect()
     };
+    // A machine of anybody's says this.
+    let whole = |key: &str| of(key).parse::<u64>().ok().filter(|number| *number < 1 << 50).unwrap_or(0);
     let environment = Environment {
         host: host.to_owned(),
         kernel: of("kernel"),
@@ -84,8 +99,8 @@ pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String
         cpu: of("cpu"),
         cpu_count: of("cpu_count").parse().unwrap_or(0),
         cpu_governor: of("governor"),
-        memory_bytes: of("memory_kib").parse::<u64>().unwrap_or(0) * 1024,
-        load_average: of("load").parse().unwrap_or(0.0),
+        memory_bytes: whole("memory_kib").saturating_mul(1024),
+        load_average: of("load").parse().ok().filter(|load| (0.0..1e6).contains(load)).unwrap_or(0.0),
         virtualization: of("virtualization"),
         ..Environment::default()
     };
@@ -94,7 +109,7 @@ pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String
         model: of("drive_model"),
         serial: of("drive_serial"),
         firmware: of("drive_firmware"),
-        size_bytes: of("drive_sectors").parse::<u64>().unwrap_or(0) * 512,
+        size_bytes: whole("drive_sectors").saturating_mul(512),
         write_cache: of("drive_cache"),
         source: "sysfs over ssh".into(),
         ..DriveInfo::default()

@@ -72,7 +72,28 @@ pub struct Options {
     pub room_bytes: Option<u64>,
 }
 
+/// Memory for the data of all requests at a time.
+const DATA_BYTES_MAX: u64 = 1 << 30;
+
 impl Options {
+    /// Refuses numbers that make no sense.
+    ///
+    /// # Errors
+    /// With what is allowed.
+    pub fn check(&self) -> Result<(), String> {
+        let stretch = if let Pace::Open { stretch } = self.pace { stretch } else { 1.0 };
+        match () {
+            () if !(1e-6..=1e6).contains(&stretch) => {
+                Err(format!("a stretch of {stretch} cannot be: allowed is 0.000001 to 1000000"))
+            }
+            () if !(1..=4096).contains(&self.depth) => Err(format!("a depth of {} cannot be: allowed is 1 to 4096", self.depth)),
+            () if !self.align_bytes.is_power_of_two() || self.align_bytes > 1 << 20 => {
+                Err(format!("an alignment of {} cannot be: allowed is a power of two up to 1 MiB", self.align_bytes))
+            }
+            () => Ok(()),
+        }
+    }
+
     /// In words: "as recorded".
     pub fn pace_words(&self) -> String {
         match self.pace {
@@ -116,6 +137,9 @@ pub enum ReplayError {
     /// fio gave no result.
     #[error(transparent)]
     Fio(#[from] crate::fio::FioError),
+    /// It cannot be replayed in this way.
+    #[error("{0}")]
+    Options(String),
     /// The target is smaller than one of the trace's requests.
     #[error(
         "target of {size_bytes} bytes is smaller than the trace's largest request of {request_bytes} bytes; use a larger one"
@@ -175,6 +199,9 @@ pub struct Outcome {
     pub flushes: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// Discards that the target does not take: left out, and no errors.
+    #[serde(default)]
+    pub discards_left_out: u64,
     /// How late requests were; all 0 in a closed loop, where none is due, and through fio, which does not tell.
     pub drift: Drift,
     /// It was interrupted: this is what came before.
@@ -186,6 +213,15 @@ impl Outcome {
     pub fn busy_mb_per_s(&self) -> f64 {
         let bytes = [&self.read, &self.write].into_iter().flatten().map(|figures| figures.bytes).sum::<u64>();
         if self.busy_seconds > 0.0 { bytes as f64 / 1e6 / self.busy_seconds } else { 0.0 }
+    }
+
+    /// Why it is no result, if it is none.
+    pub fn failed(&self) -> Option<String> {
+        match (self.errors, self.total.requests) {
+            (0, 1..) => None,
+            (0, 0) => Some("not one request was served".into()),
+            (errors, _) => Some(format!("{errors} requests failed")),
+        }
     }
 }
 
@@ -200,11 +236,22 @@ struct Fitting {
 
 impl Fitting {
     fn new(totals: &Totals, size_bytes: u64, options: &Options) -> Result<Self, ReplayError> {
-        let align = options.align_bytes.max(1);
+        options.check().map_err(ReplayError::Options)?;
+        let align = options.align_bytes;
         let room = options.room_bytes.unwrap_or(size_bytes).min(size_bytes) / align * align;
-        let request_bytes = totals.bytes_max.next_multiple_of(align);
+        let too_small = |request_bytes| ReplayError::TooSmall { size_bytes, request_bytes };
+        let request_bytes = totals.bytes_max.checked_next_multiple_of(align).ok_or(too_small(totals.bytes_max))?;
         if room == 0 || request_bytes > room {
-            return Err(ReplayError::TooSmall { size_bytes, request_bytes });
+            return Err(too_small(request_bytes));
+        }
+        let data = totals.data_bytes_max.saturating_mul(options.depth as u64);
+        if data > DATA_BYTES_MAX {
+            return Err(ReplayError::Options(format!(
+                "{} requests at a time of up to {} need more memory than {}: allow fewer with --depth",
+                options.depth,
+                crate::units::show_size(totals.data_bytes_max),
+                crate::units::show_size(DATA_BYTES_MAX)
+            )));
         }
         Ok(Self { align, room, end: totals.end_max.max(room), fit: options.fit })
     }
@@ -213,7 +260,7 @@ impl Fitting {
         if record.op == Op::Flush {
             return record;
         }
-        let bytes = record.bytes.max(1).next_multiple_of(self.align);
+        let bytes = record.bytes.max(1).next_multiple_of(self.align).min(self.room);
         let offset = match self.fit {
             Fit::Fold => record.offset % self.room,
             Fit::Scale => (u128::from(record.offset) * u128::from(self.room) / u128::from(self.end)) as u64,
@@ -222,8 +269,8 @@ impl Fitting {
     }
 }
 
-/// Writes a trace as fio's log version 3 to `log`, for a target that fio calls `name`; gives the options of the job that replays
-/// it. fio does not say how late requests are: compare its run time with the trace's.
+/// Writes a trace as fio's log version 3 to `log`, which fio finds as `log_name`, for a target that it calls `name`; gives the
+/// options of the job that replays it. fio does not say how late requests are: compare its run time with the trace's.
 ///
 /// # Errors
 /// When the target is too small, or the log cannot be written. Think time is beyond fio and refused: use [`play`].
@@ -233,7 +280,11 @@ pub fn iolog(
     size_bytes: u64,
     options: &Options,
     log: &Path,
+    log_name: &str,
 ) -> Result<Vec<(String, String)>, ReplayError> {
+    if name.contains(char::is_whitespace) {
+        return Err(ReplayError::Options(format!("fio takes no blanks in names of its logs: replay on {name:?} without --fio")));
+    }
     let fitting = Fitting::new(source.totals(), size_bytes, options)?;
     let failed = |source| ReplayError::Log { path: log.to_path_buf(), source };
     let stretch = match options.pace {
@@ -264,7 +315,7 @@ pub fn iolog(
     })?;
     written.and_then(|()| writeln!(file, "{last} {name} close")).and_then(|()| file.flush()).map_err(failed)?;
     let mut job = vec![
-        ("read_iolog".to_string(), log.display().to_string()),
+        ("read_iolog".to_string(), log_name.to_string()),
         ("read_iolog_chunked".to_string(), "1".to_string()),
         ("iodepth".to_string(), options.depth.to_string()),
         ("direct".to_string(), u8::from(options.direct).to_string()),
@@ -273,6 +324,14 @@ pub fn iolog(
         job.push(("replay_no_stall".to_string(), "1".to_string()));
     }
     Ok(job)
+}
+
+/// Whether an export says that it takes no writes; none if it cannot be asked.
+pub(crate) fn is_read_only(place: &Place) -> Option<bool> {
+    match place {
+        Place::Path(_) => None,
+        Place::Nbd(uri) => nbd::Client::connect(uri).map(|client| client.is_read_only()).ok(),
+    }
 }
 
 /// Bytes of what is behind a place.

@@ -105,7 +105,17 @@ pub fn write_charts(runs: &[PathBuf], folder: &Path, how: Charts) -> Result<Vec<
 }
 
 fn save(html: &str, out: &Path) -> Result<(), ReportError> {
-    std::fs::write(out, html).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+    write_page(html, out).map_err(|source| ReportError::Page { path: out.to_path_buf(), source })
+}
+
+/// In the folder of a run, which may come from anybody, a link in the place of the page is not followed but replaced.
+fn write_page(html: &str, out: &Path) -> std::io::Result<()> {
+    let is_link = std::fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
+    let in_run = out.parent().is_some_and(|folder| folder.join("manifest.json").exists());
+    if is_link && in_run {
+        std::fs::remove_file(out)?;
+    }
+    std::fs::write(out, html)
 }
 
 fn drawn(runs: &[PathBuf]) -> Result<Page, ResultError> {
@@ -316,6 +326,7 @@ fn badges(manifest: &Manifest) -> Vec<(&'static str, String)> {
         RunStatus::Interrupted if manifest.sections.iter().all(|section| section.kind == SectionKind::Replay) => {
             ("notable", "! cut short, can be resumed".to_string())
         }
+        RunStatus::WithFailures => ("bad", "✗ ended with failures, which can be measured again".to_string()),
         RunStatus::Interrupted => ("notable", "! interrupted, can be resumed".to_string()),
         RunStatus::Failed => ("bad", "✗ failed".to_string()),
     });
@@ -378,9 +389,18 @@ fn verdict(report: &Report<'_>) -> Vec<String> {
     let warnings =
         report.run.notes.iter().filter(|note| !matches!(note.kind, NoteKind::Step | NoteKind::Purge | NoteKind::Verdict));
     let warnings = warnings.count();
-    let errors: u64 = report.run.records.iter().map(|record| record.errors).sum();
-    if errors > 0 {
-        sentences.push(format!("{errors} requests failed; see the notes."));
+    let without = report.run.records.iter().filter(|record| record.failed.is_some()).count();
+    if without > 0 {
+        let what = if without == 1 { "measurement failed and is" } else { "measurements failed and are" };
+        sentences.push(format!("{without} {what} no result; see the notes."));
+    }
+    for section in report.run.manifest.sections.iter().filter(|section| section.failed.is_some()) {
+        sentences.push(format!(
+            "{} on {} was given up: {}",
+            section.title,
+            section.target,
+            section.failed.as_deref().unwrap_or_default()
+        ));
     }
     if warnings > 0 {
         sentences.push(format!(

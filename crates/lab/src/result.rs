@@ -14,6 +14,7 @@
 
 mod environment;
 mod folder;
+pub(crate) mod inside;
 mod manifest;
 mod note;
 mod point;

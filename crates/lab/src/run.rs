@@ -3,10 +3,15 @@
 //! The order is target by target, and section by section on each. What is done is known from the records alone: a step whose
 //! record is there is not done again. A round that counts towards a steady state is done again as a whole, because SNIA allows
 //! no idle gap in it; so is a section of RAID runs, because its array was in the midst of something.
+//!
+//! A load that fails is no result; a preparation that fails ends its section. The run goes on with what comes after them and ends
+//! "with failures".
 
+mod before;
 mod copy;
 mod lock;
 mod measure;
+mod own;
 mod prepare;
 mod raid;
 mod replay;
@@ -18,22 +23,24 @@ use crate::experiment::{Experiment, Prepare, SchemaError};
 use crate::fio::{Fio, FioError, Host};
 use crate::import;
 use crate::md;
-use crate::plan::{self, RaidAction, Scale, Stage, Step, stages, stages_apart, step_cost};
+use crate::plan::{self, RaidAction, Scale, Stage, stages, stages_apart, step_cost};
 use crate::result::{
-    DriveInfo, Environment, FORMAT, Manifest, Note, NoteKind, Record, ResultError, Run, RunStatus, RunWriter, Section,
-    SectionKind, TargetKind, now_ms,
+    DriveInfo, Environment, FORMAT, Manifest, Note, NoteKind, Point, Record, ResultError, Run, RunStatus, RunWriter, Section,
+    SectionKind, inside, now_ms,
 };
+use crate::select;
 use crate::state;
-use crate::target::{self, Target, TargetError, TargetSpec};
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use crate::target::{Target, TargetError, TargetSpec};
+use crate::units::counted;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use lock::end_left_fio;
-pub(crate) use lock::lock;
-pub use request::Request;
+pub(crate) use lock::{Held, lock};
+pub use own::Own;
+pub use request::{Consent, Request};
 
 /// Speed that is assumed for the time left until something is known, MB/s.
 const ASSUMED_MB_PER_S: f64 = 500.0;
@@ -96,31 +103,11 @@ pub fn run(
     let fio = Fio::find()?;
     let scale = request.scale(experiment);
     let specs = request.target_specs(experiment)?;
-    for spec in &specs {
-        let span = scale.span(spec.size_bytes());
-        let all: Vec<Step> = experiment
-            .section
-            .iter()
-            .flat_map(|section| stages(section, span, true, &scale))
-            .flat_map(|stage| stage.steps)
-            .collect();
-        spec.allow(&all, &request.destroy)?;
-        // What the target is on another host is not known here: it is named as --host does.
-        let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && all.iter().any(plan::destroys));
-        if let Some(host) = elsewhere.map(ToString::to_string).find(|host| !request.destroy.contains(host)) {
-            return Err(TargetError::Unsafe(target::would_overwrite(&host)).into());
-        }
-    }
-    let places = specs.iter().flat_map(|spec| match spec.kind {
-        TargetKind::File => vec![PathBuf::from(&spec.place)],
-        TargetKind::Array | TargetKind::Members if spec.made => spec.drives.clone(),
-        TargetKind::Array | TargetKind::Md | TargetKind::Members | TargetKind::Block | TargetKind::Nbd => vec![],
-    });
-    request.made = places.filter(|path| !path.exists() && request.hosts.is_empty()).collect();
-    request.made.sort();
-    request.made.dedup();
+    before::refuse(experiment, &request, &specs, None)?;
+    let mut held = Held::default();
+    before::hold(&mut held, &specs, &request)?;
     let begun_ms = now_ms();
-    request.sockets = std::env::temp_dir().join(format!("stria-lab-{}-{begun_ms}", std::process::id()));
+    request.begun_in = std::env::current_dir().unwrap_or_default();
     let environment = state::environment();
     let hosts =
         request.hosts.iter().map(|Host { name, .. }| (name.clone(), Environment { host: name.clone(), ..Default::default() }));
@@ -147,45 +134,88 @@ pub fn run(
     };
     let writer = RunWriter::create(folder, &manifest, text)?;
     request.save(folder)?;
-    Runner::new(Begin { experiment, request, writer, manifest, records: Vec::new(), fio, stop, progress })?.go(&specs)
+    let own = Own::create(folder)?;
+    Runner::new(Begin { experiment, request, writer, manifest, records: Vec::new(), fio, stop, progress, own, held })?.go(&specs)
 }
 
-/// Goes on with an interrupted run.
+/// Goes on with an interrupted run, or measures again what failed in one. Its folder may come from anybody: what it would have
+/// overwritten, started or asked is done only with the user's `consent`, or on files that this very run made.
 ///
 /// # Errors
-/// When the folder holds none, it is done, or it runs.
-pub fn resume(folder: &Path, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Manifest, RunError> {
-    let read = |name: &str| {
-        let path = folder.join(name);
-        fs::read_to_string(&path).map_err(|error| RunError::Failed(format!("{}: {error}: this is no run folder", path.display())))
-    };
-    if Run::open(folder).is_ok_and(|run| run.manifest.experiment == import::EXPERIMENT) {
+/// When the folder holds none, it is done, it runs, or the user must say more.
+pub fn resume(folder: &Path, consent: &Consent, stop: &AtomicBool, progress: &mut dyn Progress) -> Result<Manifest, RunError> {
+    let place = folder.display();
+    if Run::open(folder)?.manifest.experiment == import::EXPERIMENT {
         return Err(RunError::Failed(format!(
-            "{} holds results that fio wrote and stria lab import read: nothing was run here, so nothing can go on; measure with stria \
-             lab run, or import what fio wrote since into a new folder",
-            folder.display()
+            "{place} holds results that fio wrote and stria lab import read: nothing was run here, so nothing can go on; measure with \
+             stria lab run, or import what fio wrote since into a new folder"
         )));
     }
-    let request: Request =
-        serde_json::from_str(&read("request.json")?).map_err(|error| RunError::Failed(format!("request.json: {error}")))?;
-    let experiment = request.experiment(Experiment::parse("experiment.toml", &read("experiment.toml")?)?)?;
+    let request = Request::read(folder, consent)?;
+    let text = String::from_utf8_lossy(&inside::read(folder, "experiment.toml", 1 << 20)?).into_owned();
+    let experiment = request.experiment(Experiment::parse("experiment.toml", &text)?)?;
+    let specs = request.target_specs(&experiment)?;
+    let expected: Vec<Section> = specs.iter().flat_map(|target| sections_of(&experiment, target)).collect();
     let lock = lock(folder)?;
     let (writer, mut run) = RunWriter::resume(folder)?;
     drop(lock);
     if run.manifest.status == RunStatus::Done {
-        return Err(RunError::Failed(format!("the run in {} is done: there is nothing to resume", folder.display())));
+        return Err(RunError::Failed(format!("the run in {place} is done: there is nothing to resume")));
     }
-    end_left_fio(folder);
-    md::stop_left(Path::new("mdadm"), &request.sockets);
-    for drive in request.destroy.iter().map(Path::new).filter(|path| path.exists()) {
-        crate::purge::refuse_busy(drive).map_err(RunError::Failed)?;
+    let ids = |sections: &[Section]| sections.iter().map(|section| section.id.clone()).collect::<Vec<_>>();
+    if ids(&run.manifest.sections) != ids(&expected) {
+        return Err(RunError::Failed(format!(
+            "{place}: the sections of manifest.json are not those of experiment.toml on its targets"
+        )));
     }
-    let specs = request.target_specs(&experiment)?;
+    let own = Own::find(folder)?;
+    // It has the drives of an array, so they count as in use until it has ended.
+    own.end_left_fio();
+    crate::array::stop_left(&request.program, own.folder());
+    md::stop_left(Path::new("mdadm"), own.folder());
+    let names: BTreeSet<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().take(8).collect();
+    progress.say(&Note {
+        at_ms: now_ms(),
+        section: String::new(),
+        record: None,
+        kind: NoteKind::Step,
+        text: format!("goes on with \"{}\" on {}", experiment.name, names.join(", ")),
+    });
+    let allowed = before::refuse(&experiment, &request, &specs, Some(&own));
+    let mut held = Held::default();
+    let allowed = allowed.and_then(|()| Ok(before::hold(&mut held, &specs, &request)?));
+    if let Err(error) = allowed {
+        // What an earlier run left there is found again next time; a new folder holds nothing.
+        own.remove_if_empty();
+        return Err(error);
+    }
+    let again = measure_again(&mut run.manifest, &mut run.records);
+    if again {
+        writer.rewrite_records(&run.records)?;
+    }
     run.manifest.status = RunStatus::Running;
     run.manifest.resumed_ms.push(now_ms());
     run.manifest.ended_ms = None;
     let (manifest, records, fio) = (run.manifest, run.records, Fio::find()?);
-    Runner::new(Begin { experiment: &experiment, request, writer, manifest, records, fio, stop, progress })?.go(&specs)
+    Runner::new(Begin { experiment: &experiment, request, writer, manifest, records, fio, stop, progress, own, held })?.go(&specs)
+}
+
+/// Sections that were given up begin anew, and loads without a result are not done.
+fn measure_again(manifest: &mut Manifest, records: &mut Vec<Record>) -> bool {
+    let count = records.len();
+    for section in &mut manifest.sections {
+        let all_again = section.failed.take().is_some();
+        records.retain(|record| record.section != section.id || !all_again && record.failed.is_none());
+        let void = records.len() < count;
+        if all_again || void {
+            (section.ended_ms, section.steady) = (None, section.steady.take().filter(|_| !all_again));
+        }
+        if all_again {
+            section.begun_ms = None;
+        }
+    }
+    records.len() < count
 }
 
 fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
@@ -199,6 +229,7 @@ fn sections_of(experiment: &Experiment, target: &TargetSpec) -> Vec<Section> {
         precondition: None,
         rounds: 0,
         steady: None,
+        failed: None,
         begun_ms: None,
         ended_ms: None,
     };
@@ -215,6 +246,9 @@ enum Company {
 /// Why a section did not come to its end.
 enum Broken {
     Interrupted,
+    /// It is given up; the run goes on with the next.
+    Section(String),
+    /// The run cannot go on.
     Failed(String),
     Folder(ResultError),
 }
@@ -229,7 +263,8 @@ impl From<FioError> for Broken {
     fn from(error: FioError) -> Self {
         match error {
             FioError::Interrupted => Self::Interrupted,
-            FioError::Missing(_) | FioError::Failed(_) => Self::Failed(error.to_string()),
+            FioError::Failed(words) => Self::Section(words),
+            FioError::Missing(_) => Self::Failed(error.to_string()),
         }
     }
 }
@@ -255,6 +290,10 @@ struct Runner<'a> {
     copies: Option<copy::Place>,
     /// Drives on other hosts.
     host_drives: Vec<DriveInfo>,
+    /// What it made outside of its folder.
+    own: Own,
+    /// Its targets, as long as it runs.
+    held: Held,
     _lock: File,
 }
 
@@ -268,13 +307,17 @@ struct Begin<'a> {
     fio: Fio,
     stop: &'a AtomicBool,
     progress: &'a mut dyn Progress,
+    own: Own,
+    held: Held,
 }
 
 impl<'a> Runner<'a> {
     fn new(begin: Begin<'a>) -> Result<Self, RunError> {
-        let Begin { experiment, request, writer, manifest, records, fio, stop, progress } = begin;
+        let Begin { experiment, request, writer, manifest, records, fio, stop, progress, own, held } = begin;
         Ok(Self {
             _lock: lock(writer.folder())?,
+            held,
+            own,
             scale: request.scale(experiment),
             experiment,
             request,
@@ -314,10 +357,11 @@ impl<'a> Runner<'a> {
             }
         }
         let status = match ending {
+            Ok(()) if self.tell_failures()? => RunStatus::WithFailures,
             Ok(()) => RunStatus::Done,
             Err(Broken::Interrupted) => RunStatus::Interrupted,
             Err(Broken::Folder(error)) => return Err(error.into()),
-            Err(Broken::Failed(words)) => {
+            Err(Broken::Failed(words) | Broken::Section(words)) => {
                 self.note(NoteKind::Error, None, words)?;
                 RunStatus::Failed
             }
@@ -337,13 +381,34 @@ impl<'a> Runner<'a> {
         self.manifest.status = status;
         self.manifest.ended_ms = Some(now_ms());
         self.writer.save_manifest(&self.manifest)?;
-        let _ = fs::remove_dir_all(&self.request.sockets);
-        if status == RunStatus::Done && !self.request.keep {
-            for path in &self.request.made {
-                let _ = fs::remove_file(path);
+        // What can go on finds its files again.
+        if status == RunStatus::Done {
+            if !self.request.keep {
+                self.own.remove_made();
             }
+            self.own.remove();
         }
         Ok(self.manifest)
+    }
+
+    /// Says which loads have no result at all; whether there are any, or a section was given up.
+    fn tell_failures(&mut self) -> Result<bool, ResultError> {
+        let mut points: BTreeMap<Point, (u32, Option<String>)> = BTreeMap::new();
+        for record in self.records.iter().filter(|record| !record.preparation) {
+            let (count, failed) = points.entry(record.point.clone()).or_insert_with(|| (0, Some(String::new())));
+            *count += 1;
+            *failed = failed.take().and(record.failed.clone());
+        }
+        let mut any = self.manifest.sections.iter().any(|section| section.failed.is_some());
+        for (point, (count, failed)) in points {
+            let Some(words) = failed else { continue };
+            any = true;
+            let tries = counted(count, "measurement", "measurements");
+            let words = format!("{}: {}: no result of {tries}: {words}", point.target, select::load(&point));
+            self.section = usize::MAX;
+            self.note(NoteKind::Error, None, words)?;
+        }
+        Ok(any)
     }
 
     /// Seconds that a target takes, at least.
@@ -362,9 +427,12 @@ impl<'a> Runner<'a> {
             .iter()
             .any(|section| section.begun_ms.is_some() && (section.ended_ms.is_some() || section.kind != SectionKind::Raid));
         let hosts = !self.request.hosts.is_empty();
-        let opened =
-            Target::open(spec, &self.scale, &self.request.pool(), &self.request.program, &self.request.sockets, in_midst, hosts);
+        let (pool, program) = (self.request.pool(), self.request.program.clone());
+        let opened = Target::open(spec, &self.scale, &pool, &program, &mut self.own, in_midst, hosts);
         let mut target = opened.map_err(|error| Broken::Failed(error.to_string()))?;
+        // Files that were just made among them.
+        let held = before::hold(&mut self.held, std::slice::from_ref(spec), &self.request);
+        held.map_err(|error| Broken::Failed(error.to_string()))?;
         if let Some(members) = self.request.members.filter(|_| target.info.members.is_none()) {
             target.info.members = Some(members);
         }
@@ -384,28 +452,33 @@ impl<'a> Runner<'a> {
             if self.manifest.sections[at].ended_ms.is_some() {
                 continue;
             }
-            let ended = self.run_section(&mut target, small_blocks);
+            let ended = self.run_section(spec, &mut target, small_blocks);
             self.copies = None;
-            ended?;
+            match ended {
+                Err(Broken::Section(words)) => self.give_up(words)?,
+                ended => ended?,
+            }
         }
         target.close().map_err(Broken::Failed)
     }
 
-    fn run_section(&mut self, target: &mut Target, small_blocks: bool) -> Result<(), Broken> {
+    /// The section that runs ends here.
+    fn give_up(&mut self, words: String) -> Result<(), ResultError> {
+        let title = self.manifest.sections[self.section].title.clone();
+        self.note(NoteKind::Error, None, format!("{title} was given up: {words}"))?;
+        let section = &mut self.manifest.sections[self.section];
+        (section.failed, section.ended_ms) = (Some(words), Some(now_ms()));
+        (self.sweep_begun, self.extra) = (None, BTreeMap::new());
+        self.writer.save_manifest(&self.manifest)
+    }
+
+    fn run_section(&mut self, on: &TargetSpec, target: &mut Target, small_blocks: bool) -> Result<(), Broken> {
         let experiment = self.experiment;
         let at = self.section % experiment.section.len();
         let spec = &experiment.section[at];
         let id = self.id();
-        if spec.test == SectionKind::Raid
-            && target.array.as_ref().is_none_or(|array| matches!(array.spec().level.as_str(), "0" | "jbod"))
-        {
-            let words = format!("{}: not done: {} is no Stria array with redundancy", spec.name, target.info.name);
-            self.note(NoteKind::Fallback, None, words)?;
-            self.manifest.sections[self.section].ended_ms = Some(now_ms());
-            return Ok(());
-        }
-        if spec.test == SectionKind::Replay && target.places.len() > 1 {
-            self.note(NoteKind::Step, None, format!("{}: not done: {} are not one target", spec.name, target.info.name))?;
+        if let Some(why) = before::unfit(spec, on, &self.request) {
+            self.note(NoteKind::Step, None, format!("{}: not done: {why}", spec.name))?;
             self.manifest.sections[self.section].ended_ms = Some(now_ms());
             return Ok(());
         }
@@ -429,6 +502,9 @@ impl<'a> Runner<'a> {
             self.stage(&stage, base, target)?;
             base += stage.steps.len() as u32;
         }
+        if self.records.iter().all(|record| record.section != id || record.preparation) {
+            return Err(Broken::Section("nothing of it could be measured here; see the notes before this one".into()));
+        }
         self.manifest.sections[self.section].ended_ms = Some(now_ms());
         self.writer.save_manifest(&self.manifest)?;
         Ok(())
@@ -446,6 +522,8 @@ impl<'a> Runner<'a> {
     }
 
     fn note(&mut self, kind: NoteKind, record: Option<u32>, text: String) -> Result<(), ResultError> {
+        // Words of drives, hosts and programs are among them, and a terminal shows them.
+        let text = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
         let section = self.manifest.sections.get(self.section).filter(|section| section.begun_ms.is_some());
         let note =
             Note { at_ms: now_ms(), section: section.map_or(String::new(), |section| section.id.clone()), record, kind, text };

@@ -1,4 +1,6 @@
 //! Which records count, and what their points are called: shared by report, comparison and export.
+//!
+//! A record whose requests failed, or that ended long before its time, is evidence and no result.
 
 use crate::result::{ArrayState, DriveState, IoMode, Pattern, Point, Record, Run, SectionKind, SteadyVerdict};
 use crate::snia::WINDOW_ROUNDS;
@@ -20,7 +22,7 @@ pub fn results(run: &Run) -> BTreeMap<&Point, Vec<&Record>> {
         let last = last_rounds.entry((record.section.as_str(), record.step)).or_default();
         *last = record.round.max(*last);
     }
-    for record in run.records.iter().filter(|record| !record.preparation) {
+    for record in run.records.iter().filter(|record| !record.preparation && record.failed.is_none()) {
         let in_window = windows.get(record.section.as_str()).is_none_or(|window| {
             let last_of_own = last_rounds.get(&(record.section.as_str(), record.step));
             match window.steps {
@@ -91,6 +93,7 @@ pub fn state(state: DriveState) -> &'static str {
     match state {
         DriveState::AsFound => "",
         DriveState::Fresh => "fresh",
+        DriveState::Filled => "filled",
         DriveState::Used => "used",
         DriveState::Idle => "after idling",
         DriveState::Trimmed => "trimmed",

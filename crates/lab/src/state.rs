@@ -29,13 +29,6 @@ pub fn size_of(path: &Path) -> Result<u64, String> {
 
 /// The machine, now. Watches it for a second to tell the load of others.
 pub fn environment() -> Environment {
-    let cpu_times = || {
-        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-        let times: Vec<f64> =
-            stat.lines().next().unwrap_or("").split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
-        let idle = times.get(3).unwrap_or(&0.0) + times.get(4).unwrap_or(&0.0);
-        (times.iter().take(8).sum::<f64>(), idle)
-    };
     let disk_bytes = || {
         let stats = fs::read_to_string("/proc/diskstats").unwrap_or_default();
         let sectors = |line: &str| {
@@ -46,10 +39,10 @@ pub fn environment() -> Environment {
         };
         stats.lines().map(sectors).sum::<f64>() * 512.0
     };
-    let (cpu_before, disks_before) = (cpu_times(), disk_bytes());
+    let (cpu_before, disks_before) = (CpuTimes::now(), disk_bytes());
     std::thread::sleep(Duration::from_secs(1));
-    let (cpu_after, disks_after) = (cpu_times(), disk_bytes());
-    let (all, idle) = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
+    let (cpu_after, disks_after) = (CpuTimes::now(), disk_bytes());
+    let share = |of: fn(&CpuTimes) -> f64| (of(&cpu_after) - of(&cpu_before)) / (cpu_after.all - cpu_before.all).max(1.0) * 100.0;
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let after_colon = |line: &str| line.split_once(':').map(|(_, value)| value.trim().to_owned());
     let os = fs::read_to_string("/etc/os-release").unwrap_or_default();
@@ -66,11 +59,42 @@ pub fn environment() -> Environment {
         memory_bytes: memory.lines().next().and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0)
             * 1024,
         load_average: text("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0),
-        busy_percent: if all > 0.0 { (1.0 - idle / all) * 100.0 } else { 0.0 },
+        busy_percent: share(|times| times.busy),
+        steal_percent: share(|times| times.stolen),
+        cpu_pressure_percent: pressure("cpu"),
+        io_pressure_percent: pressure("io"),
         background_bytes_per_s: disks_after - disks_before,
         temperatures: temperatures(),
         virtualization: virtualization.filter(|name| name != "none").unwrap_or_default(),
     }
+}
+
+/// Ticks of all processors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuTimes {
+    pub all: f64,
+    /// Not idle.
+    pub busy: f64,
+    /// Given to others by the host of a virtual machine.
+    pub stolen: f64,
+}
+
+impl CpuTimes {
+    pub fn now() -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let times: Vec<f64> =
+            stat.lines().next().unwrap_or("").split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
+        let of = |at: usize| times.get(at).copied().unwrap_or(0.0);
+        let all = times.iter().take(8).sum::<f64>();
+        Self { all, busy: all - of(3) - of(4), stolen: of(7) }
+    }
+}
+
+/// The mean of ten seconds in which something waited, in percent; 0 where the kernel does not tell.
+fn pressure(what: &str) -> f64 {
+    let told = text(format!("/proc/pressure/{what}"));
+    let some = told.lines().find_map(|line| line.strip_prefix("some avg10="));
+    some.and_then(|line| line.split(' ').next()?.parse().ok()).unwrap_or(0.0)
 }
 
 fn temperatures() -> Vec<(String, f64)> {

@@ -7,11 +7,12 @@ use crate::md::{self, Md, MdSpec};
 use crate::plan::{Scale, Step, destroys};
 use crate::purge;
 use crate::result::{TargetInfo, TargetKind};
+use crate::run::Own;
 use crate::state;
 use crate::units::{parse_size, show_size};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -194,6 +195,17 @@ impl TargetSpec {
     /// # Errors
     /// When it is none of these.
     pub fn parse(text: &str, pool: &Pool, size: Option<u64>) -> Result<Self, TargetError> {
+        let spec = Self::parse_any(text, pool, size)?;
+        spec.check_names()?;
+        Ok(spec)
+    }
+
+    /// fio must be able to take the names as they are.
+    fn check_names(&self) -> Result<(), TargetError> {
+        self.places().iter().try_for_each(|place| place.check().map_err(TargetError::Usage))
+    }
+
+    fn parse_any(text: &str, pool: &Pool, size: Option<u64>) -> Result<Self, TargetError> {
         let usage = |problem: String| TargetError::Usage(format!("target \"{text}\": {problem}"));
         let (kind, rest) = text.split_once(':').unwrap_or(("", text));
         match kind {
@@ -267,7 +279,13 @@ impl TargetSpec {
     }
 
     fn file(spec: &str, path: &str, size: Option<u64>) -> Result<Self, TargetError> {
-        let found = fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|metadata| metadata.len());
+        let metadata = fs::metadata(path).ok();
+        if metadata.as_ref().is_some_and(|metadata| !metadata.is_file()) {
+            return Err(TargetError::Usage(format!(
+                "{path} is no plain file; write block:{path} for a device, dir:{path} for a folder"
+            )));
+        }
+        let found = metadata.map(|metadata| metadata.len());
         let bytes = size.or(found.filter(|bytes| *bytes > 0)).unwrap_or(FILE_BYTES);
         if bytes < 8 << 20 {
             return Err(TargetError::Usage(format!(
@@ -377,7 +395,9 @@ impl TargetSpec {
                         let first =
                             Some(&spans) == arrays.spans.first() && (Some(strip) == arrays.strips.first() || level != "1");
                         if possible(level, count, spans) && (nested || first) {
-                            targets.push(Self::array(level, count, Some(strip.0), nested.then_some(spans), pool)?);
+                            let target = Self::array(level, count, Some(strip.0), nested.then_some(spans), pool)?;
+                            target.check_names()?;
+                            targets.push(target);
                         }
                     }
                 }
@@ -439,34 +459,72 @@ impl TargetSpec {
         (self.kind == TargetKind::Md).then(spec)
     }
 
-    /// What `--destroy` must name before this is overwritten: what the run did not make itself.
-    pub fn endangered(&self) -> Vec<String> {
-        let existing = |path: &&PathBuf| !self.made && path.exists();
+    /// What `--destroy` must name before this is overwritten: what the run did not make itself, as `own` knows.
+    pub fn endangered(&self, own: Option<&Own>) -> Vec<String> {
+        let holds_something = |path: &Path| {
+            let is_own = own.is_some_and(|own| own.owns(path));
+            !is_own && fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0 || !metadata.is_file())
+        };
         match self.kind {
-            TargetKind::File => {
-                fs::metadata(&self.place).is_ok_and(|file| file.len() > 0).then(|| self.place.clone()).into_iter().collect()
-            }
+            TargetKind::File => Some(self.place.clone()).filter(|place| holds_something(Path::new(place))).into_iter().collect(),
             TargetKind::Block | TargetKind::Nbd => vec![self.place.clone()],
             TargetKind::Array | TargetKind::Md | TargetKind::Members => {
-                self.drives.iter().filter(existing).map(|path| path.display().to_string()).collect()
+                self.drives.iter().filter(|path| holds_something(path)).map(|path| path.display().to_string()).collect()
             }
         }
+    }
+
+    /// Bytes of each of [`Self::files`].
+    pub(crate) fn file_bytes(&self) -> u64 {
+        if self.kind == TargetKind::File { self.bytes } else { self.member_bytes }
+    }
+
+    /// Files that are measured here and may have to be made.
+    pub fn files(&self) -> Vec<PathBuf> {
+        match self.kind {
+            TargetKind::File => vec![self.place.clone().into()],
+            _ if self.made => self.drives.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Where its data lies: the file, device or export itself, or the drives of an array.
+    pub(crate) fn places(&self) -> Vec<Place> {
+        match self.kind {
+            TargetKind::Nbd => vec![Place::Nbd(self.place.clone())],
+            TargetKind::File | TargetKind::Block => vec![Place::Path(self.place.clone().into())],
+            TargetKind::Array | TargetKind::Md | TargetKind::Members => self.drives.iter().cloned().map(Place::Path).collect(),
+        }
+    }
+
+    /// Something of it is overwritten by these steps. To make an array is to overwrite its drives, whatever is measured on it.
+    pub fn is_overwritten<'a>(&self, steps: impl IntoIterator<Item = &'a Step>) -> bool {
+        matches!(self.kind, TargetKind::Array | TargetKind::Md) || self.made || steps.into_iter().any(destroys)
     }
 
     /// Refuses to overwrite what is not named in `destroy`, or is in use.
     ///
     /// # Errors
     /// With the words to say.
-    pub fn allow<'a>(&self, steps: impl IntoIterator<Item = &'a Step>, destroy: &[String]) -> Result<(), TargetError> {
-        // To make an array is to overwrite its drives, whatever is measured on it.
-        let makes = matches!(self.kind, TargetKind::Array | TargetKind::Md);
-        if !makes && !steps.into_iter().any(destroys) {
+    pub fn allow<'a>(
+        &self,
+        steps: impl IntoIterator<Item = &'a Step>,
+        destroy: &[String],
+        own: Option<&Own>,
+    ) -> Result<(), TargetError> {
+        if !self.is_overwritten(steps) {
             return Ok(());
         }
-        for place in self.endangered() {
-            if !destroy.contains(&place) {
-                return Err(TargetError::Unsafe(would_overwrite(&place)));
-            }
+        let endangered = self.endangered(own);
+        let is_named = |place: &String| {
+            let real = |name: &str| fs::canonicalize(name).ok();
+            destroy.iter().any(|named| named == place || real(named).is_some_and(|named| Some(named) == real(place)))
+        };
+        let unnamed: Vec<&str> = endangered.iter().filter(|place| !is_named(place)).map(String::as_str).collect();
+        if !unnamed.is_empty() {
+            return Err(TargetError::Unsafe(would_overwrite(&unnamed)));
+        }
+        for place in endangered {
             if fs::metadata(&place).is_ok_and(|metadata| metadata.file_type().is_block_device()) {
                 purge::refuse_busy(Path::new(&place)).map_err(TargetError::Unsafe)?;
             }
@@ -476,8 +534,9 @@ impl TargetSpec {
 }
 
 /// Why something is not done.
-pub(crate) fn would_overwrite(place: &str) -> String {
-    format!("everything on {place} would be overwritten: say --destroy {place} if that is what you want")
+pub(crate) fn would_overwrite(places: &[&str]) -> String {
+    let named: Vec<String> = places.iter().map(|place| format!("--destroy {place}")).collect();
+    format!("everything on {} would be overwritten: say {} if that is what you want", places.join(", "), named.join(" "))
 }
 
 fn array_name(level: &str, count: u32, strip: Option<u64>, spans: Option<u32>) -> String {
@@ -524,6 +583,17 @@ pub struct Target {
     sockets: PathBuf,
 }
 
+/// Makes a file where nothing is, and gives one that is there its size.
+fn make(own: &mut Own, path: &Path, bytes: u64) -> Result<(), TargetError> {
+    let made = match fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => own.make(path, bytes),
+        Err(error) => Err(error),
+        Ok(metadata) if metadata.len() == bytes => Ok(()),
+        Ok(_) => fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(bytes)),
+    };
+    made.map_err(|error| TargetError::Failed(format!("cannot make {}: {error}", path.display())))
+}
+
 impl Target {
     /// Opens or makes it. `made_before`: an interrupted run made it, so an array is served as it is. `elsewhere`: it is on other
     /// hosts, and nothing is made here.
@@ -535,27 +605,22 @@ impl Target {
         scale: &Scale,
         pool: &Pool,
         program: &Path,
-        sockets: &Path,
+        own: &mut Own,
         made_before: bool,
         elsewhere: bool,
     ) -> Result<Self, TargetError> {
         let failed = TargetError::Failed;
-        let make = |path: &Path, bytes: u64| {
-            let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
-            let sized = file.and_then(|file| if file.metadata()?.len() == bytes { Ok(()) } else { file.set_len(bytes) });
-            sized.map_err(|error| failed(format!("cannot make {}: {error}", path.display())))
-        };
         if spec.kind == TargetKind::File && !elsewhere {
             let missing = fs::metadata(&spec.place).map_or(true, |file| file.len() < spec.bytes);
             if missing {
-                make(Path::new(&spec.place), spec.bytes)?;
+                make(own, Path::new(&spec.place), spec.bytes)?;
             }
         }
         if spec.made {
             let folder = pool.folder.as_deref().expect("made drives lie in a folder");
             fs::create_dir_all(folder).map_err(|error| failed(format!("{}: {error}", folder.display())))?;
             for drive in &spec.drives {
-                make(drive, pool.bytes_each())?;
+                make(own, drive, pool.bytes_each())?;
                 if !made_before {
                     purge::recreate(drive).map_err(failed)?;
                 }
@@ -582,16 +647,14 @@ impl Target {
                 drives: drives.iter().map(|drive| state::drive_info(drive)).collect(),
             },
             places: match spec.kind {
-                TargetKind::File | TargetKind::Block => vec![Place::Path(spec.place.clone().into())],
-                TargetKind::Nbd => vec![Place::Nbd(spec.place.clone())],
-                TargetKind::Members => spec.drives.iter().cloned().map(Place::Path).collect(),
                 TargetKind::Array | TargetKind::Md => Vec::new(),
+                _ => spec.places().into_iter().map(Place::absolute).collect(),
             },
             array: None,
             md: None,
             spec: spec.clone(),
             program: program.into(),
-            sockets: sockets.into(),
+            sockets: own.folder().into(),
         };
         target.make_array(made_before).map_err(failed)?;
         let (offset_bytes, bytes) = spec.part.of(target.info.size_bytes).map_err(failed)?;

@@ -9,10 +9,10 @@ mod source;
 pub mod synthetic;
 mod text;
 
+use crate::lines;
 use serde::Serialize;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -134,6 +134,14 @@ pub enum TraceError {
         /// What is wrong.
         problem: String,
     },
+    /// It asks for more memory than any trace of real volumes.
+    #[error("trace {path}: {problem}")]
+    TooMuch {
+        /// The file.
+        path: PathBuf,
+        /// Of what, and what to do.
+        problem: String,
+    },
     /// Nothing that moves data is in it.
     #[error("trace {path} holds no request: check its format, and for blkparse that queue (Q) or issue (D) events were kept")]
     Empty {
@@ -156,19 +164,31 @@ pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
     Ok(trace)
 }
 
+/// Devices of a trace: that of Alibaba has a thousand, and nobody has a million.
+const DEVICES_MAX: usize = 1 << 20;
+/// A name of a host and a disk.
+const NAME_BYTES_MAX: usize = 255;
+
 /// Names of devices in the order in which they come up.
 #[derive(Default)]
-struct Devices(Vec<String>);
+struct Devices {
+    names: Vec<String>,
+    indices: HashMap<String, u32>,
+}
 
 impl Devices {
     /// The index of a device, which is added when it is new.
-    fn index(&mut self, name: &str) -> u32 {
-        // Traces name few devices, and the same again and again.
-        let index = self.0.iter().rposition(|known| known == name).unwrap_or_else(|| {
-            self.0.push(name.to_string());
-            self.0.len() - 1
-        });
-        index as u32
+    fn index(&mut self, name: &str) -> Result<u32, String> {
+        if let Some(index) = self.indices.get(name) {
+            return Ok(*index);
+        }
+        if self.names.len() == DEVICES_MAX || name.len() > NAME_BYTES_MAX {
+            return Err(format!("at most {DEVICES_MAX} devices are told apart, with names of at most {NAME_BYTES_MAX} bytes"));
+        }
+        let index = self.names.len() as u32;
+        self.names.push(name.to_owned());
+        self.indices.insert(name.to_owned(), index);
+        Ok(index)
     }
 }
 
@@ -184,12 +204,7 @@ type Take<'a> = &'a mut dyn FnMut(Event) -> ControlFlow<()>;
 
 /// Opens a file, unpacking it if its name ends in `.gz`.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, TraceError> {
-    let file = File::open(path).map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
-    Ok(if path.extension().is_some_and(|extension| extension == "gz") {
-        Box::new(BufReader::new(flate2::read::MultiGzDecoder::new(file)))
-    } else {
-        Box::new(BufReader::with_capacity(1 << 20, file))
-    })
+    lines::open(path).map_err(|source| TraceError::Unreadable { path: path.into(), source })
 }
 
 impl Trace {
@@ -226,12 +241,14 @@ pub struct Totals {
     pub end_max: u64,
     /// The largest request.
     pub bytes_max: u64,
+    /// The largest that reads or writes data.
+    pub data_bytes_max: u64,
 }
 
 impl Totals {
     /// Requests of all kinds.
     pub fn requests(&self) -> u64 {
-        self.reads + self.writes + self.discards + self.flushes
+        [self.writes, self.discards, self.flushes].iter().fold(self.reads, |sum, count| sum.saturating_add(*count))
     }
 }
 
@@ -251,6 +268,9 @@ impl Counter {
         let totals = &mut self.totals;
         totals.end_max = totals.end_max.max(record.end());
         totals.bytes_max = totals.bytes_max.max(record.bytes);
+        if matches!(record.op, Op::Read | Op::Write) {
+            totals.data_bytes_max = totals.data_bytes_max.max(record.bytes);
+        }
         // Sequential: goes on where the last request of its kind on its device ended.
         let sequential = self.ends.insert((record.device, record.op), record.end()) == Some(record.offset);
         let (operations, bytes, sequential_count) = match record.op {
@@ -260,7 +280,7 @@ impl Counter {
             Op::Flush => (&mut totals.flushes, &mut 0, &mut 0),
         };
         *operations += 1;
-        *bytes += record.bytes;
+        *bytes = bytes.saturating_add(record.bytes);
         *sequential_count += u64::from(sequential);
     }
 

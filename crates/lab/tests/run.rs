@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stria_lab::experiment::Experiment;
 use stria_lab::plan::{Load, Scale, Step, plan, stages_apart};
 use stria_lab::result::{DriveState, Manifest, Note, NoteKind, Pattern, Run, RunStatus};
-use stria_lab::run::{Moment, Progress, Request, RunError, resume, run};
+use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::shipped::EXPERIMENTS;
 use stria_lab::target::{Pool, TargetError, TargetSpec};
 
@@ -68,7 +68,7 @@ fn a_run_on_an_image_file_keeps_everything_and_removes_what_it_made() {
     assert_eq!(results.len(), 4 * 2);
     assert_eq!(run.by_point().len(), 4);
     for record in &results {
-        assert_eq!((record.point.pattern, record.point.drive_state), (Pattern::Random, DriveState::Used));
+        assert_eq!((record.point.pattern, record.point.drive_state), (Pattern::Random, DriveState::Filled));
         assert_eq!(record.total.bytes, record.total.requests * record.point.block_bytes, "{:?}", record.point);
         assert_eq!(record.total.requests, record.total.latency.bins.iter().map(|(_, count)| count).sum::<u64>());
         let latency = &record.total.latency;
@@ -97,7 +97,8 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     std::fs::write(out.join("records.jsonl"), format!("{lines}{{\"index\":9,\"sect")).unwrap();
 
     let stop = AtomicBool::new(false);
-    let manifest = resume(&out, &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
+    let manifest =
+        resume(&out, &Consent::default(), &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
     assert_eq!((manifest.status, manifest.resumed_ms.len()), (RunStatus::Done, 1));
     let after = Run::open(&out).unwrap();
     assert_eq!(after.records[..4], before.records[..], "what was measured stays");
@@ -106,7 +107,9 @@ fn an_interrupted_run_goes_on_where_it_stopped() {
     places.sort_unstable();
     places.dedup();
     assert_eq!((count, places.len()), (9, 9), "each step of each round once");
-    let words = resume(&out, &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap_err().to_string();
+    let words = resume(&out, &Consent::default(), &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop })
+        .unwrap_err()
+        .to_string();
     assert!(words.contains("nothing to resume"), "{words}");
 }
 
@@ -120,7 +123,8 @@ fn a_broken_round_on_the_way_to_a_steady_state_is_measured_again() {
     assert_eq!(run_on(target, throughput, &out, 2, vec![]).unwrap().status, RunStatus::Interrupted);
     assert_eq!(Run::open(&out).unwrap().records.len(), 2);
     let stop = AtomicBool::new(false);
-    let manifest = resume(&out, &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
+    let manifest =
+        resume(&out, &Consent::default(), &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
     let run = Run::open(&out).unwrap();
     assert!(run.notes.iter().any(|note| note.text.contains("measured again as a whole")));
     let steady = manifest.sections[0].steady.as_ref().expect("a verdict, whichever");
@@ -194,7 +198,8 @@ fn look_alikes_of_applications_are_replayed_in_passes() {
     // The fill, and the first of four replays.
     assert_eq!(run_on(target, traces, &out, 2, vec![]).unwrap().status, RunStatus::Interrupted);
     let stop = AtomicBool::new(false);
-    let manifest = resume(&out, &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
+    let manifest =
+        resume(&out, &Consent::default(), &stop, &mut StopAfter { records: usize::MAX, folder: &out, stop: &stop }).unwrap();
     assert_eq!(manifest.status, RunStatus::Done);
     let run = Run::open(&out).unwrap();
     let results: Vec<_> = run.records.iter().filter(|record| !record.preparation).collect();
@@ -202,12 +207,12 @@ fn look_alikes_of_applications_are_replayed_in_passes() {
     let told: Vec<_> = results.iter().map(|record| (record.round, record.point.mix.as_str(), record.total.requests)).collect();
     assert_eq!(told, [(1, "word", 45), (1, "excel", 28), (2, "word", 45), (2, "excel", 28)]);
     for record in results {
-        assert_eq!((record.errors, record.point.drive_state), (0, DriveState::Used));
+        assert_eq!((record.errors, record.point.drive_state), (0, DriveState::Filled));
         assert!(record.extra["busy_mb_per_s"] >= record.total.mb_per_s * 0.99 && record.total.latency.p50_ns > 0.0, "{record:?}");
         assert!(out.join(&record.raw).exists());
     }
     let page = stria_lab::report::page(&run).unwrap();
-    assert!(page.contains("word replayed, used") && page.contains("MB/s") && !page.contains("IOPS"), "rates are MB/s");
+    assert!(page.contains("word replayed, filled") && page.contains("MB/s") && !page.contains("IOPS"), "rates are MB/s");
 }
 
 #[test]

@@ -68,12 +68,18 @@ pub struct ArrayView {
     pub size_bytes: u64,
     /// The worst of it and its spans.
     pub health: HealthView,
-    /// In words: `clean`, `active, degraded, rebuilding`.
+    /// In words: `clean`, `degraded, rebuilding`.
     pub state: String,
+    /// Its lanes have not answered for so long: what is shown is how it was before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_s: Option<u64>,
     /// Nothing is in flight and the superblocks say so.
     pub clean: bool,
     /// Writes are refused.
     pub read_only: bool,
+    /// Clients may trim; what they trim reads as zeros. False: some drive cannot zero and give room back at once.
+    #[serde(default)]
+    pub trim_zeroes: bool,
     /// Sweeps are held on command.
     pub paused: bool,
     /// In order of their handles; the failed ones stay until they are removed.
@@ -88,6 +94,15 @@ pub struct ArrayView {
     pub resync_pending: bool,
     /// Sectors whose redundancy disagreed in the last scrub that went through.
     pub mismatch_sectors: Option<u64>,
+    /// Whether that scrub repaired them.
+    #[serde(default)]
+    pub mismatch_repaired: bool,
+    /// How many more members may be lost without loss of data, whichever they are; of spans the least.
+    #[serde(default)]
+    pub losses_survived: usize,
+    /// The state in one line, the worst first: `DEGRADED: slot 2 missing, survives 1 more failure, no spare`.
+    #[serde(default)]
+    pub headline: String,
     /// The write-intent bitmap.
     pub bitmap: Option<BitmapView>,
     /// The write log; null: there is none.
@@ -289,8 +304,8 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`, `read_corrected`, `wrong_bytes`,
-    /// `bad_blocks`, `unreadable`, `sweep_started`,
+    /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
+    /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,
     /// In words.
@@ -443,6 +458,7 @@ impl From<HostError> for ApiError {
     fn from(error: HostError) -> Self {
         let kind = match error {
             HostError::Unsafe(_) => ApiErrorKind::Unsafe,
+            HostError::Usage(_) => ApiErrorKind::Invalid,
             HostError::Refused(_) | HostError::Drive(DriveError::Busy { .. }) => ApiErrorKind::Refused,
             HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) => ApiErrorKind::Failed,
         };

@@ -3,11 +3,12 @@
 use crate::api::LatencyBound;
 use crate::serve::Listen;
 use crate::size;
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
+use stria_front::SocketAccess;
 use stria_host::{ArrayLevel, OpenOptions};
 
 /// RAID for SSDs, in user space, in the on-disk format of Linux md.
@@ -24,7 +25,8 @@ pub struct Cli {
 
 const AFTER_HELP: &str = "\
 Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
-Exit codes: 0 done, 1 failed, 2 usage, 3 degraded (status), 4 refused for safety.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 not all is well (status: degraded; scrub --wait: redundancy
+disagrees), 4 refused for safety. NO_COLOR=1 turns colours off.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -49,7 +51,7 @@ pub enum Command {
     Replace(Replace),
     /// Read everything and compare; tell or mend what disagrees.
     Scrub(Scrub),
-    /// Discard a range of an array, whose contents are lost.
+    /// Trim a range of an array: it reads as zeros, and drives get their room back.
     Trim(Trim),
     /// Bound the speed of resync, rebuild and scrub.
     Speed(Speed),
@@ -200,10 +202,27 @@ pub struct Serve {
 /// How to serve.
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
-    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT (no password: trust the network); repeat for more.
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeat for more.
     /// If not given, a unix socket beside the control socket.
     #[arg(long, value_name = "ADDRESS")]
     pub nbd: Vec<Listen>,
+    /// Permissions of unix sockets for NBD, in octal: 0660 lets the group connect too. If not given 0700, which leaves it to the
+    /// user of the serve and root, or, with --nbd-group, 0660.
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub nbd_mode: Option<u32>,
+    /// Group of unix sockets for NBD, by name or number.
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub nbd_group: Option<u32>,
+    /// Serve NBD on TCP addresses that other machines reach. Without TLS, anyone who reaches the port may read and write.
+    #[arg(long)]
+    pub nbd_insecure: bool,
+    /// How many NBD clients may be connected. One user or address gets three quarters of the places; a client that has never
+    /// asked for anything gives way to a newcomer, any other is kept.
+    #[arg(long, value_name = "COUNT", default_value = "128", value_parser = clients)]
+    pub nbd_clients: usize,
+    /// Memory for requests and replies of all NBD clients together, at least 1 MiB for each client.
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse)]
+    pub nbd_memory: u64,
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
@@ -213,6 +232,11 @@ pub struct ServeOptions {
     /// Start although something may be lost: degraded and not stopped cleanly, or with stale members.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
+    /// Look for another array on the arrays that are found, and serve that: for arrays of arrays that mdadm made, and once for a 50
+    /// or 60 that Stria made before it marked their spans. Repeat for each level more. Without it nothing that an array carries
+    /// decides how it is served.
+    #[arg(long, action = ArgAction::Count)]
+    pub nested: u8,
     /// Serve the array under another name (one array only).
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
@@ -228,7 +252,7 @@ pub struct ServeOptions {
     /// line), instead of an interrupt each: a lane does not sleep while any is under way.
     #[arg(long)]
     pub io_poll: bool,
-    /// Send reads, writes and discards to the drives as NVMe commands, past the block layer. Every drive must be a whole NVMe
+    /// Send reads and writes to the drives as NVMe commands, past the block layer. Every drive must be a whole NVMe
     /// namespace without metadata beside its blocks, and the user root. Its block device stays held against others.
     #[arg(long)]
     pub passthrough: bool,
@@ -252,12 +276,20 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
+    /// Who may connect to unix sockets for NBD.
+    pub fn nbd_access(&self) -> SocketAccess {
+        let alone = SocketAccess::default().mode;
+        let mode = self.nbd_mode.unwrap_or(if self.nbd_group.is_some() { 0o660 } else { alone });
+        SocketAccess { mode, group: self.nbd_group }
+    }
+
     /// How to open what is served.
     pub fn how(&self) -> OpenOptions {
         OpenOptions {
             force: self.force,
             read_only: self.read_only,
             forget_checksums: self.forget_checksums,
+            nested: self.nested,
             io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
         }
     }
@@ -289,6 +321,27 @@ fn numa_node(text: &str) -> Result<NumaNode, String> {
     if text == "any" { Ok(NumaNode::Any) } else { number() }
 }
 
+fn clients(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=4096).contains(count));
+    count.ok_or_else(|| format!("{text:?} is not a count of clients; write 1 to 4096"))
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
+    mode.ok_or_else(|| format!("{text:?} is not a mode; write it in octal, such as 0660"))
+}
+
+fn group(text: &str) -> Result<u32, String> {
+    match (text.parse::<u32>(), nix::unistd::Group::from_name(text)) {
+        // The largest number stands for "as it is".
+        (Ok(u32::MAX), _) => Err(format!("{text} is not the number of a group")),
+        (Ok(number), _) => Ok(number),
+        (_, Ok(Some(group))) => Ok(group.gid.as_raw()),
+        (_, Ok(None)) => Err(format!("there is no group {text:?} on this machine; see `getent group`")),
+        (_, Err(error)) => Err(format!("group {text:?} cannot be looked up: {error}")),
+    }
+}
+
 fn lanes(text: &str) -> Result<u8, String> {
     let count = text.parse().ok().filter(|count| (1..=64).contains(count));
     count.ok_or_else(|| format!("{text:?} is no count of lanes; write 1 to 64"))
@@ -316,6 +369,9 @@ pub struct Status {
     /// Show it again every second, until interrupted.
     #[arg(long, short)]
     pub watch: bool,
+    /// Everything: lanes, response times, the write log; of several arrays each in full.
+    #[arg(long, short)]
+    pub verbose: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
@@ -326,7 +382,7 @@ pub struct Status {
 pub struct Member {
     /// The array.
     pub name: String,
-    /// The drive, by its path as `status` shows it.
+    /// The drive: its path, its serial number, or its slot (of one span: SPAN:SLOT).
     #[arg(value_hint = ValueHint::FilePath)]
     pub drive: PathBuf,
     /// Do not ask.
@@ -364,7 +420,7 @@ pub struct Add {
 pub struct Replace {
     /// The array.
     pub name: String,
-    /// The drive that goes.
+    /// The drive that goes: its path, its serial number, or its slot (of one span: SPAN:SLOT).
     #[arg(value_hint = ValueHint::FilePath)]
     pub old: PathBuf,
     /// The drive that comes.
@@ -390,6 +446,9 @@ pub struct Scrub {
     /// from the first and parity from data.
     #[arg(long, conflicts_with = "cancel")]
     pub repair: bool,
+    /// Repair without asking where redundancy cannot tell which side is wrong: on one parity or two copies.
+    #[arg(long, visible_alias = "yes", short_alias = 'y', requires = "repair")]
+    pub force: bool,
     /// Wait until it is done; interrupting the wait does not end the scrub.
     #[arg(long, short, conflicts_with = "cancel")]
     pub wait: bool,
@@ -562,7 +621,7 @@ pub struct Demo {
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
     /// The page with the charts.
-    #[arg(long, value_name = "PATH", default_value = "stria-demo.html", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "PATH", default_value = "stria-demo.html", value_hint = ValueHint::FilePath, overrides_with = "out")]
     pub out: PathBuf,
     /// Half a minute: fewer drive counts and shorter runs.
     #[arg(long)]

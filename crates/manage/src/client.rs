@@ -1,4 +1,5 @@
-//! The other commands' end of the control socket: one HTTP request at a time, waited for.
+//! The other commands' end of the control socket: one HTTP request at a time, waited for, but not for ever: a serve may be stopped,
+//! or stuck in a drive that hangs.
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ErrorBody};
 use crate::failure::Failure;
@@ -7,9 +8,20 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a question to one serve may take,
+const ANSWER: Duration = Duration::from_secs(30);
+/// a command, which may wait for drives,
+const DONE: Duration = Duration::from_secs(180);
+/// and the question that is put to every serve.
+const GLANCE: Duration = Duration::from_millis(1800);
 
 /// A `serve` that can be talked to.
 #[derive(Clone, Debug)]
@@ -30,12 +42,29 @@ impl Client {
         &self.socket
     }
 
+    /// The process that listens there, if any does and the system tells which.
+    fn listener(&self) -> Option<Option<i32>> {
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).ok()?;
+        let address = SocketAddrUnix::new(&self.socket).ok()?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => Some(socket_peercred(&socket).ok().map(|peer| peer.pid.as_raw_nonzero().get())),
+            // So many wait to be taken that there is no room for another.
+            Err(Errno::AGAIN) => Some(None),
+            Err(_) => None,
+        }
+    }
+
+    fn who(&self) -> String {
+        let pid = self.listener().flatten().map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        format!("the serve at {}{pid}", self.socket.display())
+    }
+
     /// Asks for what lies at a path of the API.
     ///
     /// # Errors
     /// The service's refusal, or that it cannot be reached.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
-        self.send(Method::GET, path, &())
+        self.exchange(Method::GET, path, &(), Some(ANSWER))
     }
 
     /// Sends a command.
@@ -43,6 +72,24 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        self.exchange(method, path, body, Some(DONE))
+    }
+
+    /// Sends a command that takes as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn send_long<T: DeserializeOwned>(&self, method: Method, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+        self.exchange(method, path, body, None)
+    }
+
+    fn exchange<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+        patience: Option<Duration>,
+    ) -> Result<T, Failure> {
         let exchange = async {
             let stream = tokio::net::UnixStream::connect(&self.socket).await?;
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -54,12 +101,25 @@ impl Client {
             let ok = response.status().is_success();
             Ok::<_, Boxed>((ok, response.into_body().collect().await?.to_bytes()))
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(Failure::failed)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
         let told = |error: &dyn std::fmt::Display| {
             let socket = self.socket.display();
             Failure::Failed(format!("no answer from the serve at {socket}: {error}; does it run? (`stria status` lists all)"))
         };
-        let (ok, bytes) = runtime.block_on(exchange).map_err(|error| told(&error))?;
+        let in_time = async {
+            match patience {
+                Some(patience) => tokio::time::timeout(patience, exchange).await.map_err(|_| patience),
+                None => Ok(exchange.await),
+            }
+        };
+        let (ok, bytes) = match runtime.block_on(in_time) {
+            Ok(outcome) => outcome.map_err(|error| told(&error))?,
+            Err(patience) => {
+                let (who, seconds) = (self.who(), patience.as_secs().max(1));
+                let what = "it is stopped, or stuck; see its log";
+                return Err(Failure::Failed(format!("{who} does not answer (waited for {seconds} s): {what}")));
+            }
+        };
         if ok {
             return serde_json::from_slice(&bytes).map_err(|error| told(&error));
         }
@@ -68,16 +128,56 @@ impl Client {
     }
 }
 
-/// Every `serve` that answers, with what it serves.
-pub fn services(socket: Option<&Path>) -> Result<Vec<(Client, Vec<ArrayView>)>, Failure> {
-    if let Some(socket) = socket {
-        let client = Client::at(socket);
-        let arrays = client.get("/v1/arrays")?;
-        return Ok(vec![(client, arrays)]);
+/// A `serve` that takes connections and does not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SilentServe {
+    /// Its control socket.
+    pub socket: PathBuf,
+    /// The process, if the system tells.
+    pub pid: Option<i32>,
+    /// In words.
+    pub error: String,
+}
+
+/// Every `serve`: those that answer, with what they serve, and those that do not.
+///
+/// # Errors
+/// When the one at `socket` is not there.
+pub fn survey(socket: Option<&Path>) -> Result<(Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>), Failure> {
+    let sockets = socket.map_or_else(sockets::all, |socket| vec![socket.to_owned()]);
+    let ask = |path: PathBuf| {
+        let client = Client::at(path);
+        let arrays: Result<Vec<ArrayView>, _> = client.exchange(Method::GET, "/v1/arrays", &(), Some(GLANCE));
+        (client, arrays)
+    };
+    // All at once: one that does not answer must not keep the others' answers back.
+    let asked: Vec<_> = sockets.into_iter().map(|path| std::thread::spawn(move || ask(path))).collect();
+    let (mut found, mut silent) = (Vec::new(), Vec::new());
+    for thread in asked {
+        let Ok((client, arrays)) = thread.join() else { continue };
+        match arrays {
+            Ok(arrays) => found.push((client, arrays)),
+            // Sockets of dead serves take no connections, and are nobody's concern.
+            Err(error) => match client.listener() {
+                Some(pid) => silent.push(SilentServe { socket: client.socket, pid, error: error.to_string() }),
+                None if socket.is_some() => return Err(error),
+                None => {}
+            },
+        }
     }
-    // Sockets of dead serves do not answer, and are nobody's concern.
-    let clients = sockets::all().into_iter().map(Client::at);
-    Ok(clients.filter_map(|client| client.get("/v1/arrays").ok().map(|arrays| (client, arrays))).collect())
+    Ok((found, silent))
+}
+
+/// Every `serve` that answers, with what it serves.
+///
+/// # Errors
+/// When the one at `socket` does not.
+pub fn services(socket: Option<&Path>) -> Result<Vec<(Client, Vec<ArrayView>)>, Failure> {
+    let (found, silent) = survey(socket)?;
+    match silent.first().filter(|_| found.is_empty()) {
+        Some(silent) => Err(Failure::Failed(silent.error.clone())),
+        None => Ok(found),
+    }
 }
 
 /// The `serve` that has the array called `name`.
@@ -85,14 +185,20 @@ pub fn services(socket: Option<&Path>) -> Result<Vec<(Client, Vec<ArrayView>)>, 
 /// # Errors
 /// When there is none, or more than one.
 pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Failure> {
-    let services = services(socket)?;
+    let (services, silent) = survey(socket)?;
     let known: Vec<String> = services.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.clone())).collect();
-    let mut found: Vec<(Client, ArrayView)> = services
-        .into_iter()
-        .flat_map(|(client, arrays)| arrays.into_iter().map(move |array| (client.clone(), array)))
-        .filter(|(_, array)| array.name == name || array.full_name == name || array.uuid == name)
-        .collect();
+    let all = services.into_iter().flat_map(|(client, arrays)| arrays.into_iter().map(move |array| (client.clone(), array)));
+    // The name that an array is served under comes before the name on disk, which another may have too.
+    let (mut found, others): (Vec<_>, Vec<_>) = all.partition(|(_, array)| array.name == name);
+    if found.is_empty() {
+        found = others.into_iter().filter(|(_, array)| array.full_name == name || array.uuid == name).collect();
+    }
     match found.len() {
+        0 if !silent.is_empty() => {
+            let errors: Vec<&str> = silent.iter().map(|silent| &*silent.error).collect();
+            let what = format!("no serve that answers has an array \"{name}\", and {}", errors.join("; "));
+            Err(Failure::Failed(what))
+        }
         1 => Ok(found.remove(0)),
         0 if known.is_empty() => {
             Err(Failure::Failed(format!("no array is served, so none is called \"{name}\": start one with `stria serve`")))

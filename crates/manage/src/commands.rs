@@ -5,26 +5,31 @@ use crate::api::{
 };
 use crate::bench::bench;
 use crate::cli::{self, Cli, Command};
-use crate::client::{self, Client, array_path};
+use crate::client::{self, Client, SilentServe, array_path};
 use crate::demo::demo;
+use crate::drive_name::{self, Prefer};
 use crate::failure::Failure;
 use crate::lab::lab;
 use crate::output::{self, confirm, print, print_json, say};
-use crate::serve::{absolute, block_devices, named, serve, sort_arguments};
+use crate::serve::{absolute, block_devices, named, refusal, serve, sort_arguments};
 use crate::sim::sim;
-use crate::{progress, size};
+use crate::{progress, size, status, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
-use stria_format::md::{Verdict, examine, raw};
-use stria_host::{CreateSpec, Examined, OpenOptions};
+use stria_array::Level;
+use stria_block::{shown, shown_sentence};
+use stria_format::md::{Assembly, Verdict, examine, raw};
+use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions};
 
-/// Exit code of `status` when an array is degraded or worse.
-pub const DEGRADED: u8 = 3;
+/// Exit code of `status` when an array is degraded or worse, and of a scrub that found redundancy to disagree.
+pub const NOT_WELL: u8 = 3;
+/// Exit code of `status` when a serve or an array does not answer.
+const NO_ANSWER: u8 = 1;
 
 /// Carries a command out; gives the exit code.
 ///
@@ -43,15 +48,15 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Status(status) => return self::status(&status, json),
         Command::Fail(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
-            refuse_stranger(&array, &member.drive)?;
-            let question = format!("Failing {} takes redundancy from array \"{}\".", member.drive.display(), array.name);
+            let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;
+            let question = format!("Failing {} takes redundancy from array \"{}\".", drive.display(), array.name);
             confirm(&question, member.force)?;
-            let body = MemberRequest { path: absolute(&member.drive) };
+            let body = MemberRequest { path: drive };
             done(&client.send(Method::POST, &array_path(&array.name, "/members/fail"), &body)?, json);
         }
         Command::Remove(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
-            let body = MemberRequest { path: absolute(&member.drive) };
+            let body = MemberRequest { path: drive_name::find(&array, &member.drive, Prefer::Failed)? };
             done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
         }
         Command::Add(add) => {
@@ -69,14 +74,15 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Replace(replace) => {
             let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
-            let body = ReplaceRequest { old: absolute(&replace.old), new: absolute(&replace.new), force: replace.force };
+            let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
+            let body = ReplaceRequest { old, new: absolute(&replace.new), force: replace.force };
             let answer: Done = client.send(Method::POST, &array_path(&array.name, "/members/replace"), &body)?;
             done(&answer, json);
             if replace.wait {
                 progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;
             }
         }
-        Command::Scrub(scrub) => self::scrub(&scrub, json)?,
+        Command::Scrub(scrub) => return self::scrub(&scrub, json),
         Command::Trim(trim) => {
             let (client, array) = client::find(trim.control.socket.as_deref(), &trim.name)?;
             let (start_bytes, length_bytes) = trim.range.map_or((0, None), |(start, length)| (start, Some(length)));
@@ -89,9 +95,15 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
                 trim.force,
             )?;
             let body = TrimRequest { start_bytes, length_bytes, force: true };
-            done(&client.send(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
+            done(&client.send_long(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
         }
         Command::Speed(speed) => {
+            if let (Some(min), Some(max)) = (speed.min, speed.max)
+                && min > max
+            {
+                let (min, max) = (size::show(min), size::show(max));
+                return Err(Failure::Usage(format!("--min {min} is above --max {max}: swap them")));
+            }
             let (client, array) = client::find(speed.control.socket.as_deref(), &speed.name)?;
             let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max, latency: speed.latency };
             done(&client.send(Method::PUT, &array_path(&array.name, "/speed"), &body)?, json);
@@ -112,25 +124,6 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Before anybody is asked what to do with a drive.
-fn refuse_stranger(array: &ArrayView, drive: &Path) -> Result<(), Failure> {
-    fn drives(array: &ArrayView) -> Vec<&str> {
-        let own = array.members.iter().filter(|member| member.direct.is_some()).map(|member| &member.path[..]);
-        own.chain(array.spans.iter().flat_map(drives)).collect()
-    }
-    let drives = drives(array);
-    let wanted = absolute(drive);
-    let real = wanted.canonicalize();
-    let is_it = |known: &&str| {
-        Path::new(known) == wanted
-            || real.as_ref().is_ok_and(|real| Path::new(known).canonicalize().is_ok_and(|known| known == *real))
-    };
-    if drives.iter().any(is_it) {
-        return Ok(());
-    }
-    Err(Failure::Failed(format!("array \"{}\" does not use {}; it uses {}", array.name, drive.display(), drives.join(", "))))
-}
-
 fn done(done: &Done, json: bool) {
     say(json, || done.message.clone(), || json!(done));
 }
@@ -144,14 +137,14 @@ fn pause(named: &cli::Named, rest: &str, json: bool) -> Result<(), Failure> {
 fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     let level = create.level;
     let span_level = match level {
-        stria_host::ArrayLevel::Single(level) | stria_host::ArrayLevel::Striped(level) => level,
+        ArrayLevel::Single(level) | ArrayLevel::Striped(level) => level,
     };
     let layout = create.layout.map(|name| span_level.parse_layout(&name)).transpose().map_err(Failure::Usage)?;
     if let Some(strip) = create.strip.filter(|strip| !strip.is_power_of_two() || !(8..=2048).contains(strip)) {
         let shown = size::show(strip * 512);
-        return Err(Failure::Usage(format!("a strip of {shown} cannot be: choose a power of two from 4K to 1M")));
+        return Err(Failure::Usage(format!("invalid strip size {shown}: use a power of two from 4K to 1M")));
     }
-    if create.spans.is_some() && matches!(level, stria_host::ArrayLevel::Single(_)) {
+    if create.spans.is_some() && matches!(level, ArrayLevel::Single(_)) {
         return Err(Failure::Usage(format!("--spans is for levels 50 and 60, not for {level}")));
     }
     let drives: Vec<Option<PathBuf>> =
@@ -173,26 +166,30 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         assume_clean: create.assume_clean,
         force: create.force,
     };
-    match stria_host::create(&spec).map_err(Failure::from) {
-        Ok(_) => {}
+    let uuid = match stria_host::create(&spec).map_err(Failure::from) {
+        Ok(uuid) => uuid,
         Err(Failure::Unsafe(sentence)) if output::can_ask() => {
             confirm(&format!("{sentence}. Overwrite?"), false)?;
             spec.force = true;
-            stria_host::create(&spec)?;
+            stria_host::create(&spec)?
         }
         Err(failure) => return Err(failure),
-    }
+    };
     let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true, ..OpenOptions::default() })?;
-    let start = found.assemblies.iter().rev().find_map(|assembly| assembly.outcome.as_ref().ok().map(|start| (assembly, start)));
-    let Some((assembly, start)) = start else {
+    let made = found.assemblies.iter().find(|assembly| assembly.uuid == uuid);
+    let Some(start) = made.and_then(|assembly| assembly.outcome.as_ref().ok()) else {
         return Err(Failure::Failed(format!(
             "array \"{}\" was written, but cannot be read back: see `stria examine`",
             spec.name
         )));
     };
-    let geometry = &start.config.geometry;
-    let (bytes, strip) = (geometry.capacity_sectors() * 512, geometry.strip_sectors() * 512);
-    let uuid = stria_format::md::uuid_text(&assembly.uuid);
+    let bytes = start.config.geometry.capacity_sectors() * 512;
+    // Of a 50 or 60 the spans' strip is meant: it is what a drive holds of a stripe.
+    let span = found.assemblies.iter().find(|assembly| assembly.freshest.span_of == Some(uuid));
+    let lowest = span.and_then(|span| span.outcome.as_ref().ok()).unwrap_or(start);
+    let geometry = &lowest.config.geometry;
+    let strip = geometry.strip_sectors() * 512;
+    let uuid = stria_format::md::uuid_text(&uuid);
     let has_strips = !matches!(geometry.level(), stria_array::Level::Raid1) && strip > 0;
     let words = || {
         let chosen = if spec.strip_sectors.is_some() { "as asked for" } else { "chosen by drive count and kind" };
@@ -205,16 +202,67 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
             paths.len()
         )
     };
+    let warnings = create_warnings(&spec, &found.assemblies)?;
+    warnings.iter().for_each(|warning| output::tell(&format!("warning: {warning}")));
+    let next = serve_command(&paths);
     say(json, words, || {
         let strip_bytes = has_strips.then_some(strip);
-        json!({"name": spec.name, "uuid": uuid, "level": level.to_string(), "size_bytes": bytes, "strip_bytes": strip_bytes})
+        json!({"name": spec.name, "uuid": uuid, "level": level.to_string(), "size_bytes": bytes, "strip_bytes": strip_bytes,
+            "warnings": warnings, "next": next})
     });
+    if !json {
+        print(&format!("serve it: {}\n", shown_sentence(&next)));
+    }
     Ok(())
+}
+
+/// What somebody who has just made this array should know.
+fn create_warnings(spec: &CreateSpec, made: &[Assembly]) -> Result<Vec<String>, Failure> {
+    let mut warnings = Vec::new();
+    let mut sizes = Vec::new();
+    for path in spec.drives.iter().flatten() {
+        sizes.push((stria_drive::probe(path).map_err(Failure::failed)?.limits.size_sectors * 512, path));
+    }
+    // JBOD and RAID 0 use all of each drive, and a size that was asked for is no surprise.
+    let uses_all = matches!(spec.level, ArrayLevel::Single(Level::Linear | Level::Raid0)) || spec.member_sectors_max.is_some();
+    if let (Some((smallest, of)), Some((largest, _))) = (sizes.iter().min(), sizes.iter().max())
+        && largest > smallest
+        && !uses_all
+    {
+        warnings.push(format!(
+            "the drives are of {} to {}: of each only as much is used as the smallest has, {}",
+            size::show(*smallest),
+            size::show(*largest),
+            of.display()
+        ));
+    }
+    for assembly in made {
+        let Ok(start) = &assembly.outcome else { continue };
+        let left = start.config.geometry.losses_survived().saturating_sub(assembly.missing_slots.len());
+        if left == 0 && !assembly.missing_slots.is_empty() {
+            warnings.push(format!(
+                "\"{}\" starts without redundancy, {} of its members missing: one failure loses data; `stria add` the missing drive soon",
+                view::short_name(&assembly.name),
+                assembly.missing_slots.len()
+            ));
+        }
+    }
+    Ok(warnings)
+}
+
+/// `stria serve` with these drives, for a shell.
+fn serve_command(drives: &[PathBuf]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
+    let quoted = drives.iter().map(|path| match path.display().to_string() {
+        text if text.chars().all(is_plain) => text,
+        text => format!("'{}'", text.replace('\'', "'\\''")),
+    });
+    format!("stria serve {}", quoted.collect::<Vec<_>>().join(" "))
 }
 
 #[derive(Serialize)]
 struct ExaminedView {
-    path: PathBuf,
+    path: String,
     size_bytes: u64,
     logical_block_bytes: u32,
     physical_block_bytes: u32,
@@ -233,6 +281,9 @@ struct ExaminedView {
     superblock: Vec<(&'static str, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bitmap_dirty_count: Option<u64>,
+    /// The array of which its array is a span.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     write_log: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -283,6 +334,7 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
         carries: candidate.carries.iter().map(ToString::to_string).collect(),
         superblock: examine::lines(&candidate),
         bitmap_dirty_count: bitmap.map(|bitmap| bitmap.set_chunks().count() as u64),
+        span_of: examine::span_of(&candidate),
         write_log: examine::write_log(&candidate),
         checksums: examine::checksums(&candidate),
         raw: raw
@@ -295,7 +347,7 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
                 meaning: field.meaning,
             })
             .collect(),
-        path: info.path,
+        path: info.path.display().to_string(),
     }
 }
 
@@ -309,25 +361,30 @@ fn date(name: &str, value: &str) -> Option<String> {
 
 fn examined_words(view: &ExaminedView) -> String {
     let mut text = String::new();
-    let io = if view.direct { String::new() } else { format!(", buffered: {}", view.direct_note.as_deref().unwrap_or("")) };
+    let io =
+        if view.direct { String::new() } else { format!(", buffered: {}", shown(view.direct_note.as_deref().unwrap_or(""))) };
     let names: Vec<&str> = [&view.model, &view.serial].into_iter().filter_map(|name| name.as_deref()).collect();
-    let names = if names.is_empty() { String::new() } else { format!(", {}", names.join(" ")) };
+    let names = if names.is_empty() { String::new() } else { format!(", {}", shown(&names.join(" "))) };
     let blocks = view.logical_block_bytes;
-    let _ = writeln!(text, "{}: {}, blocks of {blocks} bytes{names}{io}", view.path.display(), size::show(view.size_bytes));
+    let _ = writeln!(text, "{}: {}, blocks of {blocks} bytes{names}{io}", shown(&view.path), size::show(view.size_bytes));
     match &view.problem {
         None => {}
         Some(problem) if view.carries.is_empty() => {
-            let _ = writeln!(text, "  no member of an array: {problem}");
+            let _ = writeln!(text, "  no member of an array: {}", shown_sentence(problem));
         }
         Some(_) => {
-            let _ = writeln!(text, "  no member of an array; it carries {}", view.carries.join(", "));
+            let _ = writeln!(text, "  no member of an array; it carries {}", shown_sentence(&view.carries.join(", ")));
         }
     }
     for (name, value) in &view.superblock {
-        let _ = writeln!(text, "{name:>16} : {}", date(name, value).as_ref().unwrap_or(value));
+        let value = date(name, value).unwrap_or_else(|| value.clone());
+        let _ = writeln!(text, "{name:>16} : {}", shown_sentence(&value));
     }
     if let Some(count) = view.bitmap_dirty_count {
         let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
+    }
+    if let Some(upper) = &view.span_of {
+        let _ = writeln!(text, "{:>16} : {upper}", "Span Of");
     }
     if let Some(log) = &view.write_log {
         let _ = writeln!(text, "{:>16} : {log}", "Write Log");
@@ -411,7 +468,8 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     if let Some(name) = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short(&view.name))) {
         return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives")));
     }
-    Ok(u8::from(views.iter().any(|view| !view.starts)))
+    let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
+    Ok(refusals.map(|error| refusal(error, error.to_string()).exit_code()).max().unwrap_or(0))
 }
 
 fn filling_slot(verdict: &Verdict) -> Option<usize> {
@@ -444,20 +502,20 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
     let mut text = String::new();
     for view in views {
         let outcome = match (&view.reason, view.missing_slots.len(), view.filling_slots.len()) {
-            (Some(reason), ..) => reason.clone(),
-            (None, 0, 0) => "would start whole".into(),
+            (Some(reason), ..) => shown_sentence(reason).to_string(),
+            (None, 0, 0) => "would start with all members".into(),
             (None, missing, filling) => format!("would start degraded, {missing} missing, {filling} being filled"),
         };
-        let _ = writeln!(text, "array \"{}\", RAID {}, {}: {outcome}", view.name, view.level, view.uuid);
+        let _ = writeln!(text, "array \"{}\", RAID {}, {}: {outcome}", shown(&view.name), view.level, view.uuid);
         for drive in &view.drives {
-            let _ = writeln!(text, "  {}: {} (events {})", drive.path, drive.verdict, drive.events);
+            let _ = writeln!(text, "  {}: {} (events {})", shown(&drive.path), shown_sentence(&drive.verdict), drive.events);
         }
     }
     for (path, reason) in strangers {
-        let _ = writeln!(text, "{path} is no member of an array: {reason}");
+        let _ = writeln!(text, "{} is no member of an array: {}", shown(path), shown_sentence(reason));
     }
     for sentence in refused {
-        let _ = writeln!(text, "not looked at: {sentence}");
+        let _ = writeln!(text, "not looked at: {}", shown_sentence(sentence));
     }
     if views.is_empty() {
         let _ = writeln!(text, "no array was found");
@@ -468,39 +526,64 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
 fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
     let socket = command.control.socket.as_deref();
     loop {
-        let arrays: Vec<ArrayView> = match &command.name {
-            Some(name) => vec![client::find(socket, name)?.1],
-            None => client::services(socket)?.into_iter().flat_map(|(_, arrays)| arrays).collect(),
+        let (mut arrays, silent): (Vec<ArrayView>, Vec<SilentServe>) = match &command.name {
+            Some(name) => (vec![client::find(socket, name)?.1], Vec::new()),
+            None => {
+                let (services, silent) = client::survey(socket)?;
+                (services.into_iter().flat_map(|(_, arrays)| arrays).collect(), silent)
+            }
         };
+        arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_disagreement(array))));
         if json {
-            print_json(&arrays);
-        } else if arrays.is_empty() {
-            print("no array is served: start one with `stria serve`\n");
+            let arrays = arrays.iter().map(|array| json!(array));
+            print_json(&arrays.chain(silent.iter().map(|silent| json!(silent))).collect::<Vec<_>>());
         } else {
-            let home = if command.watch && std::io::IsTerminal::is_terminal(&std::io::stdout()) { "\x1b[H\x1b[2J" } else { "" };
-            print(&format!("{home}{}", arrays.iter().map(output::array).collect::<Vec<_>>().join("\n")));
+            if command.watch && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
+                output::clear_terminal();
+            }
+            let words =
+                if arrays.is_empty() && !silent.is_empty() { String::new() } else { status::words(&arrays, command.verbose) };
+            let silent: String = silent.iter().map(|silent| format!("{}\n", shown_sentence(&silent.error))).collect();
+            print(&format!("{silent}{words}"));
         }
         if !command.watch {
-            let worst = arrays.iter().map(|array| array.health).max().unwrap_or(HealthView::Optimal);
-            return Ok(if worst == HealthView::Optimal { 0 } else { DEGRADED });
+            if !silent.is_empty() || arrays.iter().any(|array| array.silent_s.is_some()) {
+                return Ok(NO_ANSWER);
+            }
+            let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::found_disagreement(array);
+            return Ok(if arrays.iter().all(is_well) { 0 } else { NOT_WELL });
         }
         std::thread::sleep(Duration::from_secs(1));
     }
 }
 
-fn scrub(command: &cli::Scrub, json: bool) -> Result<(), Failure> {
+fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     let (client, array) = client::find(command.control.socket.as_deref(), &command.name)?;
     let path = array_path(&array.name, "/scrub");
     if command.cancel {
         done(&client.send(Method::DELETE, &path, &())?, json);
-        return Ok(());
+        return Ok(0);
+    }
+    if command.repair
+        && let Some(what) = view::cannot_tell_who_is_wrong(&array)
+    {
+        confirm(
+            &format!(
+                "Array \"{}\" has {what}, which tells that something is wrong and not what: a repair may make the wrong side the \
+                 truth. Look first what `stria scrub` finds, and whether a drive has errors of its own.",
+                array.name
+            ),
+            command.force,
+        )?;
     }
     let answer: Done = client.send(Method::POST, &path, &ScrubRequest { repair: command.repair, from_bytes: command.from })?;
     done(&answer, json);
-    if command.wait {
-        progress::wait(&client, &array.name, answer.sequence, &["scrub", "repair"], json)?;
+    if !command.wait {
+        return Ok(0);
     }
-    Ok(())
+    let ends = progress::wait(&client, &array.name, answer.sequence, &["scrub", "repair"], json)?;
+    let disagree = ends.iter().any(|end| end.mismatch_sectors.is_some_and(|sectors| sectors > 0));
+    Ok(if disagree && !command.repair { NOT_WELL } else { 0 })
 }
 
 fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {

@@ -1,5 +1,9 @@
 //! The control socket: the HTTP face of a [`Service`]. It owns paths and JSON, and knows neither arrays nor lanes.
 
+mod listen;
+
+pub use listen::listen;
+
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
     StopRequest, TrimRequest,

@@ -35,8 +35,8 @@ impl EventLog {
     pub fn push(&self, mut event: EventView) {
         let EventView { array, kind, text, .. } = &event;
         match kind.as_str() {
-            "member_failed" | "member_silent" | "sweep_stopped" | "read_corrected" | "wrong_bytes" | "bad_blocks"
-            | "unreadable" | "mismatch" | "warning" => {
+            "member_failed" | "member_gone" | "no_room" | "member_silent" | "sweep_stopped" | "read_corrected"
+            | "wrong_bytes" | "bad_blocks" | "unreadable" | "lane_silent" | "mismatch" | "warning" => {
                 tracing::warn!(%array, %kind, "{text}");
             }
             _ => tracing::info!(%array, %kind, "{text}"),

@@ -37,6 +37,7 @@ impl From<HostError> for Failure {
     fn from(error: HostError) -> Self {
         match error {
             HostError::Unsafe(sentence) => Self::Unsafe(sentence),
+            HostError::Usage(sentence) => Self::Usage(sentence),
             HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) | HostError::Refused(_) => Self::failed(error),
         }
     }
@@ -46,9 +47,8 @@ impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         match error.kind {
             ApiErrorKind::Unsafe => Self::Unsafe(error.message),
-            ApiErrorKind::NotFound | ApiErrorKind::Invalid | ApiErrorKind::Refused | ApiErrorKind::Failed => {
-                Self::Failed(error.message)
-            }
+            ApiErrorKind::Invalid => Self::Usage(error.message),
+            ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Failed => Self::Failed(error.message),
         }
     }
 }

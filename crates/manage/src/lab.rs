@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use stria_lab::compare::{Outcome, compare};
+use stria_lab::compare::{Outcome, compare_folders};
 use stria_lab::experiment::Experiment;
 use stria_lab::fio::Host;
 use stria_lab::result::{Manifest, Note, NoteKind, RunStatus};
-use stria_lab::run::{Moment, Progress, Request, RunError, resume, run};
+use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::{Part, TargetError};
 use stria_lab::units::show_seconds;
 use stria_lab::{export, import, plan, report, shipped};
@@ -34,10 +34,15 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
         Lab::Plan(command) => plan(&command, json),
         Lab::Run(command) => return self::run_experiment(command, json),
         Lab::Resume(command) => {
-            if let Some(code) = replay::resume(&command.run, json)? {
+            if let Some(code) = replay::resume(&command.run, &command.destroy, json)? {
                 return Ok(code);
             }
-            let manifest = with_progress(json, |stop, progress| resume(&command.run, stop, progress))?;
+            let consent = Consent {
+                destroy: command.destroy,
+                hosts: command.host.iter().map(|host| Host::parse(host)).collect(),
+                program: std::env::current_exe().map_err(Failure::failed)?,
+            };
+            let manifest = with_progress(json, |stop, progress| resume(&command.run, &consent, stop, progress))?;
             return finish(&command.run, None, &manifest, json);
         }
         Lab::Replay(command) => return replay::replay(command, json),
@@ -201,6 +206,9 @@ fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -
     let how = match manifest.status {
         RunStatus::Done => format!("done: the page is {page_shown}, the results are in {folder_shown}"),
         RunStatus::Interrupted => format!("interrupted: go on with stria lab resume {folder_shown}; so far: {page_shown}"),
+        RunStatus::WithFailures => format!(
+            "ended with failures, see the notes on {page_shown}; measure what failed again with stria lab resume {folder_shown}"
+        ),
         RunStatus::Running | RunStatus::Failed => {
             format!("broken off, see the last note in {folder_shown}/notes.jsonl; go on with stria lab resume {folder_shown}")
         }
@@ -210,9 +218,17 @@ fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -
 }
 
 fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
-    let comparison = compare(&command.before, &command.after).map_err(Failure::failed)?;
+    let (before, after) = match (&command.runs[..], &command.others[..]) {
+        ([before], [after]) | ([before, after], []) => (std::slice::from_ref(before), std::slice::from_ref(after)),
+        (runs, []) => {
+            let words = format!("{} runs are no two sides: name two, or several a side as A1 A2 -- B1 B2", runs.len());
+            return Err(Failure::Usage(words));
+        }
+        sides => sides,
+    };
+    let comparison = compare_folders(before, after).map_err(Failure::failed)?;
     if let Some(page) = &command.html {
-        report::write_together(&[command.before.clone(), command.after.clone()], page).map_err(Failure::failed)?;
+        report::write_together(&[before, after].concat(), page).map_err(Failure::failed)?;
     }
     match json {
         true => print_json(&comparison),

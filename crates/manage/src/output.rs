@@ -1,13 +1,19 @@
 //! Words for people and JSON for programs, on standard output; the log on standard error.
+//!
+//! All that is written passes here and through [`stria_block::shown`], so that names from drives and clients command no terminal.
+//! Line ends stay in words of several lines: put such words together of names that were [`shown`] before.
 
-use crate::api::{ArrayView, ChecksumView, LatencyView, SweepView};
+use crate::api::SweepView;
 use crate::failure::Failure;
 use crate::size;
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use stria_block::{shown_json, shown_lines, shown_sentence};
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
 
 /// Writes to standard output at once. A reader that has gone ends the program, quietly, as with any filter.
 pub fn print(text: &str) {
@@ -21,8 +27,27 @@ pub fn print(text: &str) {
 /// # Errors
 /// When the reader has gone.
 pub fn try_print(text: &str) -> io::Result<()> {
+    write_out(&shown_lines(text).to_string())
+}
+
+/// Clears the terminal for what is printed next.
+pub fn clear_terminal() {
+    let _ = write_out("\x1b[H\x1b[2J");
+}
+
+fn write_out(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// One sentence on standard error, after the program's name.
+pub fn tell(sentence: &str) {
+    eprintln!("stria: {}", shown_sentence(sentence));
+}
+
+/// The same of several lines.
+pub fn tell_lines(text: &str) {
+    eprintln!("stria: {}", shown_lines(text));
 }
 
 /// One line, in words or as JSON.
@@ -32,19 +57,31 @@ pub fn say(json: bool, words: impl FnOnce() -> String, value: impl FnOnce() -> V
 
 /// See [`say`].
 pub fn line(json: bool, words: impl FnOnce() -> String, value: impl FnOnce() -> Value) -> String {
-    format!("{}\n", if json { value().to_string() } else { words() })
+    match json {
+        true => format!("{}\n", shown_json(&value().to_string())),
+        false => format!("{}\n", shown_sentence(&words())),
+    }
 }
 
 /// A value as indented JSON.
 pub fn print_json(value: &impl Serialize) {
-    print(&format!("{}\n", serde_json::to_string_pretty(value).expect("plain data becomes JSON")));
+    print(&format!("{}\n", shown_json(&serde_json::to_string_pretty(value).expect("plain data becomes JSON"))));
 }
 
-/// Sends log lines to standard error, with colours on a terminal.
+/// Sends log lines to standard error, with colours on a terminal unless `NO_COLOR` is set (no-color.org).
 pub fn log_to_stderr(level: tracing::Level) {
-    let ansi = io::stderr().is_terminal();
+    let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    // A message is one line, whatever names it holds.
+    let fields = debug_fn(|writer, field, value| match field.name() {
+        "message" => write!(writer, "{}", shown_sentence(&format!("{value:?}"))),
+        // The bridge from the `log` crate puts what the line shows already into fields of its own.
+        name if name.starts_with("log.") => Ok(()),
+        name => write!(writer, "{name}={}", shown_sentence(&format!("{value:?}"))),
+    });
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(ansi).with_target(false).with_max_level(level);
+    // A line that cannot be written is lost; otherwise the subscriber would report that on standard error too, and panic.
     // Another log is there already only in tests of the library.
-    let _ = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(ansi).with_target(false).with_max_level(level).try_init();
+    let _ = log.log_internal_errors(false).fmt_fields(fields.delimited(" ")).try_init();
 }
 
 /// Whether somebody sits there.
@@ -63,7 +100,7 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
     if !can_ask() {
         return Err(Failure::Unsafe(format!("{question} Nobody can be asked here: say --force to do it.")));
     }
-    eprint!("{question} [y/N] ");
+    eprint!("{} [y/N] ", shown_sentence(question));
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
     match read {
@@ -75,10 +112,20 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
 /// A table without lines; columns named in `right` are numbers.
 pub fn table(header: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().map(Cell::new));
-    for row in rows {
-        table.add_row(row);
-    }
+    table.set_header(header.iter().map(Cell::new));
+    finish(table, right, rows)
+}
+
+/// Names and what there is to say of each, in `width` columns: what is longer goes on in the next line.
+pub fn paragraphs(width: u16, rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    finish(table, &[], rows)
+}
+
+fn finish(mut table: Table, right: &[usize], rows: Vec<Vec<String>>) -> String {
+    table.load_preset(presets::NOTHING);
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| shown_sentence(cell).to_string())));
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
         if right.contains(&index) {
@@ -106,7 +153,12 @@ pub fn sweep_line(sweep: &SweepView) -> String {
         .collect();
     let percent = sweep.done_bytes as f64 * 100.0 / total as f64;
     let (done, all) = (size::show(sweep.done_bytes), size::show(sweep.total_bytes));
-    let mut line = format!("{} [{bar}] {percent:.1} %, {done} of {all}, {}/s", sweep.kind, size::show(sweep.bytes_per_s));
+    format!("{} [{bar}] {percent:.1} %, {done} of {all}, {}", sweep.kind, sweep_speed(sweep))
+}
+
+/// `210 MiB/s, 25 s left`, and what else there is to say of it.
+pub fn sweep_speed(sweep: &SweepView) -> String {
+    let mut line = format!("{}/s", size::show(sweep.bytes_per_s));
     if let Some(seconds) = sweep.eta_s {
         let _ = write!(line, ", {} left", size::show_duration(seconds));
     }
@@ -117,145 +169,4 @@ pub fn sweep_line(sweep: &SweepView) -> String {
         let _ = write!(line, ", {} sectors disagree", sweep.mismatch_sectors);
     }
     line
-}
-
-/// `85 µs (p99 210 µs, 3 slow)`
-fn show_latency(latency: &LatencyView) -> String {
-    let time = |us: u64| if us < 10_000 { format!("{us} µs") } else { format!("{} ms", us / 1000) };
-    let slow = if latency.slow_count > 0 { format!(", {} slow", latency.slow_count) } else { String::new() };
-    format!("{} (p99 {}{slow})", time(latency.median_us), time(latency.p99_us))
-}
-
-/// Everything about an array, for people.
-pub fn array(view: &ArrayView) -> String {
-    let mut text = String::new();
-    describe(&mut text, view, "");
-    text
-}
-
-fn describe(text: &mut String, view: &ArrayView, indent: &str) {
-    let mut say = |name: &str, value: &str| {
-        let _ = writeln!(text, "{indent}{name:<10}{value}");
-    };
-    say(if indent.is_empty() { "array" } else { "span" }, &view.name);
-    say("state", &view.state);
-    let strip = match (&view.strip_bytes, &view.strip_reason) {
-        (Some(bytes), Some(reason)) => format!(", strip {} ({reason})", size::show(*bytes)),
-        _ => String::new(),
-    };
-    let layout = if view.layout == "plain" { String::new() } else { format!(", layout {}", view.layout) };
-    say("level", &format!("RAID {}{layout}{strip}", view.level));
-    say("size", &format!("{} ({} bytes)", size::show(view.size_bytes), view.size_bytes));
-    say("uuid", &view.uuid);
-    if let Some(sweep) = &view.sweep {
-        say("sweep", &sweep_line(sweep));
-    }
-    if let Some(count) = view.mismatch_sectors {
-        say("scrub", &format!("the last one found {count} sectors that disagree"));
-    }
-    if let Some(bitmap) = &view.bitmap {
-        let chunk = size::show(bitmap.chunk_bytes);
-        say("bitmap", &format!("{} of {} bits set, {chunk} each", bitmap.dirty_count, bitmap.bit_count));
-    }
-    match &view.log {
-        Some(log) if log.replaying => say("log", "being replayed after a crash"),
-        Some(log) => {
-            let size = size::show(log.append_bytes);
-            let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
-            let replayed = match log.replayed_count {
-                0 => String::new(),
-                count => format!("; {count} of a crash replayed"),
-            };
-            let (records, appends) = (log.record_count, log.append_count);
-            let full = match log.full_count {
-                0 => String::new(),
-                count => format!("; full {count} times"),
-            };
-            let early = format!("{} writes acknowledged by it", log.early_count);
-            say("log", &format!("{kind}{records} records in {appends} appends, {size}, {early} since the start{full}{replayed}"));
-        }
-        None if ["4", "5", "6"].contains(&view.level.as_str()) => {
-            say("log", "none: a crash together with a lost drive can damage data that was not being written");
-        }
-        None => {}
-    }
-    for lane in &view.lanes {
-        say("lane", &lane.setup);
-    }
-    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
-    if !checked.is_empty() {
-        let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
-        let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
-        let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
-        let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
-        say("integrity", &format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them mended{all}"));
-    }
-    for uri in &view.exports {
-        say("nbd", uri);
-    }
-    for client in &view.clients {
-        let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
-        let errors = if client.errors > 0 { format!(", {} errors", client.errors) } else { String::new() };
-        say("client", &format!("{}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests));
-    }
-    let mut rows: Vec<(usize, Vec<String>)> = Vec::new();
-    for member in &view.members {
-        let slot = member.slot.map_or("-".into(), |slot| slot.to_string());
-        let io = match (member.direct, &member.direct_note) {
-            (Some(true), _) => match member.way.as_deref() {
-                Some("interrupts") | None => "direct".into(),
-                Some(way) => format!("direct, {way}"),
-            },
-            (Some(false), note) => format!("buffered: {}", note.as_deref().unwrap_or("no reason known")),
-            (None, _) => "a span".into(),
-        };
-        let role = match &member.failure {
-            Some(failure) => format!("{}: {failure}", member.role),
-            None => member.role.clone(),
-        };
-        let role = match member.waiting_ms {
-            Some(waiting @ 1000..) => format!("{role}, no answer for {}", size::show_duration(waiting / 1000)),
-            _ => role,
-        };
-        let role = match member.hedged_reads {
-            0 => role,
-            count => format!("{role}, {count} slow reads answered by others"),
-        };
-        let wrong = match (member.wrong_sectors, member.repaired_sectors) {
-            (wrong, 0) => wrong.to_string(),
-            (wrong, repaired) => format!("{wrong}, {repaired} repaired"),
-        };
-        // By checksum, in sectors as by redundancy.
-        let wrong = match member.checksums {
-            Some(ChecksumView { wrong: found, mended, .. }) if found > 0 => {
-                format!("{wrong}, {} by checksum, {} mended", found * 8, mended * 8)
-            }
-            _ => wrong,
-        };
-        let counts = [
-            member.read_count.to_string(),
-            member.write_count.to_string(),
-            size::show(member.read_bytes),
-            size::show(member.written_bytes),
-            member.read_errors.to_string(),
-            wrong,
-        ];
-        let latency = |latency: &Option<LatencyView>| latency.as_ref().map_or("-".into(), show_latency);
-        let times = vec![latency(&member.read_latency), latency(&member.write_latency)];
-        let order = if member.role == "failed" || member.slot.is_none() { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
-        rows.push((order, [vec![slot, member.path.clone(), role], counts.to_vec(), times, vec![io]].concat()));
-    }
-    for slot in &view.missing_slots {
-        rows.push((*slot, vec![slot.to_string(), "-".into(), "missing".into()]));
-    }
-    rows.sort_by_key(|(order, _)| *order);
-    let header =
-        ["slot", "member", "role", "reads", "writes", "read", "written", "errors", "wrong", "read time", "write time", "I/O"];
-    let rows = rows.into_iter().map(|(_, row)| row).collect();
-    for line in table(&header, &[3, 4, 5, 6, 7, 8], rows).lines() {
-        let _ = writeln!(text, "{indent}  {line}");
-    }
-    for span in &view.spans {
-        describe(text, span, &format!("{indent}  "));
-    }
 }

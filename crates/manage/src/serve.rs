@@ -1,9 +1,10 @@
 //! `serve`: a process that holds arrays until it is told to stop.
 //!
 //! ```text
-//!   choose drives and arrays ─ check that they are free ─ listen ─ open, on lanes ─ say so ─ wait ─ stop
+//!   choose drives and arrays ─ check that they and the addresses are free ─ open, on lanes ─ listen ─ say so ─ wait ─ stop
 //! ```
-//! Nothing is written to any member before everything before `open` has succeeded. SIGINT, SIGTERM and `stria stop`
+//! Nothing is written to any member before everything before `open` has succeeded. Sockets appear when all that they lead to
+//! is there, so a client that waits for one is served at once, and go at every end but a kill. SIGINT, SIGTERM and `stria stop`
 //! end it in good order; a later signal ends it at once, as a power cut would.
 
 use crate::cli::{Clients, ServeOptions};
@@ -11,9 +12,10 @@ use crate::failure::Failure;
 use crate::lane_spec::LaneSpec;
 use crate::output::{self, line};
 use crate::service::Service;
-use crate::{control, sockets, view};
+use crate::{control, size, sockets, view};
 use serde_json::json;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive};
 use stria_format::md::Verdict;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly};
-use stria_front::{Listener, Options, Server};
+use stria_front::{Listener, Options, Server, SocketFile};
 use stria_host::{Found, OpenOptions, PlannedArray, find};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -66,10 +68,13 @@ pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
 }
 
-/// All block devices of this machine that may be read; those that may not are told.
+/// All block devices of this machine that may be read; those that may not are told. Not arrays that Linux runs, nor what is served
+/// over NBD: these hold clients' bytes, which may look like a member of any array.
 pub fn block_devices() -> (Vec<PathBuf>, Vec<String>) {
     let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+    let is_drive = |name: &OsStr| !["md", "nbd"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
     let mut devices: Vec<PathBuf> = entries
+        .filter(|entry| is_drive(&entry.file_name()))
         .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
         .map(|entry| Path::new("/dev").join(entry.file_name()))
         .collect();
@@ -103,6 +108,14 @@ pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assemb
     found
 }
 
+/// An array that cannot start, in a sentence: refused for safety where --force would start it.
+pub fn refusal(error: &AssembleError, sentence: String) -> Failure {
+    match error.kind {
+        AssembleErrorKind::DirtyDegraded => Failure::Unsafe(sentence),
+        _ => Failure::Failed(sentence),
+    }
+}
+
 /// The arrays that were asked for, all of which can start: on these drives, or, if there are none, on all block devices.
 ///
 /// # Errors
@@ -118,11 +131,13 @@ pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Res
         match &assembly.outcome {
             // Everything was asked for: what can start does, as under mdadm.
             Err(error) if scanned && names.is_empty() && !arrays.is_empty() => tracing::warn!("not served: {error}"),
-            Err(error) if error.kind == AssembleErrorKind::DirtyDegraded => return Err(Failure::Unsafe(told(error))),
-            Err(error) if arrays.is_empty() || !names.is_empty() => return Err(Failure::Failed(told(error))),
+            Err(error) if error.kind == AssembleErrorKind::DirtyDegraded || arrays.is_empty() || !names.is_empty() => {
+                return Err(refusal(error, told(error)));
+            }
             Err(error) => {
                 let theirs: Vec<&str> = assembly.drives.iter().map(|drive| &*drive.name).collect();
-                return Err(Failure::Failed(format!("{error}; or leave {} out to go without this array", theirs.join(", "))));
+                let sentence = format!("{error}; or leave {} out to go without this array", theirs.join(", "));
+                return Err(refusal(error, sentence));
             }
             Ok(_) => {}
         }
@@ -143,6 +158,22 @@ pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Res
     if let Some(stranger) = stranger {
         return Err(Failure::Failed(format!("{stranger}; leave it out to go without it")));
     }
+    let unmarked: HashSet<[u8; 16]> = assemblies.iter().filter(|one| is_unmarked_span(one)).map(|one| one.uuid).collect();
+    let is_span = |array: &PlannedArray| unmarked.contains(&array.uuid);
+    let spans: Vec<&str> = arrays.iter().filter(|array| is_span(array)).map(|array| &*array.name).collect();
+    if let Some(first) = spans.first().filter(|_| names.is_empty() || !arrays.iter().any(|array| is_named(&array.name, names))) {
+        let all = spans.join(", ");
+        let told = format!(
+            "{all}: by name, spans of a RAID 50 or 60 that an early Stria made and did not mark; serve the array over them with \
+             --nested, which marks them for good, or one by itself by its name (stria serve {first} DRIVE…)"
+        );
+        // Everything was asked for: what can start does.
+        if !(scanned && names.is_empty() && spans.len() < arrays.len()) {
+            return Err(Failure::Failed(told));
+        }
+        tracing::warn!("not served: {told}");
+        arrays.retain(|array| !is_span(array));
+    }
     arrays.retain(|array| is_named(&array.name, names));
     let missing =
         names.iter().find(|name| !arrays.iter().any(|array| array.name == **name || view::short_name(&array.name) == **name));
@@ -157,6 +188,14 @@ pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Res
         None if arrays.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
         None => Ok(arrays),
     }
+}
+
+/// Whether an array looks like a span of a 50 or 60 that Stria made before it marked them: by its own name, as its clients have no
+/// part in that. It is not served as an array of its own unless it is asked for by that name.
+fn is_unmarked_span(assembly: &Assembly) -> bool {
+    let number = assembly.name.rsplit_once("-span").map_or("", |(_, number)| number);
+    let is_called_so = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_called_so && assembly.freshest.span_of.is_none() && matches!(assembly.freshest.header.level, 5 | 6)
 }
 
 /// Holds drives that are only read against others who would write; tells who uses them before anything is changed.
@@ -193,12 +232,13 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
 /// When something cannot be opened or listened on, or does not stop in good order.
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     output::log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
-    let how = options.how();
-    let planned = choose(drives, names, how)?;
+    check_insecure(options)?;
+    check_memory(options)?;
+    let planned = choose(drives, names, options.how())?;
     let names = export_names(&planned, options.name.as_deref())?;
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-    let outcome = runtime.block_on(run(&planned, &names, options, json));
+    let outcome = runtime.block_on(run(planned, names, options, json));
     // Whatever still blocks in the background was given its time.
     runtime.shutdown_background();
     outcome
@@ -218,27 +258,42 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
     }
 }
 
-async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
-    let caught = |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
-    let mut signals = [caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?];
-    let socket = match &options.control.socket {
-        Some(path) => absolute(path),
-        None => sockets::own_folder()?.join(format!("{}.sock", names[0].replace('/', "_"))),
-    };
-    let control = Socket::listen(&socket)?;
-    let listeners: Vec<Listener> = match options.nbd.is_empty() {
-        true => vec![Listener::Unix(socket.with_extension("nbd"))],
-        false => options.nbd.iter().map(|listen| listen.0.clone()).collect(),
-    };
-    for listener in &listeners {
-        if let Listener::Tcp(address) = listener
-            && !address.ip().is_loopback()
-        {
-            tracing::warn!("whoever reaches tcp:{address} may read and write: NBD asks for no password");
+/// Refuses, before anything is touched, to let other machines at an array by accident.
+fn check_insecure(options: &ServeOptions) -> Result<(), Failure> {
+    let open = options.nbd.iter().map(|listen| &listen.0).find(|listener| match listener {
+        Listener::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+        Listener::Unix(_) => false,
+    });
+    match open {
+        None => Ok(()),
+        Some(listener) if options.nbd_insecure => {
+            tracing::warn!("anyone who reaches {listener} may read and write: NBD without TLS asks for no password");
+            Ok(())
         }
+        Some(listener) => Err(Failure::Usage(format!(
+            "other machines reach {listener}, and NBD without TLS has neither password nor encryption: anyone there could read and \
+             write. Use tcp:127.0.0.1:PORT or unix:PATH and a tunnel (ssh -L), or insist with --nbd-insecure"
+        ))),
     }
-    let service = Service::new(Server::start(listeners, Vec::new(), Options::default()).map_err(Failure::failed)?);
-    let how = options.how();
+}
+
+fn check_memory(options: &ServeOptions) -> Result<(), Failure> {
+    let (clients, memory, least) = (options.nbd_clients, options.nbd_memory, (options.nbd_clients as u64) << 20);
+    match memory >= least {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!(
+            "--nbd-memory {} is too little for {clients} clients: give at least {}, or lower --nbd-clients",
+            size::show(memory),
+            size::show(least)
+        ))),
+    }
+}
+
+/// An array's name here, and a URI of it.
+type Uris = Vec<(String, String)>;
+
+/// Opens all arrays. If one cannot be, those before it are stopped in good order.
+fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], options: &ServeOptions) -> Result<Uris, Failure> {
     let mut uris = Vec::new();
     let mut cpus = options.cpus.clone().unwrap_or_default();
     for (array, name) in planned.iter().zip(names) {
@@ -249,9 +304,9 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
             numa_node: options.numa_node,
             clients: options.clients.map(|clients| clients == Clients::Lane),
         };
-        match service.start(array, name, how, lanes) {
+        match service.start(array, name, options.how(), lanes) {
             Ok((found, lane_count)) => {
-                uris.extend(found.into_iter().map(|uri| (name, uri)));
+                uris.extend(found.into_iter().map(|uri| (name.clone(), uri)));
                 // The next array's lanes go on where these end.
                 let used = lane_count % cpus.len().max(1);
                 cpus.rotate_left(used);
@@ -262,13 +317,82 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
             }
         }
     }
-    let mut ended = service.shutdown().subscribe();
-    let router = control::router(Arc::clone(&service));
-    let server = axum::serve(control.listener()?, router).with_graceful_shutdown(async move {
-        // An error means that the service is gone, which is an end as well.
-        let _ = ended.wait_for(|ended| *ended).await;
+    Ok(uris)
+}
+
+/// The sockets of a serve. Their files go with this, whoever else still holds the service.
+struct Sockets {
+    service: Arc<Service>,
+    control: Option<SocketFile>,
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        self.service.close();
+    }
+}
+
+/// The control socket's file, named after the array. Where the name had to be changed a part of the UUID follows, as another
+/// array's name may change to the same.
+fn socket_name(name: &str, uuid: &[u8; 16]) -> String {
+    let plain = stria_block::file_name(name);
+    match plain == name {
+        true => format!("{plain}.sock"),
+        false => format!("{plain}-{}.sock", &stria_format::md::uuid_text(uuid)[..8]),
+    }
+}
+
+async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOptions, json: bool) -> Result<(), Failure> {
+    let caught = |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
+    let signals = [caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?];
+    let socket = match &options.control.socket {
+        Some(path) => absolute(path),
+        None => sockets::own_folder()?.join(socket_name(&names[0], &planned[0].uuid)),
+    };
+    let listeners: Vec<Listener> = match options.nbd.is_empty() {
+        true => vec![Listener::Unix(socket.with_extension("nbd"))],
+        false => options.nbd.iter().map(|listen| listen.0.clone()).collect(),
+    };
+    sockets::check(&socket)?;
+    let memory = usize::try_from(options.nbd_memory).unwrap_or(usize::MAX);
+    let limits = Options { socket_access: options.nbd_access(), ..Options::sized(options.nbd_clients, memory) };
+    let service = Service::new(Server::prepare(listeners, limits).map_err(Failure::failed)?);
+    let mut sockets = Sockets { service: Arc::clone(&service), control: None };
+    let mut wishes = Wishes { signals, since: None };
+
+    // Away from this thread, which hears of signals meanwhile.
+    let mut opening = tokio::task::spawn_blocking({
+        let (service, options) = (Arc::clone(&service), options.clone());
+        move || open_all(&service, &planned, &names, &options)
     });
-    let server = tokio::spawn(server.into_future());
+    let opened = loop {
+        tokio::select! {
+            outcome = &mut opening => break outcome.map_err(Failure::failed)?,
+            end = wishes.next() => end.obey(&mut sockets),
+        }
+    };
+    let uris = opened?;
+    if wishes.since.is_some() {
+        // Asked to stop before anybody could connect.
+        let stopping = Arc::clone(&service);
+        let mut stopped = tokio::task::spawn_blocking(move || stopping.stop_all(true));
+        loop {
+            tokio::select! {
+                _ = &mut stopped => return ended(&service),
+                end = wishes.next() => end.obey(&mut sockets),
+            }
+        }
+    }
+    let control = sockets::listen(&socket)?;
+    let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
+    sockets.control = Some(control);
+    let over = service.shutdown().subscribe();
+    let server = tokio::spawn(control::listen(listener, control::router(Arc::clone(&service)), over));
+    if let Err(error) = service.listen() {
+        let stopping = Arc::clone(&service);
+        let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true)).await;
+        return Err(Failure::failed(error));
+    }
     let shown = socket.display().to_string();
     let mut lines: String = uris
         .iter()
@@ -278,31 +402,70 @@ async fn run(planned: &[PlannedArray], names: &[String], options: &ServeOptions,
     // Whoever does not listen finds it by `stria status`.
     let _ = output::try_print(&lines);
 
-    let mut ended = service.shutdown().subscribe();
-    let mut stopping: Option<Instant> = None;
+    let mut over = service.shutdown().subscribe();
     loop {
         tokio::select! {
-            name = either(&mut signals) => {
-                if let Some(since) = stopping {
-                    if since.elapsed() < SAME_WISH {
-                        continue;
-                    }
-                    tracing::error!("{name} again: ended at once; members are left as after a power cut");
-                    let _ = std::fs::remove_file(&socket);
-                    process::exit(1);
+            end = wishes.next() => {
+                let first = matches!(end, Wish::Stop);
+                end.obey(&mut sockets);
+                if first {
+                    let service = Arc::clone(&service);
+                    tokio::task::spawn_blocking(move || service.stop_all(true));
                 }
-                tracing::info!("{name}: stopping; once more ends at once");
-                stopping = Some(Instant::now());
-                let service = Arc::clone(&service);
-                tokio::task::spawn_blocking(move || service.stop_all(true));
             }
-            _ = ended.wait_for(|ended| *ended) => break,
+            _ = over.wait_for(|over| *over) => break,
         }
     }
     let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
+    ended(&service)
+}
+
+fn ended(service: &Service) -> Result<(), Failure> {
     match service.failure() {
         Some(error) => Err(error.into()),
         None => Ok(()),
+    }
+}
+
+/// What signals ask for.
+struct Wishes {
+    signals: [Signal; 2],
+    /// When the first one came.
+    since: Option<Instant>,
+}
+
+enum Wish {
+    /// In good order.
+    Stop,
+    /// At once, as this signal came again.
+    Exit(&'static str),
+}
+
+impl Wishes {
+    async fn next(&mut self) -> Wish {
+        loop {
+            let name = either(&mut self.signals).await;
+            match self.since {
+                None => {
+                    tracing::info!("{name}: stopping; once more ends at once");
+                    self.since = Some(Instant::now());
+                    return Wish::Stop;
+                }
+                Some(since) if since.elapsed() < SAME_WISH => {}
+                Some(_) => return Wish::Exit(name),
+            }
+        }
+    }
+}
+
+impl Wish {
+    fn obey(self, sockets: &mut Sockets) {
+        if let Self::Exit(name) = self {
+            tracing::error!("{name} again: ended at once; members are left as after a power cut");
+            sockets.control = None;
+            sockets.service.close();
+            process::exit(1);
+        }
     }
 }
 
@@ -313,25 +476,18 @@ async fn either([interrupt, terminate]: &mut [Signal; 2]) -> &'static str {
     }
 }
 
-/// The control socket's file, which goes when this does.
-struct Socket {
-    path: PathBuf,
-    listener: std::os::unix::net::UnixListener,
-}
+#[cfg(test)]
+mod tests {
+    use super::socket_name;
 
-impl Socket {
-    fn listen(path: &Path) -> Result<Self, Failure> {
-        Ok(Self { path: path.to_owned(), listener: sockets::listen(path)? })
-    }
-
-    fn listener(&self) -> Result<tokio::net::UnixListener, Failure> {
-        let clone = self.listener.try_clone().and_then(tokio::net::UnixListener::from_std);
-        clone.map_err(|error| Failure::Failed(format!("cannot listen at {}: {error}", self.path.display())))
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+    #[test]
+    fn sockets_are_plain_files_and_arrays_do_not_share_them() {
+        assert_eq!(socket_name("tank", &[7; 16]), "tank.sock");
+        for name in ["a b", "a\nb", "a/b", "../b", "a\x1b[2Jb", "\u{202e}b", "", "."] {
+            let (one, other) = (socket_name(name, &[1; 16]), socket_name(name, &[2; 16]));
+            assert_ne!(one, other, "{name:?}");
+            let plain = one.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char));
+            assert!(plain && one.ends_with("-01010101.sock") && !one.starts_with('.'), "{one}");
+        }
     }
 }

@@ -9,21 +9,28 @@ use crate::api::{
 };
 use crate::event_log::EventLog;
 use crate::lane_spec::{LaneSpec, Near};
-use crate::view;
+use crate::{size, view};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use stria_array::LatencyTarget;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use stria_array::{LatencyTarget, MemberRole};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
-use stria_drive::IoOptions;
-use stria_front::{Export, ServerHandle};
-use stria_host::{ArrayLanes, ArrayReport, HostError, NewDrive, Notice, OpenOptions, PlannedArray};
+use stria_drive::{IoOptions, real_path_within};
+use stria_front::{Export, FrontError, ServerHandle};
+use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray};
 use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long `status` waits for the lanes of all arrays together; then it shows what was known.
+const STATUS_WITHIN: Duration = Duration::from_millis(1200);
+/// How often somebody looks whether lanes go on,
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// and how long one may stand still before that is told.
+const STILL_FOR: Duration = Duration::from_secs(5);
 /// 1 GiB: what one discard of `trim` covers.
 const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
 
@@ -35,16 +42,24 @@ pub struct Served {
     how: LaneSpec,
     near: Option<Near>,
     io: IoOptions,
+    /// How it was when its lanes last answered.
+    known: Mutex<Option<ArrayView>>,
+    /// Speed bounds that were asked for: lower and upper, in bytes.
+    bounds: Mutex<(Option<u64>, Option<u64>)>,
     /// Sweeps are held on command.
     paused: AtomicBool,
     stopping: AtomicBool,
 }
+
+/// By the name on disk: the name that an array is served under.
+type Names = Mutex<HashMap<String, String>>;
 
 /// The arrays of this process.
 pub struct Service {
     arrays: Mutex<Vec<Arc<Served>>>,
     nbd: ServerHandle,
     events: Arc<EventLog>,
+    names: Arc<Names>,
     notices: Mutex<Sender<Notice>>,
     shutdown: watch::Sender<bool>,
     /// The first array that did not stop in good order.
@@ -56,20 +71,48 @@ impl Service {
     pub fn new(nbd: ServerHandle) -> Arc<Self> {
         let events = Arc::new(EventLog::default());
         let (notices, told) = channel::<Notice>();
-        let listener = Arc::clone(&events);
+        let names = Arc::<Names>::default();
+        let (listener, served_as) = (Arc::clone(&events), Arc::clone(&names));
+        let hear = move |notice: Notice| {
+            let mut event = view::event(&notice);
+            if let Some(name) = served_as.lock().unwrap_or_else(PoisonError::into_inner).get(&notice.array) {
+                event.array.clone_from(name);
+            }
+            listener.push(event);
+        };
         std::thread::Builder::new()
             .name("notices".into())
-            .spawn(move || told.iter().for_each(|notice| listener.push(view::event(&notice))))
+            .spawn(move || told.iter().for_each(hear))
             .expect("a process that starts has room for a thread");
         let shutdown = watch::channel(false).0;
-        Arc::new(Self {
+        let service = Arc::new(Self {
             arrays: Mutex::default(),
             nbd,
             events,
+            names,
             notices: Mutex::new(notices),
             shutdown,
             failure: Mutex::default(),
-        })
+        });
+        let watched = Arc::downgrade(&service);
+        std::thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(move || watch(&watched))
+            .expect("a process that starts has room for a thread");
+        service
+    }
+
+    /// Lets NBD clients in.
+    ///
+    /// # Errors
+    /// When one of the addresses cannot be listened on.
+    pub fn listen(&self) -> Result<(), FrontError> {
+        self.nbd.listen()
+    }
+
+    /// Lets no more NBD clients in, for good; when this returns, their socket files are gone.
+    pub fn close(&self) {
+        self.nbd.close();
     }
 
     /// What happened.
@@ -102,6 +145,7 @@ impl Service {
         let near = if how.cpus.is_empty() { Near::of(how.numa_node, &planned.drives)? } else { None };
         let lanes = how.lanes(name, near.as_ref());
         let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, lanes, notices)?;
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(planned.name.clone(), name.to_owned());
         let count = lanes.lane_count();
         let fewer = how.count.filter(|&wanted| wanted > count).map(|wanted| {
             let why = "arrays with checksums or md's partial parity log have one, others as many as the write log has room for";
@@ -110,10 +154,12 @@ impl Service {
         for warning in warnings.into_iter().chain(fewer) {
             self.events.push(view::plain_event(name, "warning", warning));
         }
+        let device = lanes.remote();
+        let trims = !options.read_only && device.limits().discard_granularity_bytes > 0;
         let export = Export {
             name: name.to_owned(),
-            description: planned.name.clone(),
-            device: lanes.remote(),
+            description: planned.name.clone() + if trims { ": what is trimmed reads as zeros" } else { "" },
+            device,
             read_only: options.read_only,
         };
         let served = Served {
@@ -122,17 +168,22 @@ impl Service {
             how,
             near,
             io: options.io,
+            known: Mutex::default(),
+            bounds: Mutex::default(),
             paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         };
         if let Err(error) = self.nbd.add_export(export) {
-            let _ = end(&served);
+            let _ = self.end(&served);
             return Err(HostError::Refused(error.to_string()));
         }
         let uris = self.nbd.uris(name);
         let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), uris.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
-        self.lock().push(Arc::new(served));
+        let served = Arc::new(served);
+        // Something to show should it never answer.
+        let _ = self.view(&served, STATUS_WITHIN);
+        self.lock().push(served);
         Ok((uris, count))
     }
 
@@ -163,25 +214,42 @@ impl Service {
 
     /// All arrays.
     pub fn arrays(&self) -> Result<Vec<ArrayView>, ApiError> {
-        self.all().iter().map(|served| self.view(served)).collect()
+        let end = Instant::now() + STATUS_WITHIN;
+        let left = || end.saturating_duration_since(Instant::now()).max(STATUS_WITHIN / 20);
+        self.all().iter().map(|served| self.view(served, left())).collect()
     }
 
     /// One array.
     pub fn array(&self, name: &str) -> Result<ArrayView, ApiError> {
-        self.view(&*self.find(name)?)
+        self.view(&*self.find(name)?, STATUS_WITHIN)
     }
 
-    fn view(&self, served: &Served) -> Result<ArrayView, ApiError> {
-        let (takes_guests, rings) = (served.lanes.takes_guests(), served.lanes.rings()?);
-        let mut view = view::array(&served.lanes.report()?);
+    /// The array now, or, when its lanes do not answer in time, how it was when they last did.
+    fn view(&self, served: &Served, patience: Duration) -> Result<ArrayView, ApiError> {
+        let known = || served.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((report, rings)) = served.lanes.report_within(patience)? else {
+            let (still, lane, _) = served.lanes.stands_still();
+            let Some(mut view) = known().clone() else {
+                return Err(ApiError::new(ApiErrorKind::Failed, format!("array \"{}\" does not answer", served.name)));
+            };
+            let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
+            view.silent_s = Some(seconds);
+            let silence = format!("does not answer (pid {pid}, lane {lane}) since {seconds} s");
+            view.state = format!("{silence}; before that: {}", view.state);
+            view.headline = format!("{silence}; before that: {}", view.headline);
+            return Ok(view);
+        };
+        let takes_guests = served.lanes.takes_guests();
+        let mut view = view::array(&report);
         let count = rings.len();
         let lanes = rings.into_iter().enumerate();
         view.lanes = lanes.map(|(index, ring)| served.how.view(served.near.as_ref(), takes_guests, index, count, ring)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
-        view.state = view::state_words(&view);
+        view::describe_state(&mut view);
         view.exports = self.nbd.uris(&served.name);
         view.clients = self.clients(&served.name);
+        *known() = Some(view.clone());
         Ok(view)
     }
 
@@ -223,6 +291,10 @@ impl Service {
     /// Lets a drive in.
     pub fn add(&self, name: &str, request: AddRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
+        // A drive that failed and is still listed holds itself against coming back.
+        if is_failed_here(&served.lanes.report()?, &request.path) {
+            served.lanes.remove(request.path.clone())?;
+        }
         let new = open_new(&served, &request.path)?;
         let AddRequest { span, force, .. } = request;
         let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
@@ -284,12 +356,22 @@ impl Service {
         if min == Some(0) || max == Some(0) {
             return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
         }
+        let mut asked = served.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let bounds = (request.min_bytes_per_s.or(asked.0), request.max_bytes_per_s.or(asked.1));
+        if let (Some(min), Some(max)) = bounds
+            && min > max
+        {
+            let (min, max) = (size::show(min), size::show(max));
+            let message = format!("the lower bound of {min}/s is above the upper one of {max}/s: change --min, --max, or both");
+            return Err(ApiError::new(ApiErrorKind::Invalid, message));
+        }
         let target = request.latency.map(latency_target).transpose()?;
         served.lanes.set_speed(min, max, target)?;
+        *asked = bounds;
         self.done(sequence, format!("speed bounds of \"{name}\" are set"))
     }
 
-    /// Discards a range, whose contents are lost.
+    /// Trims a range: it reads as zeros afterwards.
     pub fn trim(&self, name: &str, request: &TrimRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let remote = served.lanes.remote();
@@ -313,7 +395,10 @@ impl Service {
             return refuse(ApiErrorKind::Unsafe, format!("{what} (a mounted file system trims its free space with fstrim)"));
         }
         if limits.discard_granularity_bytes == 0 {
-            return refuse(ApiErrorKind::Refused, format!("not every member of \"{name}\" can discard: nothing was done"));
+            return refuse(
+                ApiErrorKind::Refused,
+                format!("not every member of \"{name}\" can zero and give room back at once: nothing was done"),
+            );
         }
         let sectors = start / SECTOR_BYTES as u64..end / SECTOR_BYTES as u64;
         let thread = std::thread::current();
@@ -333,24 +418,27 @@ impl Service {
                 return refuse(ApiErrorKind::Failed, format!("trim of \"{name}\" failed: {error}"));
             }
         }
-        self.done(sequence, format!("{length} bytes at {start} of \"{name}\" were discarded"))
+        self.done(sequence, format!("{length} bytes at {start} of \"{name}\" were trimmed and read as zeros"))
     }
 
     /// Stops one array in good order. The process ends with its last array.
     pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
-        self.stop_served(&served)?;
+        let outcome = self.stop_served(&served);
+        // Nothing is left to serve, also when it did not stop in good order.
         if self.all().is_empty() {
             self.shutdown.send_replace(true);
         }
+        outcome?;
         self.done(sequence, format!("array \"{name}\" has stopped"))
     }
 
-    /// Stops everything; the process ends.
+    /// Stops everything; the process ends. No new client gets in from the first moment on.
     pub fn stop_all(&self, force: bool) -> Result<Done, ApiError> {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
+        self.close();
         let outcome = all.iter().map(|served| self.stop_served(served)).fold(Ok(()), Result::and);
         // Some were being stopped already: the process must not end before they are.
         while !self.all().is_empty() {
@@ -379,7 +467,7 @@ impl Service {
         self.events.push(view::plain_event(&served.name, "stopping", format!("array \"{}\" stops", served.name)));
         // Gone already when an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name);
-        let outcome = end(served);
+        let outcome = self.end(served);
         self.lock().retain(|other| !Arc::ptr_eq(other, served));
         let words = match &outcome {
             Ok(state) => format!("array \"{}\" has stopped: {state}", served.name),
@@ -391,19 +479,63 @@ impl Service {
         self.events.push(view::plain_event(&served.name, "stopped", words));
         outcome.map(|_| ())
     }
+
+    /// Stops the array and its lanes; in words, in which state.
+    fn end(&self, served: &Served) -> Result<String, ApiError> {
+        let told = |text| self.events.push(view::plain_event(&served.name, "warning", text));
+        Ok(view::array(&served.lanes.stop(told)?).state)
+    }
 }
 
-/// Stops the array and its lanes; in words, in which state.
-fn end(served: &Served) -> Result<String, ApiError> {
-    Ok(view::array(&served.lanes.stop()?).state)
+/// Looks whether lanes go on, until the service is gone, and tells of those that stand still: they cannot say so themselves.
+fn watch(service: &Weak<Service>) {
+    let mut told: BTreeSet<String> = BTreeSet::new();
+    loop {
+        std::thread::sleep(WATCH_EVERY);
+        let Some(service) = service.upgrade() else { return };
+        for served in service.all() {
+            let (still, lane, place) = served.lanes.stands_still();
+            let name = &served.name;
+            if still < STILL_FOR {
+                if told.remove(name) {
+                    let text = format!("array \"{name}\" answers again");
+                    service.events.push(view::plain_event(name, "lane_answers", text));
+                }
+                // What is shown should it stop to answer. A lane that sleeps is left alone.
+                if served.lanes.is_awake() {
+                    let _ = service.view(&served, STATUS_WITHIN);
+                }
+            } else if told.insert(name.clone()) {
+                let waits = match &*served.known.lock().unwrap_or_else(PoisonError::into_inner) {
+                    Some(view) => waiting(view),
+                    None => Vec::new(),
+                };
+                let drives = match waits.is_empty() {
+                    true => String::new(),
+                    false => format!("; these drives had requests to answer: {}", waits.join(", ")),
+                };
+                let place = place.map_or_else(String::new, |place| format!(", in the kernel ({place})"));
+                let text = format!(
+                    "lane {lane} of array \"{name}\" has stood still for {} s{place}{drives}; what needs it waits",
+                    still.as_secs()
+                );
+                service.events.push(view::plain_event(name, "lane_silent", text));
+            }
+        }
+    }
+}
+
+/// Drives that had not answered everything.
+fn waiting(view: &ArrayView) -> Vec<String> {
+    let own = view.members.iter().filter(|member| member.waiting_ms.is_some()).map(|member| member.path.clone());
+    own.chain(view.spans.iter().flat_map(waiting)).collect()
 }
 
 /// Opens a drive. One that this very array holds cannot join it again.
 fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
     NewDrive::open(path, served.io).map_err(|error| {
-        let wanted = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
-        let is_it = |known: &Path| known.canonicalize().is_ok_and(|known| known == wanted);
-        let holds = |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_it(&drive.info.path)));
+        let holds =
+            |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));
         if !served.lanes.report().is_ok_and(|array| holds(&array)) {
             return error.into();
         }
@@ -411,6 +543,25 @@ fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
         let sentence = format!("{path} is in use by \"{name}\" itself: `remove` takes out a spare, or a member that has failed");
         ApiError::new(ApiErrorKind::Refused, sentence)
     })
+}
+
+fn is_same(known: &Path, path: &Path) -> bool {
+    // A file system that hangs is not waited for.
+    let real = |path: &Path| real_path_within(path, STATUS_WITHIN);
+    known == path || real(path) == real(known)
+}
+
+/// Whether the drive is a failed member of the array or of a span, and nothing else there.
+fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
+    let roles = |array: &ArrayReport| {
+        let here = array.members.iter().zip(&array.status.members).filter(|(member, _)| match member {
+            MemberReport::Drive(drive) => is_same(&drive.info.path, path),
+            MemberReport::Array(_) | MemberReport::Removed => false,
+        });
+        here.map(|(_, status)| status.role).collect::<Vec<_>>()
+    };
+    let roles: Vec<MemberRole> = array.tree().into_iter().flat_map(roles).collect();
+    !roles.is_empty() && roles.iter().all(|role| *role == MemberRole::Failed)
 }
 
 /// The name with host of the array or span called so; unknown ones as they are.

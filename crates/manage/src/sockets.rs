@@ -6,10 +6,9 @@
 use crate::failure::Failure;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use stria_front::{SocketAccess, SocketError, SocketFile};
 
 /// The folders that may hold control sockets, the one to make new ones in first.
 fn folders() -> Vec<PathBuf> {
@@ -63,28 +62,28 @@ pub fn all() -> Vec<PathBuf> {
     sockets
 }
 
+/// Whether a `serve` could listen at `path`. Removes the socket of a dead one.
+///
+/// # Errors
+/// When the path is taken, or nothing can be made there.
+pub fn check(path: &Path) -> Result<(), Failure> {
+    SocketFile::check(path).map_err(|error| refused(path, &error))
+}
+
 /// Listens at `path`, for this user alone; the socket of a dead `serve` is replaced.
 ///
 /// # Errors
 /// When the path is taken, or nothing can be made there.
-pub fn listen(path: &Path) -> Result<std::os::unix::net::UnixListener, Failure> {
-    let fail = |what: String| Failure::Failed(format!("cannot listen for commands at {}: {what}", path.display()));
-    if let Ok(metadata) = fs::symlink_metadata(path) {
-        if !metadata.file_type().is_socket() {
-            return Err(fail("a file that is not a socket is there; remove it or name another path with --socket".into()));
+pub fn listen(path: &Path) -> Result<SocketFile, Failure> {
+    SocketFile::listen(path, SocketAccess::default()).map_err(|error| refused(path, &error))
+}
+
+fn refused(path: &Path, error: &SocketError) -> Failure {
+    let path = path.display();
+    Failure::Failed(match error {
+        SocketError::InUse => {
+            format!("cannot listen for commands at {path}: another `stria serve` listens there; name another path with --socket")
         }
-        match UnixStream::connect(path) {
-            Ok(_) => return Err(fail("another `stria serve` listens there; name another path with --socket".into())),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                fs::remove_file(path).map_err(|error| fail(format!("the socket of a dead serve cannot be removed: {error}")))?;
-            }
-            Err(error) => return Err(fail(format!("the socket there does not answer: {error}"))),
-        }
-    }
-    let before = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
-    let bound = std::os::unix::net::UnixListener::bind(path);
-    rustix::process::umask(before);
-    let listener = bound.map_err(|error| fail(format!("{error}; name another path with --socket")))?;
-    listener.set_nonblocking(true).map_err(|error| fail(error.to_string()))?;
-    Ok(listener)
+        error => format!("cannot listen for commands at {path}: {error}; --socket names another path"),
+    })
 }

@@ -1,6 +1,7 @@
 //! From a running array, as its lanes report it, to what `status` shows.
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
+use crate::size;
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::Latency;
@@ -44,8 +45,10 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         size_bytes: geometry.capacity_sectors() * SECTOR,
         health,
         state: String::new(),
+        silent_s: None,
         clean: status.clean && spans.iter().all(|span| span.clean),
         read_only: status.read_only,
+        trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
         paused: false,
         members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
         missing_slots: (0..status.slots.len()).filter(|&slot| status.slots[slot].is_none()).collect(),
@@ -53,6 +56,9 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         sweep: status.sweep.as_ref().map(sweep_view),
         resync_pending,
         mismatch_sectors: status.mismatch_sectors,
+        mismatch_repaired: status.mismatch_repaired,
+        losses_survived: status.losses_survived,
+        headline: String::new(),
         bitmap: status.intent.zip(description.bitmap).map(|((dirty_count, bit_count), (chunk_bytes, ..))| BitmapView {
             dirty_count,
             bit_count,
@@ -75,20 +81,34 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         clients: Vec::new(),
         lanes: Vec::new(),
     };
-    view.state = state_words(&view);
+    // What stands above spans has no redundancy of its own.
+    let spans_survive = view.spans.iter().map(|span| span.losses_survived).min();
+    view.losses_survived = spans_survive.map_or(view.losses_survived, |spans| view.losses_survived.max(spans));
+    describe_state(&mut view);
     view
 }
 
-/// `clean, degraded, rebuilding`.
-pub fn state_words(view: &ArrayView) -> String {
+/// Says in words how the array is, from what else its view tells.
+pub fn describe_state(view: &mut ArrayView) {
+    view.state = state_words(view);
+    view.headline = headline(view);
+}
+
+/// `clean`, or `degraded, rebuilding`: "clean" is said of arrays that lack nothing.
+fn state_words(view: &ArrayView) -> String {
     let mut words = vec![match view.health {
         HealthView::Failed => "failed",
-        HealthView::Optimal | HealthView::Degraded if view.clean => "clean",
-        HealthView::Optimal | HealthView::Degraded => "active",
+        HealthView::Degraded => "degraded",
+        HealthView::Optimal if view.clean => "clean",
+        HealthView::Optimal => "active",
     }];
-    if view.health == HealthView::Degraded {
-        words.push("degraded");
-    }
+    words.extend(activity(view));
+    words.join(", ")
+}
+
+/// What runs, is due or is held.
+fn activity(view: &ArrayView) -> Vec<&'static str> {
+    let mut words = Vec::new();
     let sweep = |view: &ArrayView| {
         view.sweep.as_ref().map(|sweep| match sweep.kind.as_str() {
             "resync" => "resyncing",
@@ -108,7 +128,90 @@ pub fn state_words(view: &ArrayView) -> String {
     if view.read_only {
         words.push("read-only");
     }
-    words.join(", ")
+    words
+}
+
+/// The state in one line, the worst first.
+fn headline(view: &ArrayView) -> String {
+    let mut parts = Vec::new();
+    match view.health {
+        HealthView::Failed => {
+            parts.push(format!("FAILED: {}, more than the level survives", gaps(view).join(", ")));
+        }
+        HealthView::Degraded => {
+            parts.push(format!("DEGRADED: {}", gaps(view).join(", ")));
+            parts.push(match view.losses_survived {
+                0 => "ONE MORE FAILURE LOSES DATA".into(),
+                1 => "survives 1 more failure".into(),
+                count => format!("survives {count} more failures"),
+            });
+            parts.push(match spare_count(view) {
+                0 => "no spare".into(),
+                1 => "1 spare".into(),
+                count => format!("{count} spares"),
+            });
+        }
+        HealthView::Optimal => {}
+    }
+    let silent =
+        all_members(view).into_iter().filter_map(|member| Some((member, member.waiting_ms.filter(|&ms| ms >= SILENT_MS)?)));
+    for (member, ms) in silent {
+        parts.push(format!("NO ANSWER from {} for {}", member.path, size::show_duration(ms / 1000)));
+    }
+    if found_disagreement(view) {
+        parts.push("the last scrub found redundancy that disagrees".into());
+    }
+    if view.health == HealthView::Optimal {
+        let word = if view.clean { "clean" } else { "active" };
+        parts.push(if parts.is_empty() { word.into() } else { format!("otherwise {word}") });
+    }
+    parts.extend(activity(view).into_iter().map(str::to_owned));
+    parts.join(", ")
+}
+
+/// Five seconds: a member that leaves a request unanswered for so long is named first.
+const SILENT_MS: u64 = 5000;
+
+/// The roles that nobody holds, or that are being filled, of the array and its spans.
+fn gaps(view: &ArrayView) -> Vec<String> {
+    let mut gaps = Vec::new();
+    match &view.missing_slots[..] {
+        [] => {}
+        [slot] => gaps.push(format!("slot {slot} missing")),
+        slots => gaps.push(format!("slots {} missing", slots.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "))),
+    }
+    let filled = view.members.iter().filter(|member| member.role == "rebuilding");
+    gaps.extend(filled.filter_map(|member| Some(format!("slot {} rebuilding", member.slot?))));
+    for span in view.spans.iter().filter(|span| span.health != HealthView::Optimal) {
+        gaps.extend(self::gaps(span).into_iter().map(|gap| format!("{} {gap}", span.name)));
+    }
+    gaps
+}
+
+fn spare_count(view: &ArrayView) -> usize {
+    all_members(view).iter().filter(|member| member.role == "spare").count()
+}
+
+/// The members of the array and of its spans.
+pub fn all_members(view: &ArrayView) -> Vec<&MemberView> {
+    view.members.iter().chain(view.spans.iter().flat_map(all_members)).collect()
+}
+
+/// Whether the last scrub of the array, or of a span, found redundancy to disagree and left it so.
+pub fn found_disagreement(view: &ArrayView) -> bool {
+    let own = view.mismatch_sectors.is_some_and(|sectors| sectors > 0) && !view.mismatch_repaired;
+    own || view.spans.iter().any(found_disagreement)
+}
+
+/// What redundancy the array, or a span, has where that cannot tell which side is wrong.
+pub fn cannot_tell_who_is_wrong(view: &ArrayView) -> Option<&'static str> {
+    let checked = view.members.iter().all(|member| member.checksums.is_some());
+    let own = match &view.level[..] {
+        "4" | "5" => Some("one parity"),
+        "1" | "10" if view.losses_survived <= 1 => Some("two copies"),
+        _ => None,
+    };
+    own.filter(|_| !checked).or_else(|| view.spans.iter().find_map(cannot_tell_who_is_wrong))
 }
 
 fn strip_reason(array: &ArrayReport) -> String {
@@ -222,6 +325,8 @@ pub fn event(notice: &Notice) -> EventView {
     };
     let (kind, sweep, slot, mismatch_sectors) = match event {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
+        Event::MemberGone { slot, .. } => ("member_gone", None, *slot, None),
+        Event::NoRoom { .. } => ("no_room", None, None, None),
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
         Event::ReadCorrected { .. } => ("read_corrected", None, None, None),

@@ -245,7 +245,7 @@ fn killed_array_without_a_log_is_not_started_degraded_unasked() {
     place.run(&["serve", drives[0], drives[1]]).refused(4, &["not stopped cleanly", "--force"]);
     assert!(before == support::contents(&images), "nothing is written by a refusal");
     let assembled = place.run(&["assemble", drives[0], drives[1]]);
-    assert_eq!(assembled.code, 1);
+    assert_eq!(assembled.code, 4);
     assert!(assembled.stdout.contains("--force"), "{assembled:?}");
     drop(place.serve(&[drives[0], drives[1], "--force"]));
 }

@@ -4,44 +4,10 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
-use support::{PATIENCE, Place, may_skip, noise, run_tool, same, tool};
-
-/// An array as a block device; everything is undone when dropped.
-struct Disk {
-    loop_device: String,
-    fuse: Child,
-    mount: PathBuf,
-}
-
-impl Disk {
-    fn attach(place: &Place, uri: &str) -> Option<Self> {
-        let mount = place.path("fuse");
-        std::fs::create_dir(&mount).expect("a folder");
-        let fuse = tool("nbdfuse", &[mount.to_str().expect("a plain path"), uri])?;
-        let file = mount.join("nbd");
-        let end = Instant::now() + PATIENCE;
-        while !file.exists() {
-            assert!(Instant::now() < end, "nbdfuse does not get ready");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let loop_device = run_tool("losetup", &["--find", "--show", file.to_str().expect("a plain path")])?.trim().to_owned();
-        Some(Self { loop_device, fuse, mount })
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.loop_device]).status();
-        let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mount).status();
-        if std::thread::panicking() {
-            // Something may still be mounted, which it would wait for.
-            let _ = self.fuse.kill();
-        }
-        let _ = self.fuse.wait();
-    }
-}
+use support::disk::Disk;
+use support::{PATIENCE, Place, may_skip, noise, run_tool, same};
 
 /// A mounted file system; unmounted when dropped.
 struct Mount(PathBuf);

@@ -74,7 +74,7 @@ fn connections_are_dealt_out_and_every_lane_works() {
             assert!(setup.contains(&format!("of {lanes} (--lanes)")), "{setup}");
             assert!(lane["ring_entries"].as_u64() > Some(100), "RAID {level}: every lane has its share: {status:#}");
         }
-        assert!(place.ok(&["status", "tank"]).matches("io_uring with").count() == lanes_shown.len());
+        assert!(place.ok(&["status", "tank", "-v"]).matches("io_uring with").count() == lanes_shown.len());
         assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
         place.ok(&["stop", "tank"]);
         assert!(serve.ended_well().contains("has stopped: clean"));

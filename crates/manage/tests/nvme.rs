@@ -39,7 +39,7 @@ fn guests_half() {
         for member in status["members"].as_array().expect("a list") {
             assert_eq!(member["way"], way, "{status:#}");
         }
-        assert!(place.ok(&["status", "tank"]).contains(&format!("direct, {way}")));
+        assert!(place.ok(&["status", "tank", "-v"]).contains(&format!("direct, {way}")));
         let mut client = serve.client("tank");
         let read_all = |client: &mut support::nbd::Client, sent: &[(u64, Vec<u8>)]| {
             for (at, bytes) in sent {

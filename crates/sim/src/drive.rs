@@ -30,7 +30,7 @@ pub struct Model {
     pub atom_sectors: u64,
     /// Writes that ended may be lost until a flush.
     pub volatile_cache: bool,
-    /// Discards and quick zeroes are understood.
+    /// Quick zeroes are understood, and discards, which do nothing.
     pub unmap: bool,
     /// How long a request takes, in units of some 20 µs.
     pub slowness: u64,
@@ -81,6 +81,17 @@ pub enum Presence {
     Pulled,
 }
 
+/// Writes that fail until the cause is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// With what.
+    pub kind: ErrorKind,
+    /// So many writes in eight.
+    pub eighths: u8,
+    /// Those from this sector on.
+    pub from_sector: u64,
+}
+
 /// One drive.
 pub struct Drive {
     /// What a trace calls it.
@@ -105,6 +116,8 @@ pub struct Drive {
     bad: Vec<Range<u64>>,
     /// So many writes are going to fail.
     failing_writes: u32,
+    /// Writes that fail, as long as this is set.
+    refusal: Option<Refusal>,
     /// Nothing ends before.
     stalled_until: Nanos,
     mutant: Option<Mutant>,
@@ -158,6 +171,7 @@ impl Drive {
             presence: Presence::There,
             bad: Vec::new(),
             failing_writes: 0,
+            refusal: None,
             stalled_until: 0,
             mutant: None,
             data_start_sector: 0,
@@ -205,6 +219,11 @@ impl Drive {
     /// From now on it misbehaves as `mutant` says.
     pub fn set_mutant(&mut self, mutant: Mutant) {
         self.mutant = Some(mutant);
+    }
+
+    /// Whether it misbehaves so.
+    pub fn is_mutant(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
     }
 
     /// Data start here.
@@ -271,6 +290,12 @@ impl Drive {
         self.failing_writes = count;
     }
 
+    /// From now on writes fail so; `None`: no more.
+    pub fn refuse(&mut self, refusal: Option<Refusal>) {
+        self.tell(|| format!("refuses writes: {refusal:?}"));
+        self.refusal = refusal;
+    }
+
     /// Whether writes are still to fail.
     pub fn is_failing(&self) -> bool {
         self.failing_writes > 0
@@ -324,8 +349,8 @@ impl Drive {
             let Request { start_sector, sectors, operation, .. } = queued.request;
             let data = match operation {
                 Operation::Write { from, .. } => Some(from),
-                Operation::WriteZeroes { .. } | Operation::Discard => None,
-                Operation::Read { .. } | Operation::Flush | Operation::Extents { .. } => continue,
+                Operation::WriteZeroes { .. } => None,
+                Operation::Read { .. } | Operation::Flush | Operation::Discard | Operation::Extents { .. } => continue,
             };
             if queued.taken.is_none() {
                 left.push(Unflushed { start_sector, sectors, data, ended: u64::MAX, id: 0 });
@@ -492,8 +517,15 @@ impl Drive {
                 self.failing_writes -= 1;
                 Some(IoError::new(ErrorKind::Medium, format!("write error at sector {}", range.start)))
             }
+            Operation::Write { .. } | Operation::WriteZeroes { .. } => self.refusal(range.start),
             _ => None,
         }
+    }
+
+    fn refusal(&mut self, sector: u64) -> Option<IoError> {
+        let Refusal { kind, eighths, .. } = self.refusal.filter(|refusal| refusal.from_sector <= sector)?;
+        let fails = self.chance.below(8) < u64::from(eighths);
+        fails.then(|| IoError::new(kind, format!("write refused at sector {sector}")))
     }
 
     /// More sectors become unreadable, where that was asked for.
@@ -716,7 +748,9 @@ impl Drive {
                 let hole = self.image.is_empty(range.start, range.end - range.start);
                 *extents = vec![Extent { sectors: range.end - range.start, hole }];
             }
-            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard => {
+            // Drives may leave the old bytes, and this one does.
+            Operation::Discard => {}
+            Operation::Write { .. } | Operation::WriteZeroes { .. } => {
                 self.heal(&range);
                 if self.is_lost(&request) {
                     return request.complete(Ok(()));
@@ -739,7 +773,7 @@ fn is_fua(operation: &Operation) -> bool {
 }
 
 fn is_write(operation: &Operation) -> bool {
-    matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard)
+    matches!(operation, Operation::Write { .. } | Operation::WriteZeroes { .. })
 }
 
 /// What of a write is lost.

@@ -37,7 +37,7 @@ pub fn history(setup: Setup, degraded: bool) -> History {
         Step::Drain,
         Step::Flush,
     ]);
-    History { seed: 1, setup, steps, depth: 4, bounded: true }
+    History { seed: 1, setup, steps, depth: 4 }
 }
 
 /// Cuts the power after every event of a history, with each pattern of what caches keep, until a cut no longer comes before the

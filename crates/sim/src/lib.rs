@@ -4,7 +4,8 @@
 //! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
 //! runs them: [`tree`] makes and opens arrays by `stria-format`'s pure functions and `stria-array`'s binder, as `stria-host`
 //! does; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
-//! places only faults that the redundancy must survive, so whatever the checkers object to is a bug. Checkers know nothing
+//! places only faults that the redundancy must survive, so whatever the checkers object to is a bug. Clients write superblocks,
+//! too ([`guest`]). Checkers know nothing
 //! of the workload: [`model`] judges every read, sector by sector; [`reference`] computes redundancy again from the bytes.
 //! [`campaign`] runs many seeds, [`trace`] tells one line by line, [`shrink`] makes a failing history short, [`exhaustive`]
 //! cuts the power everywhere, [`mutant`] says which deliberate bugs must be found. Apart from all that, [`price`] measures the
@@ -12,11 +13,13 @@
 #![forbid(unsafe_code)]
 
 pub mod beside;
+pub mod beyond;
 pub mod campaign;
 pub mod chance;
 pub mod crossed;
 pub mod drive;
 pub mod exhaustive;
+pub mod guest;
 pub mod image;
 pub mod lanes;
 pub mod model;

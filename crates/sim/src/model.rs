@@ -3,9 +3,15 @@
 //! Every sector has the **versions** that it may hold. A write adds one when it begins. When it ends, it is the only one
 //! that reads may see, but for writes that ran beside it; what it replaced may still come back after a power cut, until a
 //! FUA write or a flush that began later makes that impossible (it is *dead*). What a read found while nobody wrote is
-//! what all later reads find. This knows nothing of arrays and members.
+//! what all later reads find; once a flush has ended that began later, power cuts and lost members change nothing of that.
+//!
+//! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are there, but if one
+//! is lost before the sector is read, it may hold anything. The first read decides what, for good.
+//!
+//! This knows nothing of arrays and members.
 
 use crate::chance::mix;
+use crate::guest::Contents;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use stria_block::SECTOR_BYTES;
@@ -16,14 +22,14 @@ const NEVER: Moment = Moment::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Version {
-    /// Which write; 0: zeros.
+    /// Which write; 0: zeros. Or [`ANYTHING`], or one of [`Model::found`].
     write: u32,
+    /// A crash may tear it.
+    large: bool,
     begun: Moment,
     ended: Moment,
     /// From here on reads do not see it.
     over: Moment,
-    /// By a read that saw another, not by a write.
-    by_read: bool,
     /// A write that came later ended then.
     replaced: Moment,
     /// It cannot come back after a power cut.
@@ -32,14 +38,28 @@ struct Version {
 
 impl Version {
     fn zeros() -> Self {
-        Self { write: 0, begun: 0, ended: 0, over: NEVER, by_read: false, replaced: NEVER, dead: false }
+        Self { write: 0, large: false, begun: 0, ended: 0, over: NEVER, replaced: NEVER, dead: false }
     }
 }
+
+/// Stands for a write of which nobody knows what it left.
+const ANYTHING: u32 = u32::MAX;
+/// From here on writes stand for what reads have found of such.
+const FOUND: u32 = 1 << 31;
 
 #[derive(Clone, Debug)]
 struct Sector {
     versions: SmallVec<[Version; 2]>,
     listed: bool,
+    /// A crash may have torn it: it may hold anything if a member is lost now.
+    torn: bool,
+}
+
+impl Sector {
+    /// Somebody knows what it holds.
+    fn holds_something(&self) -> bool {
+        !self.versions.iter().any(|version| version.write == ANYTHING && version.over == NEVER)
+    }
 }
 
 /// A read that clients must not see.
@@ -61,8 +81,10 @@ pub struct Model {
     loose: Vec<u32>,
     /// Reads that run began at these moments.
     reads: Vec<Moment>,
-    /// When reads were forgotten last.
-    forgotten: Moment,
+    /// What reads have found that nobody wrote, in sums.
+    found: Vec<u64>,
+    /// What some writes put into some sectors instead of the usual.
+    pub contents: Contents,
 }
 
 /// The first word of what write `write` puts into a sector.
@@ -83,8 +105,11 @@ pub fn fill(write: u32, sector: u64, bytes: &mut [u8]) {
     }
 }
 
-/// Whether `bytes` are what `write` puts into `sector`.
-fn holds(write: u32, sector: u64, bytes: &[u8]) -> bool {
+/// Whether `bytes` are what `write` puts into `sector`: as usual, or as it is noted in `contents`.
+fn holds(contents: &Contents, write: u32, sector: u64, bytes: &[u8]) -> bool {
+    if let Some(noted) = contents.get(&(write, sector)) {
+        return noted == bytes;
+    }
     let first = stamp(write, sector);
     let step = if write == 0 { 0 } else { STEP };
     let mut word = first;
@@ -96,11 +121,30 @@ fn holds(write: u32, sector: u64, bytes: &[u8]) -> bool {
     wrong == 0
 }
 
+/// What tells bytes apart that nobody wrote.
+fn sum_of(bytes: &[u8]) -> u64 {
+    bytes.chunks_exact(8).fold(0, |sum, word| mix(sum ^ u64::from_le_bytes(word.try_into().expect("eight bytes"))))
+}
+
 impl Model {
     /// All zeros.
     pub fn new(sectors: u64) -> Self {
-        let sector = Sector { versions: smallvec![Version::zeros()], listed: false };
-        Self { sectors: vec![sector; sectors as usize], now: 1, loose: Vec::new(), reads: Vec::new(), forgotten: 0 }
+        let sector = Sector { versions: smallvec![Version::zeros()], listed: false, torn: false };
+        Self {
+            sectors: vec![sector; sectors as usize],
+            now: 1,
+            loose: Vec::new(),
+            reads: Vec::new(),
+            found: Vec::new(),
+            contents: Contents::new(),
+        }
+    }
+
+    fn list(&mut self, index: u64) {
+        let sector = &mut self.sectors[index as usize];
+        if !std::mem::replace(&mut sector.listed, true) {
+            self.loose.push(index as u32);
+        }
     }
 
     /// The size.
@@ -118,37 +162,28 @@ impl Model {
         self.tick()
     }
 
-    /// A write begins.
-    pub fn begin_write(&mut self, write: u32, range: Range<u64>) -> Moment {
+    /// A write begins. `large`: a crash may tear it.
+    pub fn begin_write(&mut self, write: u32, range: Range<u64>, large: bool) -> Moment {
         let begun = self.tick();
         for index in range {
-            let sector = &mut self.sectors[index as usize];
-            sector.versions.push(Version {
-                write,
-                begun,
-                ended: NEVER,
-                over: NEVER,
-                by_read: false,
-                replaced: NEVER,
-                dead: false,
-            });
-            if !sector.listed {
-                sector.listed = true;
-                self.loose.push(index as u32);
-            }
+            let version = Version { write, large, begun, ended: NEVER, over: NEVER, replaced: NEVER, dead: false };
+            self.sectors[index as usize].versions.push(version);
+            self.list(index);
         }
         begun
     }
 
-    /// A write has ended. Not `done`: it may or may not have happened, as with a discard.
-    pub fn end_write(&mut self, write: u32, range: Range<u64>, begun: Moment, done: bool, fua: bool) {
+    /// A write has ended, or a discard, which is a write of zeros.
+    pub fn end_write(&mut self, write: u32, range: Range<u64>, begun: Moment, fua: bool) {
         let now = self.tick();
         for index in range {
-            let versions = &mut self.sectors[index as usize].versions;
+            let sector = &mut self.sectors[index as usize];
+            sector.torn = false;
+            let versions = &mut sector.versions;
             for version in versions.iter_mut() {
                 if version.begun == begun && version.write == write {
                     version.ended = now;
-                } else if done && version.ended < begun {
+                } else if version.ended < begun {
                     version.over = version.over.min(now);
                     version.replaced = version.replaced.min(now);
                     version.dead |= fua;
@@ -157,15 +192,15 @@ impl Model {
         }
     }
 
-    /// A flush that began at `begun` has ended. `settled`: what reads found cannot be undone by a resync.
-    pub fn end_flush(&mut self, begun: Moment, settled: bool) {
+    /// A flush that began at `begun` has ended.
+    pub fn end_flush(&mut self, begun: Moment) {
         self.tick();
         let oldest_read = self.reads.iter().copied().min().unwrap_or(NEVER);
         let sectors = &mut self.sectors;
         self.loose.retain(|&index| {
             let sector = &mut sectors[index as usize];
             for version in &mut sector.versions {
-                version.dead |= version.replaced < begun || settled && version.over < begun;
+                version.dead |= version.replaced < begun || version.over < begun;
             }
             sector.versions.retain(|version| !(version.dead && version.over < oldest_read));
             sector.listed = sector.versions.len() > 1;
@@ -188,23 +223,42 @@ impl Model {
         let now = self.tick();
         let place = self.reads.iter().position(|&read| read == begun).expect("it began");
         self.reads.swap_remove(place);
+        let holds = |write: u32, sector: u64, bytes: &[u8]| holds(&self.contents, write, sector, bytes);
         for (offset, bytes) in bytes.unwrap_or(&[]).chunks_exact(SECTOR_BYTES).enumerate() {
             let index = start + offset as u64;
-            let versions = &mut self.sectors[index as usize].versions;
-            let found = versions.iter().find(|version| version.over > begun && holds(version.write, index, bytes));
-            let Some(found) = found.map(|version| version.write) else {
-                let allowed = versions.iter().filter(|version| version.over > begun).map(|version| version.write).collect();
-                let highest = self.sectors.iter().flat_map(|sector| &sector.versions).map(|version| version.write).max();
-                let found = (0..=highest.unwrap_or(0) + 1).find(|&write| holds(write, index, bytes));
-                return Err(Lie { sector: index, found, allowed });
+            let sector = &mut self.sectors[index as usize];
+            let allowed = |version: &&Version| version.over > begun;
+            let known = |version: &&Version| match version.write.checked_sub(FOUND) {
+                None => holds(version.write, index, bytes),
+                Some(place) => self.found.get(place as usize).is_some_and(|sum| *sum == sum_of(bytes)),
             };
-            let quiet = begun > self.forgotten
-                && versions.len() > 1
-                && versions.iter().all(|version| version.over != NEVER || version.ended < begun);
-            if quiet {
-                for version in versions.iter_mut().filter(|version| version.over == NEVER && version.write != found) {
-                    (version.over, version.by_read) = (now, true);
+            let found = sector.versions.iter().filter(allowed).find(known);
+            let anything = sector.versions.iter().filter(allowed).any(|version| version.write == ANYTHING);
+            let found = match found.map(|version| version.write) {
+                Some(write) => write,
+                None if anything => ANYTHING,
+                None => {
+                    let allowed = sector.versions.iter().filter(allowed).map(|version| version.write).collect();
+                    let written = |version: &Version| Some(version.write).filter(|&write| write < FOUND);
+                    let highest = self.sectors.iter().flat_map(|sector| &sector.versions).filter_map(written).max();
+                    let found = (0..=highest.unwrap_or(0) + 1).find(|&write| holds(write, index, bytes));
+                    return Err(Lie { sector: index, found, allowed });
                 }
+            };
+            let quiet = sector.versions.iter().all(|version| version.over != NEVER || version.ended < begun);
+            if !quiet {
+                continue;
+            }
+            sector.torn = false;
+            for version in sector.versions.iter_mut().filter(|version| version.over == NEVER && version.write != found) {
+                version.over = now;
+            }
+            if found == ANYTHING
+                && let Some(version) =
+                    sector.versions.iter_mut().find(|version| version.write == ANYTHING && version.over == NEVER)
+            {
+                version.write = FOUND + self.found.len() as u32;
+                self.found.push(sum_of(bytes));
             }
         }
         Ok(())
@@ -218,24 +272,36 @@ impl Model {
         self.loose.retain(|&index| {
             let sector = &mut sectors[index as usize];
             sector.versions.retain(|version| !version.dead);
+            let several = sector.versions.len() > 1;
+            sector.torn |=
+                several && sector.versions.iter().any(|version| version.large && (power_cut || version.ended == NEVER));
             for version in &mut sector.versions {
                 version.ended = version.ended.min(now);
                 if power_cut {
-                    (version.over, version.by_read, version.replaced) = (NEVER, false, NEVER);
+                    (version.over, version.replaced) = (NEVER, NEVER);
                 }
             }
-            sector.listed = sector.versions.len() > 1;
+            sector.listed = several;
             sector.listed
         });
     }
 
-    /// What reads have ruled out may be seen again: the copy that they saw is lost. Those that run may have seen it before.
-    pub fn forget_reads(&mut self) {
-        self.forgotten = self.tick();
+    /// A member is lost, or was with the crash: what that may have torn may hold anything.
+    pub fn lose_member(&mut self) {
+        let now = self.tick();
         for &index in &self.loose {
-            for version in self.sectors[index as usize].versions.iter_mut().filter(|version| version.by_read) {
-                (version.over, version.by_read) = (version.replaced, false);
+            let sector = &mut self.sectors[index as usize];
+            if std::mem::take(&mut sector.torn) && sector.holds_something() {
+                let anything = Version { write: ANYTHING, begun: now, ended: now, ..Version::zeros() };
+                sector.versions.push(anything);
             }
+        }
+    }
+
+    /// Redundancy agrees everywhere with all members there: what a crash has torn is old or new.
+    pub fn agrees(&mut self) {
+        for &index in &self.loose {
+            self.sectors[index as usize].torn = false;
         }
     }
 }
@@ -254,13 +320,13 @@ mod tests {
     #[test]
     fn what_was_flushed_stays_and_what_was_not_may_go() {
         let mut model = Model::new(8);
-        let first = model.begin_write(1, 2..5);
-        model.end_write(1, 2..5, first, true, false);
+        let first = model.begin_write(1, 2..5, false);
+        model.end_write(1, 2..5, first, false);
         assert!(read(&mut model, 1).is_ok() && read(&mut model, 0).is_err(), "acknowledged writes are seen");
         let flush = model.begin();
-        model.end_flush(flush, true);
-        let second = model.begin_write(2, 3..4);
-        model.end_write(2, 3..4, second, true, false);
+        model.end_flush(flush);
+        let second = model.begin_write(2, 3..4, false);
+        model.end_write(2, 3..4, second, false);
         model.crash(true);
         let lie = read(&mut model, 0).expect_err("zeros are dead");
         assert_eq!((lie.sector, lie.found, lie.allowed), (3, Some(0), vec![1, 2]));
@@ -271,9 +337,9 @@ mod tests {
     #[test]
     fn a_process_that_dies_takes_no_acknowledged_write_with_it() {
         let mut model = Model::new(8);
-        let first = model.begin_write(1, 3..4);
-        model.end_write(1, 3..4, first, true, false);
-        model.begin_write(2, 3..4);
+        let first = model.begin_write(1, 3..4, false);
+        model.end_write(1, 3..4, first, false);
+        model.begin_write(2, 3..4, false);
         model.crash(false);
         read(&mut model, 0).expect_err("acknowledged");
         read(&mut model, 2).expect("what ran may have arrived");
@@ -283,13 +349,45 @@ mod tests {
     #[test]
     fn writes_side_by_side_may_end_in_any_order() {
         let mut model = Model::new(8);
-        let (first, second) = (model.begin_write(1, 3..4), model.begin_write(2, 3..4));
-        model.end_write(2, 3..4, second, true, true);
-        model.end_write(1, 3..4, first, true, false);
+        let (first, second) = (model.begin_write(1, 3..4, false), model.begin_write(2, 3..4, false));
+        model.end_write(2, 3..4, second, true);
+        model.end_write(1, 3..4, first, false);
         let flush = model.begin();
-        model.end_flush(flush, true);
+        model.end_flush(flush);
         read(&mut model, 2).expect("either is right");
         read(&mut model, 0).expect_err("neither is this");
         read(&mut model, 1).expect_err("but only one of them");
+    }
+
+    #[test]
+    fn a_large_write_torn_by_a_crash_holds_anything_where_a_member_is_lost_until_it_is_read() {
+        let torn = || {
+            let mut model = Model::new(8);
+            model.begin_write(1, 3..4, true);
+            model.crash(false);
+            model
+        };
+        read(&mut torn(), 7).expect_err("all members are there");
+        let mut model = torn();
+        read(&mut model, 0).expect("old");
+        model.lose_member();
+        read(&mut model, 1).expect_err("it was read");
+        let mut model = torn();
+        model.agrees();
+        model.lose_member();
+        read(&mut model, 7).expect_err("all was made to agree before");
+        let mut model = torn();
+        model.lose_member();
+        read(&mut model, 7).expect("anything");
+        read(&mut model, 8).expect_err("but always the same");
+        let flush = model.begin();
+        model.end_flush(flush);
+        model.crash(true);
+        model.lose_member();
+        read(&mut model, 0).expect_err("and power changes nothing of that");
+        read(&mut model, 7).expect("it is still there");
+        let second = model.begin_write(2, 3..4, false);
+        model.end_write(2, 3..4, second, true);
+        read(&mut model, 7).expect_err("it was overwritten");
     }
 }

@@ -42,6 +42,7 @@ impl Modelled {
             log: self.log,
             checksums: false,
             assume_clean: true,
+            span_of: None,
             unix_seconds: crate::tree::UNIX_SECONDS,
         };
         create.plan().map_err(|error| error.to_string())

@@ -49,6 +49,10 @@ pub enum Mutant {
     LaneFlushDropped,
     /// Of several lanes' write-intent bits only those of the first one's share reach the members.
     LaneIntentDropped,
+    /// An array is looked for on every array, where clients write.
+    LooksInside,
+    /// Of several superblocks on a drive the youngest counts, wherever it lies.
+    YoungestTaken,
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -77,7 +81,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 18] = [
+    pub const ALL: [Mutant; 20] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -96,6 +100,8 @@ impl Mutant {
         Mutant::LaneLogDropped,
         Mutant::LaneFlushDropped,
         Mutant::LaneIntentDropped,
+        Mutant::LooksInside,
+        Mutant::YoungestTaken,
     ];
 
     /// Whether a request that a lane sends to a member ends without being done.
@@ -119,7 +125,9 @@ impl Mutant {
             | Mutant::IntentClearedEarly
             | Mutant::DropRecordedLate
             | Mutant::ParitySwapped
-            | Mutant::LaneIntentDropped => false,
+            | Mutant::LaneIntentDropped
+            | Mutant::LooksInside
+            | Mutant::YoungestTaken => false,
         }
     }
 

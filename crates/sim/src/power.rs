@@ -27,6 +27,8 @@ pub struct Power {
     pub hedges: Cell<bool>,
     /// [`Setup::lanes`](crate::setup::Setup::lanes).
     pub lanes: Cell<usize>,
+    /// [`Setup::late_sweeps`](crate::setup::Setup::late_sweeps).
+    pub late_sweeps: Cell<bool>,
     /// How many lanes the arrays have that were started last, and the sectors that are dealt out to each in turn, for mutants that mind.
     pub shares: Cell<(usize, u64)>,
     /// What tells when lanes take no turns: the history's seed; `None`: they take them all.
@@ -54,6 +56,7 @@ impl Default for Power {
             told_every: Cell::new(0),
             hedges: Cell::new(false),
             lanes: Cell::new(1),
+            late_sweeps: Cell::new(false),
             shares: Cell::new((1, 1)),
             naps: Cell::new(None),
             degraded: Cell::new(false),

@@ -44,6 +44,8 @@ pub struct Setup {
     pub lanes: usize,
     /// Lanes are kept from their turns now and then.
     pub lanes_nap: bool,
+    /// Sweeps are held after every start, until a step lets them go on: as where clients leave them little.
+    pub late_sweeps: bool,
 }
 
 /// A family of arrays, as a person names it.
@@ -137,6 +139,7 @@ impl Setup {
             hedges: false,
             lanes: 1,
             lanes_nap: true,
+            late_sweeps: false,
         }
     }
 
@@ -183,6 +186,7 @@ impl Setup {
             hedges: false,
             lanes: 1,
             lanes_nap: true,
+            late_sweeps: false,
         }
     }
 
@@ -254,6 +258,7 @@ impl fmt::Display for Setup {
                 (self.hedges, ", slow reads asked twice"),
                 (self.lanes == 2, ", on 2 lanes"),
                 (self.lanes == 3, ", on 3 lanes"),
+                (self.late_sweeps, ", sweeps held after starts"),
             ]
             .map(|(so, words)| if so { words } else { "" })
             .concat(),

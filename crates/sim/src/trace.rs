@@ -3,7 +3,6 @@
 use crate::tree::{Node, Source};
 use std::cell::RefCell;
 use std::ops::Range;
-use stria_array::Level;
 use stria_block::{Operation, Request};
 use stria_format::md::log::{AppendHead, Entry, LogHead};
 use stria_format::md::{Bitmap, Role, Superblock, bitmap, superblock};
@@ -67,32 +66,14 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
 pub(crate) fn places_of(node: &Node, range: Range<u64>) -> Vec<Range<u64>> {
     let geometry = &node.geometry;
     let data_start = node.device.recorder().superblock().header.data_offset;
+    let slots = node.device.status().slots;
     let mut places = Vec::new();
-    let (mut next, end) = (range.start, range.end.min(geometry.capacity_sectors()));
-    while next < end {
-        let left = end - next;
-        match geometry.level() {
-            Level::Raid1 | Level::Raid10 => {
-                let (copies, run) = geometry.copies_of(next, left);
-                places.extend(copies.iter().map(|copy| data_start + copy.start_sector..data_start + copy.start_sector + run));
-                next += run;
-            }
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                let strip = geometry.strip_sectors();
-                let run = left.min(strip - next % strip);
-                let row = next / (strip * geometry.data_count() as u64) * strip + next % strip;
-                places.push(data_start + row..data_start + row + run);
-                next += run;
-            }
-            Level::Linear | Level::Raid0 => {
-                let extent = geometry.extent(next, left);
-                let place = data_start + extent.start_sector..data_start + extent.start_sector + extent.sectors;
-                let member = node.device.status().slots[extent.slot].map(|member| &node.members[member.0]);
-                match member {
-                    Some(Source::Span(span)) => places.extend(places_of(span, place)),
-                    _ => places.push(place),
-                }
-                next += extent.sectors;
+    for (slot, runs) in geometry.footprint(range.start..range.end.min(geometry.capacity_sectors())).into_iter().enumerate() {
+        let member = slots[slot].map(|member| &node.members[member.0]);
+        for place in runs.into_iter().map(|run| data_start + run.start..data_start + run.end) {
+            match member {
+                Some(Source::Span(span)) => places.extend(places_of(span, place)),
+                _ => places.push(place),
             }
         }
     }

@@ -81,6 +81,14 @@ fn drive_name(index: usize) -> String {
     format!("drive{index}")
 }
 
+/// Whether a mutant takes a superblock at the end of a drive for its own because it is younger.
+fn takes_youngest(drive: &Drive) -> bool {
+    let at = |sector: u64| Superblock::parse(&drive.image().bytes_of(sector, 8), sector, drive.model().sectors).ok();
+    let last = Superblock::sector_of(0, drive.model().sectors).and_then(at);
+    drive.is_mutant(Mutant::YoungestTaken)
+        && last.is_some_and(|last| at(SUPERBLOCK.start).is_none_or(|own| own.created_s() < last.created_s()))
+}
+
 /// What md wrote on a drive.
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     let model = drive.model();
@@ -90,8 +98,10 @@ pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
         let (found, carries) = (Err(SuperblockError::Absent), Vec::new());
         return Candidate { name, size_sectors: model.sectors, logical_block_bytes: block, found, carries };
     }
+    let hidden = takes_youngest(drive);
     let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
         true => Err(IoError::new(ErrorKind::Medium, format!("medium error near sector {start}"))),
+        false if hidden && start == SUPERBLOCK.start => Ok(vec![0; bytes(sectors)]),
         false => Ok(drive.image().bytes_of(start, sectors)),
     };
     Candidate::read(name, model.sectors, block, &mut read)
@@ -141,6 +151,7 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
             log: if setup.log { LogChoice::Auto } else { LogChoice::None },
             checksums: setup.checksums,
             assume_clean: setup.assume_clean,
+            span_of: (setup.span_count > 1).then(|| identity(2, setup.span_count)),
             unix_seconds: UNIX_SECONDS,
         };
         places.extend(spares);
@@ -181,12 +192,13 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
         log: LogChoice::None,
         checksums: false,
         assume_clean: true,
+        span_of: None,
         unix_seconds: UNIX_SECONDS,
     };
     let upper = upper.plan().map_err(|error| error.to_string())?;
     // What lies above is written through the spans, so that their parity covers it.
     for (span, (places, _)) in plans.iter().enumerate() {
-        let mut nodes = build(drives, places, power, Options { force: true, take_back: false, read_only: true }, true)
+        let mut nodes = build(drives, places, power, Options { force: true, take_back: false, read_only: true }, false)
             .map_err(|error| format!("{error:?}"))?;
         let mut node = nodes.pop().ok_or("the span did not open")?;
         node.activate();
@@ -207,33 +219,31 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
     Ok(())
 }
 
-/// Opens the one array on the drives that are there, all of it, and lets it loose. Not `nested`: nobody looks for an
-/// array on it.
+/// Opens the one array on the drives that are there, all of it, and lets it loose.
 ///
 /// # Errors
 /// When it cannot be opened, or the power goes.
-pub fn mount(drives: &Drives, power: &Rc<Power>, nested: bool) -> Result<Node, MountError> {
+pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
-    let mut nodes = build(drives, &there, power, Options { force: false, take_back: false, read_only: true }, nested)?;
+    let mut nodes = build(drives, &there, power, Options { force: false, take_back: false, read_only: true }, true)?;
     if nodes.len() != 1 {
         return Err(MountError::Refused(format!("{} arrays were found", nodes.len())));
     }
     let node = nodes.pop().expect("there is one");
+    if power.late_sweeps.get() {
+        node.leaves().iter().for_each(|leaf| leaf.device.command(|engine| engine.pause(true)));
+    }
     node.activate();
     Ok(node)
 }
 
-fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options, nested: bool) -> Result<Vec<Node>, MountError> {
+/// The arrays on some drives. `whole`: with what lies on those that are marked as spans.
+fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options, whole: bool) -> Result<Vec<Node>, MountError> {
     let mut candidates: Vec<Candidate> = places.iter().map(|&index| candidate_of(index, &drives[index].borrow())).collect();
     let mut sources: Vec<Option<Source>> = places.iter().map(|&index| Some(Source::Drive(index))).collect();
     let mut tops = Vec::new();
     loop {
-        let (mut assemblies, outside) = assemble(&candidates, &options);
-        for stranger in outside {
-            if let Some(Source::Span(node)) = sources[stranger.drive].take() {
-                tops.push(*node);
-            }
-        }
+        let (mut assemblies, _) = assemble(&candidates, &options);
         let (mut spans, mut found) = (Vec::new(), Vec::new());
         // Every lane has the whole tree.
         let below = sources.iter().find_map(|source| match source {
@@ -292,12 +302,23 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
             );
             device.command(|engine| engine.set_hedging(power.hedges.get()));
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
-            if !nested {
-                tops.push(node);
-                continue;
+            let above = match assembly.freshest.span_of {
+                Some(upper_uuid) if whole => Some(node.candidate(power, Some(&upper_uuid))?),
+                None if power.mutant.get() == Some(Mutant::LooksInside) => {
+                    Some(node.candidate(power, None)?).filter(|candidate| candidate.found.is_ok())
+                }
+                _ => None,
+            };
+            match above {
+                None => tops.push(node),
+                Some(candidate) => {
+                    if let Err(error) = &candidate.found {
+                        return Err(MountError::Refused(format!("nothing of the array above is on {}: {error}", node.name)));
+                    }
+                    found.push(candidate);
+                    spans.push(Some(Source::Span(Box::new(node))));
+                }
             }
-            found.push(node.candidate(power)?);
-            spans.push(Some(Source::Span(Box::new(node))));
         }
         if spans.is_empty() {
             return Ok(tops);
@@ -443,10 +464,15 @@ impl Node {
         Ok(into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat())
     }
 
-    fn candidate(&mut self, power: &Power) -> Result<Candidate, MountError> {
+    /// What lies on it of the array above; without one, of whatever array.
+    fn candidate(&mut self, power: &Power, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
         let (name, limits): (String, Limits) = (self.name.clone(), self.device.limits().clone());
+        let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
         let mut read = |start: u64, sectors: u64| self.read(power, start, sectors);
-        let candidate = Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, &mut read);
+        let candidate = match upper_uuid {
+            Some(upper_uuid) => Candidate::read_span(name, sectors, block, upper_uuid, &mut read),
+            None => Candidate::read(name, sectors, block, &mut read),
+        };
         if power.is_off() { Err(MountError::PowerLost) } else { Ok(candidate) }
     }
 

@@ -36,7 +36,7 @@ pub enum Step {
         /// Room may be given back.
         unmap: bool,
     },
-    /// A client discards.
+    /// A client discards: zeros are read from then on.
     Discard {
         /// Where.
         at: u64,
@@ -146,8 +146,6 @@ pub struct History {
     pub steps: Vec<Step>,
     /// Requests of clients at once.
     pub depth: usize,
-    /// No request is larger than what the write log makes all or nothing.
-    pub bounded: bool,
 }
 
 impl History {
@@ -160,6 +158,7 @@ impl History {
         }
         setup.hedges = Chance::new(seed, 11).one_in(2);
         setup.run_on(Chance::new(seed, 12).pick(&[1, 1, 2, 3]));
+        setup.late_sweeps = Chance::new(seed, 13).one_in(3);
         let count = 30 + chance.below(170);
         let bounded = !chance.one_in(4);
         let depth = chance.pick(&[1, 2, 4, 8, 8, 16]);
@@ -176,7 +175,7 @@ impl History {
         for _ in 0..count {
             drawer.draw(&mut steps);
         }
-        Self { seed, setup, steps, depth, bounded }
+        Self { seed, setup, steps, depth }
     }
 }
 
@@ -214,6 +213,7 @@ impl History {
 struct Drawer {
     chance: Chance,
     block: u64,
+    /// No request is larger than what the write log makes all or nothing.
     bounded: bool,
     /// Where the hot spot is, and where a sequential run stands.
     hot: u64,

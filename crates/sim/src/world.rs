@@ -5,6 +5,7 @@ mod faults;
 use crate::chance::Chance;
 use crate::crossed::{self, Crossed};
 use crate::drive::{Drive, Keep, Presence};
+use crate::guest::Guest;
 use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
 use crate::power::Power;
@@ -17,7 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Event, MemberRole, SweepKind};
+use stria_array::{ArrayStatus, Event, MemberRole, REDO_SECTORS_MAX, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 
@@ -73,14 +74,9 @@ struct Pending {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
-    Write {
-        fua: bool,
-    },
+    Write { fua: bool },
     Discard,
-    /// Whether all copies agreed when it began: a resync's last writes may be too late for it.
-    Flush {
-        settled: bool,
-    },
+    Flush,
 }
 
 impl Kind {
@@ -90,7 +86,7 @@ impl Kind {
             Kind::Write { fua: true } => "write FUA",
             Kind::Write { fua: false } => "write",
             Kind::Discard => "discard",
-            Kind::Flush { .. } => "flush",
+            Kind::Flush => "flush",
         }
     }
 }
@@ -114,6 +110,10 @@ pub struct World<'a> {
     chance: Chance,
     /// For what histories did not have at first.
     more_chance: Chance,
+    /// Clients write superblocks.
+    guest: Guest,
+    /// The array's identity.
+    uuid: [u8; 16],
     /// A scrub is asked about a drive: what it told.
     examined: Option<Option<faults::Scrubbed>>,
     superblock_to_lose: Option<u64>,
@@ -132,10 +132,6 @@ pub struct World<'a> {
     settled: bool,
     /// Drives that were dropped when power went, and came back as members in sync.
     rejoined: BTreeSet<usize>,
-    /// Lanes dropped a member one after the other before a resync was through: what was read may change until it is.
-    copies_waver: bool,
-    /// All lanes knew of the same dropped members when they were last looked at.
-    lanes_agree: bool,
     /// By drive: the engine may drop it.
     suspect: Vec<bool>,
     tally: Tally,
@@ -194,6 +190,7 @@ impl<'a> World<'a> {
         tree::create(setup, &drives, &power)?;
         power.mutant.set(rules.mutant);
         power.lanes.set(setup.lanes);
+        power.late_sweeps.set(setup.late_sweeps);
         power.naps.set(setup.lanes_nap.then_some(history.seed));
         if let Some(mutant) = rules.mutant {
             for (index, drive) in drives.iter().enumerate() {
@@ -206,13 +203,15 @@ impl<'a> World<'a> {
             let mut chance = Chance::new(history.seed, 6);
             drives.iter().filter(|_| chance.one_in(2)).for_each(|drive| drive.borrow_mut().lie());
         }
-        let node = tree::mount(&drives, &power, setup.span_count > 1)
-            .map_err(|error| format!("the new array does not start: {error:?}"))?;
+        let node = tree::mount(&drives, &power).map_err(|error| format!("the new array does not start: {error:?}"))?;
         let sectors = node.device.limits().size_sectors;
+        let guest = Guest::new(&node, &drives, sectors, Chance::new(history.seed, 13));
         Ok(Self {
             history,
             rules,
             power,
+            guest,
+            uuid: node.uuid,
             suspect: vec![false; drives.len()],
             drives,
             node: Some(node),
@@ -225,12 +224,10 @@ impl<'a> World<'a> {
             ended: Vec::new(),
             tags: 0,
             kill: false,
-            write_hole_closed: setup.log && history.bounded,
+            write_hole_closed: setup.log,
             firm: setup.assume_clean,
             watched: true,
             settled: false,
-            lanes_agree: true,
-            copies_waver: false,
             rejoined: BTreeSet::new(),
             tally: Tally::default(),
             phase: "as it goes",
@@ -289,7 +286,7 @@ impl<'a> World<'a> {
             Kind::Write { .. } => "write",
             Kind::Read => "read",
             Kind::Discard => "discard",
-            Kind::Flush { .. } => "flush",
+            Kind::Flush => "flush",
         };
         let state = crossed::state(&status);
         let is = |fault: fn(&Drive) -> bool| self.drives.iter().any(|drive| fault(&drive.borrow()));
@@ -363,10 +360,13 @@ impl<'a> World<'a> {
         self.tally.client_requests += 1;
         let begun = match kind {
             Kind::Read => self.model.begin_read(),
-            Kind::Write { .. } | Kind::Discard => self.model.begin_write(write, range.clone()),
-            Kind::Flush { .. } => self.model.begin(),
+            Kind::Write { .. } | Kind::Discard => {
+                let large = range.end - range.start > REDO_SECTORS_MAX && self.history.setup.level.parity_count() > 0;
+                self.model.begin_write(write, range.clone(), large)
+            }
+            Kind::Flush => self.model.begin(),
         };
-        if matches!(kind, Kind::Flush { .. }) {
+        if kind == Kind::Flush {
             self.power.client_flush.set(self.power.client_flush.get() + 1);
         }
         self.cross(kind, &range);
@@ -381,6 +381,10 @@ impl<'a> World<'a> {
         let write = self.tags as u32 + 1;
         let mut buffer = Buffer::zeroed(bytes(range.end - range.start));
         fill(write, range.start, &mut buffer);
+        let guests = self.guest.fill(write, range.start, &mut buffer, &self.drives, &mut self.model.contents);
+        if guests > 0 {
+            self.meet("superblock written by a client");
+        }
         let from = if buffer.len() > SECTOR_BYTES && self.chance.one_in(4) {
             let data = buffer.freeze();
             let cut = bytes(1 + self.chance.below(range.end - range.start - 1));
@@ -439,16 +443,17 @@ impl<'a> World<'a> {
                 result.map_err(|lie| Stop::Wrong(self.describe(&lie, start..end)))
             }
             (Kind::Write { fua }, _) => {
-                self.model.end_write(pending.write, start..end, pending.begun, true, fua);
+                self.model.end_write(pending.write, start..end, pending.begun, fua);
                 Ok(())
             }
+            // Zeros are what is read from now on.
             (Kind::Discard, _) => {
-                self.model.end_write(pending.write, start..end, pending.begun, false, false);
+                self.model.end_write(pending.write, start..end, pending.begun, false);
                 Ok(())
             }
-            (Kind::Flush { settled }, _) => {
+            (Kind::Flush, _) => {
                 self.power.client_flush.set(self.power.client_flush.get() - 1);
-                self.model.end_flush(pending.begun, settled);
+                self.model.end_flush(pending.begun);
                 Ok(())
             }
             (Kind::Read, _) => Err(Stop::Wrong("a read came back as something else".into())),
@@ -475,9 +480,8 @@ impl<'a> World<'a> {
         let node = self.node.as_mut().expect("an array runs");
         node.device.poll(self.power.now(), &mut ended);
         let wake = node.device.next_wake();
-        // The copy that was read may be among what has become unreadable before a resync made the others agree with it.
-        if self.power.bad_grew.take() && !self.settled {
-            self.model.forget_reads();
+        if self.power.bad_grew.take() {
+            self.model.lose_member();
         }
         for completion in ended.drain(..) {
             self.completed(completion)?;
@@ -555,10 +559,7 @@ impl<'a> World<'a> {
             match &event {
                 Event::MemberFailed { reason, .. } => {
                     self.meet("member failed");
-                    // Where copies differ after a crash, its copy may have been the one that was read.
-                    if !self.settled {
-                        self.model.forget_reads();
-                    }
+                    self.model.lose_member();
                     let asked = reason.contains("on command") || reason == "replaced";
                     if !asked && drive.is_some_and(|drive| !self.suspect[drive]) {
                         return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
@@ -582,18 +583,13 @@ impl<'a> World<'a> {
     /// Looks how the array is, and what may happen to it now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
-        let looks = self.node().leaves().into_iter().map(|leaf| leaf.device.look());
-        let (statuses, agree): (Vec<ArrayStatus>, Vec<bool>) = looks.unzip();
-        let agree = agree.into_iter().all(|agree| agree);
-        let agreed = std::mem::replace(&mut self.lanes_agree, agree);
-        // Who was dropped by one lane may just have been read by another, or be what another's resync is copying.
-        self.copies_waver = !self.settled && (self.copies_waver || !(agreed && self.lanes_agree));
-        if self.copies_waver {
-            self.model.forget_reads();
-        }
+        let statuses = self.statuses();
         self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
         if self.settled {
             self.rejoined.clear();
+            if statuses.iter().all(is_whole) {
+                self.model.agrees();
+            }
         }
         if statuses.iter().any(|status| status.log.is_some_and(|log| log.early_count > 0)) {
             self.meet("acknowledged early");
@@ -742,7 +738,7 @@ impl<'a> World<'a> {
                 let range = self.place(at, sectors);
                 self.submit(range, Kind::Discard, Operation::Discard, 0)
             }
-            Step::Flush => self.submit(0..0, Kind::Flush { settled: self.settled }, Operation::Flush, 0),
+            Step::Flush => self.submit(0..0, Kind::Flush, Operation::Flush, 0),
             Step::Drain => self.drain(),
             Step::Pause(pause) => self.pause(pause),
             Step::Crash { after, kill } => {
@@ -774,7 +770,7 @@ impl<'a> World<'a> {
                 let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
                     return Ok(());
                 };
-                self.model.forget_reads();
+                self.model.lose_member();
                 match step {
                     Step::Fail(_) => self.fail(leaf, drive),
                     Step::Pull(_) => {
@@ -797,7 +793,7 @@ impl<'a> World<'a> {
                     return Ok(());
                 };
                 self.meet("unreadable sectors");
-                self.model.forget_reads();
+                self.model.lose_member();
                 let room = self.node().leaves()[leaf].geometry.member_sectors(0);
                 let first = self.history.setup.data_start();
                 let start = first + at % room;
@@ -900,7 +896,7 @@ impl<'a> World<'a> {
             self.node().leaves()[leaf].device.command(|engine| engine.lean_no_more_on(None));
             return Ok(());
         }
-        self.model.forget_reads();
+        self.model.lose_member();
         self.meet("fail");
         let failed = self.node().leaves()[leaf].device.fail(member);
         failed.map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
@@ -1052,13 +1048,16 @@ impl<'a> World<'a> {
         }
         // A clean stop leaves nothing in caches that matters, so power may go with it.
         let flushed = self.model.begin();
-        self.model.end_flush(flushed, self.settled);
+        self.model.end_flush(flushed);
         self.model.crash(true);
         self.mount("after a clean stop")
     }
 
     fn mount(&mut self, when: &str) -> Outcome {
-        match tree::mount(&self.drives, &self.power, self.history.setup.span_count > 1) {
+        match tree::mount(&self.drives, &self.power) {
+            Ok(node) if (node.uuid, node.device.limits().size_sectors) != (self.uuid, self.model.sectors()) => {
+                Err(Stop::Wrong(format!("{when} another array is served: \"{}\"", node.name)))
+            }
             Ok(node) => {
                 self.node = Some(node);
                 self.tell_state();
@@ -1115,9 +1114,6 @@ impl<'a> World<'a> {
         }
         // With a drive goes its log: what was acknowledged by that is as after a power cut.
         self.model.crash(!kill || gone);
-        if !self.settled {
-            self.model.forget_reads();
-        }
         self.settled = false;
         self.pending.clear();
         self.ended.clear();
@@ -1130,7 +1126,13 @@ impl<'a> World<'a> {
             self.power.allow(true);
             self.power.cut_after(self.chance.below(60));
         }
-        self.mount("after a crash")?;
+        let mounted = self.mount("after a crash");
+        let harmed = |drive: usize| self.is_harmed(drive) || self.drives[drive].borrow().presence() == Presence::Pulled;
+        let lacks = |world: &Self| !world.statuses().iter().all(is_whole) || (0..world.drives.len()).any(harmed);
+        if mounted.is_ok() && lacks(self) {
+            self.model.lose_member();
+        }
+        mounted?;
         if !kill && self.history.setup.level.parity_count() > 0 {
             let cached = |drive: &usize| self.drives[*drive].borrow().model().volatile_cache;
             self.rejoined.extend(dropped.into_iter().filter(cached));
@@ -1217,7 +1219,6 @@ impl<'a> World<'a> {
 
     fn holds_without(&mut self, lost: &[usize]) -> Outcome {
         let power = Rc::clone(&self.power);
-        let spans = self.history.setup.span_count;
         let drives: Vec<Rc<RefCell<Drive>>> = (0..self.drives.len())
             .filter(|index| !lost.contains(index))
             .filter(|&index| self.drives[index].borrow().presence() == Presence::There)
@@ -1232,7 +1233,7 @@ impl<'a> World<'a> {
                 Rc::new(RefCell::new(copy))
             })
             .collect();
-        let node = tree::mount(&drives, &power, spans > 1);
+        let node = tree::mount(&drives, &power);
         let mut node =
             node.map_err(|error| Stop::Wrong(format!("without drives {lost:?} the array does not start: {error:?}")))?;
         let size = self.model.sectors();

@@ -4,9 +4,10 @@
 //! histories run on drives with checksums, in whose worlds nothing rots.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{Copies, Event, Layout, Level, SweepKind};
-use stria_block::{Buffer, Operation, bytes};
+use stria_block::{Buffer, Completion, Operation, Request, bytes};
 use stria_sim::chance::Chance;
 use stria_sim::drive::Drive;
 use stria_sim::exhaustive::{cut_everywhere, history};
@@ -47,7 +48,7 @@ impl Rest {
     }
 
     fn mount(&self) -> Node {
-        tree::mount(&self.drives, &self.power, false).expect("it starts")
+        tree::mount(&self.drives, &self.power).expect("it starts")
     }
 
     /// Turns a byte over in some pages of a member's data.
@@ -151,6 +152,79 @@ fn without_redundancy_a_read_of_bytes_that_rotted_is_an_error() {
         assert_eq!(rest.read(&mut node), None);
         let checked = node.checked[1].as_ref().expect("it has checksums");
         assert_eq!((checked.counts().wrong, checked.take_findings()), (1, Vec::from_iter(Some(16..24))));
+    }
+}
+
+/// Reads of a rotten block and its neighbours, of which the neighbours are always being written: how many were right, and how
+/// many were errors.
+fn read_beside_writes(setup: Setup) -> (usize, usize) {
+    let (name, redundant) = (setup.to_string(), setup.level.is_redundant());
+    let rest = Rest::new(&setup.with_checksums());
+    let mut node = rest.mount();
+    let mut chance = Chance::new(11, 0);
+    let mut pending: Vec<(u64, Option<Range<u64>>)> = Vec::new();
+    let (mut tag, mut right, mut refused) = (0, 0, 0);
+    for turn in 0..4_000 {
+        if turn % 200 == 0 && (redundant || turn == 0) {
+            rest.rot(0, &[0]);
+        }
+        let blocks = 1 + chance.below(3);
+        let (range, reads) = match chance.below(2) {
+            0 => (0..8 + blocks * 8, true),
+            _ => (8 * blocks..8 * blocks + 8, false),
+        };
+        if pending.len() < 8 {
+            tag += 1;
+            let bytes_of = bytes(range.start)..bytes(range.end);
+            let operation = match reads {
+                true => Operation::Read { into: std::iter::once(Buffer::zeroed(bytes_of.len())).collect() },
+                // The bytes that are there already: reads have one right answer.
+                false => {
+                    let from = std::iter::once(Buffer::copy_of(&rest.source[bytes_of]).freeze()).collect();
+                    Operation::Write { from, fua: false }
+                }
+            };
+            pending.push((tag, reads.then(|| range.clone())));
+            let (start_sector, sectors) = (range.start, range.end - range.start);
+            node.device.submit(Request { tag, start_sector, sectors, operation });
+        }
+        let mut ended = Vec::new();
+        node.device.poll(rest.power.now(), &mut ended);
+        for Completion { tag, result, operation } in ended {
+            let place = pending.iter().position(|(known, _)| *known == tag).expect("it ends once");
+            let Some(range) = pending.swap_remove(place).1 else {
+                result.expect("a write succeeds");
+                continue;
+            };
+            let Operation::Read { into } = operation else { panic!("it was a read") };
+            let bytes_of = bytes(range.start)..bytes(range.end);
+            match result {
+                Ok(()) => {
+                    assert!(into.iter().flat_map(|buffer| buffer.iter()).eq(&rest.source[bytes_of]), "{name}: wrong bytes");
+                    right += 1;
+                }
+                Err(_) if !redundant => refused += 1,
+                Err(error) => panic!("{name}: another copy is right: {error}"),
+            }
+        }
+        if let Some(wake) = node.device.next_wake() {
+            rest.power.set_now(rest.power.now().max(wake));
+        }
+    }
+    (right, refused)
+}
+
+#[test]
+fn rot_is_not_served_while_its_neighbours_are_written() {
+    for setup in redundant() {
+        let name = setup.to_string();
+        let (right, _) = read_beside_writes(setup);
+        assert!(right > 300, "{name}: {right} reads");
+    }
+    for setup in [setup(Level::Raid0, 2), setup(Level::Linear, 2)] {
+        let name = setup.to_string();
+        let (right, refused) = read_beside_writes(setup);
+        assert!(right == 0 && refused > 300, "{name}: {right} right, {refused} refused");
     }
 }
 

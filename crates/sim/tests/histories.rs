@@ -110,7 +110,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 ];
 
 /// What several lanes once failed at.
-const LANES: [(&str, u64); 25] = [
+const LANES: [(&str, u64); 28] = [
     // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
     ("1", 100_000_501),
     ("10", 100_000_447),
@@ -162,6 +162,11 @@ const LANES: [(&str, u64); 25] = [
     ("1", 470_016_342),
     // Another lane appended to the log of a member that came back before it was told where that lies.
     ("5", 120_000_013),
+    // A degraded array was killed in a large write, and its resync left the second parity as it was, as a data strip was missing.
+    ("6", 600_000_262),
+    // Of copies that a kill had left different the first was read, and lost before a resync made the next one like it.
+    ("1", 600_000_853),
+    ("10", 600_000_646),
 ];
 
 /// Seeds before these were kept when drives ended requests one by one, when slow reads were waited for, when there was one
@@ -170,6 +175,8 @@ const TOLD_AT_ONCE_FROM: u64 = 40_000_000;
 const HEDGED_FROM: u64 = 60_000_000;
 const LANES_FROM: u64 = 100_000_000;
 const NAPS_FROM: u64 = 120_000_000;
+/// And when sweeps began with every start.
+const LATE_SWEEPS_FROM: u64 = 601_000_000;
 
 fn as_kept(seed: u64, mut history: stria_sim::History) -> stria_sim::History {
     if seed < TOLD_AT_ONCE_FROM {
@@ -180,6 +187,7 @@ fn as_kept(seed: u64, mut history: stria_sim::History) -> stria_sim::History {
         history.setup.run_on(1);
     }
     history.setup.lanes_nap &= seed >= NAPS_FROM;
+    history.setup.late_sweeps &= seed >= LATE_SWEEPS_FROM;
     history
 }
 

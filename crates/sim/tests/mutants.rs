@@ -98,3 +98,14 @@ fn flushes_that_other_lanes_never_send_are_found() {
 fn write_intent_that_other_lanes_never_tell_is_found() {
     is_found(Mutant::LaneIntentDropped, "1", 40);
 }
+
+#[test]
+fn an_array_that_is_looked_for_where_clients_write_is_found() {
+    is_found(Mutant::LooksInside, "5", 10);
+    is_found(Mutant::LooksInside, "1", 10);
+}
+
+#[test]
+fn a_superblock_that_counts_because_it_is_younger_is_found() {
+    is_found(Mutant::YoungestTaken, "1", 30);
+}

@@ -6,7 +6,7 @@ use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
 use std::task::Poll;
-use stria_block::{Buffer, Completion, Data, IoError, Nanos, Operation, Request, SECTOR_BYTES, Tag, bytes};
+use stria_block::{Buffer, Completion, Data, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
 
 /// One request to a member, from a task.
 pub(crate) struct MemberIo {
@@ -71,6 +71,8 @@ pub(crate) enum Waiting {
         write: usize,
         index: usize,
     },
+    /// Nobody: the member was dropped, and the request was ended for it, see [`Core::abandon`].
+    Nobody,
 }
 
 pub(super) struct InFlight {
@@ -147,8 +149,12 @@ impl Core {
         let index = {
             let state = &mut self.batches.borrow_mut()[batch];
             state.pending += 1;
-            // A place for what comes back.
-            state.ended.push(Ended { member, start_sector, sectors, result: Ok(()), operation: Operation::Flush });
+            // A place for what comes back: a read brings memory.
+            let operation = match operation {
+                Operation::Read { .. } => Operation::Read { into: Segments::new() },
+                _ => Operation::Flush,
+            };
+            state.ended.push(Ended { member, start_sector, sectors, result: Ok(()), operation });
             state.ended.len() - 1
         };
         self.send(member, start_sector, sectors, operation, Waiting::Batch { batch, index });
@@ -233,7 +239,6 @@ impl Core {
             Operation::Read { .. } => {
                 state.read_count += 1;
                 state.read_sectors += sectors;
-                state.read_errors += u64::from(completion.result.is_err());
                 return;
             }
             Operation::Write { .. } => {
@@ -249,10 +254,33 @@ impl Core {
         }
     }
 
+    /// A member's request has failed.
+    #[cold]
+    fn note_error(&self, member: MemberId, reads: bool, error: &IoError) {
+        {
+            let mut members = self.members.borrow_mut();
+            let state = members.get_mut(member);
+            // Of a member that was dropped, none is news.
+            state.read_errors += u64::from(reads && state.role != crate::MemberRole::Failed);
+        }
+        if error.kind == ErrorKind::Gone {
+            // Whatever it was asked for: what it cannot read any more is not to be mended by writing to it.
+            self.lose_member(member, &error.context);
+        }
+    }
+
     /// A member's request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
+        if let Waiting::Nobody = waiting {
+            self.members.borrow_mut().get_mut(member).in_flight -= 1;
+            return Then::Nothing;
+        }
         self.count(&completion, member, start_sector, sectors);
+        if let Err(error) = &completion.result {
+            let reads = matches!(completion.operation, Operation::Read { .. });
+            self.note_error(member, reads, error);
+        }
         if let (Waiting::Part { parent, .. }, Operation::Read { .. }) = (&waiting, &completion.operation) {
             self.time_read(member, self.parents.borrow()[*parent].begun);
         }
@@ -264,7 +292,7 @@ impl Core {
             waiting => waiting,
         };
         match waiting {
-            Waiting::Race { .. } => unreachable!("it was just decided"),
+            Waiting::Race { .. } | Waiting::Nobody => unreachable!("it was just decided"),
             Waiting::Copy { write } => self.copy_written(write, member, completion.result),
             Waiting::Strip { write, index } => {
                 let memory = self.memory_of(completion.operation, index);
@@ -359,7 +387,7 @@ impl Core {
                 let parent = &parents[*parent];
                 matches!(parent.operation, Operation::Read { .. }).then_some(parent.begun)
             }
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } => None,
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } | Waiting::Nobody => None,
         };
         let old = |(key, entry): (usize, &InFlight)| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
@@ -377,7 +405,7 @@ impl Core {
                 (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
             }
             Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } => {
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } | Waiting::Nobody => {
                 unreachable!("only clients' reads are asked for twice")
             }
         };
@@ -402,12 +430,64 @@ impl Core {
         true
     }
 
+    /// Drops a member that is gone. One that the array cannot do without keeps its role, and what needs it fails.
+    pub fn lose_member(&self, id: MemberId, reason: &str) {
+        if self.fail_member(id, reason) {
+            return;
+        }
+        let mut members = self.members.borrow_mut();
+        let member = members.get_mut(id);
+        if !std::mem::replace(&mut member.is_gone, true) {
+            member.failure = Some(reason.to_string());
+            let (slot, reason) = (member.slot, reason.to_string());
+            drop(members);
+            self.event(Event::MemberGone { member: id, slot, reason });
+        }
+    }
+
     /// Takes a member out of its role, whatever that does to the array. `reason`: where this engine has one.
     pub fn drop_member(&self, id: MemberId, reason: Option<&str>) {
         self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
+        self.abandon(id);
+        self.dropped.borrow_mut().push(id);
         self.log_drop(id);
         self.raise_barrier();
         self.sweep_changed.wake_all(&self.ready);
+    }
+
+    /// Ends what a dropped member has not answered: it may never answer. A waiting request is told that the member is gone, as if it had
+    /// said so itself, and goes on with what is left.
+    ///
+    /// The member keeps the memory that it was given until it has ended the request; a read is ended with other memory. A write may
+    /// still reach the member's medium, any time until its end. That harms nothing, as nobody reads there before the member
+    /// has been let in again, and the drive is held until its last request has ended.
+    fn abandon(&self, id: MemberId) {
+        let of_member =
+            |(key, entry): (usize, &InFlight)| (entry.member == id && !matches!(entry.waiting, Waiting::Nobody)).then_some(key);
+        let keys: SmallVec<[usize; 16]> = self.in_flight.borrow().iter().filter_map(of_member).collect();
+        for key in keys {
+            let (waiting, start_sector, sectors) = {
+                let entry = &mut self.in_flight.borrow_mut()[key];
+                (std::mem::replace(&mut entry.waiting, Waiting::Nobody), entry.start_sector, entry.sectors)
+            };
+            let reads = match &waiting {
+                // Where there is redundancy, only reads go to one member as they are.
+                Waiting::Client { .. } | Waiting::Race { .. } => true,
+                Waiting::Part { parent, .. } => matches!(self.parents.borrow()[*parent].operation, Operation::Read { .. }),
+                Waiting::Batch { batch, index } => {
+                    matches!(self.batches.borrow()[*batch].ended[*index].operation, Operation::Read { .. })
+                }
+                Waiting::Strip { write, .. } => self.strip_writes.reads(*write),
+                Waiting::Copy { .. } | Waiting::Nobody => false,
+            };
+            let operation = match reads {
+                true => Operation::Read { into: smallvec![self.take_buffer(sectors)] },
+                false => Operation::Flush,
+            };
+            let tag = self.note(id, start_sector, sectors, waiting);
+            let error = IoError::new(ErrorKind::Gone, "the member was dropped before it answered");
+            self.abandoned.borrow_mut().push_back(Completion { tag, result: Err(error), operation });
+        }
     }
 
     /// Makes every ended write durable on the members.
@@ -421,7 +501,7 @@ impl Core {
         };
         let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
         let outcomes = self.io(targets.iter().map(io).collect()).await;
-        crate::parity_io::settle_writes(self, &targets, outcomes.iter().map(|(result, _)| result))
+        crate::parity_io::settle_flushes(self, targets.iter().copied().zip(outcomes.iter().map(|(result, _)| result)))
     }
 
     pub fn health(&self) -> Health {

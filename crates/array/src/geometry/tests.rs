@@ -96,3 +96,65 @@ fn what_cannot_be_is_refused_in_words() {
     assert!(refuse(Level::Raid0, 64, &[80, 63]).contains("too small"));
     assert!(Geometry::new(Level::Raid1, Layout::Zones(Zones::Original), 8, &[80; 2]).is_err());
 }
+
+/// Every small geometry of every level and layout.
+fn all() -> Vec<Geometry> {
+    let mut shapes = vec![
+        (Level::Linear, Layout::Plain),
+        (Level::Raid0, Layout::Zones(Zones::Original)),
+        (Level::Raid0, Layout::Zones(Zones::Alternate)),
+        (Level::Raid1, Layout::Plain),
+        (Level::Raid4, Layout::Plain),
+    ];
+    for level in [Level::Raid5, Level::Raid6] {
+        shapes.extend(ParityLayout::all().filter(|layout| layout.suits(level)).map(|layout| (level, Layout::Parity(layout))));
+    }
+    for (near, far, offset) in [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, true), (2, 2, false)] {
+        shapes.push((Level::Raid10, Layout::Copies(Copies { near, far, offset })));
+    }
+    let sizes =
+        |level: Level, count: usize| (0..count as u64).map(move |n| if level.is_redundant() { 96 } else { 64 + 24 * (n % 3) });
+    let counts = |shape| (4..7).map(move |count| (shape, count));
+    let made = shapes
+        .into_iter()
+        .flat_map(counts)
+        .map(|((level, layout), count)| Geometry::new(level, layout, 8, &sizes(level, count).collect::<Vec<_>>()).expect("good"));
+    made.collect()
+}
+
+#[test]
+fn footprint_holds_all_that_array_sectors_are_made_of_and_no_more() {
+    for geometry in all() {
+        let capacity = geometry.capacity_sectors();
+        for (start, sectors) in [(0, 1), (0, 8), (3, 30), (capacity - 1, 1), (capacity - 29, 29), (0, capacity), (5, 0)] {
+            let footprint = geometry.footprint(start..start + sectors);
+            let has = |slot: usize, sector: u64| footprint[slot].iter().any(|run| run.contains(&sector));
+            let mut wanted = vec![HashSet::new(); geometry.slot_count()];
+            for sector in start..start + sectors {
+                match geometry.level() {
+                    Level::Linear | Level::Raid0 => {
+                        let extent = geometry.extent(sector, 1);
+                        wanted[extent.slot].insert(extent.start_sector);
+                    }
+                    Level::Raid1 | Level::Raid10 => {
+                        for copy in geometry.copies_of(sector, 1).0 {
+                            wanted[copy.slot].insert(copy.start_sector);
+                        }
+                    }
+                    Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                        let row = sector / 8 / geometry.data_count() as u64 * 8 + sector % 8;
+                        wanted.iter_mut().for_each(|rows| {
+                            rows.insert(row);
+                        });
+                    }
+                }
+            }
+            for (slot, wanted) in wanted.iter().enumerate() {
+                let length: u64 = footprint[slot].iter().map(|run| run.end - run.start).sum();
+                assert_eq!(length as usize, wanted.len(), "{geometry:?} {start} {sectors}");
+                assert!(wanted.iter().all(|&sector| has(slot, sector)), "{geometry:?} {start} {sectors}");
+                assert!(footprint[slot].windows(2).all(|pair| pair[0].end < pair[1].start), "apart and in order");
+            }
+        }
+    }
+}

@@ -19,6 +19,7 @@ pub struct LaneEvents {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Failed,
+    Gone,
     Taken,
     InSync,
 }
@@ -65,6 +66,7 @@ impl LaneEvents {
         }
         match event {
             Event::MemberFailed { member, .. } => self.change(member, Change::Failed, event),
+            Event::MemberGone { member, .. } => self.change(member, Change::Gone, event),
             Event::SpareTaken { member, .. } => self.change(member, Change::Taken, event),
             Event::MemberInSync { member, .. } => {
                 let mut told = self.change(member, Change::InSync, event);
@@ -85,6 +87,7 @@ impl LaneEvents {
             }
             Event::SweepStopped { kind, reason } => self.ended(kind, lane, Part::Stopped(reason), paused),
             Event::ReadCorrected { .. }
+            | Event::NoRoom { .. }
             | Event::WrongBytes { .. }
             | Event::BadBlocks { .. }
             | Event::Unreadable { .. }

@@ -66,7 +66,9 @@ impl Engine {
 
     /// Whether others may read of a calm lane's share.
     pub(crate) fn is_plain(&self) -> bool {
-        !self.is_sweeping() && !self.core.log.is_aside_anywhere()
+        // A calm lane may know this of its own share only, between a rebuild and the resync that follows.
+        let agrees = self.core.resync_from() == u64::MAX;
+        agrees && !self.is_sweeping() && !self.core.log.is_aside_anywhere()
     }
 
     /// Does a read of another's plain share. It comes back if it is for its owner after all.

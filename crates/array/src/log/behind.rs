@@ -103,7 +103,8 @@ impl Core {
     /// filled is not in sync before the record that says so, nor is a log replayed before the one that says that all is.
     pub fn may_go_behind(&self, keepers: &Keepers) -> bool {
         let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
-        self.is_recorded() && resynced && !self.are_gone_but(keepers, self.log.behind.leaving.get())
+        let has_room = !self.no_room.is_careful(self.now());
+        self.is_recorded() && resynced && has_room && !self.are_gone_but(keepers, self.log.behind.leaving.get())
     }
 
     /// Whether all of these members were dropped.

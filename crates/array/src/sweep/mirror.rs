@@ -64,18 +64,21 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
                 None => Ok(Found::default()),
             }
         }
-        SweepKind::Resync | SweepKind::Scrub { .. } => {
-            let mut all = Found::default();
-            let mut parts = vec![window];
-            while let Some(part) = parts.pop() {
-                match compare(core, sweep, part.clone()).await? {
-                    Some(found) => all.mismatch_sectors += found.mismatch_sectors,
-                    None => parts.extend(halves(part, block_sectors(core)).into_iter().filter(|part| !part.is_empty())),
-                }
-            }
-            Ok(all)
+        SweepKind::Resync | SweepKind::Scrub { .. } => compare_all(core, sweep.kind, window).await,
+    }
+}
+
+/// Compares copies of array sectors, in parts where that is needed.
+pub(super) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Found, String> {
+    let mut all = Found::default();
+    let mut parts = vec![range];
+    while let Some(part) = parts.pop() {
+        match compare(core, kind, part.clone()).await? {
+            Some(found) => all.mismatch_sectors += found.mismatch_sectors,
+            None => parts.extend(halves(part, block_sectors(core)).into_iter().filter(|part| !part.is_empty())),
         }
     }
+    Ok(all)
 }
 
 /// Copies rows of one member from wherever their copies can be read: again when a source is dropped under it, where others
@@ -117,7 +120,6 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
         }
     }
     let outcomes = core.io(batch).await;
-    let _alignment = differ.then(|| core.align(around));
     let mut writes = Batch::new();
     let mut claims = Vec::new();
     for (((row, range, source, copies), others), (result, operation)) in places.into_iter().zip(others).zip(outcomes) {
@@ -146,13 +148,12 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
 /// what most of three or more copies hold is right; where they do not say, the first is. `None`: it must be looked at again, in
 /// smaller parts where there are any. Copies may differ, and not all of one can be read, or several cannot: what was seen of it
 /// stays, and copies may have failed at different places. Or all who could tell were dropped or replaced meanwhile.
-async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option<Found>, String> {
+async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Option<Found>, String> {
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
     let divisible = range.end - range.start > block_sectors(core);
     let failures_max = if may_differ(core, &range) { 0 } else { 1 };
-    let around = range.clone();
     for (start, sectors, copies) in read_runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
@@ -175,7 +176,6 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
         core.recycle(outcomes);
         return Ok(None);
     }
-    let alignment = core.align(&around);
     let mut outcomes = outcomes.into_iter();
     let mut found = Found::default();
     let mut writes = Batch::new();
@@ -203,12 +203,12 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
             core.event(Event::Unreadable { sync_sector: start, sectors });
             continue;
         }
-        let wrong = vote(core, sweep, &mut read, start, &mut found);
+        let wrong = vote(core, kind, &mut read, start, &mut found);
         let (_, good) = read.swap_remove(0);
         read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
         let copies: SmallVec<[Copy; 4]> = there.iter().map(|(copy, _)| *copy).collect();
         mend(core, &copies, &unreadable, &good).await;
-        if wrong.is_empty() || sweep.kind == (SweepKind::Scrub { repair: false }) {
+        if wrong.is_empty() || kind == (SweepKind::Scrub { repair: false }) {
             core.give_buffer(good);
             continue;
         }
@@ -222,9 +222,8 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
         }
     }
     let outcomes = core.io(writes).await;
-    drop(alignment);
     settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
-    found.tell(core, sweep.kind);
+    found.tell(core, kind);
     core.record_barrier().await;
     Ok(Some(found))
 }
@@ -235,7 +234,7 @@ async fn compare(core: &Core, sweep: &Sweep, range: Range<u64>) -> Result<Option
 /// Gives the parts of copies that are wrong; the first buffer holds what is right afterwards.
 fn vote(
     core: &Core,
-    sweep: &Sweep,
+    kind: SweepKind,
     read: &mut [(Copy, Buffer)],
     start: u64,
     found: &mut Found,
@@ -251,7 +250,7 @@ fn vote(
         let held = |index: usize| &read[index].1[page.clone()];
         let sectors = start + (page.start / 512) as u64..start + (page.end / 512) as u64;
         let may_blame = core.agrees(&sectors);
-        if (1..count).all(|index| held(index) == held(0)) || (sweep.kind == SweepKind::Resync && may_blame) {
+        if (1..count).all(|index| held(index) == held(0)) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }
         let same = |index: usize| (0..count).filter(|&other| held(other) == held(index)).count();

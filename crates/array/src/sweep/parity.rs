@@ -3,7 +3,7 @@
 //! Which strip is wrong is told by P and Q alone. What they cannot tell: a wrong strip that was overwritten by
 //! read-modify-write before a scrub came leaves its error in both of them, and looks as if it were wrong still.
 
-use super::{Fill, Found, Sweep};
+use super::{Fill, Found};
 use crate::core::{Batch, Core, MemberIo, write_io};
 use crate::lock::Mode;
 use crate::parity_io::{PAGE_SECTORS, code_strips, rewrite, settle_writes};
@@ -19,22 +19,28 @@ use stria_parity::Strip;
 /// What each slot's member holds in the window, as far as it is known.
 type Rows = BTreeMap<usize, Buffer>;
 
-/// Tries the window in one piece; where something cannot be read, page by page, so that what is lost at one place does not
+/// What to do with rows.
+pub(super) struct Work<'a> {
+    pub kind: SweepKind,
+    pub fills: &'a [Fill],
+}
+
+/// Tries the rows in one piece; where something cannot be read, page by page, so that what is lost at one place does not
 /// hide what another member holds beside it.
-pub(super) async fn window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Result<Found, String> {
-    if let Some(found) = piece(core, sweep, rows.clone(), false).await? {
+pub(super) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Result<Found, String> {
+    if let Some(found) = piece(core, work, rows.clone(), false).await? {
         return Ok(found);
     }
     let mut all = Found::default();
     for row in rows.clone().step_by(PAGE_SECTORS as usize) {
         let page = row..rows.end.min(row + PAGE_SECTORS);
-        all.mismatch_sectors += piece(core, sweep, page, true).await?.map_or(0, |found| found.mismatch_sectors);
+        all.mismatch_sectors += piece(core, work, page, true).await?.map_or(0, |found| found.mismatch_sectors);
     }
     Ok(all)
 }
 
 /// Some stripes, or some rows of one. `None`: not all could be read, and it is no `page` yet.
-async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Result<Option<Found>, String> {
+async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Result<Option<Found>, String> {
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     let sectors = rows.end - rows.start;
     let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
@@ -48,7 +54,7 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
     };
     // Slots whose content must be computed: those to fill without a member to copy, and those that failed to read.
     let wanted: SmallVec<[usize; 4]> = {
-        let filled = sweep.fills.iter().map(|fill| fill.slot).filter(|slot| !known.contains_key(slot));
+        let filled = work.fills.iter().map(|fill| fill.slot).filter(|slot| !known.contains_key(slot));
         let mut wanted: SmallVec<[usize; 4]> = filled.chain(unreadable.iter().copied()).collect();
         wanted.sort_unstable();
         wanted.dedup();
@@ -75,13 +81,17 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
                 }
                 lost = true;
             }
-        } else if sweep.kind != SweepKind::Rebuild && has_all_data(core, sweep.kind, map, &known) {
-            check_stripe(core, sweep, start, &known, at, &mut found, &mut repairs);
+        } else if work.kind != SweepKind::Rebuild {
+            let supposed = suppose(core, work.kind, map, &known, at.clone());
+            if let Some(supposed) = &supposed {
+                check_stripe(core, work.kind, start, &[&known, supposed], at, &mut found, &mut repairs);
+            }
+            supposed.into_iter().flatten().for_each(|(_, buffer)| core.give_buffer(buffer));
         }
     }
     if lost {
         drop(guard);
-        return lose(core, sweep, &rows).await.map(Some);
+        return lose(core, work, &rows).await.map(Some);
     }
     let mut batch = Batch::new();
     let mut targets: SmallVec<[MemberId; 8]> = SmallVec::new();
@@ -96,12 +106,12 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
         {
             rewrites.push((member, data.clone()));
         }
-        for Fill { member, .. } in sweep.fills.iter().filter(|fill| fill.slot == slot) {
+        for Fill { member, .. } in work.fills.iter().filter(|fill| fill.slot == slot) {
             batch.push(write_io(*member, rows.start, data.clone(), false));
             targets.push(*member);
         }
     }
-    for &Fill { slot, member, .. } in &sweep.fills {
+    for &Fill { slot, member, .. } in work.fills {
         if let Some(buffer) = known.remove(&slot) {
             claims.push(buffer.claim());
             batch.push(write_io(member, rows.start, buffer.freeze(), false));
@@ -135,10 +145,14 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     known.into_values().for_each(|buffer| core.give_buffer(buffer));
     settled.map_err(|error| error.to_string())?;
-    found.tell(core, sweep.kind);
+    found.tell(core, work.kind);
     core.record_barrier().await;
+    if work.kind == SweepKind::Resync && !unreadable.is_empty() {
+        // What could not be read was computed from some of the rest: now all can be compared.
+        return Box::pin(piece(core, work, rows, page)).await;
+    }
     let members = core.members.borrow();
-    if let Some(fill) = sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
+    if let Some(fill) = work.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
         return Err(format!("member {} failed", members.get(fill.member).config.name));
     }
     Ok(Some(found))
@@ -146,10 +160,10 @@ async fn piece(core: &Core, sweep: &Sweep, rows: Range<u64>, page: bool) -> Resu
 
 /// A page that nobody can tell any more: a member in the making notes it as bad, so that reading it is an error and not a
 /// lie, and the sweep goes on.
-async fn lose(core: &Core, sweep: &Sweep, rows: &Range<u64>) -> Result<Found, String> {
+async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, String> {
     let targets: SmallVec<[Fill; 2]> = {
         let members = core.members.borrow();
-        sweep.fills.iter().copied().filter(|fill| members.get(fill.member).role != crate::MemberRole::Failed).collect()
+        work.fills.iter().copied().filter(|fill| members.get(fill.member).role != crate::MemberRole::Failed).collect()
     };
     if targets.is_empty() {
         core.event(Event::Unreadable { sync_sector: rows.start, sectors: rows.end - rows.start });
@@ -235,11 +249,23 @@ fn in_code_order<'a>(
     (data, map.parity.iter().map(|&slot| of(slot.into())).collect())
 }
 
-/// Whether there is something to compare: all of a stripe, or for a resync at least all of its data and some parity.
-fn has_all_data(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows) -> bool {
-    let is_known = |slot: &u16| known.contains_key(&usize::from(*slot));
-    let all = known.len() == core.geometry.slot_count();
-    all || kind == SweepKind::Resync && map.data.iter().all(is_known) && map.parity.iter().any(is_known)
+/// Whether there is something to compare in a stripe, all of which is known, or for a resync its data and some parity. `None`:
+/// there is not. Where data are missing, but not as many as there are parities, a resync supposes of them what the first parities
+/// say, as reads do, and the other parities are to follow: the next member may be lost before these come back.
+fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Range<usize>) -> Option<Rows> {
+    let is_missing = |slot: &&u16| !known.contains_key(&usize::from(**slot));
+    let missing: SmallVec<[usize; 2]> = map.data.iter().filter(is_missing).map(|&slot| usize::from(slot)).collect();
+    let parity_count = map.parity.iter().filter(|&&slot| known.contains_key(&usize::from(slot))).count();
+    if kind != SweepKind::Resync {
+        return (known.len() == core.geometry.slot_count()).then(Rows::new);
+    }
+    if parity_count <= missing.len() {
+        return None;
+    }
+    let len = known.values().next().map_or(0, |buffer| buffer.len());
+    let mut supposed: Rows = missing.into_iter().map(|slot| (slot, core.take_buffer((len / 512) as u64))).collect();
+    recover_stripe(core, map, known, &mut supposed, at).expect("there are more parities than that");
+    Some(supposed)
 }
 
 /// Compares parity over rows of a stripe from `row` on, page by page, and finds what is to be written for it to agree.
@@ -249,34 +275,38 @@ fn has_all_data(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows) -> 
 /// left out.
 fn check_stripe(
     core: &Core,
-    sweep: &Sweep,
+    kind: SweepKind,
     row: u64,
-    known: &Rows,
+    known: &[&Rows; 2],
     at: Range<usize>,
     found: &mut Found,
     repairs: &mut Vec<(usize, u64, Buffer)>,
 ) {
     let code = core.code.as_ref().expect("a parity level");
     let map = core.map(row / core.geometry.strip_sectors());
+    let held = |slot: usize, part: &Range<usize>| {
+        let buffer = known.iter().find_map(|known| known.get(&slot))?;
+        Some(&buffer[part.clone()])
+    };
     let agrees = |part: &Range<usize>| {
-        let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| Some(&known.get(&slot)?[part.clone()]));
+        let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| held(slot, part));
         code.check(&data, &parity) == 0
     };
     if agrees(&at) {
         return;
     }
     let row_of = |byte: usize| row + ((byte - at.start) / 512) as u64;
-    let repair = sweep.kind != (SweepKind::Scrub { repair: false });
+    let repair = kind != (SweepKind::Scrub { repair: false });
     // Neighbouring pages whose parity is to follow their data.
     let mut stale: SmallVec<[Range<usize>; 2]> = SmallVec::new();
     for page in at.clone().step_by(bytes(PAGE_SECTORS)) {
         let page = page..(page + bytes(PAGE_SECTORS)).min(at.end);
         let rows = row_of(page.start)..row_of(page.end);
         let may_blame = core.agrees(&rows);
-        if agrees(&page) || (sweep.kind == SweepKind::Resync && may_blame) {
+        if agrees(&page) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }
-        let wrong = if may_blame { locate(core, map, known, &page) } else { None };
+        let wrong = if may_blame { locate(core, map, known[0], &page) } else { None };
         found.mismatch_sectors += rows.end - rows.start;
         found.blame(rows, wrong.as_ref().map(|(slot, _)| *slot));
         match wrong {
@@ -292,13 +322,13 @@ fn check_stripe(
     for part in stale {
         let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer((part.len() / 512) as u64)).collect();
         {
-            let (data, _) = in_code_order(map, core.zero_bytes(part.len()), |slot| Some(&known.get(&slot)?[part.clone()]));
+            let (data, _) = in_code_order(map, core.zero_bytes(part.len()), |slot| held(slot, &part));
             let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = fresh.iter_mut().map(|buffer| Some(&mut buffer[..])).collect();
             code.generate(&data, &mut outputs);
         }
         for (&slot, buffer) in map.parity.iter().zip(fresh) {
-            match known.get(&usize::from(slot)) {
-                Some(old) if old[part.clone()] != buffer[..] => repairs.push((usize::from(slot), row_of(part.start), buffer)),
+            match held(usize::from(slot), &part) {
+                Some(old) if *old != buffer[..] => repairs.push((usize::from(slot), row_of(part.start), buffer)),
                 _ => core.give_buffer(buffer),
             }
         }

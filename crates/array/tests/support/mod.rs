@@ -322,8 +322,10 @@ impl World {
                 taken.push((start, sectors));
                 if self.chance.one_in(8) {
                     self.model[bytes(start)..][..bytes(sectors)].fill(0);
-                    let unmap = self.chance.one_in(2);
-                    tags.push(self.submit(start, sectors, Operation::WriteZeroes { fua: false, unmap, fast: false }));
+                    let zeroes = |unmap| Operation::WriteZeroes { fua: false, unmap, fast: false };
+                    let operation =
+                        [Operation::Discard, zeroes(true), zeroes(false)].into_iter().nth(self.chance.below(3) as usize);
+                    tags.push(self.submit(start, sectors, operation.expect("one of three")));
                 } else {
                     tags.push(self.write(start, sectors));
                 }

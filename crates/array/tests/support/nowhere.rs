@@ -31,4 +31,5 @@ impl LaneLog for Nowhere {
     fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
         Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
     }
+    fn append_failed(&mut self, _: MemberId) {}
 }

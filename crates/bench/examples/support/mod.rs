@@ -35,6 +35,7 @@ pub fn md_array(
         log: if level.parity_count() > 0 { log } else { LogChoice::None },
         checksums: false,
         assume_clean: true,
+        span_of: None,
         unix_seconds: 1_700_000_000,
     };
     let creation = create.plan().expect("the geometry fits");

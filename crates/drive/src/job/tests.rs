@@ -1,6 +1,6 @@
 use super::*;
 use crate::Access;
-use stria_block::Segments;
+use stria_block::{ErrorKind, Segments};
 
 fn job(operation: Operation, sectors: u64) -> Job {
     let path = std::env::temp_dir().join(format!("stria-job-{}-{:?}", std::process::id(), std::thread::current().id()));
@@ -31,7 +31,7 @@ fn nothing_read_is_the_end_of_the_file_and_nothing_written_is_tried_again() {
     let into = Segments::from_vec(vec![Buffer::zeroed(1024)]);
     let mut read = job(Operation::Read { into }, 2);
     read.entry(&(0..0));
-    assert_eq!(read.advance(100).unwrap_err().kind, ErrorKind::Medium);
+    assert_eq!(read.advance(100).unwrap_err().kind, ErrorKind::Gone);
     let from = Segments::from_vec(vec![Buffer::zeroed(1024).freeze()]);
     let mut write = job(Operation::Write { from, fua: false }, 2);
     write.entry(&(0..0));
@@ -41,7 +41,7 @@ fn nothing_read_is_the_end_of_the_file_and_nothing_written_is_tried_again() {
 
 #[test]
 fn again_is_tried_again_but_not_for_ever() {
-    let mut job = job(Operation::WriteZeroes { fua: false, unmap: false, fast: false }, 1024);
+    let mut job = job(Operation::Read { into: Segments::from_vec(vec![Buffer::zeroed(512)]) }, 1);
     let again = -Errno::AGAIN.raw_os_error();
     assert!((0..RETRIES_MAX).all(|_| job.advance(again) == Ok(false)));
     assert_eq!(job.advance(again).unwrap_err().kind, ErrorKind::Other);

@@ -8,7 +8,9 @@ use stria_block::{BlockDevice, Operation, Request, Segments};
 /// A file, its drive on `ring`, and 2000 reads submitted: more than one call hands over.
 fn reads(ring: &Ring, name: &str, flags: OFlags) -> (PathBuf, FileDrive) {
     let path = std::env::temp_dir().join(format!("stria-ring-{name}-{}", std::process::id()));
-    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    // On the disk, or direct reads would first have to wait for that.
+    let mut file = std::fs::File::create(&path).unwrap();
+    std::io::Write::write_all(&mut file, &vec![7; 1 << 20]).and_then(|()| file.sync_all()).unwrap();
     let mut drive = open(&path, ring, Access::Exclusive).unwrap();
     rustix::fs::fcntl_setfl(drive.drive().file(), flags).unwrap();
     for tag in 0..2000 {

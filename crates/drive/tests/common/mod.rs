@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, Data, IoError, Operation, Request, Segments};
-use stria_drive::{FileDrive, Ring};
+use stria_drive::{FileDrive, Ring, monotonic_now};
 
 /// A directory of this test's own on a real disk's file system, removed with it.
 pub struct Folder(pub PathBuf);
@@ -131,10 +131,13 @@ impl Drop for Mount {
 
 /// Submits one request and waits for its end.
 pub fn carry_out(ring: &Ring, drive: &mut FileDrive, start_sector: u64, sectors: u64, operation: Operation) -> Completion {
-    drive.submit(Request { tag: 7, start_sector, sectors, operation });
     let mut ended = Vec::new();
+    // A turn begins with its time, as on a lane.
+    drive.poll(monotonic_now(), &mut ended);
+    assert!(ended.is_empty(), "nothing else is under way");
+    drive.submit(Request { tag: 7, start_sector, sectors, operation });
     loop {
-        drive.poll(0, &mut ended);
+        drive.poll(monotonic_now(), &mut ended);
         if let Some(completion) = ended.pop() {
             assert!(ended.is_empty(), "one request, one end");
             assert_eq!(completion.tag, 7);

@@ -10,10 +10,11 @@
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
+use super::counts;
 use super::log::FoundLog;
 use super::member::{Candidate, Member};
 use super::ppl::{FoundPpl, PplPlace};
-use super::recorder::{Keeper, LogKeeping, MdRecorder, returnable};
+use super::recorder::{Keeper, LogKeeping, MdRecorder, NO_ROOM_FOR_BITMAP, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,7 +169,7 @@ pub struct Assembly {
     pub uuid: [u8; 16],
     /// `host:name` or `name`.
     pub name: String,
-    /// The truth: the superblock with the most events.
+    /// The truth: the superblock with the most events, and the mark of a span where any member has it.
     pub freshest: Superblock,
     /// Every drive that says it belongs to it.
     pub drives: Vec<DriveReport>,
@@ -182,8 +183,17 @@ pub struct Assembly {
 pub fn assemble(candidates: &[Candidate], options: &Options) -> (Vec<Assembly>, Vec<Stranger>) {
     let mut groups: BTreeMap<[u8; 16], Vec<Found>> = BTreeMap::new();
     let mut strangers = Vec::new();
+    let uuid = |member: &Member| member.superblock.header.set_uuid;
+    let sure = candidates.iter().filter_map(|candidate| candidate.found.as_ref().ok().filter(|member| member.doubt.is_none()));
+    let sure: BTreeSet<[u8; 16]> = sure.map(uuid).collect();
     for (drive, candidate) in candidates.iter().enumerate() {
         match &candidate.found {
+            // What a client may have written makes no array of its own beside others.
+            Ok(member) if member.doubt.is_some() && !sure.is_empty() && !sure.contains(&uuid(member)) => {
+                let error = member.doubt.as_ref().map_or_else(String::new, ToString::to_string);
+                let reason = format!("{error}; the other one, at its end, may be the work of a client of its array");
+                strangers.push(Stranger { drive, name: candidate.name.clone(), reason });
+            }
             Ok(member) => {
                 let uuid = member.superblock.header.set_uuid;
                 groups.entry(uuid).or_default().push(Found { drive, candidate, member });
@@ -217,6 +227,14 @@ impl<'a> Found<'a> {
     fn events(&self) -> u64 {
         self.superblock().header.events
     }
+    /// What its bitmap may take, or that of the array where it has none yet.
+    fn bitmap_room_sectors(&self) -> u64 {
+        let superblock = self.superblock();
+        match superblock.has(feature::BITMAP_OFFSET) {
+            true => superblock.bitmap_room_sectors(self.candidate.size_sectors),
+            false => 0,
+        }
+    }
     fn keeper(&self) -> Keeper {
         Keeper {
             superblock: self.superblock().clone(),
@@ -239,12 +257,18 @@ fn shape(superblock: &Superblock) -> impl PartialEq {
 }
 
 fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
+    // Members of an array have superblocks of one version. One of 1.0 lies where the clients of a 1.2 write.
+    let version = found.iter().map(|found| found.superblock().minor_version()).max().unwrap_or(0);
+    let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.superblock().minor_version() == version);
     // Spares may sleep through records, and a spare's count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
     let rank = |one: &&Found| (one.events(), found.iter().filter(|other| yields(other, one, &found)).count());
     let freshest = found.iter().filter(holds).max_by_key(rank).unwrap_or(&found[0]);
     let outdated = found.iter().filter(|other| yields(other, freshest, &found)).map(|found| found.drive).collect();
-    let freshest = freshest.superblock();
+    // A member that another program added has no mark.
+    let marked = found.iter().filter(|one| one.superblock().span_of.is_some()).max_by_key(|one| one.events());
+    let span_of = marked.and_then(|one| one.superblock().span_of);
+    let freshest = &Superblock { span_of, ..freshest.superblock().clone() };
     let mut assembly = Assembly {
         uuid: freshest.header.set_uuid,
         name: freshest.name(),
@@ -257,21 +281,24 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     for found in &found {
         sorter.judge(found);
     }
+    sorter.refuse_counts(&found);
     sorter.refuse_copies(&found);
     sorter.refuse_rivals(&found);
     sorter.refuse_numbers(&found);
     sorter.refuse_histories(&found);
     assembly.outcome = sorter.start(&found, options);
     assembly.missing_slots = sorter.missing_slots();
-    assembly.drives = found
-        .iter()
-        .map(|found| DriveReport {
-            drive: found.drive,
-            name: found.candidate.name.clone(),
-            events: found.events(),
-            verdict: sorter.verdicts.remove(&found.drive).expect("every drive was judged"),
-        })
-        .collect();
+    for found in found.iter().chain(&others) {
+        let verdict = sorter.verdicts.remove(&found.drive).unwrap_or_else(|| Verdict::Unusable {
+            reason: format!(
+                "its superblock is of version 1.{}, and those of the other members are of 1.{version}",
+                found.superblock().minor_version()
+            ),
+        });
+        let (drive, name, events) = (found.drive, found.candidate.name.clone(), found.events());
+        assembly.drives.push(DriveReport { drive, name, events, verdict });
+    }
+    assembly.drives.sort_by_key(|report| report.drive);
     assembly
 }
 
@@ -323,7 +350,7 @@ impl Sorter<'_> {
             return unusable(what.clone());
         }
         let own = superblock.role();
-        if own == Role::Spare && superblock.minor_version() == freshest.minor_version() {
+        if own == Role::Spare {
             return match header.data_size {
                 room if room < truth.size => unusable(format!("it has room for {room} sectors, {} are needed", truth.size)),
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
@@ -369,6 +396,25 @@ impl Sorter<'_> {
             Role::Faulty if own == Role::Faulty => Verdict::Faulty,
             Role::Spare | Role::Faulty => away(own_slot, None),
             Role::Journal => unusable("it is a journal device, which is not served".into()),
+        }
+    }
+
+    /// The freshest member tells the truth, unless its count of records cannot be true beside the others'.
+    fn refuse_counts(&mut self, found: &[Found]) {
+        for other in found {
+            if let Some(why) = counts::contradiction(self.freshest, other.superblock()) {
+                let name = |number: u32| {
+                    let found = found.iter().find(|found| found.superblock().header.dev_number == number);
+                    found.map_or("a member", |found| found.candidate.name.as_str())
+                };
+                self.conflict.get_or_insert(format!(
+                    "{} counts {} records and {} {}, and {why}: one of the two counts was altered; start it without that drive",
+                    name(self.freshest.header.dev_number),
+                    self.freshest.header.events,
+                    other.candidate.name,
+                    other.events()
+                ));
+            }
         }
     }
 
@@ -420,6 +466,7 @@ impl Sorter<'_> {
     /// been prepared and then refused.
     fn refuse_numbers(&mut self, found: &[Found]) {
         let mut taken = BTreeMap::new();
+        let roles_max = found.iter().map(|found| found.superblock().roles_max()).min().unwrap_or(ROLES_MAX);
         let mut order: Vec<&Found> = found.iter().collect();
         order.sort_by_key(|found| matches!(self.verdicts[&found.drive], Verdict::Spare));
         for found in order {
@@ -430,7 +477,7 @@ impl Sorter<'_> {
             }
             let reason = match taken.insert(number, &found.candidate.name) {
                 Some(other) => format!("{other} has the same device number, {number}; add it anew"),
-                None if number as usize >= ROLES_MAX => format!("its device number, {number}, cannot be; add it anew"),
+                None if number as usize >= roles_max => format!("its device number, {number}, cannot be; add it anew"),
                 None => continue,
             };
             *verdict = Verdict::Unusable { reason };
@@ -530,6 +577,9 @@ impl Sorter<'_> {
 
         // The bitmap: every member in sync has all bits that matter.
         let mut bitmap = self.bitmap(found, &geometry, options, &mut warnings)?;
+        if let Some(bitmap) = &bitmap {
+            self.refuse_cramped(found, bitmap);
+        }
         self.judge_away(found, bitmap.as_ref());
         if options.take_back {
             self.take_back(found);
@@ -588,7 +638,8 @@ impl Sorter<'_> {
         let mut drives = Vec::new();
         for found in found {
             let id = MemberId(drives.len());
-            let keeper = found.keeper();
+            let mut keeper = found.keeper();
+            keeper.superblock.span_of = self.freshest.span_of;
             let config = keeper.config(id);
             match self.verdicts[&found.drive] {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
@@ -771,7 +822,12 @@ impl Sorter<'_> {
         let mut united: Option<Bitmap> = None;
         let mut damage = String::new();
         for found in found.iter().filter(|found| self.is_filled(found)) {
+            let room_sectors = found.bitmap_room_sectors();
+            let suits = |bitmap: &Bitmap| bitmap.suits(geometry.sync_sectors(), room_sectors);
             match &found.member.bitmap {
+                Some(Ok(bitmap)) if suits(bitmap).is_err() => {
+                    damage = format!("{}: {}", found.candidate.name, suits(bitmap).expect_err("just seen"));
+                }
                 Some(Ok(bitmap)) => match &mut united {
                     None => united = Some(bitmap.clone()),
                     Some(united) => {
@@ -804,31 +860,32 @@ impl Sorter<'_> {
                 });
             }
         };
-        if bitmap.header.state & bitmap::state::STALE != 0 || bitmap.header.events < header.events {
+        let outdated = bitmap.header.events < header.events || bitmap.is_ahead_of(header.events);
+        if bitmap.header.state & bitmap::state::STALE != 0 || outdated {
             bitmap.fill(true);
             bitmap.header.state &= !bitmap::state::STALE;
             bitmap.header.events_cleared = header.events;
         }
-        bitmap.resize(geometry.sync_sectors());
-        let fits = found.iter().all(|found| {
-            let header = &found.superblock().header;
-            let start = header.super_offset.saturating_add_signed(i64::from(header.bitmap_offset));
-            let ends_before = |place: u64| place <= start || start + bitmap.size_sectors() <= place;
-            ends_before(header.data_offset)
-                && ends_before(header.super_offset)
-                && (header.bblog_offset == 0
-                    || ends_before(header.super_offset.saturating_add_signed(i64::from(header.bblog_offset))))
-        });
-        if !fits {
-            return Err(AssembleError {
+        let rooms = found.iter().filter(|found| self.is_filled(found)).map(Found::bitmap_room_sectors);
+        let room_sectors = rooms.min().unwrap_or(0);
+        match bitmap.resize(geometry.sync_sectors(), room_sectors) {
+            Ok(()) => Ok(Some(bitmap)),
+            Err(error) => Err(AssembleError {
                 array: self.freshest.name(),
                 kind: AssembleErrorKind::Damaged,
-                reason: "its write-intent bitmap is longer than the room it has; under Linux, mdadm --grow \
-                         --bitmap=none and then --bitmap=internal makes a new one"
-                    .into(),
-            });
+                reason: format!("{error}; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one"),
+            }),
         }
-        Ok(Some(bitmap))
+    }
+
+    /// A member that is to get the bitmap, and has no room for it, cannot take part.
+    fn refuse_cramped(&mut self, found: &[Found], bitmap: &Bitmap) {
+        for found in found.iter().filter(|found| found.bitmap_room_sectors() < bitmap.size_sectors()) {
+            let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
+            if matches!(verdict, Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) {
+                *verdict = Verdict::Unusable { reason: NO_ROOM_FOR_BITMAP.into() };
+            }
+        }
     }
 
     /// What the logs of the members in sync say together. `trusted`: no stale member was taken for one in sync.

@@ -59,6 +59,9 @@ on_disk! {
     }
 }
 
+/// A record is written to bitmap and superblocks one after the other, and a start may tell it again as one more.
+const AHEAD_MAX: u64 = 2;
+
 /// What is wrong with a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BitmapError {
@@ -89,9 +92,9 @@ fn length_bytes(sync_sectors: u64, chunk_bytes: u32) -> Option<u64> {
 }
 
 impl Bitmap {
-    /// 8 MiB: more than any bitmap that mdadm makes by default, and a bound on what a damaged header
-    /// makes us read.
-    pub const BYTES_MAX: u64 = 8 << 20;
+    /// 256 KiB: mdadm and Stria make bitmaps of 128 KiB at most. The header has no checksum, so this bounds the work and the
+    /// memory (some 32 MiB for each lane) that a damaged one costs.
+    pub const BYTES_MAX: u64 = 256 << 10;
 
     /// A bitmap for a new array: every bit set, because nothing is known of the members' contents.
     ///
@@ -119,20 +122,29 @@ impl Bitmap {
         Self { header, bits: vec![0xff; length as usize - Header::SIZE_BYTES] }
     }
 
-    /// How many sectors to read for the bitmap whose first sector is `first`: its size in whole pages.
+    /// How many sectors to read for the bitmap whose first sector is `first`, and which has `room_sectors` on the drive.
     ///
     /// # Errors
     /// As [`Bitmap::parse`].
-    pub fn sectors_to_read(first: &[u8]) -> Result<u64, BitmapError> {
+    pub fn sectors_to_read(first: &[u8], room_sectors: u64) -> Result<u64, BitmapError> {
         let header = Self::header_of(first)?;
-        let length = length_bytes(header.sync_size, header.chunksize).filter(|&length| length <= Self::BYTES_MAX);
-        match length {
-            Some(length) => Ok(length.div_ceil(512)),
-            None => Err(BitmapError::Damaged(format!(
-                "{} sectors in chunks of {} bytes make no bitmap",
-                header.sync_size, header.chunksize
-            ))),
-        }
+        Self::sectors_for(header.sync_size, header.chunksize, room_sectors)
+    }
+
+    /// Sectors of a bitmap of this shape in this room. Asked before any memory is taken for one.
+    ///
+    /// # Errors
+    /// [`BitmapError::Damaged`], when it has no place there.
+    fn sectors_for(sync_sectors: u64, chunk_bytes: u32, room_sectors: u64) -> Result<u64, BitmapError> {
+        let length = length_bytes(sync_sectors, chunk_bytes).filter(|&length| length <= Self::BYTES_MAX);
+        let sectors = length.map(|length| length.div_ceil(512)).filter(|&sectors| sectors <= room_sectors);
+        sectors.ok_or_else(|| {
+            BitmapError::Damaged(format!(
+                "{sync_sectors} sectors in chunks of {chunk_bytes} bytes need a longer bitmap than its room of {room_sectors} \
+                 sectors holds ({} KiB at most)",
+                Self::BYTES_MAX >> 10
+            ))
+        })
     }
 
     fn header_of(bytes: &[u8]) -> Result<Header, BitmapError> {
@@ -169,7 +181,7 @@ impl Bitmap {
     /// # Errors
     /// [`BitmapError`]: damaged or of another kind.
     pub fn parse(bytes: &[u8], array_uuid: &[u8; 16]) -> Result<Self, BitmapError> {
-        let length = Self::sectors_to_read(bytes)? as usize * 512;
+        let length = Self::sectors_to_read(bytes, bytes.len() as u64 / 512)? as usize * 512;
         let header = Self::header_of(bytes)?;
         if header.uuid != *array_uuid {
             return Err(BitmapError::Damaged("it belongs to another array".into()));
@@ -185,9 +197,21 @@ impl Bitmap {
         }
     }
 
+    /// Whether it may stand for a sync space of this size in this room.
+    ///
+    /// # Errors
+    /// [`BitmapError::Damaged`]: its chunks are too small for that.
+    pub(crate) fn suits(&self, sync_sectors: u64, room_sectors: u64) -> Result<(), BitmapError> {
+        Self::sectors_for(sync_sectors, self.header.chunksize, room_sectors).map(|_| ())
+    }
+
     /// Lets the bitmap stand for a sync space of this size; bits that are new are set. (mdadm and the
     /// kernel round the size of a RAID 10 differently; the kernel's way holds.)
-    pub fn resize(&mut self, sync_sectors: u64) {
+    ///
+    /// # Errors
+    /// [`BitmapError::Damaged`], when `room_sectors` on the members do not hold it; nothing was changed.
+    pub fn resize(&mut self, sync_sectors: u64, room_sectors: u64) -> Result<(), BitmapError> {
+        self.suits(sync_sectors, room_sectors)?;
         let before = self.chunk_count();
         self.header.sync_size = sync_sectors;
         let length = Header::SIZE_BYTES + self.chunk_count().div_ceil(8) as usize;
@@ -195,6 +219,7 @@ impl Bitmap {
         for chunk in before..self.chunk_count() {
             self.put(chunk, true);
         }
+        Ok(())
     }
 
     /// Sectors of the sync space that one bit stands for.
@@ -226,12 +251,21 @@ impl Bitmap {
 
     /// The chunks whose bit is set, ascending.
     pub fn set_chunks(&self) -> impl Iterator<Item = u64> {
-        (0..self.chunk_count()).filter(|&chunk| self.is_set(chunk))
+        let bytes = self.bits.iter().enumerate().filter(|(_, byte)| **byte != 0);
+        let chunks =
+            bytes.flat_map(|(at, byte)| (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at as u64 * 8 + bit));
+        chunks.take_while(|&chunk| chunk < self.chunk_count())
     }
 
     /// Bytes from the header to the bit of `chunk`.
     pub fn byte_of(chunk: u64) -> u64 {
         Header::SIZE_BYTES as u64 + chunk / 8
+    }
+
+    /// Whether it counts records that the array, which has made `events`, cannot have made: the crash of a run may leave it a
+    /// record or two ahead. What such a bitmap says of its bits cannot be believed.
+    pub(crate) fn is_ahead_of(&self, events: u64) -> bool {
+        self.header.events.max(self.header.events_cleared) > events.saturating_add(AHEAD_MAX)
     }
 
     /// Sectors that header and bits take.

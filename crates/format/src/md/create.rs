@@ -9,7 +9,10 @@ use super::checksums::{self, region_of};
 use super::log::{LogRoom, Session, encode_head};
 use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
+use crate::detect::WINDOW_SECTORS;
+use std::ops::Range;
 use stria_array::{Geometry, GeometryError, Layout, Level};
+use stria_block::is_plain;
 use stria_integrity::Region;
 use thiserror::Error;
 
@@ -80,6 +83,8 @@ pub struct Create {
     pub checksums: bool,
     /// The members already agree (or it does not matter): no first resync.
     pub assume_clean: bool,
+    /// The array of which this one is to be a span.
+    pub span_of: Option<[u8; 16]>,
     /// Now.
     pub unix_seconds: u64,
 }
@@ -95,6 +100,15 @@ pub struct CreateWrite {
     pub bytes: Vec<u8>,
 }
 
+/// Sectors of one drive that are to be zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateZeros {
+    /// As in [`CreateWrite`].
+    pub drive: usize,
+    /// Where; whole 4 KiB blocks wherever the drive has some.
+    pub sectors: Range<u64>,
+}
+
 /// A new array, as data.
 #[derive(Clone, Debug)]
 pub struct Creation {
@@ -102,6 +116,9 @@ pub struct Creation {
     pub geometry: Geometry,
     /// By drive; `None`: missing.
     pub superblocks: Vec<Option<Superblock>>,
+    /// What to zero before anything is written, so that the array's first and last MiB are zeros: old data may show there as a
+    /// superblock, a partition table or a file system. Nothing of members that are said to agree.
+    pub zeros: Vec<CreateZeros>,
     /// What to write, in this order; all of it must be durable before the array is used.
     pub writes: Vec<CreateWrite>,
 }
@@ -112,7 +129,10 @@ pub enum CreateError {
     /// The geometry is impossible.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Anything else, in words.
+    /// What was asked for makes no sense, whatever the drives are.
+    #[error("{0}")]
+    Usage(String),
+    /// These drives cannot make it, in words.
     #[error("{0}")]
     Refused(String),
 }
@@ -137,16 +157,17 @@ impl Create {
     /// [`CreateError`], in words for the person who asked. Nothing was changed.
     pub fn plan(&self) -> Result<Creation, CreateError> {
         let refuse = |what: String| Err(CreateError::Refused(what));
+        let usage = |what: String| Err(CreateError::Usage(what));
         let redundant = self.level.is_redundant();
         let strip_sectors = if self.level == Level::Raid1 { 0 } else { self.strip_sectors };
         if self.members.len() + self.spares.len() > ROLES_MAX {
-            return refuse(format!("an md array has room for {ROLES_MAX} drives"));
+            return usage(format!("an md array has room for {ROLES_MAX} drives"));
         }
         let Some(first) = self.members.iter().flatten().next() else {
-            return refuse("an array needs at least one drive that is not missing".into());
+            return usage("an array needs at least one drive that is not missing".into());
         };
         if !redundant && (self.members.iter().any(Option::is_none) || !self.spares.is_empty()) {
-            return refuse(format!("RAID level {} has neither missing members nor spares", self.level));
+            return usage(format!("RAID level {} has neither missing members nor spares", self.level));
         }
         let set_name = self.set_name()?;
         let data_offset = self.data_offset_sectors.unwrap_or_else(|| data_offset_sectors(first.size_sectors, strip_sectors));
@@ -177,16 +198,16 @@ impl Create {
         let bitmap = match self.bitmap {
             BitmapChoice::None => None,
             BitmapChoice::Internal { .. } if !redundant => {
-                return refuse(format!("a write-intent bitmap is of no use at RAID level {}", self.level));
+                return usage(format!("a write-intent bitmap is of no use at RAID level {}", self.level));
             }
             BitmapChoice::Internal { chunk_bytes } => {
-                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Refused)?;
+                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Usage)?;
                 Some(Bitmap::new(self.uuid, geometry.sync_sectors(), chunk_bytes))
             }
         };
         let missing = self.members.iter().filter(|member| member.is_none()).count();
         if missing > geometry.losses_survived() {
-            return refuse(format!(
+            return usage(format!(
                 "{missing} members are missing, RAID level {} survives {}",
                 self.level,
                 geometry.losses_survived()
@@ -201,7 +222,8 @@ impl Create {
         }
 
         let drives = self.members.iter().map(Option::as_ref).chain(self.spares.iter().map(Some));
-        let mut creation = Creation { geometry, superblocks: Vec::new(), writes: Vec::new() };
+        let zeros = if self.assume_clean { Vec::new() } else { self.zeros(&geometry, data_offset) };
+        let mut creation = Creation { geometry, superblocks: Vec::new(), zeros, writes: Vec::new() };
         for (index, drive) in drives.enumerate() {
             let Some(drive) = drive else {
                 creation.superblocks.push(None);
@@ -230,6 +252,20 @@ impl Create {
         Ok(creation)
     }
 
+    /// The places of the array's two ends, where probes look for what it carries.
+    fn zeros(&self, geometry: &Geometry, data_offset: u64) -> Vec<CreateZeros> {
+        let capacity = geometry.capacity_sectors();
+        let ends = [0..capacity.min(WINDOW_SECTORS), capacity.saturating_sub(WINDOW_SECTORS)..capacity];
+        let mut zeros = Vec::new();
+        for (drive, run) in ends.into_iter().flat_map(|end| geometry.footprint(end).into_iter().enumerate()) {
+            let whole = |run: Range<u64>| run.start / 8 * 8..run.end.next_multiple_of(8).min(geometry.member_sectors(drive));
+            let on_drive = |run: Range<u64>| data_offset + run.start..data_offset + run.end;
+            let is_there = self.members[drive].is_some();
+            zeros.extend(run.into_iter().filter(|_| is_there).map(|run| CreateZeros { drive, sectors: on_drive(whole(run)) }));
+        }
+        zeros
+    }
+
     /// What of the room behind metadata is for data.
     fn data_sectors_within(&self, room: u64) -> u64 {
         if self.checksums { Region::data_sectors_within(room) } else { room }
@@ -242,8 +278,10 @@ impl Create {
             }
             _ => self.name.clone(),
         };
-        if name.is_empty() || name.len() > 31 || name.contains(['\0', '/', '\n']) {
-            return Err(CreateError::Refused(format!("\"{name}\" cannot be an array's name: use 1 to 31 bytes without slashes")));
+        if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(&name) {
+            return Err(CreateError::Usage(format!(
+                "\"{name}\" cannot be an array's name: use 1 to 31 bytes of visible characters without slashes"
+            )));
         }
         let mut bytes = [0; 32];
         bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -315,23 +353,43 @@ impl Create {
             logical_block_size: 0,
             pad3: [0; 28],
         };
-        Superblock { header, roles }
+        Superblock { header, roles, span_of: self.span_of }
     }
 }
+
+/// 1 MiB: how much of a drive's start is made zero in one go. What lies further behind is written where it lies, so that a
+/// superblock that names far places costs no memory.
+const HEAD_SECTORS_MAX: u64 = 2048;
 
 /// What makes a drive a member: zeros where older signatures may lie, then bitmap, and the superblock last.
 pub(crate) fn member_writes(drive: usize, superblock: &Superblock, bitmap: Option<&Bitmap>) -> Vec<CreateWrite> {
     let header = &superblock.header;
     let super_start = header.super_offset;
-    let log_end = super_start.saturating_add_signed(i64::from(header.bblog_offset)) + u64::from(header.bblog_size);
-    let head_end = log_end.max(super_start + 8).next_multiple_of(8).min(header.data_offset);
-    let mut head = vec![0; (head_end * 512) as usize];
-    if let Some(bitmap) = bitmap {
-        let at = (super_start.saturating_add_signed(i64::from(header.bitmap_offset)) * 512) as usize;
-        let bytes = bitmap.encode();
-        head[at..at + bytes.len()].copy_from_slice(&bytes);
+    let place = |offset: i32| super_start.saturating_add_signed(i64::from(offset));
+    let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+    if header.bblog_offset != 0 {
+        parts.push((place(header.bblog_offset), vec![0; usize::from(header.bblog_size) * 512]));
     }
+    if let Some(bitmap) = bitmap {
+        let mut bytes = bitmap.encode();
+        let start = place(header.bitmap_offset);
+        let room = superblock.bitmap_room_sectors(u64::MAX).min(bytes.len() as u64 / 512);
+        bytes.truncate((room * 512) as usize);
+        parts.push((start, bytes));
+    }
+    let ends = parts.iter().map(|(start, bytes)| start + bytes.len() as u64 / 512).filter(|end| *end <= HEAD_SECTORS_MAX);
+    let head_end = ends.max().unwrap_or(0).max(super_start + 8).next_multiple_of(8).min(header.data_offset);
+    let mut head = vec![0; (head_end * 512) as usize];
+    let mut writes = Vec::new();
+    for (start_sector, bytes) in parts {
+        match head.get_mut((start_sector * 512) as usize..(start_sector * 512) as usize + bytes.len()) {
+            Some(within) => within.copy_from_slice(&bytes),
+            None => writes.push(CreateWrite { drive, start_sector, bytes }),
+        }
+    }
+    writes.insert(0, CreateWrite { drive, start_sector: 0, bytes: head });
     let mut block = superblock.encode();
-    block.resize(SUPERBLOCK_BYTES, 0);
-    vec![CreateWrite { drive, start_sector: 0, bytes: head }, CreateWrite { drive, start_sector: super_start, bytes: block }]
+    block.resize(SUPERBLOCK_BYTES.min((header.data_offset - super_start) as usize * 512), 0);
+    writes.push(CreateWrite { drive, start_sector: super_start, bytes: block });
+    writes
 }

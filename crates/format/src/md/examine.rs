@@ -127,6 +127,11 @@ pub fn write_log(candidate: &Candidate) -> Option<String> {
     })
 }
 
+/// The array of which a member's array is a span, by Stria's mark; `None`: it has none.
+pub fn span_of(candidate: &Candidate) -> Option<String> {
+    Some(uuid_text(&candidate.found.as_ref().ok()?.superblock.span_of?))
+}
+
 /// What the checksums behind a member's data say; `None`: there are none.
 pub fn checksums(candidate: &Candidate) -> Option<String> {
     let checksums = candidate.found.as_ref().ok()?.checksums.as_ref()?;

@@ -63,4 +63,10 @@ impl LaneLog for MdLog {
         };
         Some(MetadataWrite { member, start_sector, data })
     }
+
+    fn append_failed(&mut self, member: MemberId) {
+        if let Some((Place::Ring(..), kept)) = self.members.get_mut(&member) {
+            kept.ring.take_back();
+        }
+    }
 }

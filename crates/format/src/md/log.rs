@@ -38,6 +38,14 @@ const RING_SECTORS_MIN: u64 = 2 * (LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS)
 /// 8 MiB, the most that a part has: at some thousand records a flush, or a slow write, stalls nobody.
 const RING_SECTORS_MAX: u64 = 1 << 14;
 
+/// As many parts as an array has lanes at most. With the length of a part this bounds what is read of a member's log: 512 MiB,
+/// of which at most one part at a time is in memory, besides the records that count.
+const PARTS_MAX: usize = 64;
+
+/// How far a session may be ahead of its member's superblock: it is numbered before the record that begins it, and the member
+/// may have missed the one before.
+const SESSION_AHEAD_MAX: u64 = 2;
+
 /// A quarter of a part is the most that one append takes, so that it finds room while another is not retired yet.
 const APPEND_SHARE: u64 = 4;
 
@@ -174,7 +182,7 @@ impl LogRoom {
 
     /// How many parts there may be.
     pub fn parts_max(&self) -> usize {
-        (self.sectors / RING_SECTORS_MIN) as usize
+        ((self.sectors / RING_SECTORS_MIN) as usize).min(PARTS_MAX)
     }
 
     /// A ring of so many parts; `None`: there may not be as many.
@@ -296,7 +304,8 @@ pub struct FoundPart {
 impl FoundLog {
     /// Reads the log of a member; the ring only if its session is the superblock's. `None`: there is none, or it is
     /// another member's.
-    pub(crate) fn read(superblock: &Superblock, head_start: u64, read: &mut super::member::Read) -> Option<Self> {
+    pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut super::member::Read) -> Option<Self> {
+        let head_start = room.head_start;
         let page = read(head_start, PAGE_SECTORS).ok()?;
         let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));
         let header = &superblock.header;
@@ -314,16 +323,18 @@ impl FoundLog {
         let count = u64::from(head.parts.max(1));
         let place = LogPlace { head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
         let fits = found.is_understood()
+            && place.parts <= PARTS_MAX
+            && head.ring_sectors <= room.sectors
             && place.ring_sectors() == head.ring_sectors
             && place.part_sectors.is_multiple_of(PAGE_SECTORS)
             && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&place.part_sectors)
-            && head.ring_sectors <= head_start;
+            && session.number <= header.events + SESSION_AHEAD_MAX;
         let damaged = || FoundPart { damaged: true, ..FoundPart::default() };
-        let salt = salt_of(superblock, head.life);
+        let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
         let mut part = |part: usize| {
             let start = place.part_start(part);
             let bytes = read(place.ring_start() + start, place.part_sectors).ok()?;
-            Some(FoundPart::scan(&bytes, start, session.number, &salt, head.sequence_from))
+            Some(FoundPart::scan(&bytes, start, (session.number, &salt, &bounds), head.sequence_from))
         };
         found.parts = match fits {
             true => (0..place.parts).map(|index| part(index).unwrap_or_else(damaged)).collect(),
@@ -355,20 +366,28 @@ impl FoundLog {
 
 impl FoundPart {
     /// Collects the appends that count, of a part that starts there in the ring.
-    fn scan(part: &[u8], start_sector: u64, session: u64, salt: &[u8; 16], sequence_from: u64) -> Self {
+    fn scan(part: &[u8], start_sector: u64, of: (u64, &[u8; 16], &Bounds), sequence_from: u64) -> Self {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
+        let mut contradicts = false;
         let mut page = 0;
         let pages = part.len() / PAGE_BYTES;
         while page < pages {
-            match parse_append(&part[page * PAGE_BYTES..], start_sector + page as u64 * PAGE_SECTORS, session, salt) {
-                Some((head, records)) => {
+            match parse_append(&part[page * PAGE_BYTES..], start_sector + page as u64 * PAGE_SECTORS, of) {
+                Append::Whole(head, records) => {
                     page += (u64::from(head.sectors) / PAGE_SECTORS) as usize;
                     if head.sequence >= sequence_from {
                         appends.push((head, records));
                     }
                 }
-                None => page += 1,
+                Append::None => page += 1,
+                Append::Contradicts => {
+                    contradicts = true;
+                    page += 1;
+                }
             }
+        }
+        if contradicts {
+            return Self { damaged: true, ..Self::default() };
         }
         appends.sort_by_key(|(head, _)| head.sequence);
         let Some((newest, _)) = appends.last() else { return Self::default() };
@@ -381,10 +400,51 @@ impl FoundPart {
     }
 }
 
-/// The append that starts with these bytes, if it is whole and belongs here.
-fn parse_append(bytes: &[u8], start_sector: u64, session: u64, salt: &[u8; 16]) -> Option<(AppendHead, Vec<LogRecord>)> {
+/// What records may name, by the superblock of the member that keeps them. The engine takes records at their word.
+struct Bounds {
+    strip_sectors: u64,
+    stripe_count: u64,
+    data_count: usize,
+    parity_count: usize,
+}
+
+impl Bounds {
+    fn of(superblock: &Superblock) -> Self {
+        let header = &superblock.header;
+        let parity_count = if header.level == 6 { 2 } else { 1 };
+        let strip_sectors = u64::from(header.chunksize);
+        Self {
+            strip_sectors,
+            stripe_count: header.size.checked_div(strip_sectors).unwrap_or(0),
+            data_count: (header.raid_disks as usize).saturating_sub(parity_count),
+            parity_count,
+        }
+    }
+
+    fn allow(&self, entry: &Entry) -> bool {
+        let (row, rows) = (u64::from(entry.row), u64::from(entry.rows));
+        rows > 0
+            && row + rows <= self.strip_sectors
+            && entry.stripe < self.stripe_count
+            && usize::from(entry.first) + usize::from(entry.count) <= self.data_count
+            && usize::from(entry.parity) < self.parity_count
+    }
+}
+
+/// What a page of the ring begins.
+enum Append {
+    /// None of this session, or one that was torn.
+    None,
+    /// One with these records.
+    Whole(AppendHead, Vec<LogRecord>),
+    /// Its sums are right, and it names what the array does not have.
+    Contradicts,
+}
+
+/// The append that starts with these bytes. `of`: session, salt, and what the array has.
+fn parse_append(bytes: &[u8], start_sector: u64, (session, salt, bounds): (u64, &[u8; 16], &Bounds)) -> Append {
     if bytes[..8] != APPEND_MAGIC {
-        return None;
+        return Append::None;
     }
     let head = AppendHead::read(bytes[..AppendHead::SIZE_BYTES].try_into().expect("cut to size"));
     let len = head.sectors as usize * 512;
@@ -397,33 +457,44 @@ fn parse_append(bytes: &[u8], start_sector: u64, session: u64, salt: &[u8; 16]) 
         && head.crc == append_crc(&bytes[..AppendHead::SIZE_BYTES + count * Entry::SIZE_BYTES], salt)
         && head.payload_crc == crc32c(&bytes[PAGE_BYTES..len]);
     if !sane {
-        return None;
+        return Append::None;
     }
     let mut rest = &bytes[PAGE_BYTES..len];
     let mut records = Vec::with_capacity(count);
     for entry in bytes[AppendHead::SIZE_BYTES..PAGE_BYTES].chunks_exact(Entry::SIZE_BYTES).take(count) {
         let entry = Entry::read(entry.try_into().expect("cut to size"));
-        let strip_len = entry.rows as usize * 512;
-        let mut take = || {
-            let (front, back) = rest.split_at_checked(strip_len)?;
-            rest = back;
-            Some(Buffer::copy_of(front).freeze())
-        };
-        let partial = if entry.holds & HOLDS_PARTIAL != 0 { Some(take()?) } else { None };
-        let strips = if entry.holds & HOLDS_REDO != 0 { entry.count } else { 0 };
-        let redo = (0..strips).map(|_| take()).collect::<Option<_>>()?;
-        records.push(LogRecord {
-            number: entry.number,
-            stripe: entry.stripe,
-            rows: entry.row.into()..u64::from(entry.row) + u64::from(entry.rows),
-            written: entry.first.into()..usize::from(entry.first) + usize::from(entry.count),
-            parity: entry.parity.into(),
-            partial,
-            redo,
-            zeros: entry.holds & HOLDS_ZEROS != 0,
-        });
+        match record_of(&entry, &mut rest).filter(|_| bounds.allow(&entry)) {
+            Some(record) => records.push(record),
+            None => return Append::Contradicts,
+        }
     }
-    Some((head, records))
+    Append::Whole(head, records)
+}
+
+/// An entry with its bytes, which are the next of `rest`; `None`: there are too few.
+fn record_of(entry: &Entry, rest: &mut &[u8]) -> Option<LogRecord> {
+    let strip_len = entry.rows as usize * 512;
+    let strips = if entry.holds & HOLDS_REDO != 0 { usize::from(entry.count) } else { 0 };
+    let pieces = strips + usize::from(entry.holds & HOLDS_PARTIAL != 0);
+    // Empty pieces take no bytes, so only what `Bounds` allows bounds their count.
+    if strip_len == 0 || strip_len.checked_mul(pieces)? > rest.len() {
+        return None;
+    }
+    let mut take = || {
+        let (front, back) = rest.split_at(strip_len);
+        *rest = back;
+        Buffer::copy_of(front).freeze()
+    };
+    Some(LogRecord {
+        number: entry.number,
+        stripe: entry.stripe,
+        rows: entry.row.into()..u64::from(entry.row) + u64::from(entry.rows),
+        written: entry.first.into()..usize::from(entry.first) + usize::from(entry.count),
+        parity: entry.parity.into(),
+        partial: (entry.holds & HOLDS_PARTIAL != 0).then(&mut take),
+        redo: (0..strips).map(|_| take()).collect(),
+        zeros: entry.holds & HOLDS_ZEROS != 0,
+    })
 }
 
 /// The sum of an append's head and entries.
@@ -451,6 +522,8 @@ pub(crate) struct Ring {
     sequence: u64,
     next: u64,
     live: VecDeque<Live>,
+    /// Where the last append went, until it is taken back or another follows: its number, and where the next one went before it.
+    last: Option<(u64, u64)>,
 }
 
 impl Ring {
@@ -539,8 +612,19 @@ impl Ring {
         page[..AppendHead::SIZE_BYTES].copy_from_slice(&head.write());
         let last_number = records.iter().map(|record| record.number).max().unwrap_or(retired_below);
         self.live.push_back(Live { sequence: self.sequence, range: start..start + sectors, last_number });
+        self.last = Some((self.sequence, self.next));
         self.next = start + sectors;
         Some((place.ring_start() + place.part_start(part) + start, memory.give(buffer)))
+    }
+
+    /// The last append could not be written: the next one takes its number and its place.
+    pub fn take_back(&mut self) {
+        if let Some((sequence, next)) = self.last.take()
+            && self.live.back().is_some_and(|live| live.sequence == sequence)
+        {
+            self.live.pop_back();
+            (self.sequence, self.next) = (sequence - 1, next);
+        }
     }
 }
 
@@ -590,14 +674,19 @@ mod tests {
             // What goes before the ring, and the head behind it.
             let data_offset = 24 + parts as u64 * RING_SECTORS_MIN + 8;
             (header.magic, header.level, header.super_offset, header.data_offset) = (SUPERBLOCK_MAGIC, 5, 8, data_offset);
+            (header.chunksize, header.raid_disks, header.size, header.events) = (1024, 3, 8192, 7);
             let session = Session::after(6, 0);
             // The superblock carries the session's tag.
             header.utime = u64::from(session.tag) << 40;
-            let superblock = Superblock { header, roles: Vec::new() };
+            let superblock = Superblock { header, roles: Vec::new(), span_of: None };
             let room = LogRoom::of(&superblock, 0).expect("there is room");
             assert_eq!((room.parts_max(), room.cut(parts + 1)), (parts, None));
             let place = room.cut(parts).expect("there is room");
             Self { drive: vec![0; bytes(data_offset)], superblock, place, session, memory: Memory::default(), life: 0 }
+        }
+
+        fn room(&self) -> LogRoom {
+            LogRoom::of(&self.superblock, 0).expect("there is room")
         }
 
         fn write_head(&mut self) {
@@ -641,7 +730,7 @@ mod tests {
 
         fn found(&self) -> FoundLog {
             let mut read = |start: u64, sectors: u64| Ok(self.drive[bytes(start)..][..bytes(sectors)].to_vec());
-            FoundLog::read(&self.superblock, self.place.head_start, &mut read).expect("there is a log")
+            FoundLog::read(&self.superblock, &self.room(), &mut read).expect("there is a log")
         }
 
         /// By part: whether it is damaged, and the numbers of its records.
@@ -710,7 +799,7 @@ mod tests {
             true if sectors > PAGE_SECTORS => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
             _ => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
         };
-        let found = FoundLog::read(&bench.superblock, bench.place.head_start, &mut read).expect("there is a log");
+        let found = FoundLog::read(&bench.superblock, &bench.room(), &mut read).expect("there is a log");
         let damaged: Vec<bool> = found.parts.iter().map(|part| part.damaged).collect();
         assert_eq!(damaged, [true, true, false], "the first one cannot be read");
     }
@@ -746,6 +835,55 @@ mod tests {
             bench.change_head(|page| page[field..field + 4].copy_from_slice(&value.to_le_bytes()));
             assert_eq!(bench.told(), [(true, vec![])], "{value} at {field:#x}");
             assert_eq!(bench.found().is_understood(), field != 0x08);
+        }
+    }
+
+    /// The engine takes records at their word, and pieces without bytes would cost nothing on the drive.
+    #[test]
+    fn records_of_what_the_array_does_not_have_count_for_nothing() {
+        let entries: [(&str, fn(&mut Entry)); 10] = [
+            ("no rows", |entry| entry.rows = 0),
+            ("no rows, and new bytes of many strips", |entry| {
+                (entry.rows, entry.count, entry.holds) = (0, u16::MAX, HOLDS_REDO);
+            }),
+            ("rows behind the strip", |entry| (entry.row, entry.rows) = (1020, 8)),
+            ("rows at the end of all numbers", |entry| (entry.row, entry.rows) = (u32::MAX, u32::MAX)),
+            ("a stripe behind the last", |entry| entry.stripe = 8),
+            ("the last stripe of all numbers", |entry| entry.stripe = u64::MAX),
+            ("a strip that is parity", |entry| (entry.first, entry.count) = (1, 2)),
+            ("no such strip", |entry| (entry.first, entry.count) = (u16::MAX, 1)),
+            ("no such parity", |entry| entry.parity = 1),
+            ("more bytes than follow", |entry| (entry.rows, entry.holds) = (1024, HOLDS_PARTIAL)),
+        ];
+        for (what, change) in entries {
+            let mut bench = Bench::new(2);
+            bench.write_head();
+            let mut rings = [Ring::default(), Ring::default()];
+            for (part, ring) in rings.iter_mut().enumerate() {
+                bench.append_bare((part, ring), 1);
+            }
+            let second = bench.append((0, &mut rings[0]), Some((2, 8)), FIRST).expect("there is room");
+            assert_eq!(bench.told(), [(false, vec![1, 2]), (false, vec![1])]);
+            let salt = salt_of(&bench.superblock, 0);
+            let page = &mut bench.drive[second];
+            let mut entry = Entry::read(page[64..128].try_into().expect("cut to size"));
+            change(&mut entry);
+            page[64..128].copy_from_slice(&entry.write());
+            let crc = append_crc(&page[..128], &salt);
+            page[0x2c..0x30].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(bench.told(), [(true, vec![]), (false, vec![1])], "{what}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_the_array_has_not_reached_speaks_for_no_records() {
+        for (events, damaged) in [(4, true), (5, false), (7, false)] {
+            let mut bench = Bench::new(1);
+            bench.append_bare((0, &mut Ring::default()), 1);
+            bench.write_head();
+            bench.superblock.header.events = events;
+            assert_eq!(bench.session.number, 7);
+            assert_eq!(bench.found().is_damaged(), damaged, "{events} records");
         }
     }
 

@@ -8,7 +8,7 @@ use super::ppl::{FoundPpl, PplPlace};
 use super::superblock::{SUPERBLOCK_BYTES, Superblock, SuperblockError, feature};
 use crate::detect::{self, Signature};
 use std::ops::Range;
-use stria_block::IoError;
+use stria_block::{IoError, SECTORS_MAX};
 
 /// How this crate reads a drive: first sector, count of sectors. Only ranges within the drive and
 /// aligned to 4 KiB are asked for, except on drives whose size is not a multiple of that.
@@ -34,6 +34,9 @@ pub struct Candidate {
 pub struct Member {
     /// Its superblock.
     pub superblock: Superblock,
+    /// The superblock is of version 1.0, and one before the data is damaged or cannot be read: then a client of that array may have
+    /// written this one.
+    pub doubt: Option<SuperblockError>,
     /// Its bitmap; `None` when the superblock tells of none.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
     /// Its bad-block log, in sectors of the drive, or what is wrong with it.
@@ -47,47 +50,102 @@ pub struct Member {
 }
 
 impl Candidate {
-    /// Looks for md's superblock in its three places; of several the youngest counts, as with mdadm.
+    /// Looks for md's superblock in its three places.
     pub fn read(name: impl Into<String>, size_sectors: u64, logical_block_bytes: u32, read: &mut Read) -> Self {
+        let size_sectors = size_sectors.min(SECTORS_MAX);
         let mut found: Result<Superblock, _> = Err(SuperblockError::Absent);
+        let mut doubt = None;
         for minor in [2, 1, 0] {
-            let Some(sector) = Superblock::sector_of(minor, size_sectors) else { continue };
-            let parsed = match read(sector, SUPERBLOCK_BYTES as u64 / 512) {
-                Ok(bytes) => Superblock::parse(&bytes, sector, size_sectors),
-                Err(error) => Err(SuperblockError::Unreadable(error.to_string())),
-            };
-            found = match (found, parsed) {
-                (Ok(old), Ok(new)) => Ok(if old.created_s() < new.created_s() { new } else { old }),
-                (_, Ok(new)) => Ok(new),
+            found = match (found, read_superblock(minor, size_sectors, read)) {
+                (Ok(one), Ok(other)) => Ok(real_of(one, other)),
+                (Err(SuperblockError::Absent), Ok(only)) => Ok(only),
+                (Err(error), Ok(last)) => {
+                    doubt = Some(error).filter(|_| last.minor_version() == 0);
+                    Ok(last)
+                }
                 (Err(SuperblockError::Absent), Err(error)) => Err(error),
                 (kept, Err(_)) => kept,
             };
         }
-        let found = found.map(|superblock| Member::read(superblock, size_sectors, logical_block_bytes, read));
+        let found = found.map(|superblock| {
+            let member = Member::read(superblock, size_sectors, logical_block_bytes, read);
+            Member { doubt, ..member }
+        });
         let carries = if found.is_ok() { Vec::new() } else { detect::detect(size_sectors, read) };
         Self { name: name.into(), size_sectors, logical_block_bytes, found, carries }
+    }
+
+    /// Looks on an array that is marked as a span for the superblock of the array above, `upper_uuid`: in the one place where Stria
+    /// puts it. The other places are that array's data.
+    pub fn read_span(
+        name: impl Into<String>,
+        size_sectors: u64,
+        logical_block_bytes: u32,
+        upper_uuid: &[u8; 16],
+        read: &mut Read,
+    ) -> Self {
+        let found = read_superblock(2, size_sectors, read).and_then(|superblock| {
+            let is_wanted = superblock.header.set_uuid == *upper_uuid;
+            is_wanted.then_some(superblock).ok_or(SuperblockError::Absent)
+        });
+        let found = found.map(|superblock| Member::read(superblock, size_sectors, logical_block_bytes, read));
+        Self { name: name.into(), size_sectors, logical_block_bytes, found, carries: Vec::new() }
+    }
+}
+
+/// The superblock of version 1.`minor` on a drive.
+fn read_superblock(minor: u8, size_sectors: u64, read: &mut Read) -> Result<Superblock, SuperblockError> {
+    let sector = Superblock::sector_of(minor, size_sectors).ok_or(SuperblockError::Absent)?;
+    match read(sector, SUPERBLOCK_BYTES as u64 / 512) {
+        Ok(bytes) => Superblock::parse(&bytes, sector, size_sectors),
+        Err(error) => Err(SuperblockError::Unreadable(error.to_string())),
+    }
+}
+
+/// Of two superblocks on one drive, the one that no client wrote: a superblock within the data of another may be the work of a client.
+/// If each lies in the data of the other, nothing on the drive tells which is real, and the one before its data counts: version 1.2
+/// or 1.1 before 1.0, as Stria makes 1.2. If neither does, one is left over from before, and the younger counts, as with mdadm.
+fn real_of(one: Superblock, other: Superblock) -> Superblock {
+    match (one.exposes(&other), other.exposes(&one)) {
+        (true, true) => {
+            if one.minor_version() > other.minor_version() {
+                one
+            } else {
+                other
+            }
+        }
+        (true, false) => one,
+        (false, true) => other,
+        (false, false) => {
+            if one.created_s() < other.created_s() {
+                other
+            } else {
+                one
+            }
+        }
     }
 }
 
 impl Member {
     fn read(superblock: Superblock, drive_sectors: u64, logical_block_bytes: u32, read: &mut Read) -> Self {
         let bitmap = BitmapPlace::of(&superblock, logical_block_bytes).map(|place| {
+            let room = superblock.bitmap_room_sectors(drive_sectors);
             let mut read = |sectors: u64| {
                 let sectors = sectors.next_multiple_of(place.unit_sectors).min(drive_sectors - place.start_sector);
                 read(place.start_sector, sectors).map_err(|error| BitmapError::Damaged(error.to_string()))
             };
             let first = read(1)?;
-            let bytes = read(Bitmap::sectors_to_read(&first)?)?;
+            let bytes = read(Bitmap::sectors_to_read(&first, room)?)?;
             Bitmap::parse(&bytes, &superblock.header.set_uuid)
         });
         let bad_blocks = Self::read_bad_blocks(&superblock, drive_sectors, read);
         let bitmap_sectors = bitmap.as_ref().and_then(|bitmap| Some(bitmap.as_ref().ok()?.size_sectors()));
         let parity = matches!(superblock.header.level, 4..=6);
         let room = LogRoom::of(&superblock, bitmap_sectors.unwrap_or(0)).filter(|_| parity);
-        let log = room.and_then(|room| FoundLog::read(&superblock, room.head_start, read));
+        let log = room.and_then(|room| FoundLog::read(&superblock, &room, read));
         let ppl = PplPlace::of(&superblock).map(|place| FoundPpl::read(&place, read));
         let checksums = checksums::find(&superblock, drive_sectors, read);
-        Self { superblock, bitmap, bad_blocks, log, ppl, checksums }
+        Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums }
     }
 
     fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<u64>>, String> {

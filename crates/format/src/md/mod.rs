@@ -3,12 +3,13 @@
 //! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
 //! drive, [`log`] Stria's own beside them, or [`ppl`] md's in its place, and [`checksums`] behind the data; [`create`] makes them
 //! for a new array, [`assemble`] makes an array of them, [`recorder`] keeps them true while it runs; [`raw`] shows them byte
-//! by byte.
+//! by byte. An array that is a member of another one is marked as its [`span`].
 
 pub mod assemble;
 pub mod badblocks;
 pub mod bitmap;
 pub mod checksums;
+mod counts;
 pub mod create;
 pub mod examine;
 mod lane;
@@ -18,12 +19,13 @@ pub mod ppl;
 pub mod raw;
 pub mod recorder;
 mod shape;
+mod span;
 pub mod superblock;
 
 pub use assemble::{Assembly, Options, Start, Verdict, assemble};
 pub use bitmap::Bitmap;
 pub use checksums::Checksums;
-pub use create::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
+pub use create::{BitmapChoice, Create, CreateMember, CreateZeros, Creation, LogChoice};
 pub use lane::{LogPlaces, MdLog};
 pub use member::{Candidate, Member, Read};
 pub use recorder::MdRecorder;

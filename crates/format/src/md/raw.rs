@@ -2,13 +2,14 @@
 
 use super::bitmap;
 use super::member::Member;
+use super::span;
 use super::superblock::{self, CLEAN, Superblock, feature, uuid_text};
 use crate::Field;
 
 /// One field as it lies on the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawField {
-    /// Which structure it belongs to: "superblock", "roles", "bitmap", "bad blocks".
+    /// Which structure it belongs to: "superblock", "roles", "mark of a span", "bitmap", "bad blocks".
     pub structure: &'static str,
     /// Name in the structure.
     pub name: String,
@@ -38,6 +39,9 @@ pub fn fields(member: &Member) -> Vec<RawField> {
             bytes: bytes[at..at + 2].to_vec(),
             meaning: format!("{role}{mine}"),
         });
+    }
+    if let (Some(_), Some(bytes)) = (superblock.span_of, bytes.get(span::PLACE..)) {
+        fields.extend(table("mark of a span", span::FIELDS, bytes, start + span::PLACE as u64, span_meaning));
     }
     if let Some(Ok(bitmap)) = &member.bitmap {
         let start = header.super_offset.saturating_add_signed(i64::from(header.bitmap_offset)) * 512;
@@ -124,6 +128,17 @@ fn superblock_meaning(superblock: &Superblock, name: &str, raw: &[u8]) -> String
         "sb_csum" => "correct".into(),
         "pad0" | "pad3" => if raw.iter().all(|&byte| byte == 0) { "unused" } else { "unknown use" }.into(),
         _ if value == 0 => "unused".into(),
+        _ => value.to_string(),
+    }
+}
+
+fn span_meaning(name: &str, raw: &[u8]) -> String {
+    let value = if raw.len() <= 8 { number(raw) } else { 0 };
+    match name {
+        "magic" => "this array is a span of another".into(),
+        "crc" => "correct".into(),
+        "set_uuid" | "upper_uuid" => uuid_text(raw.try_into().expect("16 bytes")),
+        "reserved" => if raw.iter().all(|&byte| byte == 0) { "unused" } else { "unknown use" }.into(),
         _ => value.to_string(),
     }
 }

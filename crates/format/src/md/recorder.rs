@@ -60,6 +60,7 @@ pub struct Adopt {
 #[error("{0}")]
 pub struct AdoptError(String);
 
+pub(crate) const NO_ROOM_FOR_BITMAP: &str = "its metadata leave too little room for the array's write-intent bitmap; add it anew";
 const NO_ROOM_FOR_LOG: &str = "there is too little room before its data for the array's write log";
 
 /// What of the metadata people ask for.
@@ -296,6 +297,10 @@ impl MdRecorder {
         if !self.has_room_for_log(&self.common) {
             return refuse(NO_ROOM_FOR_LOG.into());
         }
+        let bitmap_room = self.common.bitmap_room_sectors(drive.size_sectors);
+        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_room) {
+            return refuse(NO_ROOM_FOR_BITMAP.into());
+        }
         header.dev_number = number;
         header.device_uuid = drive.device_uuid;
         header.data_size = data_size;
@@ -346,7 +351,8 @@ impl MdRecorder {
     /// A device number for a newcomer: one that nobody of this run had, while there are any.
     fn free_number(&self) -> Option<u32> {
         let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
-        let mut numbers = self.common.header.raid_disks..ROLES_MAX as u32;
+        let roles_max = self.keepers.values().map(|keeper| keeper.superblock.roles_max()).min().unwrap_or(ROLES_MAX);
+        let mut numbers = self.common.header.raid_disks..roles_max as u32;
         let mut beyond = numbers.clone();
         beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
     }
@@ -376,7 +382,7 @@ impl MdRecorder {
         let before = self.keepers.values().find(|keeper| keeper.superblock.header.device_uuid == uuid);
         let log_life = before.map_or(0, |keeper| keeper.log_life + 1);
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
-        let mut superblock = found.superblock.clone();
+        let mut superblock = Superblock { span_of: self.common.span_of, ..found.superblock.clone() };
         // While it was away, its number may have been given to another.
         let number = superblock.header.dev_number;
         if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
@@ -545,6 +551,9 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if ours.set_uuid != theirs.set_uuid {
         return Err("it belongs to another array".into());
     }
+    if common.minor_version() != away.minor_version() {
+        return Err("its superblock is of another version than those of the members".into());
+    }
     if (ours.level, ours.layout, ours.size, ours.chunksize, ours.raid_disks)
         != (theirs.level, theirs.layout, theirs.size, theirs.chunksize, theirs.raid_disks)
     {
@@ -567,6 +576,9 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     let Some(bitmap) = bitmap else {
         return Err("the array has no write-intent bitmap to tell what it missed".into());
     };
+    if !away.has(feature::BITMAP_OFFSET) || away.bitmap_room_sectors(u64::MAX) < bitmap.size_sectors() {
+        return Err(NO_ROOM_FOR_BITMAP.into());
+    }
     if theirs.events < bitmap.header.events_cleared {
         return Err(format!(
             "it left at event {}, and the bitmap remembers from event {} on",

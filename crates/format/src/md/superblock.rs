@@ -9,9 +9,10 @@
 //! kernel's `super_1_load`. Invariant: `encode` of what `parse` returned gives the same bytes.
 
 use super::ppl::PplPlace;
-use super::shape;
+use super::{shape, span};
 use crate::fields::on_disk;
 use std::fmt;
+use stria_block::SECTORS_MAX;
 use thiserror::Error;
 
 /// First four bytes of every md superblock.
@@ -25,6 +26,10 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 
 /// `resync_offset` of an array whose redundancy agrees everywhere.
 pub const CLEAN: u64 = u64::MAX;
+
+/// 2^40: an array that makes a record every millisecond needs 35 years for as many. A larger count was not counted. As it is
+/// refused, adding to a count of records cannot wrap.
+pub const EVENTS_MAX: u64 = 1 << 40;
 
 /// Bits of `feature_map`.
 pub mod feature {
@@ -232,6 +237,8 @@ pub struct Superblock {
     pub header: Header,
     /// The role of every device number.
     pub roles: Vec<Role>,
+    /// The array of which this one is a span, by Stria's mark behind the roles; `None`: it has no mark.
+    pub span_of: Option<[u8; 16]>,
 }
 
 impl Superblock {
@@ -297,7 +304,8 @@ impl Superblock {
             .chunks_exact(2)
             .map(|role| Role::from_number(u16::from_le_bytes([role[0], role[1]])))
             .collect();
-        let superblock = Self { header, roles };
+        let mut superblock = Self { header, roles, span_of: None };
+        superblock.span_of = span::find(bytes, &superblock);
         match superblock.contradiction(member_sectors) {
             Some(what) => damaged(what),
             None => Ok(superblock),
@@ -307,6 +315,13 @@ impl Superblock {
     /// What in it cannot be true on a member of this size.
     fn contradiction(&self, member_sectors: u64) -> Option<String> {
         let header = &self.header;
+        let member_sectors = member_sectors.min(SECTORS_MAX);
+        if header.events > EVENTS_MAX {
+            return Some(format!("it counts {} records, more than any array makes ({EVENTS_MAX} at most)", header.events));
+        }
+        if header.size > SECTORS_MAX {
+            return Some(format!("it uses {} sectors of each member, more than any drive has", header.size));
+        }
         let used = if self.role() == Role::Journal { 0 } else { header.size };
         let end = header.data_offset.checked_add(header.data_size.max(used));
         let data_end_max = if self.minor_version() == 0 { header.super_offset } else { member_sectors };
@@ -417,6 +432,33 @@ impl Superblock {
         self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
     }
 
+    /// First sectors of what lies on the member beside the superblock, and of its end.
+    fn neighbours(&self, drive_sectors: u64) -> impl Iterator<Item = u64> {
+        let header = &self.header;
+        let place = |offset: i32| header.super_offset.saturating_add_signed(i64::from(offset));
+        let bitmap = self.has(feature::BITMAP_OFFSET).then(|| place(header.bitmap_offset));
+        let ppl = self.ppl().map(|(offset, _)| place(offset.into()));
+        let bad_blocks = (header.bblog_offset != 0).then(|| place(header.bblog_offset));
+        [Some(header.super_offset), Some(header.data_offset), bitmap, ppl, bad_blocks, Some(drive_sectors)].into_iter().flatten()
+    }
+
+    /// How far it is from a sector to the next thing behind it.
+    fn room_from(&self, sector: u64, drive_sectors: u64) -> u64 {
+        self.neighbours(drive_sectors).filter(|&next| next > sector).min().unwrap_or(sector) - sector
+    }
+
+    /// How long the bitmap may be where it lies.
+    pub(crate) fn bitmap_room_sectors(&self, drive_sectors: u64) -> u64 {
+        let start = self.header.super_offset.saturating_add_signed(i64::from(self.header.bitmap_offset));
+        self.room_from(start, drive_sectors)
+    }
+
+    /// How many roles the superblock has room for, up to what lies behind it.
+    pub(crate) fn roles_max(&self) -> usize {
+        let room = self.room_from(self.header.super_offset, u64::MAX).min(SUPERBLOCK_BYTES as u64 / 512) as usize * 512;
+        (room.saturating_sub(Header::SIZE_BYTES) / 2).max(self.roles.len())
+    }
+
     /// This member's role, as far as it knows.
     pub fn role(&self) -> Role {
         self.roles.get(self.header.dev_number as usize).copied().unwrap_or(Role::Spare)
@@ -454,7 +496,14 @@ impl Superblock {
         (Header::SIZE_BYTES + 2 * self.roles.len()).div_ceil(512) as u64
     }
 
-    /// The bytes to write at `super_offset`, whole sectors, with a fresh checksum.
+    /// Whether `other`, found on the same member, lies where this array's clients write, and so may be theirs.
+    pub(crate) fn exposes(&self, other: &Self) -> bool {
+        let data = self.header.data_offset..self.header.data_offset.saturating_add(self.header.data_size);
+        let place = other.header.super_offset..other.header.super_offset + other.size_sectors();
+        data.start < place.end && place.start < data.end
+    }
+
+    /// The bytes to write at `super_offset`, whole sectors, with a fresh checksum; all 4 KiB where it has a mark.
     ///
     /// # Panics
     /// With more than [`ROLES_MAX`] roles.
@@ -466,6 +515,10 @@ impl Superblock {
         let sum = checksum(&bytes);
         bytes[SUM_OFFSET..SUM_OFFSET + 4].copy_from_slice(&sum.to_le_bytes());
         bytes.resize(bytes.len().next_multiple_of(512), 0xff);
+        if let Some(upper_uuid) = self.span_of.filter(|_| span::has_room(self)) {
+            bytes.resize(span::PLACE, 0);
+            bytes.extend(span::encode(header.set_uuid, upper_uuid));
+        }
         bytes
     }
 }

@@ -4,9 +4,12 @@
 pub mod running;
 
 use std::collections::BTreeMap;
-use stria_array::{ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, Place, SlotState};
+use stria_array::{ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, Place, Recorder, SlotState};
 use stria_block::{ErrorKind, IoError};
-use stria_format::md::{Assembly, BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Options, Start, assemble};
+use stria_format::detect::{detect, wipes};
+use stria_format::md::{
+    Assembly, BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Options, Start, assemble, examine, raw,
+};
 
 /// A drive that remembers only what was written.
 #[derive(Clone, Debug)]
@@ -96,6 +99,7 @@ pub fn request(level: Level, layout: Layout, count: usize, spares: usize, drive_
         log: LogChoice::Auto,
         checksums: false,
         assume_clean: true,
+        span_of: None,
         unix_seconds: 1_700_000_000,
     }
 }
@@ -136,4 +140,27 @@ pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
 pub fn holders(start: &Start) -> Vec<Option<usize>> {
     let drive = |member: &MemberConfig| start.drives[member.id.0];
     start.config.slots.iter().map(|slot| slot.member.as_ref().map(drive)).collect()
+}
+
+/// Asks everything of these drives that people can ask.
+pub fn use_all(drives: &[MemoryDrive]) {
+    for drive in drives {
+        let candidate = drive.candidate();
+        examine::lines(&candidate);
+        if let Ok(member) = &candidate.found {
+            raw::fields(member);
+        }
+        let found = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
+        found.iter().for_each(|signature| assert!(!signature.to_string().is_empty()));
+        wipes(&found, 4096);
+    }
+    for force in [false, true] {
+        let (assemblies, _) = assemble(&candidates(drives), &Options { force, take_back: true, read_only: false });
+        for assembly in assemblies {
+            if let Ok(mut start) = assembly.outcome {
+                start.recorder.record_state(&state_of(&start.config, false), 1);
+                start.recorder.record_intent(&[0], &[0]);
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use crate::export::Facts;
 use crate::session::extents;
 use crate::wire::{Errno, RequestHeader, command, command_flag};
+use stria_block::Pool;
 
 /// What to do for a request that is in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,12 +30,17 @@ pub enum Work {
 }
 
 impl Work {
+    /// 4 KiB: what a request holds besides data: its places in tables and queues, and an error's words.
+    pub const CHARGE_BYTES_MIN: usize = 4 << 10;
+
     /// The memory that the request holds while it is in flight.
     pub fn charge_bytes(self, header: &RequestHeader) -> usize {
         match self {
-            Work::Read | Work::Write { .. } => header.length_bytes as usize,
+            Work::Read | Work::Write { .. } => Pool::held_bytes(header.length_bytes as usize),
             Work::Status { .. } => extents::REPLY_BYTES_MAX,
-            Work::Nothing | Work::Flush | Work::Discard { .. } | Work::WriteZeroes { .. } | Work::Disconnect => 0,
+            Work::Nothing | Work::Flush | Work::Discard { .. } | Work::WriteZeroes { .. } | Work::Disconnect => {
+                Self::CHARGE_BYTES_MIN
+            }
         }
     }
 }

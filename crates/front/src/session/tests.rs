@@ -3,6 +3,7 @@
 //! Method: a session is run against a RAM device by hand, and its replies are read by a plain decoder.
 
 use super::*;
+use crate::budget::Budget;
 use crate::wire::{Reader, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, command_flag};
 use proptest::prelude::*;
 use smallvec::SmallVec;
@@ -27,7 +28,8 @@ fn facts() -> Facts {
 }
 
 fn session_of(facts: Facts, structured: bool, caps: Caps) -> Session {
-    Session::new(Agreement { facts: Arc::new(facts), structured, allocation: structured }, caps, &[])
+    let lease = Budget::new(0).lease(usize::MAX / 2);
+    Session::new(Agreement { facts: Arc::new(facts), structured, allocation: structured }, caps, lease, &[])
 }
 
 const CAPS: Caps = Caps { requests_max: 4, bytes_max: 40 << 10 };

@@ -1,42 +1,62 @@
 //! What an experiment may say: every value within bounds that make sense, with words for who wrote it.
 
-use super::{Arrays, Experiment, LoadSpec, SectionSpec, parse_split};
+use super::{Arrays, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
 use crate::result::SectionKind;
 use crate::trace::synthetic::{APPLICATIONS, Application};
 use std::collections::BTreeMap;
 
-/// What a load's own options of fio's may not change: where it goes, how long it takes, what is recorded of it, and what other keys say.
-const OWN_OPTIONS: &[&str] = &[
-    "filename",
-    "uri",
-    "directory",
-    "size",
-    "io_size",
-    "offset",
-    "offset_increment",
-    "runtime",
-    "time_based",
-    "ramp_time",
-    "bs",
-    "blocksize",
-    "bssplit",
-    "rw",
-    "readwrite",
-    "rwmixread",
-    "rwmixwrite",
-    "iodepth",
-    "numjobs",
-    "group_reporting",
-    "direct",
-    "exec_prerun",
-    "exec_postrun",
-    "include",
-    "write_bw_log",
-    "write_iops_log",
-    "write_lat_log",
-    "log_avg_msec",
-    "loops",
-];
+/// Loads of all sections together.
+const LOADS_MAX: usize = 10_000;
+/// Arrays that `arrays` names.
+const ARRAYS_MAX: usize = 4096;
+const SECTIONS_MAX: usize = 256;
+/// A heading or a question.
+const WORDS_BYTES_MAX: usize = 2000;
+
+/// Words that reach terminals, pages and job files: printable, and not endless.
+fn printable(key: &str, words: &str) -> Result<(), String> {
+    match words.len() <= WORDS_BYTES_MAX && !words.chars().any(char::is_control) {
+        true => Ok(()),
+        false => Err(format!("{key} cannot be: allowed are {WORDS_BYTES_MAX} bytes without control characters")),
+    }
+}
+
+/// Keys of a section that only some tests know; the rest is for all.
+const KEYS: &[(&str, &[SectionKind])] = {
+    use SectionKind::{Composite, Dirth, FileCopy, Hir, Iops, Latency, Raid, Replay, States, Sweep, Throughput, Wsat, Xsr};
+    &[
+        ("state", &[Sweep, Replay]),
+        ("passes", &[Sweep, Replay, States, Raid, FileCopy]),
+        ("warmup", &[Sweep, States, Raid]),
+        ("seconds", &[Sweep, States, Raid, Iops, Throughput, Latency, Wsat, Hir, Xsr, Dirth, Composite]),
+        ("idle", &[States]),
+        ("load", &[Sweep, States, Raid]),
+        ("copy", &[FileCopy]),
+        ("file_system", &[FileCopy]),
+        ("traces", &[Replay]),
+        ("queue_depth", &[Iops, Throughput, Latency, Wsat, Hir, Xsr, Dirth, Composite]),
+        ("threads", &[Iops, Throughput, Latency, Wsat, Hir, Xsr, Dirth, Composite]),
+        ("read_percent", &[Dirth]),
+    ]
+};
+
+/// A key that would be ignored is a misunderstanding.
+pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result<(), String> {
+    let tables = table.get("section").and_then(toml::Value::as_array).into_iter().flatten();
+    for (section, table) in experiment.section.iter().zip(tables) {
+        let given = |key: &str| table.get(key).is_some();
+        if let Some((key, tests)) = KEYS.iter().find(|(key, tests)| given(key) && !tests.contains(&section.test)) {
+            let word = |test: &SectionKind| serde_json::to_string(test).unwrap_or_default().replace('"', "");
+            let tests: Vec<String> = tests.iter().map(word).collect();
+            let (name, test) = (&section.name, word(&section.test));
+            return Err(format!(
+                "section \"{name}\": {key} does nothing in the test {test}: leave it out; it is for {}",
+                tests.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
 
 fn within(key: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
     match (from..=to).contains(&value) {
@@ -49,6 +69,13 @@ impl Experiment {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
             return Err(format!("name = \"{}\" cannot be: allowed are letters, digits, - _ .", self.name));
+        }
+        printable("title", &self.title)?;
+        printable("question", &self.question)?;
+        within("the number of sections", self.section.len() as f64, 0.0, SECTIONS_MAX as f64)?;
+        let loads = self.load_count();
+        if loads > LOADS_MAX {
+            return Err(format!("the lists of all loads make {loads} together: at most {LOADS_MAX} are measured"));
         }
         if self.section.is_empty() {
             return Err("there is no [[section]]: an experiment needs at least one".into());
@@ -82,6 +109,14 @@ impl Arrays {
         if let Some(level) = self.levels.iter().find(|level| !LEVELS.contains(&level.as_str())) {
             return Err(format!("arrays.levels: \"{level}\" is no level: allowed are {}", LEVELS.join(", ")));
         }
+        let product = [self.levels.len(), self.members.len(), self.strips.len(), self.spans.len()];
+        let arrays = product.iter().fold(1_usize, |product, count| product.saturating_mul(*count));
+        if arrays > ARRAYS_MAX {
+            return Err(format!("arrays: the lists make {arrays} arrays: at most {ARRAYS_MAX} are measured"));
+        }
+        for &spans in &self.spans {
+            within("arrays.spans", spans.into(), 2.0, 128.0)?;
+        }
         for &members in &self.members {
             within("arrays.members", members.into(), 1.0, 256.0)?;
         }
@@ -105,6 +140,10 @@ impl SectionSpec {
                 self.name
             ));
         }
+        printable(&key("name"), &self.name)?;
+        printable(&key("title"), &self.title)?;
+        within(&key("number of traces"), self.traces.len() as f64, 0.0, 100.0)?;
+        within(&key("number of copies"), self.copy.len() as f64, 0.0, 100.0)?;
         within(&key("seconds"), self.seconds, 0.5, 86400.0)?;
         within(&key("warmup"), self.warmup, 0.0, 86400.0)?;
         within(&key("idle"), self.idle, 0.0, 864_000.0)?;
@@ -126,6 +165,7 @@ impl SectionSpec {
             return Err(key("file-copy needs at least one copy, and no other test has any"));
         }
         for copy in &self.copy {
+            printable(&key("copy.name"), &copy.name)?;
             parse_split(&copy.sizes).map_err(|problem| format!("{}: {problem}", key("copy.sizes")))?;
             within(&key("copy.threads"), copy.threads.into(), 1.0, 1024.0)?;
             within(&key("copy.total"), copy.total.0 as f64, 4096.0, 1e15)?;
@@ -165,22 +205,24 @@ impl LoadSpec {
             within(&key("threads"), threads.into(), 1.0, 1024.0)?;
         }
         if let Some(split) = &self.block_split {
-            parse_split(split).map_err(|problem| format!("{}: {problem}", key("block_split")))?;
+            let parts = parse_split(split).map_err(|problem| format!("{}: {problem}", key("block_split")))?;
+            if let Some((bytes, _)) = parts.iter().find(|(bytes, _)| *bytes < 512 || bytes % 512 != 0 || *bytes > 64 << 20) {
+                return Err(format!("{}: {bytes} cannot be: allowed is a multiple of 512 up to 64M", key("block_split")));
+            }
         }
+        printable(&key("mix"), &self.mix)?;
         if let Some(zones) = &self.zones {
-            parse_split(zones).map_err(|problem| format!("{}: {problem}", key("zones")))?;
+            parse_zones(zones).map_err(|problem| format!("{}: {problem}", key("zones")))?;
+        }
+        if let Some(writes) = self.flush_every {
+            within(&key("flush_every"), writes.into(), 1.0, 1e9)?;
         }
         if let Some(parts) = self.parts {
             within(&key("parts"), parts.into(), 2.0, 256.0)?;
         }
         for (option, value) in &self.fio {
-            let is_name = option.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-            if !is_name || OWN_OPTIONS.contains(&option.as_str()) || value.to_string().contains('\n') {
-                return Err(format!(
-                    "{} cannot be: the lab sets it itself, or it is no option of fio's",
-                    key(&format!("fio.{option}"))
-                ));
-            }
+            options::check(option, value)
+                .map_err(|problem| format!("{} cannot be used: {problem}", key(&format!("fio.{option}"))))?;
         }
         if self.mix.is_empty() && (self.block_split.is_some() || self.zones.is_some()) {
             return Err(format!("{} must name a load whose requests differ, as mix = \"database\"", key("mix")));

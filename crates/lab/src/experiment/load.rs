@@ -88,20 +88,73 @@ impl fmt::Display for Text {
     }
 }
 
+impl LoadSpec {
+    /// All products of its lists.
+    pub(super) fn count(&self) -> usize {
+        let lists = [
+            self.pattern.0.len(),
+            self.block.0.len(),
+            self.read_percent.0.len(),
+            self.queue_depth.0.len(),
+            self.threads.0.len(),
+            self.compressible_percent.0.len(),
+            self.mode.0.len(),
+            self.parts.unwrap_or(1) as usize,
+        ];
+        lists.into_iter().fold(1, usize::saturating_mul)
+    }
+}
+
+/// fio takes no more parts of a split.
+const SPLIT_PARTS_MAX: usize = 64;
+
+/// A share in percent, written in digits: `70` or `12.5`.
+fn share(text: &str) -> Option<f64> {
+    let is_plain = !text.is_empty() && text.len() <= 8 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    text.parse().ok().filter(|share| is_plain && (0.0..=100.0).contains(share))
+}
+
+fn split<T>(text: &str, form: &str, part: impl Fn(&str) -> Option<(T, f64)>) -> Result<Vec<(T, f64)>, String> {
+    let parts: Option<Vec<(T, f64)>> = text.split(':').take(SPLIT_PARTS_MAX + 1).map(part).collect();
+    match parts {
+        Some(parts) if parts.len() <= SPLIT_PARTS_MAX => Ok(parts),
+        _ => Err(format!("\"{text:.100}\" does not split: write {form}, at most {SPLIT_PARTS_MAX} of them")),
+    }
+}
+
+fn makes_100(text: &str, what: &str, shares: impl Iterator<Item = f64>) -> Result<(), String> {
+    let sum: f64 = shares.sum();
+    match (sum - 100.0).abs() <= 0.01 {
+        true => Ok(()),
+        false => Err(format!("the {what} of \"{text:.100}\" make {sum} percent; they must make 100")),
+    }
+}
+
 /// Sizes with their shares, as fio's `bssplit` has them.
 ///
 /// # Errors
 /// When it is not written so, or the shares do not make 100.
 pub fn parse_split(text: &str) -> Result<Vec<(u64, f64)>, String> {
-    let bad = || format!("\"{text}\" does not split: write SIZE/PERCENT:SIZE/PERCENT, as \"8K/70:64K/30\"");
     let part = |part: &str| {
-        let (size, share) = part.split_once('/').ok_or_else(bad)?;
-        Ok((parse_size(size)?, share.parse::<f64>().map_err(|_| bad())?))
+        let (size, percent) = part.split_once('/')?;
+        Some((parse_size(size).ok()?, share(percent)?))
     };
-    let parts: Vec<(u64, f64)> = text.split(':').map(part).collect::<Result<_, String>>()?;
-    let sum: f64 = parts.iter().map(|(_, share)| share).sum();
-    if (sum - 100.0).abs() > 0.01 {
-        return Err(format!("the shares of \"{text}\" make {sum} percent; they must make 100"));
-    }
+    let parts = split(text, "SIZE/PERCENT:SIZE/PERCENT, as \"8K/70:64K/30\"", part)?;
+    makes_100(text, "shares", parts.iter().map(|(_, share)| *share))?;
+    Ok(parts)
+}
+
+/// Shares of requests with shares of the addresses, as fio's `random_distribution=zoned` has them.
+///
+/// # Errors
+/// As [`parse_split`].
+pub fn parse_zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
+    let part = |part: &str| {
+        let (requests, addresses) = part.split_once('/')?;
+        Some((share(requests)?, share(addresses)?))
+    };
+    let parts = split(text, "PERCENT/PERCENT:PERCENT/PERCENT, as \"50/5:50/95\"", part)?;
+    makes_100(text, "requests", parts.iter().map(|(requests, _)| *requests))?;
+    makes_100(text, "addresses", parts.iter().map(|(_, addresses)| *addresses))?;
     Ok(parts)
 }

@@ -64,7 +64,7 @@ fn mixes_and_zones_and_zeros_are_told_to_fio() {
     let places = [Place::Path("/tmp/x".into())];
     let lines =
         lines(&Job { places: &places, span_bytes: 1 << 30, offset_bytes: 0, work: Work::Load(&load), seed: 0, logs: None });
-    for wanted in ["bssplit=8k/70:64k/30", "random_distribution=zoned:50/5:50/95", "zero_buffers=1", "fsync=8"] {
+    for wanted in ["bssplit=8192/70:65536/30", "random_distribution=zoned:50/5:50/95", "zero_buffers=1", "fsync=8"] {
         assert!(lines.iter().any(|line| line == wanted), "{wanted} in {lines:?}");
     }
 }
@@ -140,6 +140,35 @@ fn logs_of_any_interval_and_of_each_job_become_samples() {
     fs::write(folder.path().join("slow_iops.log"), "5000, 70, 1, 0, 0\n10000, 80, 1, 0, 0\n").expect("a log");
     let told: Vec<_> = series(&slow, 5000).iter().map(|sample| (sample.at_ms, sample.write_iops)).collect();
     assert_eq!(told, [(5000, 70.0), (10000, 80.0)]);
+}
+
+/// Of 128 jobs a few log the last second, and one comes even later: neither is a collapse.
+#[test]
+fn a_last_second_that_few_jobs_logged_is_left_out() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("s");
+    let second = |at: u32, jobs: usize| format!("{at}, 100, 0, 0, 0\n").repeat(jobs);
+    let cases: [(&[usize], usize); 6] = [
+        (&[128, 128, 128, 5], 3),
+        (&[128, 127, 128, 128, 120, 1], 4),
+        // A job that stands still for a while does not log either: only the end is looked at.
+        (&[128, 3, 128, 128], 4),
+        (&[1, 1, 1], 3),
+        (&[128], 1),
+        (&[128, 4], 1),
+    ];
+    for (jobs, wanted) in cases {
+        let text: String = (1..).zip(jobs).map(|(at, jobs)| second(at * 1000, *jobs)).collect();
+        fs::write(folder.path().join("s_iops.log"), text).expect("a log");
+        let samples = series(&prefix, 1000);
+        assert_eq!(samples.len(), wanted, "{jobs:?}: {samples:?}");
+        assert_eq!(samples.last().expect("one").read_iops, 100.0 * jobs[wanted - 1] as f64);
+    }
+    let hostile =
+        "1e308, 1, 0\n-1e308, 1, 0\nnan, 1, 0\n1000, inf, 0\n1000, -5, 0\n1000, 1e300, 1\n1000, 7, 0\n99999999999999, 7, 0\n";
+    fs::write(folder.path().join("s_iops.log"), hostile).expect("a log");
+    let samples = series(&prefix, u64::MAX);
+    assert!(samples.len() <= 2 && samples.iter().all(|sample| sample.read_iops.is_finite()), "{samples:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn stages(section: &SectionSpec, span_bytes: u64, small_blocks: bool, scale:
             let (prepare, state) = match section.state {
                 Prepare::AsFound => (vec![], DriveState::AsFound),
                 Prepare::Fresh => (vec![Step::Purge], DriveState::Fresh),
-                Prepare::Filled => (vec![Step::Purge, fill(1.0, Pattern::Sequential)], DriveState::Used),
+                Prepare::Filled => (vec![Step::Purge, fill(1.0, Pattern::Sequential)], DriveState::Filled),
                 Prepare::Used => {
                     (vec![Step::Purge, fill(2.0, Pattern::Sequential), fill(1.0, Pattern::Random)], DriveState::Used)
                 }

@@ -1,12 +1,12 @@
 //! A replay as a run folder, so that it can be reported, compared and exported as any other measurement.
 
 use super::{Drift, Options, Outcome, Pace, Reached, ReplayError, iolog, play, size_of};
-use crate::fio::{Fio, FioError, Job, Place, Work};
+use crate::fio::{Beside, Fio, FioError, Job, Place, Work};
 use crate::result::{
     ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
-    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, now_ms,
+    RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
-use crate::run::{Moment, Progress, lock};
+use crate::run::{Held, Moment, Progress, lock};
 use crate::state;
 use crate::trace::{Source, Totals};
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,8 @@ pub struct Request {
     pub through_fio: bool,
     /// How often: three tell how far results scatter.
     pub passes: u32,
-    /// Whether the target's data may be overwritten.
+    /// Whether the target's data may be overwritten. Never kept: who goes on with a replay says it again.
+    #[serde(skip)]
     pub destroy: bool,
     /// The words on the command line.
     pub command: Vec<String>,
@@ -67,22 +68,50 @@ pub enum KeepError {
     /// It cannot be taken up again, or somebody is at it.
     #[error("{0}")]
     Resume(String),
+    /// It makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// The target is in use.
+    #[error("{0}")]
+    Busy(String),
 }
 
 /// The file that tells a replay's folder from that of a run.
 const ASKED: &str = "replay.json";
+const PASSES_MAX: u32 = 1000;
 
 /// What a folder's replay was asked for; none if it holds no replay.
 ///
 /// # Errors
 /// When it is there and cannot be read.
 pub fn asked(folder: &Path) -> Result<Option<Request>, KeepError> {
-    let path = folder.join(ASKED);
-    let failed = |problem: String| KeepError::Resume(format!("{}: {problem}", path.display()));
-    match fs::read(&path) {
+    let failed = |problem: String| KeepError::Resume(format!("{}: {problem}", folder.join(ASKED).display()));
+    match inside::read(folder, ASKED, 1 << 20) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| failed(error.to_string())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error.to_string())),
+        Err(ResultError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses to overwrite what nobody allowed, and to replay in a way that cannot be.
+fn allow(source: &Source, request: &Request) -> Result<(), KeepError> {
+    let totals = source.totals();
+    request.target.check().and_then(|()| request.options.check()).map_err(KeepError::Usage)?;
+    if !(1..=PASSES_MAX).contains(&request.passes) {
+        return Err(KeepError::Usage(format!("{} passes cannot be: allowed is 1 to {PASSES_MAX}", request.passes)));
+    }
+    if totals.writes.saturating_add(totals.discards) == 0 {
+        return Ok(());
+    }
+    let target = request.target.to_string();
+    if !request.destroy {
+        return Err(KeepError::NotAllowed { target });
+    }
+    match &request.target {
+        Place::Path(path) if fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device()) => {
+            crate::purge::refuse_busy(path).map_err(KeepError::Busy)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -99,16 +128,14 @@ pub fn keep(
     progress: &mut dyn Progress,
 ) -> Result<(Manifest, Vec<Outcome>), KeepError> {
     let totals = source.totals();
-    if totals.writes + totals.discards > 0 && !request.destroy {
-        return Err(KeepError::NotAllowed { target: request.target.to_string() });
-    }
+    allow(source, request)?;
+    let mut held = Held::default();
+    held.take(&request.target, &[], true).map_err(KeepError::Resume)?;
     let size_bytes = size_of(&request.target)?;
     let fio = if request.through_fio { Some(Fio::find().map_err(ReplayError::Fio)?) } else { None };
     let manifest = manifest(request, totals, size_bytes, fio.as_ref());
     let writer = RunWriter::create(out, &manifest, &format!("# A replay, not an experiment.\nname = \"{}\"\n", request.name))?;
-    let path = out.join(ASKED);
-    fs::write(&path, serde_json::to_vec_pretty(request).expect("plain data becomes JSON"))
-        .map_err(|source| ResultError::Io { path, source })?;
+    inside::write(out, ASKED, &serde_json::to_vec_pretty(request).expect("plain data becomes JSON"))?;
     let _lock = lock(out).map_err(|error| KeepError::Resume(error.to_string()))?;
     passes(source, request, writer, manifest, 1, stop, progress)
 }
@@ -126,6 +153,9 @@ pub fn resume(
     stop: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<(Manifest, Vec<Outcome>), KeepError> {
+    allow(source, request)?;
+    let mut held = Held::default();
+    held.take(&request.target, &[], true).map_err(KeepError::Resume)?;
     let _lock = lock(folder).map_err(|error| KeepError::Resume(error.to_string()))?;
     let (writer, run) = RunWriter::resume(folder)?;
     let mut manifest = run.manifest;
@@ -133,12 +163,13 @@ pub fn resume(
     if manifest.status == RunStatus::Done {
         return Err(KeepError::Resume(format!("the replay in {place} is done: there is nothing to resume")));
     }
-    if question(request, source.totals()) != manifest.question {
+    if question(request, source.totals()) != manifest.question || manifest.sections.len() != 1 {
         return Err(KeepError::Resume(format!("{} is not the trace that was replayed in {place}", request.origin.trace)));
     }
-    let whole: Vec<Record> = run.records.into_iter().filter(|record| !record.extra.contains_key(CUT_SHORT)).collect();
+    let counts = |record: &Record| !record.extra.contains_key(CUT_SHORT) && record.failed.is_none();
+    let whole: Vec<Record> = run.records.into_iter().filter(counts).collect();
     writer.rewrite_records(&whole)?;
-    let first = whole.iter().map(|record| record.round + 1).max().unwrap_or(1);
+    let first = whole.iter().map(|record| record.round.saturating_add(1)).max().unwrap_or(1);
     manifest.status = RunStatus::Running;
     manifest.resumed_ms.push(now_ms());
     let note = Note {
@@ -169,13 +200,14 @@ fn passes(
     let fio = if request.through_fio { Some(Fio::find().map_err(ReplayError::Fio)?) } else { None };
     let begun = Instant::now();
     let mut outcomes = Vec::new();
-    for pass in first..=request.passes.max(1) {
+    let mut without_result = 0;
+    for pass in first..=request.passes {
         let begun_ms = now_ms();
         let mut tell = |reached: Reached| progress.at(&moment(request, totals, (first, pass), reached, begun));
         let index = writer.next_index();
         let replayed = match &fio {
             None => play(source, &request.target, &request.options, stop, &mut tell),
-            Some(fio) => through_fio(source, request, size_bytes, fio, &out.join(RunWriter::raw_name(index)), stop, &mut tell),
+            Some(fio) => through_fio(source, request, size_bytes, (fio, &out, index), stop, &mut tell),
         };
         let outcome = match replayed {
             Ok(outcome) => outcome,
@@ -221,13 +253,19 @@ fn passes(
             );
             say(NoteKind::Fallback, text)?;
         }
+        if outcome.discards_left_out > 0 {
+            let text = format!("{} discards were left out: the target takes none.", outcome.discards_left_out);
+            say(NoteKind::Fallback, text)?;
+        }
         let is_cut = outcome.cut_short && stop.load(Ordering::Relaxed);
-        if outcome.total.requests > 0 {
+        if let Some(words) = outcome.failed().filter(|_| !is_cut) {
+            without_result += 1;
+            say(NoteKind::Error, format!("no result: {words}."))?;
+        }
+        if outcome.total.requests > 0 || outcome.errors > 0 {
             let record = record(request, totals, &outcome, (index, pass, begun_ms));
-            let raw = out.join(&record.raw);
             if fio.is_none() {
-                let failed = |source| ResultError::Io { path: raw.clone(), source };
-                fs::write(&raw, serde_json::to_vec_pretty(&outcome).expect("plain data becomes JSON")).map_err(failed)?;
+                inside::write(&out, &record.raw, &serde_json::to_vec_pretty(&outcome).expect("plain data becomes JSON"))?;
             }
             writer.append(&[record], &Series::default())?;
             outcomes.push(outcome);
@@ -238,7 +276,7 @@ fn passes(
         }
     }
     if manifest.status == RunStatus::Running {
-        manifest.status = RunStatus::Done;
+        manifest.status = if without_result > 0 { RunStatus::WithFailures } else { RunStatus::Done };
     }
     manifest.ended_ms = Some(now_ms());
     manifest.sections[0].ended_ms = manifest.ended_ms;
@@ -253,14 +291,14 @@ fn moment(request: &Request, totals: &Totals, (first, pass): (u32, u32), reached
         Pace::Open { .. } if totals.seconds > 0.0 => reached.trace_seconds / totals.seconds,
         _ => reached.requests as f64 / totals.requests().max(1) as f64,
     };
-    let passes = f64::from(request.passes.max(1) + 1 - first);
+    let passes = f64::from((request.passes + 1).saturating_sub(first));
     let share = ((f64::from(pass - first) + done.min(1.0)) / passes).clamp(1e-6, 1.0);
     let done_seconds = begun.elapsed().as_secs_f64();
     let total_seconds = match request.options.pace {
         Pace::Open { stretch } => (totals.seconds * stretch * passes).max(done_seconds),
         _ => done_seconds / share,
     };
-    let words = format!("pass {pass} of {}, {} of {} requests", request.passes.max(1), reached.requests, totals.requests());
+    let words = format!("pass {pass} of {}, {} of {} requests", request.passes, reached.requests, totals.requests());
     Moment { section: format!("replay of {}", request.name), words, done_seconds, total_seconds }
 }
 
@@ -269,19 +307,21 @@ fn through_fio(
     source: &Source,
     request: &Request,
     size_bytes: u64,
-    fio: &Fio,
-    raw: &Path,
+    (fio, folder, index): (&Fio, &Path, u32),
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Reached),
 ) -> Result<Outcome, ReplayError> {
-    let name = if matches!(request.target, Place::Nbd(_)) { "nbd".into() } else { request.target.to_string() };
-    let log = raw.with_extension("iolog");
-    let options = iolog(source, &name, size_bytes, &request.options, &log)?;
-    let places = [request.target.clone()];
+    let is_nbd = matches!(request.target, Place::Nbd(_));
+    let name = if is_nbd { "nbd".into() } else { request.target.clone().absolute().to_string() };
+    let log_name = format!("raw/{index:05}.iolog");
+    let log = folder.join(&log_name);
+    let options = iolog(source, &name, size_bytes, &request.options, &log, &log_name)?;
+    let places = [request.target.clone().absolute()];
     let job = Job { places: &places, span_bytes: size_bytes, offset_bytes: 0, work: Work::Replay(&options), seed: 0, logs: None };
     let stretch = if let Pace::Open { stretch } = request.options.pace { stretch.max(1e-9) } else { 1.0 };
     let mut tick = |at: std::time::Duration| tell(Reached { requests: 0, trace_seconds: at.as_secs_f64() / stretch });
-    let measured = fio.run(&job, &raw.with_extension("fio"), raw, &[], stop, &mut tick);
+    let beside = Beside { hosts: &[], stop, running: &|_| {} };
+    let measured = fio.run(&job, folder, &format!("{index:05}"), &beside, &mut tick);
     let _ = fs::remove_file(&log);
     let one = measured?.swap_remove(0);
     let totals = source.totals();
@@ -290,6 +330,7 @@ fn through_fio(
         busy_seconds: one.seconds,
         flushes: totals.flushes,
         errors: one.errors,
+        discards_left_out: 0,
         drift: Drift::default(),
         cut_short: false,
         read: one.read,
@@ -374,6 +415,7 @@ fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fi
             precondition: None,
             rounds: request.passes,
             steady: None,
+            failed: None,
             begun_ms: Some(begun_ms),
             ended_ms: None,
         }],
@@ -382,7 +424,8 @@ fn manifest(request: &Request, totals: &Totals, size_bytes: u64, fio: Option<&Fi
 }
 
 fn record(request: &Request, totals: &Totals, outcome: &Outcome, (index, round, begun_ms): (u32, u32, u64)) -> Record {
-    let moved = (totals.requests() - totals.flushes).max(1);
+    let moved = totals.requests().saturating_sub(totals.flushes).max(1);
+    let bytes = totals.read_bytes.saturating_add(totals.written_bytes).saturating_add(totals.discarded_bytes);
     let mut extra = BTreeMap::new();
     if outcome.cut_short {
         extra.insert(CUT_SHORT.into(), 1.0);
@@ -406,7 +449,7 @@ fn record(request: &Request, totals: &Totals, outcome: &Outcome, (index, round, 
             strip_bytes: None,
             spans: None,
             pattern: Pattern::Random,
-            block_bytes: (totals.read_bytes + totals.written_bytes + totals.discarded_bytes) / moved,
+            block_bytes: bytes / moved,
             mix: request.name.clone(),
             read_percent: (totals.reads * 100 / (totals.reads + totals.writes).max(1)) as u8,
             queue_depth: request.options.depth as u32,
@@ -431,6 +474,7 @@ fn record(request: &Request, totals: &Totals, outcome: &Outcome, (index, round, 
             trim: outcome.trim.clone(),
             total: outcome.total.clone(),
             errors: outcome.errors,
+            failed: outcome.failed(),
             ..Measured::default()
         },
         raw: RunWriter::raw_name(index),

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 
 const EXPORT_NAME: u32 = 1;
 const NO_ZEROES: u16 = 1 << 1;
+const READ_ONLY: u16 = 1 << 1;
 const CAN_TRIM: u16 = 1 << 5;
 
 trait Stream: Read + Write + Send {}
@@ -104,6 +105,10 @@ impl Client {
     /// Of the export.
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.flags & READ_ONLY != 0
     }
 
     pub fn read(&mut self, into: &mut [u8], offset: u64) -> Result<()> {

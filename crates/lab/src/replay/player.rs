@@ -7,7 +7,7 @@ use crate::fio::Place;
 use crate::trace::{Op, Record, Source};
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fs::{File, OpenOptions};
-use std::io::{Error, Result as IoResult};
+use std::io::{Error, ErrorKind, Result as IoResult};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,7 +59,7 @@ pub fn play(
     let depth = options.depth.clamp(1, totals.requests().clamp(1, 4096) as usize);
     let reaches = (0..depth).map(|_| Reach::open(target, totals.reads < totals.requests(), options.direct));
     let reaches = reaches.collect::<IoResult<Vec<_>>>().map_err(failed)?;
-    let largest = totals.bytes_max.next_multiple_of(options.align_bytes.max(1));
+    let largest = totals.data_bytes_max.next_multiple_of(options.align_bytes);
 
     let (send, receive) = sync_channel(AHEAD);
     let receive = Arc::new(Mutex::new(receive));
@@ -69,7 +69,7 @@ pub fn play(
         let reader = scope.spawn(|| {
             let (mut before_ns, mut ahead) = (0, 0);
             let read = source.each(&mut |record| {
-                let pause_ns = record.time_ns - before_ns;
+                let pause_ns = record.time_ns.saturating_sub(before_ns);
                 before_ns = record.time_ns;
                 ahead += 1;
                 ready.fetch_or(ahead >= AHEAD / 2, Ordering::Relaxed);
@@ -120,6 +120,7 @@ pub fn play(
         total: total.figures(seconds).unwrap_or_default(),
         flushes: tally.flushes,
         errors: std::mem::take(&mut tally.errors),
+        discards_left_out: tally.left_out,
         drift,
         cut_short: requests.load(Ordering::Relaxed) < totals.requests(),
     })
@@ -134,6 +135,8 @@ struct Tally {
     late: Lateness,
     flushes: u64,
     errors: u64,
+    /// Discards that the target does not take.
+    left_out: u64,
     ended_ns: u64,
 }
 
@@ -145,6 +148,7 @@ impl Tally {
         self.late.merge(&other.late);
         self.flushes += other.flushes;
         self.errors += other.errors;
+        self.left_out += other.left_out;
         self.ended_ns = self.ended_ns.max(other.ended_ns);
     }
 }
@@ -170,7 +174,10 @@ impl Shared<'_> {
             let due_ns = match self.pace {
                 Pace::Open { stretch } => (record.time_ns as f64 * stretch) as u64,
                 Pace::Closed => ready_ns,
-                Pace::ThinkTime { pause_max } => ready_ns + pause_ns.min(pause_max.as_nanos() as u64),
+                Pace::ThinkTime { pause_max } => {
+                    let pause_max = u64::try_from(pause_max.as_nanos()).unwrap_or(u64::MAX);
+                    ready_ns.saturating_add(pause_ns.min(pause_max))
+                }
             };
             if !self.wait_until(due_ns) {
                 return tally;
@@ -189,10 +196,11 @@ impl Shared<'_> {
                 Op::Flush => None,
             };
             match (done, kind) {
+                (Err(error), _) if record.op == Op::Discard && error.kind() == ErrorKind::Unsupported => tally.left_out += 1,
                 (Err(_), _) => tally.errors += 1,
                 (Ok(()), Some(kind)) => {
                     kind.times.add(ready_ns - issued_ns);
-                    kind.bytes += record.bytes;
+                    kind.bytes = kind.bytes.saturating_add(record.bytes);
                 }
                 (Ok(()), None) => tally.flushes += 1,
             }
@@ -237,7 +245,10 @@ impl Reach {
     }
 
     fn issue(&mut self, record: &Record, buffer: &mut Buffer) -> IoResult<()> {
-        let data = if record.op == Op::Discard { &mut [] } else { &mut buffer[..record.bytes as usize] };
+        let data = match record.op {
+            Op::Read | Op::Write => &mut buffer[..record.bytes as usize],
+            Op::Discard | Op::Flush => &mut [],
+        };
         match (self, record.op) {
             (Self::File(file), Op::Read) => file.read_exact_at(data, record.offset),
             (Self::File(file), Op::Write) => file.write_all_at(data, record.offset),

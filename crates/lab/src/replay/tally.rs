@@ -16,11 +16,13 @@ pub struct Kind {
 impl Kind {
     pub fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
-        self.bytes += other.bytes;
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
     pub fn figures(&self, seconds: f64) -> Option<Figures> {
         let requests = self.times.count();
+        // A request takes some time, however coarse the clock.
+        let seconds = seconds.max(1e-9);
         (requests > 0).then(|| Figures {
             requests,
             bytes: self.bytes,

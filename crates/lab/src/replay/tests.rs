@@ -122,7 +122,7 @@ fn fio_replays_the_log_in_its_times_and_reads_back_as_written() {
     let log = tempfile::NamedTempFile::new().expect("a file");
     let options = buffered(Pace::Open { stretch: 2.0 }, 4);
     let name = file.path().to_str().expect("a plain name");
-    let job = iolog(&small().into(), name, MIB, &options, log.path()).expect("a log");
+    let job = iolog(&small().into(), name, MIB, &options, log.path(), &log.path().display().to_string()).expect("a log");
     let again = trace::read(log.path(), Format::Iolog).expect("our own log");
     let ops = |trace: &Trace| trace.records.iter().map(|record| (record.op, record.offset, record.bytes)).collect::<Vec<_>>();
     assert_eq!(ops(&again), ops(&small()));
@@ -148,7 +148,7 @@ fn fio_replays_the_log_in_its_times_and_reads_back_as_written() {
 fn think_time_is_refused_where_fio_would_replay_it() {
     let options = Options { pace: Pace::ThinkTime { pause_max: Duration::from_secs(1) }, ..Options::default() };
     let log = tempfile::NamedTempFile::new().expect("a file");
-    assert!(iolog(&small().into(), "x", MIB, &options, log.path()).expect_err("refused").to_string().contains("pause"));
+    assert!(iolog(&small().into(), "x", MIB, &options, log.path(), "x.log").expect_err("refused").to_string().contains("pause"));
 }
 
 #[test]
@@ -223,8 +223,12 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
 
     // It is taken up with the pass that was broken off; another trace is not.
     let out = folder.path().join("run");
-    let asked = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
+    let kept = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
     let go_on = AtomicBool::new(false);
+    // The folder does not say that it may overwrite: the user does, each time.
+    let refused = resume(&small().into(), &kept, &out, &go_on, &mut Quiet);
+    assert!(matches!(refused, Err(KeepError::NotAllowed { .. })), "{refused:?}");
+    let asked = Request { destroy: true, ..kept };
     let mut other = small();
     other.records.pop();
     assert!(resume(&other.into(), &asked, &out, &go_on, &mut Quiet).expect_err("refused").to_string().contains("not the trace"));

@@ -325,7 +325,7 @@ pub fn variants(report: &Report<'_>) -> String {
         + &super::modes::words(report)
 }
 
-const STATES: [DriveState; 4] = [DriveState::Fresh, DriveState::Used, DriveState::Idle, DriveState::Trimmed];
+const STATES: [DriveState; 5] = [DriveState::Fresh, DriveState::Filled, DriveState::Used, DriveState::Idle, DriveState::Trimmed];
 
 fn by_state<'a>(points: &Group<'a>) -> Vec<(DriveState, Found<'a>)> {
     STATES.iter().filter_map(|state| Some((*state, *points.iter().find(|(point, _)| point.drive_state == *state)?))).collect()
@@ -355,6 +355,7 @@ pub fn states(report: &Report<'_>) -> String {
                     class: match state {
                         DriveState::AsFound | DriveState::Trimmed => "s0",
                         DriveState::Fresh => "s2",
+                        DriveState::Filled => "s3",
                         DriveState::Used => "s4",
                         DriveState::Idle => "s1",
                     }

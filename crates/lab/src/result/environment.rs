@@ -25,6 +25,15 @@ pub struct Environment {
     pub busy_percent: f64,
     /// I/O of others just before the run, bytes per second over all block devices.
     pub background_bytes_per_s: f64,
+    /// Share of ten seconds in which something waited for a processor (`/proc/pressure/cpu`, some), in percent.
+    #[serde(default)]
+    pub cpu_pressure_percent: f64,
+    /// The same for storage (`/proc/pressure/io`).
+    #[serde(default)]
+    pub io_pressure_percent: f64,
+    /// CPU that the host of this virtual machine gave to others just before the run, in percent of all CPUs.
+    #[serde(default)]
+    pub steal_percent: f64,
     /// Sensors: name, degrees Celsius.
     pub temperatures: Vec<(String, f64)>,
     /// Virtual machine: what systemd or DMI call it; empty on bare metal.

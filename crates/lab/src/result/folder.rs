@@ -1,10 +1,13 @@
 //! A run's folder: read as a whole, written piece by piece, so that an interruption at any moment loses one measurement at most.
+//!
+//! A folder may come from anybody. What it says is data: [`super::inside`] reads and writes nothing outside of it, and a file that
+//! is too large or holds impossible numbers is an error.
 
+use super::inside;
 use super::{FORMAT, Manifest, Note, Point, Record, ResultError, Series};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A run as it lies in its folder.
@@ -27,20 +30,20 @@ impl Run {
     /// When it is none, or of a newer program.
     pub fn open(folder: &Path) -> Result<Self, ResultError> {
         let path = folder.join("manifest.json");
-        let manifest: Manifest = read_json(&path)?;
+        let manifest: Manifest = inside::read_json(folder, "manifest.json")?;
         if manifest.format > FORMAT {
             let problem = format!("format {} is newer than this program ({FORMAT}); use a newer stria", manifest.format);
             return Err(ResultError::Content { path, problem });
         }
-        let records = read_lines(&folder.join("records.jsonl"))?;
-        let notes = read_lines(&folder.join("notes.jsonl"))?;
+        let records = inside::read_lines(folder, "records.jsonl")?;
+        let notes = inside::read_lines(folder, "notes.jsonl")?;
         Ok(Self { folder: folder.to_path_buf(), manifest, records, notes })
     }
 
     /// Measurements that are results, by what they measure; each in the order of rounds.
     pub fn by_point(&self) -> BTreeMap<&Point, Vec<&Record>> {
         let mut points: BTreeMap<&Point, Vec<&Record>> = BTreeMap::new();
-        for record in self.records.iter().filter(|record| !record.preparation) {
+        for record in self.records.iter().filter(|record| !record.preparation && record.failed.is_none()) {
             points.entry(&record.point).or_default().push(record);
         }
         points
@@ -49,9 +52,15 @@ impl Run {
     /// The series of a record, if one was taken.
     ///
     /// # Errors
-    /// When it is named but not there.
+    /// When it is named but not there, or named otherwise than this program names series.
     pub fn series(&self, record: &Record) -> Result<Option<Series>, ResultError> {
-        record.series.as_ref().map(|name| read_json(&self.folder.join(name))).transpose()
+        let Some(name) = &record.series else { return Ok(None) };
+        if *name != RunWriter::series_name(record.index) {
+            let problem =
+                format!("record {} names \"{name}\" as its series: a series lies in series/ under its number", record.index);
+            return Err(ResultError::Content { path: self.folder.join("records.jsonl"), problem });
+        }
+        inside::read_json(&self.folder, name).map(Some)
     }
 }
 
@@ -74,10 +83,9 @@ impl RunWriter {
         }
         for name in ["raw", "series"] {
             let path = folder.join(name);
-            fs::create_dir_all(&path).map_err(io_error(&path))?;
+            fs::create_dir_all(&path).map_err(inside::io_error(&path))?;
         }
-        let path = folder.join("experiment.toml");
-        fs::write(&path, experiment).map_err(io_error(&path))?;
+        inside::write(folder, "experiment.toml", experiment.as_bytes())?;
         let writer = Self { folder: folder.to_path_buf(), next_index: 0 };
         writer.save_manifest(manifest)?;
         Ok(writer)
@@ -86,12 +94,13 @@ impl RunWriter {
     /// Goes on with a folder: a broken last line is cut off.
     ///
     /// # Errors
-    /// When it is no run folder.
+    /// When it is no run folder, or a link or special file lies in it: fio and this program would write through it.
     pub fn resume(folder: &Path) -> Result<(Self, Run), ResultError> {
+        inside::refuse_links(folder)?;
         let run = Run::open(folder)?;
-        rewrite(&folder.join("records.jsonl"), &run.records)?;
-        rewrite(&folder.join("notes.jsonl"), &run.notes)?;
-        let next_index = run.records.iter().map(|record| record.index + 1).max().unwrap_or(0);
+        rewrite(folder, "records.jsonl", &run.records)?;
+        rewrite(folder, "notes.jsonl", &run.notes)?;
+        let next_index = run.records.iter().map(|record| record.index.saturating_add(1)).max().unwrap_or(0);
         Ok((Self { folder: folder.to_path_buf(), next_index }, run))
     }
 
@@ -120,7 +129,7 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn save_manifest(&self, manifest: &Manifest) -> Result<(), ResultError> {
-        write_whole(&self.folder.join("manifest.json"), &serde_json::to_vec_pretty(manifest).expect("plain data becomes JSON"))
+        inside::write(&self.folder, "manifest.json", &serde_json::to_vec_pretty(manifest).expect("plain data becomes JSON"))
     }
 
     /// Appends the records of one measurement, after its series; raw files are there already.
@@ -130,10 +139,10 @@ impl RunWriter {
     pub fn append(&mut self, records: &[Record], series: &Series) -> Result<(), ResultError> {
         for record in records {
             if let Some(name) = &record.series {
-                write_whole(&self.folder.join(name), &serde_json::to_vec(series).expect("plain data becomes JSON"))?;
+                inside::write(&self.folder, name, &serde_json::to_vec(series).expect("plain data becomes JSON"))?;
             }
-            append_line(&self.folder.join("records.jsonl"), record)?;
-            self.next_index = self.next_index.max(record.index + 1);
+            inside::append(&self.folder, "records.jsonl", &line_of(record))?;
+            self.next_index = self.next_index.max(record.index.saturating_add(1));
         }
         Ok(())
     }
@@ -143,7 +152,7 @@ impl RunWriter {
     /// # Errors
     /// When they cannot be written.
     pub fn rewrite_records(&self, records: &[Record]) -> Result<(), ResultError> {
-        rewrite(&self.folder.join("records.jsonl"), records)
+        rewrite(&self.folder, "records.jsonl", records)
     }
 
     /// Appends a note.
@@ -151,62 +160,16 @@ impl RunWriter {
     /// # Errors
     /// When it cannot be written.
     pub fn note(&self, note: &Note) -> Result<(), ResultError> {
-        append_line(&self.folder.join("notes.jsonl"), note)
+        inside::append(&self.folder, "notes.jsonl", &line_of(note))
     }
 }
 
-fn io_error(path: &Path) -> impl Fn(io::Error) -> ResultError {
-    move |source| ResultError::Io { path: path.to_path_buf(), source }
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ResultError> {
-    let bytes = fs::read(path).map_err(io_error(path))?;
-    serde_json::from_slice(&bytes).map_err(|error| ResultError::Content { path: path.to_path_buf(), problem: error.to_string() })
-}
-
-/// Lines of JSON; a last line without an end is an interrupted write and left out.
-fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, ResultError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error(path)(error)),
-    };
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let parse = |(at, line)| {
-        serde_json::from_str(line)
-            .map_err(|error| ResultError::Content { path: path.to_path_buf(), problem: format!("line {}: {error}", at + 1) })
-    };
-    whole.lines().enumerate().map(parse).collect()
-}
-
-fn rewrite<T: Serialize>(path: &Path, items: &[T]) -> Result<(), ResultError> {
-    let mut bytes = Vec::new();
-    for item in items {
-        serde_json::to_writer(&mut bytes, item).expect("plain data becomes JSON");
-        bytes.push(b'\n');
-    }
-    write_whole(path, &bytes)
-}
-
-fn append_line<T: Serialize>(path: &Path, item: &T) -> Result<(), ResultError> {
+fn line_of<T: Serialize>(item: &T) -> Vec<u8> {
     let mut line = serde_json::to_vec(item).expect("plain data becomes JSON");
     line.push(b'\n');
-    let append = || {
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        file.write_all(&line)?;
-        file.sync_data()
-    };
-    append().map_err(io_error(path))
+    line
 }
 
-/// All or nothing: written aside, made durable, then put in place.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
-    let aside = path.with_extension("new");
-    let write = || {
-        let mut file = File::create(&aside)?;
-        file.write_all(bytes)?;
-        file.sync_data()?;
-        fs::rename(&aside, path)
-    };
-    write().map_err(io_error(path))
+fn rewrite<T: Serialize>(folder: &Path, name: &str, items: &[T]) -> Result<(), ResultError> {
+    inside::write(folder, name, &items.iter().flat_map(line_of).collect::<Vec<u8>>())
 }

@@ -57,6 +57,8 @@ pub enum RunStatus {
     Done,
     /// It was asked to stop.
     Interrupted,
+    /// It went through, but a section was given up or a load has no result; resume measures these again.
+    WithFailures,
     /// It could not go on; the last note says why.
     Failed,
 }

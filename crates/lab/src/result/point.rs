@@ -57,7 +57,9 @@ pub enum DriveState {
     AsFound,
     /// Just purged: fresh out of the box.
     Fresh,
-    /// Filled, preconditioned, or steady.
+    /// Purged, then written once in order.
+    Filled,
+    /// Written over and over: filled twice and written at random, preconditioned, or steady.
     Used,
     /// Used, then left alone for a while.
     Idle,

@@ -69,6 +69,27 @@ pub struct Measured {
     pub cpu_system_percent: f64,
     /// Requests that failed, or 1 where fio only tells that there was an error.
     pub errors: u64,
+    /// Why it is no result: requests failed, or it ended long before its time. Such a record is kept and shown, and never counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
+}
+
+impl Measured {
+    /// A figure that no measurement has: not finite, or beyond 10^15 (requests, bytes: beyond 10^17). Sums of such would be lost.
+    pub fn impossible(&self) -> Option<f64> {
+        let of = |figures: &Figures| {
+            let Latency { min_ns, mean_ns, stddev_ns, p50_ns, p99_ns, p999_ns, p99999_ns, max_ns, .. } = figures.latency;
+            let phases = [figures.submission, figures.completion].into_iter().flatten();
+            let phases = phases.flat_map(|phase| [phase.min_ns, phase.mean_ns, phase.stddev_ns, phase.max_ns]);
+            let bins = figures.latency.bins.iter().flat_map(|(ns, count)| [*ns as f64, *count as f64]);
+            let own = [figures.iops, figures.mb_per_s, min_ns, mean_ns, stddev_ns, p50_ns, p99_ns, p999_ns, p99999_ns, max_ns];
+            let whole = [figures.requests as f64 / 100.0, figures.bytes as f64 / 100.0];
+            own.into_iter().chain(whole).chain(phases).chain(bins).find(|figure| !(0.0..=1e15).contains(figure))
+        };
+        let own = [self.seconds, self.cpu_user_percent, self.cpu_system_percent, self.errors as f64];
+        let own = own.into_iter().find(|figure| !(0.0..=1e15).contains(figure));
+        own.or_else(|| [&self.read, &self.write, &self.trim].into_iter().flatten().chain([&self.total]).find_map(of))
+    }
 }
 
 /// Figures of one direction, or of all together.

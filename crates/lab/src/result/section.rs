@@ -23,6 +23,9 @@ pub struct Section {
     pub rounds: u32,
     /// The verdict on steadiness, where the section asks for it.
     pub steady: Option<SteadyVerdict>,
+    /// Why it was given up, where it was: its preparation failed, or nothing could be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
     /// When it began; absent: not yet.
     pub begun_ms: Option<u64>,
     /// When it was done; absent: not yet.

@@ -7,6 +7,7 @@
 use super::measure::{Own, point};
 use super::{Broken, Runner};
 use crate::experiment::FileSystem;
+use crate::others::Others;
 use crate::plan::{CopySet, Load};
 use crate::result::{Figures, IoMode, Measured, NoteKind, Pattern, TargetKind, now_ms};
 use crate::state::Watch;
@@ -86,8 +87,10 @@ impl Place {
         match target.info.kind {
             TargetKind::File => {
                 let [crate::fio::Place::Path(file)] = &target.places[..] else { return Err("there is no one file".into()) };
-                let folder = file.with_file_name(format!("{}.copies", file.file_name().unwrap_or_default().to_string_lossy()));
-                fs::create_dir(&folder).map_err(|error| format!("{}: {error}: it must not be there", folder.display()))?;
+                let name = format!("{}.copies-", file.file_name().unwrap_or_default().to_string_lossy());
+                let beside = file.parent().unwrap_or(Path::new("/"));
+                let made = tempfile::Builder::new().prefix(&name).tempdir_in(beside);
+                let folder = made.map_err(|error| format!("{}: {error}", beside.display()))?.keep();
                 let found = command("stat", &["--file-system", "--format=%T", &folder.display().to_string()]);
                 Ok(Self { folder, file_system: found.unwrap_or_default(), mounted: None })
             }
@@ -184,7 +187,7 @@ impl Runner<'_> {
             )?);
         }
         if self.copies.is_none() {
-            match Place::new(target, set.file_system, &self.request.sockets) {
+            match Place::new(target, set.file_system, self.own.folder()) {
                 Ok(place) => {
                     let words = if place.mounted.is_some() { "made and mounted" } else { "as it is" };
                     self.note(NoteKind::Step, None, format!("copies go through {}, {words}", place.file_system))?;
@@ -196,8 +199,10 @@ impl Runner<'_> {
             }
         }
         let Some(place) = &self.copies else { return Ok(()) };
-        let (file_system, from, to) = (place.file_system.clone(), place.folder.join(&set.name), place.folder.join("copy"));
-        let failed = |error: io::Error| Broken::Failed(format!("copy of {}: {error}", set.name));
+        // Not by the set's name, which an experiment chooses.
+        let (from, to) = (place.folder.join(format!("from-{step}")), place.folder.join("copy"));
+        let file_system = place.file_system.clone();
+        let failed = |error: io::Error| Broken::Section(format!("copy of {}: {error}", set.name));
         if !from.exists() {
             make_files(&from, set, self.stop).map_err(failed)?;
         }
@@ -218,6 +223,7 @@ impl Runner<'_> {
         }
 
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let others = Others::since_now();
         let (begun_ms, begun) = (now_ms(), Instant::now());
         let (next, bytes, times) = (AtomicUsize::new(0), AtomicU64::new(0), Mutex::new((Times::default(), Ok(()))));
         let (stop, done_before, moment) = (self.stop, self.moment.done_seconds, &mut self.moment);
@@ -276,6 +282,7 @@ impl Runner<'_> {
         let mut point = point(&load, target);
         point.mix.clone_from(&set.name);
         let mut extra = std::mem::take(&mut self.extra);
+        others.tell(&mut extra);
         extra.insert("files_per_s".into(), figures.iops);
         let (read, write) = (Some(figures.clone()), Some(figures.clone()));
         let measured = Measured { seconds, read, write, total: figures, ..Measured::default() };

@@ -1,38 +1,115 @@
-//! One program at a time has a run's folder, and nothing of an earlier one works on.
+//! One program at a time has a run's folder, and one run at a time a target.
+//!
+//! A file or device is locked with `flock`, which `stria serve` and udev respect. Drives of arrays are locked so by whatever
+//! serves them, and NBD exports cannot be; for all of them there is a name in the abstract namespace of sockets as well, which the
+//! kernel frees when this process ends, however it ends. Runs of other machines or containers are not seen that way.
 
 use super::RunError;
-use crate::result::ResultError;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
+use crate::fio::{Host, Place};
+use crate::result::inside;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The kernel may release the lock of a process that was killed a moment after its end: a run that follows at once waits so long.
+const GONE_AFTER: Duration = Duration::from_secs(5);
 
 /// One program at a time has a folder.
 pub(crate) fn lock(folder: &Path) -> Result<File, RunError> {
-    let path = folder.join("lock");
-    let file = File::create(&path).map_err(|source| ResultError::Io { path, source })?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| RunError::Failed(format!("the run in {} is going on: wait for it, or interrupt it", folder.display())))?;
+    let file = inside::touch(folder, "lock")?;
+    let end = Instant::now() + GONE_AFTER;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() >= end {
+            let folder = folder.display();
+            return Err(RunError::Failed(format!("the run in {folder} is going on: wait for it, or interrupt it")));
+        }
+        std::thread::sleep(GONE_AFTER / 40);
+    }
     Ok(file)
 }
 
-/// Ends a fio that a killed run left behind, if it is still that one.
-pub(super) fn end_left_fio(folder: &Path) {
-    for entry in fs::read_dir(folder.join("raw")).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_none_or(|extension| extension != "pid") {
-            continue;
+/// Targets that are this run's for as long as it is there.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    files: Vec<File>,
+    names: BTreeMap<String, UnixListener>,
+}
+
+impl Held {
+    /// Takes a target, or fails where another run has it. `by_file`: with `flock`, because nobody else locks it.
+    pub(crate) fn take(&mut self, place: &Place, hosts: &[Host], by_file: bool) -> Result<(), String> {
+        let taken = || {
+            format!(
+                "{place} is measured by another run, or served by another program: two at once would measure each other; wait"
+            )
+        };
+        if !hosts.is_empty() {
+            return hosts.iter().try_for_each(|host| {
+                let place = host.place.as_ref().unwrap_or(place);
+                self.take_name(&format!("{} {place}", host.name)).map_err(|_| taken())
+            });
         }
-        let pid: Option<i32> = fs::read_to_string(&path).ok().and_then(|pid| pid.trim().parse().ok());
-        let job = path.with_extension("fio").display().to_string();
-        let is_ours =
-            |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(&job));
-        if let Some(pid) = pid.filter(|pid| is_ours(*pid)).and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            while fs::metadata(format!("/proc/{pid}/exe")).is_ok() {
-                std::thread::sleep(Duration::from_millis(20));
-            }
+        let Place::Path(path) = place else { return self.take_name(&place.to_string()).map_err(|_| taken()) };
+        let told = |error: std::io::Error| format!("{}: {error}", path.display());
+        let metadata = std::fs::metadata(path).map_err(told)?;
+        let name = match metadata.file_type().is_block_device() {
+            true => format!("block {}", metadata.rdev()),
+            false => format!("file {} {}", metadata.dev(), metadata.ino()),
+        };
+        let is_new = !self.names.contains_key(&name);
+        self.take_name(&name).map_err(|_| taken())?;
+        if by_file && is_new {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file: File = open(path, flags, Mode::empty()).map_err(|error| told(error.into()))?.into();
+            flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| taken())?;
+            self.files.push(file);
         }
-        let _ = fs::remove_file(&path);
+        Ok(())
+    }
+
+    /// What this run has already it may have again: arrays are made of the same drives, one after the other.
+    fn take_name(&mut self, what: &str) -> std::io::Result<()> {
+        if self.names.contains_key(what) {
+            return Ok(());
+        }
+        let mut hasher = DefaultHasher::new();
+        what.hash(&mut hasher);
+        let address = SocketAddr::from_abstract_name(format!("stria-lab-{:016x}", hasher.finish()))?;
+        self.names.insert(what.to_owned(), UnixListener::bind_addr(&address)?);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_one_runs_at_a_time_by_whatever_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("x"), folder.path().join("link"));
+        std::fs::write(&file, "x").expect("a file");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        let uri = format!("nbd+unix:///x?socket={}", file.display());
+        let mut held = Held::default();
+        held.take(&Place::Path(file.clone()), &[], true).expect("free");
+        held.take(&Place::new(&uri), &[], false).expect("free");
+        for (place, by_file) in [(Place::Path(link.clone()), true), (Place::Path(file.clone()), false), (Place::new(&uri), false)]
+        {
+            let words = Held::default().take(&place, &[], by_file).expect_err("taken");
+            assert!(words.contains("another run") && words.contains(&place.to_string()), "{words}");
+        }
+        drop(held);
+        Held::default().take(&Place::Path(link), &[], true).expect("free again");
+        // A program that locks the file as stria serve does is seen as well.
+        let other = File::open(&file).expect("there");
+        flock(&other, FlockOperation::NonBlockingLockExclusive).expect("free");
+        assert!(Held::default().take(&Place::Path(file), &[], true).is_err());
     }
 }

@@ -2,16 +2,19 @@
 
 use super::{Broken, Company, Runner};
 use crate::experiment::PLACE_PERCENT;
-use crate::fio::{Job, Place, Work, take_series, together};
+use crate::fio::{Beside, Job, Place, Work, take_series, together};
+use crate::others::Others;
 use crate::plan::{Load, RaidAction};
 use crate::result::{
-    ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, ResultError, RunWriter, SectionKind, Series,
-    TargetKind, now_ms,
+    ArrayState, IoMode, Measured, MemberFigures, NoteKind, Point, Record, RunWriter, SectionKind, Series, TargetKind, inside,
+    now_ms,
 };
+use crate::select;
 use crate::state::{HOT_C, Watch};
 use crate::target::Target;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The load runs so long before something is done to the array under it.
@@ -39,9 +42,7 @@ impl Runner<'_> {
     pub(super) fn keep(&mut self, own: Own, raw: &impl Serialize) -> Result<(), Broken> {
         let index = self.writer.next_index();
         let name = RunWriter::raw_name(index);
-        let path = self.writer.folder().join(&name);
-        let written = std::fs::write(&path, serde_json::to_vec_pretty(raw).expect("plain data becomes JSON"));
-        written.map_err(|source| ResultError::Io { path, source })?;
+        inside::write(self.writer.folder(), &name, &serde_json::to_vec_pretty(raw).expect("plain data becomes JSON"))?;
         let Own { point, step, round, begun_ms, measured, members, extra } = own;
         let section = self.id();
         let (preparation, series) = (false, None);
@@ -66,16 +67,17 @@ impl Runner<'_> {
             return Ok(self.note(NoteKind::Fallback, None, words)?);
         }
         if load.mode == IoMode::Sparse {
-            crate::purge::recreate(&target.drives()[0]).map_err(Broken::Failed)?;
+            crate::purge::recreate(&target.drives()[0]).map_err(Broken::Section)?;
         }
         let index = self.writer.next_index();
         let folder = self.writer.folder().to_path_buf();
-        let raw = folder.join(RunWriter::raw_name(index));
-        let prefix = folder.join(format!("series/{index:05}"));
+        // fio is started in the folder.
+        let logs = format!("series/{index:05}");
+        let prefix = folder.join(&logs);
         let series_wanted = (load.series || during.is_some()) && self.request.hosts.is_empty() && load.seconds >= 1.0;
         let places = &target.places;
         let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
-        let logs = series_wanted.then_some(prefix.as_path());
+        let logs = series_wanted.then_some(Path::new(&logs));
         let job = Job { places, span_bytes, offset_bytes, work, seed: index.into(), logs };
         let sweeps = matches!(load.array_state, ArrayState::Rebuilding | ArrayState::Scrubbing);
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
@@ -97,8 +99,11 @@ impl Runner<'_> {
             }
             watch.look(at, target.array.as_ref(), sweeps && (during.is_none() || acted.is_some()));
         };
+        let others = Others::since_now();
         let began = Instant::now();
-        let measured = self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut tick)?;
+        let running = |pid| self.own.tell(pid);
+        let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
+        let measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
         match (during, acted) {
             (Some(action), Some(Ok(at))) => self.sweep_begun = Some((action, at, Company::UnderLoad)),
             (Some(_), Some(Err(words))) => return Err(Broken::Failed(words)),
@@ -112,6 +117,8 @@ impl Runner<'_> {
             self.sweep_begun = None;
             self.sweep_done(action, ended_at.saturating_duration_since(begun).as_secs_f64(), Company::UnderLoad, target)?;
         }
+        let mut extra = std::mem::take(&mut self.extra);
+        others.tell(&mut extra);
         let members = watch.finish(target.array.as_ref());
         let series = Series {
             interval_ms: 1000,
@@ -119,7 +126,6 @@ impl Runner<'_> {
             sweep: std::mem::take(&mut watch.sweep),
         };
         let keep_series = !series.samples.is_empty() || !series.sweep.is_empty();
-        let mut extra = std::mem::take(&mut self.extra);
         extra.insert("outstanding".into(), f64::from(job.outstanding()));
         if let Some((part, of)) = load.part {
             extra.insert(PLACE_PERCENT.into(), (f64::from(part) + 0.5) * 100.0 / f64::from(of));
@@ -138,22 +144,32 @@ impl Runner<'_> {
             members: members.clone(),
             extra: extra.clone(),
         };
-        let mut records = Vec::new();
+        let mut records: Vec<Record> = Vec::new();
         if self.request.hosts.len() > 1 {
             records.push(record(together(&measured)));
         }
         records.extend(measured.into_iter().map(record));
+        let failed = records.iter().find_map(|record| record.failed.clone());
+        // What one host could not do voids what the others did with it.
+        records.iter_mut().for_each(|record| record.failed.clone_from(&failed));
         self.writer.append(&records, &series)?;
         self.look_for_trouble(&records[0], &series)?;
         self.records.extend(records);
-        Ok(())
+        match failed.filter(|_| load.preparation) {
+            Some(words) => Err(Broken::Section(format!("the preparation failed: {words}"))),
+            None => Ok(()),
+        }
     }
 
     /// What went wrong in a measurement is said beside it.
     pub(super) fn look_for_trouble(&mut self, record: &Record, series: &Series) -> Result<(), Broken> {
         let index = Some(record.index);
-        if record.errors > 0 {
-            self.note(NoteKind::Error, index, format!("{} requests failed: see {}", record.errors, record.raw))?;
+        if let Some(words) = &record.failed {
+            self.note(
+                NoteKind::Error,
+                index,
+                format!("{}: no result: {words}; see {}", select::load(&record.point), record.raw),
+            )?;
         }
         for member in &record.members {
             if member.errors > 0 {

@@ -1,13 +1,21 @@
 //! Making a target as new, here and on other hosts, and giving its blocks back.
 
 use super::{Broken, Runner};
-use crate::fio::{FioError, Place, Work};
-use crate::result::{NoteKind, Pattern, ResultError, TargetKind};
+use crate::fio::{Beside, FioError, Place, Work};
+use crate::result::{Measured, NoteKind, Pattern, ResultError, TargetKind};
 use crate::target::{Target, TargetSpec};
 use crate::units::show_size;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+
+/// What was done in part was not done.
+fn whole(measured: Result<Vec<Measured>, FioError>) -> Result<(), FioError> {
+    match measured?.into_iter().find_map(|one| one.failed) {
+        Some(words) => Err(FioError::Failed(words)),
+        None => Ok(()),
+    }
+}
 
 impl Runner<'_> {
     pub(super) fn purge(&mut self, target: &mut Target) -> Result<(), Broken> {
@@ -16,16 +24,17 @@ impl Runner<'_> {
         }
         let (fio, folder, stop) = (&self.fio, self.writer.folder(), self.stop);
         let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
+        let running = |pid| self.own.tell(pid);
+        let beside = Beside { hosts: &[], stop, running: &running };
         let mut overwrite = |place: &Place| {
             let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: true };
-            let places = [place.clone()];
+            let places = [place.clone().absolute()];
             let job = crate::fio::Job { places: &places, span_bytes, offset_bytes, work, seed: 0, logs: None };
-            let raw = folder.join("raw/purge.json");
-            fio.run(&job, &raw.with_extension("fio"), &raw, &[], stop, &mut |_| {}).map(|_| ()).map_err(|error| error.to_string())
+            whole(fio.run(&job, folder, "purge", &beside, &mut |_| {})).map_err(|error| error.to_string())
         };
         let purged = target.purge(&mut overwrite).map_err(|words| match self.stop.load(Ordering::Relaxed) {
             true => Broken::Interrupted,
-            false => Broken::Failed(format!("purge of {}: {words}", target.info.name)),
+            false => Broken::Section(format!("purge of {}: {words}", target.info.name)),
         })?;
         for tried in &purged.tried {
             self.note(NoteKind::Fallback, None, format!("purge by {tried}; {} was used instead", purged.by))?;
@@ -37,15 +46,16 @@ impl Runner<'_> {
 
     /// Files that the run has made have no blocks: reads of them as they are would measure memory, so they are filled once.
     pub(super) fn fill_new_file(&mut self, target: &Target) -> Result<(), Broken> {
-        let is_new = target.drives().iter().any(|drive| self.request.made.contains(drive));
+        let is_new = target.drives().iter().any(|drive| self.own.owns(drive));
         if !is_new || self.records.iter().any(|record| record.point.target == target.info.name) {
             return Ok(());
         }
         let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
         let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: false };
         let job = crate::fio::Job { places: &target.places, span_bytes, offset_bytes, work, seed: 0, logs: None };
-        let raw = self.writer.folder().join("raw/fill.json");
-        self.fio.run(&job, &raw.with_extension("fio"), &raw, &[], self.stop, &mut |_| {})?;
+        let running = |pid| self.own.tell(pid);
+        let beside = Beside { hosts: &[], stop: self.stop, running: &running };
+        whole(self.fio.run(&job, self.writer.folder(), "fill", &beside, &mut |_| {}))?;
         let words = format!("{} was filled once: a new file has no blocks that could be read", target.info.name);
         Ok(self.note(NoteKind::Step, None, words)?)
     }
@@ -101,7 +111,7 @@ impl Runner<'_> {
         let drives = target.drives();
         let allocated = |drives: &[PathBuf]| crate::array::allocated_bytes(drives);
         let before = allocated(&drives);
-        let failed = |words: String| Broken::Failed(format!("trim of {}: {words}", target.info.name));
+        let failed = |words: String| Broken::Section(format!("trim of {}: {words}", target.info.name));
         let mut refused = None;
         if let Some(array) = &target.array {
             array.trim().map_err(failed)?;
@@ -117,9 +127,10 @@ impl Runner<'_> {
                         let (span_bytes, offset_bytes) = (each(target.info.span_bytes), each(target.info.offset_bytes));
                         let job =
                             crate::fio::Job { places: &places, span_bytes, offset_bytes, work: Work::Trim, seed: 0, logs: None };
-                        let raw = self.writer.folder().join("raw/trim.json");
-                        match self.fio.run(&job, &raw.with_extension("fio"), &raw, &self.request.hosts, self.stop, &mut |_| {}) {
-                            Ok(_) => {}
+                        let running = |pid| self.own.tell(pid);
+                        let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
+                        match whole(self.fio.run(&job, self.writer.folder(), "trim", &beside, &mut |_| {})) {
+                            Ok(()) => {}
                             Err(FioError::Interrupted) => return Err(Broken::Interrupted),
                             Err(error) => refused = Some(error.to_string()),
                         }

@@ -2,6 +2,7 @@
 
 use super::measure::{Own, point};
 use super::{Broken, Runner};
+use crate::others::Others;
 use crate::plan::{AppTrace, Load};
 use crate::replay::{Options, Pace, play};
 use crate::result::{Measured, NoteKind, Pattern, now_ms};
@@ -26,6 +27,7 @@ impl Runner<'_> {
         let totals = *source.totals();
         let options = Options { pace: Pace::Closed, depth: 1, room_bytes: Some(target.info.span_bytes), ..Options::default() };
         let mut watch = Watch::new(&target.drives(), target.array.as_ref());
+        let others = Others::since_now();
         let (begun_ms, begun, done_before) = (now_ms(), Instant::now(), self.moment.done_seconds);
         let (moment, progress) = (&mut self.moment, &mut *self.progress);
         let mut tell = |_| {
@@ -35,7 +37,7 @@ impl Runner<'_> {
         };
         let replayed = play(&source, place, &options, self.stop, &mut tell);
         self.moment.done_seconds = done_before;
-        let outcome = replayed.map_err(|error| Broken::Failed(format!("replay of {name}: {error}")))?;
+        let outcome = replayed.map_err(|error| Broken::Section(format!("replay of {name}: {error}")))?;
         if outcome.cut_short {
             return Err(Broken::Interrupted);
         }
@@ -53,6 +55,7 @@ impl Runner<'_> {
         let mut point = point(&load, target);
         point.mix = name.into();
         let mut extra = std::mem::take(&mut self.extra);
+        others.tell(&mut extra);
         extra.insert("busy_mb_per_s".into(), outcome.busy_mb_per_s());
         let measured = Measured {
             seconds: outcome.seconds,
@@ -60,6 +63,7 @@ impl Runner<'_> {
             write: outcome.write.clone(),
             total: outcome.total.clone(),
             errors: outcome.errors,
+            failed: outcome.failed(),
             ..Measured::default()
         };
         let members = watch.finish(target.array.as_ref());

@@ -1,13 +1,20 @@
 //! What a run was asked for.
 
+use super::RunError;
 use crate::experiment::{Experiment, SchemaError};
-use crate::fio::Host;
+use crate::fio::{Host, Place};
 use crate::plan::Scale;
-use crate::result::{ResultError, SectionKind, TargetKind};
+use crate::result::{ResultError, SectionKind, TargetKind, inside};
 use crate::target::{Part, Pool, TargetError, TargetSpec};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::{Path, PathBuf};
+
+const REQUEST: &str = "request.json";
+
+/// A target that is made for the run, and so has no path.
+fn is_made_up(text: &str) -> bool {
+    ["array:", "md:", "members:"].iter().any(|kind| text.starts_with(kind))
+}
 
 /// What a run was asked for, beside its experiment: kept as `request.json`, so that it can be taken up again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,7 +39,8 @@ pub struct Request {
     pub read_only: bool,
     /// Machines on which fio serves, instead of this one.
     pub hosts: Vec<Host>,
-    /// What may be overwritten.
+    /// What may be overwritten. Never kept: who goes on with a run says it again.
+    #[serde(skip)]
     pub destroy: Vec<String>,
     /// A remark.
     pub note: String,
@@ -48,12 +56,23 @@ pub struct Request {
     pub keep: bool,
     /// The command line.
     pub command: Vec<String>,
+    /// The `stria` program. Never kept: the one that goes on with a run takes itself.
+    #[serde(skip)]
+    pub program: PathBuf,
+    /// The folder in which it was begun: targets may be named relative to it.
+    #[serde(default)]
+    pub begun_in: PathBuf,
+}
+
+/// What the user allows a run that goes on: its folder is believed in none of this.
+#[derive(Clone, Debug, Default)]
+pub struct Consent {
+    /// What may be overwritten, beside what this very run made.
+    pub destroy: Vec<String>,
+    /// Machines whose fio and ssh may be asked.
+    pub hosts: Vec<Host>,
     /// The `stria` program.
     pub program: PathBuf,
-    /// Files that were not there before the run.
-    pub made: Vec<PathBuf>,
-    /// Where sockets of arrays lie.
-    pub sockets: PathBuf,
 }
 
 impl Request {
@@ -116,8 +135,33 @@ impl Request {
 
 impl Request {
     pub(super) fn save(&self, folder: &Path) -> Result<(), ResultError> {
-        let path = folder.join("request.json");
-        fs::write(&path, serde_json::to_vec_pretty(self).expect("plain data becomes JSON"))
-            .map_err(|source| ResultError::Io { path, source })
+        inside::write(folder, REQUEST, &serde_json::to_vec_pretty(self).expect("plain data becomes JSON"))
+    }
+
+    /// Reads it from the folder of a run that goes on, with what the user allows.
+    pub(super) fn read(folder: &Path, consent: &Consent) -> Result<Self, RunError> {
+        let failed = |error: String| RunError::Failed(format!("{}: {error}", folder.join(REQUEST).display()));
+        let bytes = inside::read(folder, REQUEST, 1 << 20)?;
+        let request: Self = serde_json::from_slice(&bytes).map_err(|error| failed(error.to_string()))?;
+        if request.hosts != consent.hosts {
+            let hosts: Vec<String> = request.hosts.iter().map(|host| format!("--host {host}")).collect();
+            let told = match hosts.is_empty() {
+                true => "was made on this machine: resume it without --host".to_owned(),
+                false => {
+                    format!("was made from other machines, which are asked by fio and ssh: say {} to do that", hosts.join(" "))
+                }
+            };
+            return Err(TargetError::Unsafe(format!("the run in {} {told}", folder.display())).into());
+        }
+        let relative = |text: &String| {
+            let path = text.strip_prefix("file:").or(text.strip_prefix("dir:")).or(text.strip_prefix("block:")).unwrap_or(text);
+            matches!(Place::new(path), Place::Path(path) if path.is_relative()) && !is_made_up(text)
+        };
+        let here = std::env::current_dir().unwrap_or_default();
+        if request.targets.iter().any(relative) && here != request.begun_in {
+            let place = request.begun_in.display();
+            return Err(failed(format!("the target is named relative to {place}: resume the run there")));
+        }
+        Ok(Self { destroy: consent.destroy.clone(), program: consent.program.clone(), ..request })
     }
 }

@@ -176,6 +176,11 @@ impl Runner<'_> {
                 return Err(Broken::Interrupted);
             }
             self.step(step, number, round, target)?;
+            let failed = self.records.last().filter(|record| record.step == number && record.round == round);
+            // A steady state of loads of which one is missing is none.
+            if let (Rounds::UntilSteady(_), Some(words)) = (&stage.rounds, failed.and_then(|record| record.failed.clone())) {
+                return Err(Broken::Section(format!("a load of a round failed: {words}")));
+            }
         }
         self.moment.done_seconds = placed.done_after(round);
         Ok(())

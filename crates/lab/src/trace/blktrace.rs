@@ -95,12 +95,13 @@ impl Events {
         let (time_ns, sector, length) = (number(8, 8), number(16, 8), number(24, 4));
         let (action, device, more) = (number(28, 4) as u32, number(36, 4), number(46, 2));
         std::io::copy(&mut self.stream.by_ref().take(more), &mut std::io::sink()).map_err(unreadable)?;
-        self.at += EVENT as u64 + more;
+        self.at = at + EVENT as u64 + more;
         let what = action & 0xffff;
         if action & NOTIFY != 0 || !matches!(what, QUEUE | ISSUE) {
             return Ok(true);
         }
-        let device = devices.index(&format!("{},{}", device >> 20, device & 0xf_ffff));
+        let name = format!("{},{}", device >> 20, device & 0xf_ffff);
+        let device = devices.index(&name).map_err(|problem| bad(&problem))?;
         let op = match () {
             () if action & DISCARD != 0 => Op::Discard,
             () if action & WRITE != 0 => Op::Write,

@@ -1,14 +1,15 @@
 //! fio's own logs: version 2 with `wait`, version 3 with a time in µs on every line.
 
 use super::{Devices, Event, Op, Record, Take, TraceError, open};
-use std::io::BufRead;
+use crate::lines;
 use std::path::Path;
 
 pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
     let bad = |line: usize, problem: String| TraceError::Malformed { path: path.into(), place: format!("line {line}"), problem };
     let (mut version, mut now_ns) = (0, 0);
-    for (index, line) in open(path)?.lines().enumerate() {
-        let line = line.map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
+    let (mut file, mut line) = (open(path)?, Vec::new());
+    for index in 0.. {
+        let Some(line) = lines::next(&mut *file, &mut line).map_err(|error| bad(index + 1, error.to_string()))? else { break };
         if index == 0 {
             version = match line.trim() {
                 "fio version 2 iolog" => 2,
@@ -32,7 +33,7 @@ pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), Tr
         let name = *fields.first().ok_or_else(|| bad(index + 1, "file is missing".into()))?;
         let op = match *fields.get(1).ok_or_else(|| bad(index + 1, "action is missing".into()))? {
             "add" | "open" | "close" => {
-                devices.index(name);
+                devices.index(name).map_err(|problem| bad(index + 1, problem))?;
                 continue;
             }
             "wait" if version == 2 => {
@@ -47,7 +48,7 @@ pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), Tr
         };
         let (offset, bytes) =
             if op == Op::Flush { (0, 0) } else { (number(fields.get(2), "offset")?, number(fields.get(3), "length")?) };
-        let device = devices.index(name);
+        let device = devices.index(name).map_err(|problem| bad(index + 1, problem))?;
         if take(Event { record: Record { time_ns: now_ns, device, offset, bytes, op }, issue: false }).is_break() {
             break;
         }

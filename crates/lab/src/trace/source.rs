@@ -1,13 +1,17 @@
 //! A trace that is read while it is used.
 //!
 //! [`Source::open`] reads the file once: what is in it, and how far it is out of order. [`Source::each`] reads it again and
-//! holds back only what may still have to be overtaken, so memory is bounded by the disorder, not by the length.
+//! holds back only what may still have to be overtaken, so memory is bounded by the disorder, not by the length; and disorder has a
+//! bound of its own.
 
 use super::{Counter, Devices, Event, Format, Record, Take, Totals, Trace, TraceError, blktrace, iolog, text};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+
+/// Requests that are held back: 256 MiB.
+const HELD_MAX: usize = 4 << 20;
 
 /// A trace.
 pub struct Source {
@@ -65,7 +69,7 @@ impl Source {
         }
         let (start_ns, disorder_ns) = (census.counter.start_ns(), census.disorder_ns);
         let origin = Origin::File { path: path.into(), format, start_ns, disorder_ns, issues };
-        let mut source = Self { origin, devices: devices.0, totals: census.counter.totals() };
+        let mut source = Self { origin, devices: devices.names, totals: census.counter.totals() };
         if disorder_ns > 0 || format == Format::Tencent {
             // What follows on what, and how long it takes, shows in order only.
             let mut counter = Counter::default();
@@ -101,6 +105,7 @@ impl Source {
             Origin::File { path, format, start_ns, disorder_ns, issues } => (path, *format, *start_ns, *disorder_ns, *issues),
         };
         let mut second = Second { records: Vec::new(), on: format == Format::Tencent };
+        let mut too_much = false;
         let mut held: BinaryHeap<Reverse<Held>> = BinaryHeap::new();
         let (mut latest_ns, mut arrival) = (0, 0);
         let mut gone_on = ControlFlow::Continue(());
@@ -108,16 +113,26 @@ impl Source {
             if event.issue != issues {
                 return ControlFlow::Continue(());
             }
-            let record = Record { time_ns: event.record.time_ns - start_ns, ..event.record };
+            // Less than 0: the file is not what it was when it was opened.
+            let record = Record { time_ns: event.record.time_ns.saturating_sub(start_ns), ..event.record };
             latest_ns = latest_ns.max(record.time_ns);
             held.push(Reverse(Held { time_ns: record.time_ns, arrival, record }));
             arrival += 1;
-            while held.peek().is_some_and(|Reverse(first)| first.time_ns + disorder_ns <= latest_ns) && gone_on.is_continue() {
+            too_much = held.len() > HELD_MAX || second.records.len() > HELD_MAX;
+            if too_much {
+                return ControlFlow::Break(());
+            }
+            while held.peek().is_some_and(|Reverse(first)| latest_ns - first.time_ns >= disorder_ns) && gone_on.is_continue() {
                 let Some(Reverse(first)) = held.pop() else { break };
                 gone_on = second.pass(first.record, take);
             }
             gone_on
         })?;
+        if too_much {
+            let problem =
+                format!("more than {HELD_MAX} requests would have to be held back, so far is it out of order: sort it by time");
+            return Err(TraceError::TooMuch { path: path.clone(), problem });
+        }
         while let (Some(Reverse(first)), ControlFlow::Continue(())) = (held.pop(), gone_on) {
             gone_on = second.pass(first.record, take);
         }
@@ -184,7 +199,10 @@ impl Second {
 
     fn flush(&mut self, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> ControlFlow<()> {
         let step_ns = 1_000_000_000 / self.records.len().max(1) as u64;
-        let spread = |(index, record): (usize, Record)| Record { time_ns: record.time_ns + index as u64 * step_ns, ..record };
+        let spread = |(index, record): (usize, Record)| Record {
+            time_ns: record.time_ns.saturating_add(index as u64 * step_ns),
+            ..record
+        };
         self.records.drain(..).enumerate().map(spread).try_for_each(take)
     }
 }

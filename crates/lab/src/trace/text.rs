@@ -1,7 +1,7 @@
 //! Formats with one request to a line.
 
 use super::{Devices, Event, Format, Op, Record, Take, TraceError, open};
-use std::io::BufRead;
+use crate::lines;
 use std::path::Path;
 
 const SECTOR: u64 = 512;
@@ -26,13 +26,16 @@ fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
     let whole: u64 = whole.parse().map_err(|_| bad())?;
     let scale = 10u128.pow(part.len() as u32);
     let part: u128 = if part.is_empty() { 0 } else { part.parse().map_err(|_| bad())? };
-    Ok(product(whole, unit_ns)? + (part * u128::from(unit_ns) / scale) as u64)
+    let part = (part * u128::from(unit_ns) / scale) as u64;
+    product(whole, unit_ns)?.checked_add(part).ok_or_else(|| format!("time \"{text}\" is too large"))
 }
 
 pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
-    for (index, line) in open(path)?.lines().enumerate() {
-        let line = line.map_err(|source| TraceError::Unreadable { path: path.into(), source })?;
-        let text = line.trim();
+    let (mut file, mut line) = (open(path)?, Vec::new());
+    for index in 0.. {
+        let bad = |problem| TraceError::Malformed { path: path.into(), place: format!("line {}", index + 1), problem };
+        let Some(text) = lines::next(&mut *file, &mut line).map_err(|error| bad(error.to_string()))? else { break };
+        let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -47,7 +50,7 @@ pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) 
         };
         match line {
             Ok(Some(line)) => {
-                let device = devices.index(&line.device);
+                let device = devices.index(&line.device).map_err(bad)?;
                 let record = |op| Record { time_ns: line.time_ns, device, offset: line.offset, bytes: line.bytes, op };
                 let flush = Record { offset: 0, bytes: 0, ..record(Op::Flush) };
                 let parts = [line.flush_before.then_some(flush), line.op.map(record), line.flush_after.then_some(flush)];
@@ -59,9 +62,7 @@ pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) 
             Ok(None) => {}
             // A heading is not data.
             Err(_) if index == 0 && !text.starts_with(|first: char| first.is_ascii_digit()) => {}
-            Err(problem) => {
-                return Err(TraceError::Malformed { path: path.into(), place: format!("line {}", index + 1), problem });
-            }
+            Err(problem) => return Err(bad(problem)),
         }
     }
     Ok(())

@@ -1,11 +1,24 @@
 //! Comparison of runs that differ in known ways.
 
 use crate::sample::{Chance, Story, point, target};
-use stria_lab::compare::{Change, Comparison, Metric, Outcome, compare};
+use std::path::PathBuf;
+use stria_lab::compare::{Change, Comparison, Metric, Outcome, compare, compare_folders};
 use stria_lab::result::{Point, SectionKind, TargetKind};
 
 /// A run of eight loads, 5 rounds each, whose rates are scaled by `factor` of the queue depth.
 fn run(seed: u64, rounds: u32, name: &str, kernel: &str, factor: impl Fn(u32) -> f64) -> tempfile::TempDir {
+    run_beside(seed, rounds, name, kernel, None, factor)
+}
+
+/// The same, while others used so much of the processors.
+fn run_beside(
+    seed: u64,
+    rounds: u32,
+    name: &str,
+    kernel: &str,
+    others_percent: Option<f64>,
+    factor: impl Fn(u32) -> f64,
+) -> tempfile::TempDir {
     let target = target(name, TargetKind::Array, Some("5"), 4);
     let mut story = Story::new(&format!("run {seed}"), vec![target.clone()]);
     story.chance = Chance(seed);
@@ -14,7 +27,8 @@ fn run(seed: u64, rounds: u32, name: &str, kernel: &str, factor: impl Fn(u32) ->
     for round in 1..=rounds {
         for queue_depth in [1, 2, 4, 8, 16, 32, 64, 128] {
             let rate = story.chance.noisy(10_000.0 * f64::from(queue_depth).sqrt() * factor(queue_depth), 0.01);
-            story.measure(&section, &Point { queue_depth, ..point(&target) }, round, rate, 1.0);
+            let record = story.measure(&section, &Point { queue_depth, ..point(&target) }, round, rate, 1.0);
+            record.extra.extend(others_percent.map(|percent| ("others_cpu_percent".to_owned(), percent)));
         }
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -84,4 +98,65 @@ fn noise_larger_than_the_difference_is_said_in_words() {
     };
     let found = compared(&noisy(11), &noisy(12));
     assert!(found.sentences().iter().any(|sentence| sentence.contains("told from noise")), "{:#?}", found.sentences());
+}
+
+/// A busy machine gave 15 % less in one of two runs of the same thing: rounds alone would call that worse.
+#[test]
+fn a_busy_machine_decides_less() {
+    let quiet = run(21, 12, "x", "6.1", |_| 1.0);
+    let slower = |factor: f64, others| run_beside(22, 12, "x", "6.1", others, move |_| factor);
+    assert_eq!(compared(&quiet, &slower(0.85, None)).outcome(), Outcome::Worse, "on a quiet machine it counts");
+    for (before, after) in [(&quiet, &slower(0.85, Some(40.0))), (&slower(1.0, Some(40.0)), &slower(0.85, Some(1.0)))] {
+        let found = compared(before, after);
+        assert_eq!(found.outcome(), Outcome::Same, "{:#?}", found.sentences());
+        assert!(found.rows.iter().any(|row| row.change == Change::Undecided));
+        let words = found.sentences().join("\n");
+        for part in ["others' load", "undecided", "40 % of the processors", "A1 A2 A3 -- B1 B2 B3"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
+    }
+    // What is larger than all that others took is a difference all the same; so is a tenth where they took little.
+    assert_eq!(compared(&quiet, &slower(0.4, Some(40.0))).outcome(), Outcome::Worse);
+    assert_eq!(compared(&quiet, &slower(0.9, Some(5.0))).outcome(), Outcome::Worse);
+}
+
+fn sides(before: &[tempfile::TempDir], after: &[tempfile::TempDir]) -> Comparison {
+    let folders = |side: &[tempfile::TempDir]| side.iter().map(|folder| folder.path().join("run")).collect::<Vec<PathBuf>>();
+    compare_folders(&folders(before), &folders(after)).expect("runs")
+}
+
+/// Runs scatter by a tenth from one to the next, and their rounds by a hundredth.
+#[test]
+fn of_several_runs_a_side_a_run_is_the_unit() {
+    let side = |seed: u64, factor: f64| {
+        let day = |at: u64| factor * [1.0, 0.93, 1.07, 0.96, 1.04, 1.0][at as usize];
+        (0..6).map(|at| run_beside(seed + at, 5, "x", "6.1", Some(60.0), move |_| day(at))).collect::<Vec<_>>()
+    };
+    let (a, same, worse) = (side(100, 1.0), side(200, 1.0), side(300, 0.6));
+    assert_eq!(compared(&a[1], &a[2]).outcome(), Outcome::Same, "one run a side on a busy machine");
+    let found = sides(&a, &same);
+    assert_eq!((found.outcome(), found.runs), (Outcome::Same, (6, 6)), "{:#?}", found.sentences());
+    assert!(found.rows.iter().all(|row| row.difference.before.count == 6 && row.change != Change::Undecided));
+    assert!(found.sentences().join("\n").contains("a run as the unit"));
+    let found = sides(&a, &worse);
+    assert_eq!(found.outcome(), Outcome::Worse, "{:#?}", found.sentences());
+    let few = sides(&a[..2], &same[..3]);
+    assert!(few.caveats.iter().any(|words| words.contains("2 and 3 runs")), "{:#?}", few.caveats);
+}
+
+#[test]
+fn targets_that_differ_are_told() {
+    let (a, b) = (run(31, 5, "x", "6.1", |_| 1.0), run(32, 5, "x", "6.1", |_| 1.0));
+    let path = b.path().join("run/manifest.json");
+    let text = std::fs::read_to_string(&path).expect("there");
+    for (from, to, wanted) in [
+        ("\"span_bytes\": 80000000000", "\"span_bytes\": 40000000000", "37.3 GiB of 745.1 GiB used"),
+        ("SAMPLE SSD", "OTHER SSD", "OTHER SSD"),
+        ("\"kind\": \"array\"", "\"kind\": \"block\"", "(block"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        std::fs::write(&path, text.replace(from, to)).expect("written");
+        let caveats = compared(&a, &b).caveats.join("\n");
+        assert!(caveats.contains("The targets differ") && caveats.contains(wanted), "{caveats}");
+    }
 }

@@ -148,6 +148,7 @@ impl Story {
             precondition: Some("sequential 128 KiB writes, twice the span".into()),
             rounds: 5,
             steady: None,
+            failed: None,
             begun_ms: Some(self.now_ms),
             ended_ms: Some(self.now_ms + 60_000),
         };
@@ -232,6 +233,7 @@ impl Story {
                 total: figures(iops, &latency),
                 cpu_user_percent: 12.0,
                 cpu_system_percent: 30.0,
+                failed: None,
                 errors: 0,
             },
             raw: RunWriter::raw_name(index),

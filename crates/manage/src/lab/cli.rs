@@ -124,6 +124,12 @@ pub struct Resume {
     /// The run's folder.
     #[arg(value_hint = ValueHint::DirPath)]
     pub run: PathBuf,
+    /// Overwrite everything on this drive, file or export: said again, since a folder is not believed in that; repeat for more.
+    #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
+    pub destroy: Vec<String>,
+    /// Measure from this machine, as the run did: said again as well; repeat for several.
+    #[arg(long, value_name = "HOST")]
+    pub host: Vec<String>,
 }
 
 /// `stria lab import`
@@ -175,12 +181,12 @@ pub enum Picture {
 /// `stria lab compare`
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// Folder of the run that came first.
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub before: PathBuf,
-    /// Folder of the other.
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub after: PathBuf,
+    /// Folders of the run that came first and of the other; of several runs a side those that came first, then -- and the others.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
+    pub runs: Vec<PathBuf>,
+    /// The other side, after --.
+    #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", last = true)]
+    pub others: Vec<PathBuf>,
     /// Also write a page with both side by side.
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,

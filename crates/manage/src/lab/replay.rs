@@ -89,9 +89,17 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
     Source::open(Path::new(&origin.trace), format).map_err(Failure::failed)
 }
 
-/// Goes on with the replay in a folder; none if there is none.
-pub fn resume(folder: &Path, json: bool) -> Result<Option<u8>, Failure> {
-    let Some(request) = asked(folder)? else { return Ok(None) };
+/// Goes on with the replay in a folder; none if there is none. What it overwrites the user names again.
+pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8>, Failure> {
+    let Some(mut request) = asked(folder)? else { return Ok(None) };
+    request.destroy = destroy.contains(&request.target.to_string());
+    if !json {
+        eprintln!(
+            "goes on with the replay of {} on {}",
+            request.origin.trace.escape_debug(),
+            request.target.to_string().escape_debug()
+        );
+    }
     let source = open(&request.origin)?;
     let went = super::with_progress(json, |stop, progress| replay::resume(&source, &request, folder, stop, progress))?;
     finish(&request, folder, went, json).map(Some)
@@ -164,6 +172,9 @@ fn finish(request: &Request, folder: &Path, (manifest, outcomes): (Manifest, Vec
             outcome.errors
         ));
     }
+    if manifest.status == RunStatus::WithFailures {
+        print(&format!("ended with failures; replay these passes again with stria lab resume {}\n", folder.display()));
+    }
     if manifest.status == RunStatus::Interrupted {
         print(&format!("interrupted: go on with stria lab resume {}\n", folder.display()));
     }
@@ -174,7 +185,8 @@ fn finish(request: &Request, folder: &Path, (manifest, outcomes): (Manifest, Vec
 impl From<KeepError> for Failure {
     fn from(error: KeepError) -> Self {
         match error {
-            KeepError::NotAllowed { .. } => Self::Unsafe(error.to_string()),
+            KeepError::NotAllowed { .. } | KeepError::Busy(_) => Self::Unsafe(error.to_string()),
+            KeepError::Usage(_) => Self::Usage(error.to_string()),
             KeepError::Replay(_) | KeepError::Folder(_) | KeepError::Resume(_) => Self::failed(error),
         }
     }

@@ -1,6 +1,8 @@
 //! What the tests share: the real binary, image files, a serve, and real tools around it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod disk;
+pub mod hanging;
 pub mod nbd;
 
 use serde_json::Value;
@@ -39,7 +41,12 @@ impl Place {
 
     /// The program's own command line, with the control socket of this folder.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stria"));
+        self.command_line(env!("CARGO_BIN_EXE_stria"), arguments)
+    }
+
+    /// Another program, run in this folder with its control socket.
+    pub fn command_line(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command.args(arguments).current_dir(self.folder.path()).env("STRIA_SOCKET", self.path("control.sock"));
         command.stdin(Stdio::null());
         command
@@ -126,6 +133,11 @@ impl Place {
     }
 }
 
+/// Text without its line breaks: what a sentence says, wherever it was wrapped.
+pub fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// How a command ended.
 #[derive(Debug)]
 pub struct Ran {
@@ -171,6 +183,10 @@ impl Serve {
     /// A connection of our own client.
     pub fn client(&self, array: &str) -> nbd::Client {
         nbd::Client::connect(&self.nbd, array)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, name: &str) {

@@ -38,7 +38,7 @@ impl World<'_> {
     /// Waits for all requests, and with a flush for what of them was acknowledged early.
     fn drain_down(&mut self) -> Outcome {
         self.drain()?;
-        self.submit(0..0, Kind::Flush { settled: self.settled }, Operation::Flush, 0)?;
+        self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
         self.drain()
     }
 
@@ -190,7 +190,7 @@ impl World<'_> {
             return Ok(());
         };
         self.meet("unreadable sectors that grow");
-        self.model.forget_reads();
+        self.model.lose_member();
         // What was mended may be unreadable again at once, so that the member is dropped.
         self.suspect[drive] = true;
         let room = self.node().leaves()[leaf].geometry.member_sectors(0);

@@ -1,4 +1,4 @@
-//! Power goes while a small discard is under way, and a member goes with it.
+//! Discards read as zeros: power goes while a small one is under way, or after it was flushed, and a member goes with it.
 
 use super::{cut, tell, write};
 use stria_array::Level;
@@ -23,5 +23,36 @@ fn a_discard_leaves_what_was_there_or_zeros() {
             ]
         });
         assert!(tally.met["member lost with the power"] > 3, "{tally:?}");
+    }
+}
+
+#[test]
+fn what_was_discarded_and_flushed_stays_zeros() {
+    let levels =
+        [(Level::Raid0, 2), (Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 5)];
+    for (level, members) in levels {
+        for unmaps in [true, false] {
+            let unmap = move |setup: &mut stria_sim::setup::Setup| setup.drives.iter_mut().for_each(|drive| drive.unmap = unmaps);
+            tell(level, members, unmap, &|seed| {
+                let discard = |at, sectors| Step::Discard { at, sectors };
+                vec![
+                    write(0, 256),
+                    Step::Drain,
+                    Step::Flush,
+                    Step::Drain,
+                    // Whole stripes with parts of others, a part of one strip, and one sector.
+                    discard(10, 100),
+                    discard(130, 5),
+                    discard(200, 1),
+                    Step::Drain,
+                    Step::Flush,
+                    Step::Drain,
+                    cut(4 + seed),
+                    write(20, 9),
+                    write(128, 4),
+                    Step::Drain,
+                ]
+            });
+        }
     }
 }

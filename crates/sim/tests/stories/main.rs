@@ -14,6 +14,7 @@ mod member_returns_stale;
 mod metadata_unreadable_or_torn;
 mod parity_mended_beside_a_rebuild;
 mod power_cut_between_data_and_parity;
+mod read_after_a_kill_stays;
 mod slow_reads_are_answered_by_others;
 mod spare_removed_at_once;
 
@@ -46,7 +47,7 @@ fn tell(level: Level, members: usize, change: impl Fn(&mut Setup), steps: &dyn F
 fn run_fates(fates: Range<u64>, setup: &dyn Fn() -> Setup, depth: usize, steps: &dyn Fn(u64) -> Vec<Step>) -> Tally {
     let mut all = Tally::default();
     for seed in fates {
-        let history = History { seed, setup: setup(), steps: steps(seed), depth, bounded: true };
+        let history = History { seed, setup: setup(), steps: steps(seed), depth };
         let tally = run(&history, Rules::default()).unwrap_or_else(|failure| panic!("fate {seed}: {failure:?}"));
         all.crashes += tally.crashes;
         for (what, count) in tally.met {

@@ -1,0 +1,232 @@
+//! Goal: once a member that hangs has been failed, nothing waits for it: reads, writes, flushes, sweeps and the stop end by what is
+//! left, and what the member answers in the end harms nothing.
+//! Method: one member of each level leaves everything unanswered from some moment on, with requests of all kinds under way;
+//! a plain array of bytes says what reads must give.
+
+mod support;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use stria_array::{ArrayDevice, Engine, Geometry, IntentConfig, Level, MemberId, NoRecorder, Ports};
+use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, Tag, bytes};
+use support::{Chance, SharedRam, whole};
+
+const MS: Nanos = 1_000_000;
+const NEVER: Nanos = Nanos::MAX;
+
+/// Answers some time after a request came, but nothing before `until`. It has a volatile cache, so flushes go to it.
+struct Hanging {
+    ram: SharedRam,
+    limits: Limits,
+    until: Rc<Cell<Nanos>>,
+    now: Nanos,
+    chance: Chance,
+    waiting: Vec<(Nanos, Request)>,
+}
+
+impl BlockDevice for Hanging {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    fn submit(&mut self, request: Request) {
+        self.waiting.push((self.now + 1 + self.chance.below(MS), request));
+    }
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.now = now;
+        if now >= self.until.get() {
+            let due = self.waiting.extract_if(.., |(due, _)| *due <= now);
+            due.for_each(|(_, request)| self.ram.submit(request));
+        }
+        self.ram.poll(now, completions);
+    }
+    fn next_wake(&self) -> Option<Nanos> {
+        let due = self.waiting.iter().map(|(due, _)| (*due).max(self.until.get())).min();
+        due.filter(|&due| due < NEVER)
+    }
+}
+
+struct World {
+    lanes: Vec<ArrayDevice<NoRecorder>>,
+    until: Vec<Rc<Cell<Nanos>>>,
+    now: Nanos,
+    model: Vec<u8>,
+    chance: Chance,
+    open: BTreeMap<Tag, (u64, u64)>,
+    next_tag: Tag,
+}
+
+impl World {
+    fn new(level: Level, members: usize, lane_count: usize, seed: u64) -> Self {
+        let geometry = Geometry::new(level, level.default_layout(), 16, &vec![512; members]).unwrap();
+        let model = vec![0; bytes(geometry.capacity_sectors())];
+        let until: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
+        let rams: Vec<SharedRam> = (0..members).map(|_| SharedRam::new(512)).collect();
+        let mut chance = Chance(seed);
+        let mut devices = || {
+            let mut hanging = |(until, ram): (&Rc<Cell<Nanos>>, &SharedRam)| Hanging {
+                ram: ram.clone(),
+                limits: Limits { volatile_cache: true, ..ram.limits().clone() },
+                until: Rc::clone(until),
+                now: 0,
+                chance: Chance(chance.next()),
+                waiting: Vec::new(),
+            };
+            until.iter().zip(&rams).map(|member| Box::new(hanging(member)) as Box<dyn BlockDevice>).collect()
+        };
+        let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
+        let (config, ports) = (stria_array::ArrayConfig { intent, ..whole(geometry) }, Ports::new(lane_count).with_groups(8));
+        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+        let lanes = (0..lane_count).map(lane).collect();
+        Self { lanes, until, now: 0, model, chance, open: BTreeMap::new(), next_tag: 0 }
+    }
+
+    fn submit(&mut self, start_sector: u64, sectors: u64, operation: Operation) {
+        self.next_tag += 1;
+        let lane = self.chance.below(self.lanes.len() as u64) as usize;
+        self.open.insert(self.next_tag, (start_sector, sectors));
+        self.lanes[lane].submit(Request { tag: self.next_tag, start_sector, sectors, operation });
+    }
+
+    /// A request of any kind, where no other is under way.
+    fn ask(&mut self) {
+        let capacity = (self.model.len() / 512) as u64;
+        let most = [1, 8, 16, 64, 200][self.chance.below(5) as usize];
+        let sectors = 1 + self.chance.below(most);
+        let start = self.chance.below(capacity - sectors);
+        let (kind, overlaps) =
+            (self.chance.below(8), |&(other, count): &(u64, u64)| other < start + sectors && start < other + count);
+        if kind == 0 {
+            return self.submit(0, 0, Operation::Flush);
+        }
+        if self.open.values().any(overlaps) {
+            return;
+        }
+        let place = bytes(start)..bytes(start + sectors);
+        match kind {
+            1..4 => {
+                self.submit(start, sectors, Operation::Read { into: std::iter::once(Buffer::zeroed(bytes(sectors))).collect() })
+            }
+            4 => {
+                self.model[place].fill(0);
+                self.submit(start, sectors, Operation::WriteZeroes { fua: false, unmap: true, fast: false });
+            }
+            _ => {
+                let mut buffer = Buffer::zeroed(bytes(sectors));
+                buffer.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.next().to_le_bytes()));
+                self.model[place].copy_from_slice(&buffer);
+                let fua = kind == 5;
+                self.submit(start, sectors, Operation::Write { from: std::iter::once(buffer.freeze()).collect(), fua });
+            }
+        }
+    }
+
+    /// Lets time pass to the next event; false: nothing happens any more.
+    fn step(&mut self) -> bool {
+        let mut ended = Vec::new();
+        self.lanes.iter_mut().for_each(|lane| lane.poll(self.now, &mut ended));
+        for completion in ended {
+            let (start, sectors) = self.open.remove(&completion.tag).expect("each ends once");
+            completion.result.expect("what is left suffices");
+            if let Operation::Read { into } = completion.operation {
+                let read: Vec<u8> = into.iter().flat_map(|buffer| buffer.to_vec()).collect();
+                assert!(read == self.model[bytes(start)..bytes(start + sectors)], "sectors {start} + {sectors}");
+            }
+        }
+        let wake = self.lanes.iter().filter_map(ArrayDevice::next_wake).min();
+        self.now = self.now.max(wake.unwrap_or(self.now));
+        wake.is_some()
+    }
+
+    fn pass(&mut self, time: Nanos) {
+        let end = self.now + time;
+        while self.now < end && self.step() {}
+        self.now = self.now.max(end);
+    }
+
+    fn check_all(&mut self) {
+        self.pass(5_000 * MS);
+        assert!(self.open.is_empty(), "still waiting: {:?}", self.open);
+        for start in (0..(self.model.len() / 512) as u64).step_by(16) {
+            self.submit(start, 16, Operation::Read { into: std::iter::once(Buffer::zeroed(bytes(16))).collect() });
+        }
+        self.pass(5_000 * MS);
+        assert!(self.open.is_empty());
+    }
+
+    /// Fails the member as a command does: first on the home lane.
+    fn fail(&mut self, member: usize) {
+        self.lanes[0].command(|engine| engine.fail(MemberId(member))).expect("there is redundancy");
+    }
+}
+
+const ARRAYS: [(Level, usize); 6] =
+    [(Level::Raid1, 2), (Level::Raid1, 3), (Level::Raid4, 4), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid10, 4)];
+
+fn each(mut story: impl FnMut(World, usize)) {
+    for seed in 0..12 {
+        for (level, members) in ARRAYS {
+            for lanes in [1, 3] {
+                let hangs = seed as usize % members;
+                eprintln!("{level:?} of {members}, {lanes} lanes, seed {seed}, member {hangs} hangs");
+                let mut world = World::new(level, members, lanes, seed);
+                (0..40).for_each(|_| world.ask());
+                world.pass(2_000 * MS);
+                assert!(world.open.is_empty());
+                story(world, hangs);
+            }
+        }
+    }
+}
+
+#[test]
+fn requests_end_once_the_member_that_hangs_is_failed() {
+    each(|mut world, hangs| {
+        world.until[hangs].set(NEVER);
+        (0..60).for_each(|_| {
+            world.ask();
+            world.pass(MS / 20);
+        });
+        world.pass(10_000 * MS);
+        assert!(!world.open.is_empty(), "writes and flushes wait for the member");
+        world.fail(hangs);
+        world.pass(10_000 * MS);
+        assert!(world.open.is_empty(), "still waiting: {:?}", world.open);
+        (0..60).for_each(|_| world.ask());
+        world.check_all();
+        // In the end the drive answers, long after everybody has gone on.
+        world.until[hangs].set(world.now);
+        world.check_all();
+        let status = world.lanes[0].status();
+        assert_eq!((status.in_flight, status.members[hangs].in_flight, status.members[hangs].read_errors), (0, 0, 0));
+    });
+}
+
+#[test]
+fn array_stops_while_a_failed_member_hangs() {
+    each(|mut world, hangs| {
+        world.until[hangs].set(NEVER);
+        (0..30).for_each(|_| world.ask());
+        world.pass(100 * MS);
+        world.fail(hangs);
+        world.pass(1000 * MS);
+        world.lanes.iter().for_each(|lane| lane.command(Engine::stop));
+        world.pass(10_000 * MS);
+        assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
+        assert!(world.open.is_empty());
+    });
+}
+
+#[test]
+fn sweep_goes_on_or_ends_when_the_member_that_hangs_is_failed() {
+    each(|mut world, hangs| {
+        world.lanes.iter().for_each(|lane| lane.command(|engine| engine.scrub(true, 0)).expect("nothing else runs"));
+        world.pass(MS / 2);
+        world.until[hangs].set(NEVER);
+        world.pass(1000 * MS);
+        world.fail(hangs);
+        world.pass(60_000 * MS);
+        assert!(world.lanes.iter().all(|lane| lane.status().sweep.is_none()), "{:?}", world.lanes[0].status());
+        world.check_all();
+    });
+}

@@ -1,0 +1,170 @@
+//! Text from elsewhere, made fit to be shown.
+//!
+//! Names lie on drives that anybody may plug in, and come from clients: their bytes reach terminals and logs. Printed as they
+//! are, an escape sequence commands the terminal, a newline forges a line, and marks that turn the direction of writing or pile up
+//! on a letter lie about what is there. [`Shown`] is the one place that decides what may be printed of such text; JSON keeps it
+//! as it is, by its own escapes.
+
+use std::fmt::{self, Write};
+
+/// 512: a longer text is cut, and says so. No name of ours is as long.
+const CHARS_MAX: usize = 512;
+/// Marks that one letter may carry: Vietnamese and Hebrew need two, and three are seen.
+const MARKS_MAX: usize = 3;
+
+/// A text that prints as one line of visible characters: control characters, line ends, marks of writing direction, invisible
+/// characters and heaps of combining marks are escaped as in Rust and JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    text: &'a str,
+    lines: bool,
+    chars_max: usize,
+}
+
+/// For a name within a sentence, or between lines.
+pub fn shown(text: &str) -> Shown<'_> {
+    Shown { text, lines: false, chars_max: CHARS_MAX }
+}
+
+/// For a whole sentence, which is one line whatever the names in it hold.
+pub fn shown_sentence(text: &str) -> Shown<'_> {
+    Shown { text, lines: false, chars_max: usize::MAX }
+}
+
+/// For words that were put together of several lines: line ends and tabs stay, so names in them must have been [`shown`].
+pub fn shown_lines(text: &str) -> Shown<'_> {
+    Shown { text, lines: true, chars_max: usize::MAX }
+}
+
+/// Whether a text prints as it is.
+pub fn is_plain(text: &str) -> bool {
+    shown_sentence(text).to_string() == text
+}
+
+/// JSON that prints the same on any terminal: what is not visible is escaped within its strings, as JSON allows for any character.
+pub fn shown_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for char in json.chars() {
+        // Line ends stand between values only, where they are white space.
+        if char == '\n' || is_visible(char) && !is_mark(char) {
+            shown.push(char);
+        } else {
+            let mut units = [0; 2];
+            char.encode_utf16(&mut units).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    shown
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut marks = 0;
+        for (index, char) in self.text.chars().enumerate() {
+            if index >= self.chars_max {
+                return f.write_char('…');
+            }
+            marks = if is_mark(char) { marks + 1 } else { 0 };
+            let stays = self.lines && matches!(char, '\n' | '\t');
+            match stays || (marks <= MARKS_MAX && is_visible(char) && !(marks > 0 && index == 0)) {
+                true => f.write_char(char)?,
+                false => write!(f, "{}", escape(char))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn escape(char: char) -> String {
+    match char {
+        '\n' | '\r' | '\t' => char.escape_default().to_string(),
+        _ => format!("\\u{{{:x}}}", u32::from(char)),
+    }
+}
+
+/// Whether a character takes its own place, and only that.
+fn is_visible(char: char) -> bool {
+    let hidden = matches!(u32::from(char),
+        0xad | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f
+        | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb
+        | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff
+        // For private use, and no characters at all.
+        | 0xe000..=0xf8ff | 0xf0000..);
+    !char.is_control() && !hidden
+}
+
+/// Marks that combine with the letter before them: those of the blocks that are made for them, which fonts pile up.
+fn is_mark(char: char) -> bool {
+    matches!(u32::from(char),
+        0x300..=0x36f | 0x483..=0x489 | 0x591..=0x5bd | 0x5bf..=0x5c7 | 0x610..=0x61a | 0x64b..=0x65f | 0x670 | 0x6d6..=0x6ed
+        | 0x730..=0x74a | 0x7eb..=0x7f3 | 0x816..=0x82d | 0x8d3..=0x903 | 0xe31 | 0xe34..=0xe3a | 0xe47..=0xe4e
+        | 0xeb1 | 0xeb4..=0xebc | 0xec8..=0xece | 0x135d..=0x135f | 0x1ab0..=0x1aff | 0x1dc0..=0x1dff | 0x20d0..=0x20ff
+        | 0x2cef..=0x2cf1 | 0x2de0..=0x2dff | 0x302a..=0x302f | 0x3099..=0x309a | 0xa66f..=0xa67d | 0xa8e0..=0xa8f1
+        | 0xfe20..=0xfe2f | 0x1d165..=0x1d172 | 0x1e000..=0x1e02a)
+}
+
+/// Text as the name of a file: `[A-Za-z0-9._-]`, not hidden, of 1 to 64 characters; what else there is becomes `_`.
+pub fn file_name(text: &str) -> String {
+    let char = |char: char| if char.is_ascii_alphanumeric() || "._-".contains(char) { char } else { '_' };
+    let name: String = text.chars().map(char).take(64).collect();
+    match name.chars().next() {
+        None => "_".to_owned(),
+        Some('.' | '-') => format!("_{}", &name[1..]),
+        Some(_) => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_shown_commands_a_terminal_or_ends_a_line() {
+        for (text, expected) in [
+            ("tank", "tank"),
+            ("host:tank-1", "host:tank-1"),
+            ("Größe 大 🦀 naïve", "Größe 大 🦀 naïve"),
+            ("a\x1b[31mred", "a\\u{1b}[31mred"),
+            ("x\ncontrol /tmp/evil", "x\\ncontrol /tmp/evil"),
+            ("x\r\t\x07\x08\x7f", "x\\r\\t\\u{7}\\u{8}\\u{7f}"),
+            ("csi\u{9b}2J", "csi\\u{9b}2J"),
+            ("a\u{202e}cba\u{2066}", "a\\u{202e}cba\\u{2066}"),
+            ("a\u{200b}b\u{feff}", "a\\u{200b}b\\u{feff}"),
+            ("line\u{2028}end\u{85}", "line\\u{2028}end\\u{85}"),
+            ("tag\u{e0041}", "tag\\u{e0041}"),
+            ("o\u{302}\u{301}", "o\u{302}\u{301}"),
+            ("\u{301}o", "\\u{301}o"),
+            ("C:\\x20", "C:\\x20"),
+        ] {
+            assert_eq!(shown(text).to_string(), expected);
+        }
+        let heap = format!("z{}", "\u{336}".repeat(50));
+        assert_eq!(shown(&heap).to_string().chars().filter(|char| is_mark(*char)).count(), MARKS_MAX);
+        let every: String = (0..=0x10_ffff).filter_map(char::from_u32).collect();
+        let told = shown_lines(&every).to_string();
+        assert!(told.chars().all(|char| matches!(char, '\n' | '\t') || (!char.is_control() && is_visible(char))));
+        assert_eq!(shown(&"long ".repeat(1000)).to_string().chars().count(), CHARS_MAX + 1);
+        assert_eq!(
+            shown_json("{\"n\":\"a\u{9b}\u{202e}\u{1f980}\u{e0041}o\u{301}\"}\n"),
+            "{\"n\":\"a\\u009b\\u202e\u{1f980}\\udb40\\udc41o\\u0301\"}\n"
+        );
+        assert_eq!(shown_lines("two\nlines\x1b").to_string(), "two\nlines\\u{1b}");
+    }
+
+    #[test]
+    fn file_names_are_plain() {
+        for (text, expected) in [
+            ("tank", "tank"),
+            ("../../etc/passwd", "_._.._etc_passwd"),
+            ("", "_"),
+            (".", "_"),
+            ("..", "_."),
+            (".hidden", "_hidden"),
+            ("-rf", "_rf"),
+            ("a b\n\u{202e}ü", "a_b___"),
+            ("Tank_1.x-y", "Tank_1.x-y"),
+        ] {
+            assert_eq!(file_name(text), expected);
+        }
+        assert_eq!(file_name(&"x".repeat(300)).len(), 64);
+    }
+}

@@ -1,0 +1,188 @@
+//! Requests carried out by system calls that wait, for [`Workers`](crate::workers::Workers).
+
+use crate::error::{Action, io_error};
+use crate::extents::extents_of;
+use crate::{DriveKind, SyncDrive};
+use rustix::fs::{FallocateFlags, fallocate, fdatasync};
+use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
+use rustix::ioctl::{Opcode, Setter, ioctl};
+use std::fs::File;
+use std::io::{IoSlice, IoSliceMut};
+use stria_block::{Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_BYTES};
+
+/// linux/fs.h: `BLKDISCARD`, `_IO(0x12, 119)`, argument: start and length in bytes.
+const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
+/// linux/uio.h: `UIO_MAXIOV`.
+const PIECES_MAX: usize = 1024;
+/// What is bounced, or zeroed by writing, at once.
+const BOUNCE_BYTES_MAX: usize = 1 << 20;
+/// A system call that says "again", or moves nothing, is repeated so many times.
+const RETRIES_MAX: u8 = 16;
+
+/// Why a request failed.
+enum Trouble {
+    Errno(Errno),
+    /// The drive ends after so many bytes of the range.
+    End(usize),
+    /// There is no quick way to zeros.
+    Slow,
+}
+
+impl From<Errno> for Trouble {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+/// Carries a request out, and waits for its end.
+pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), IoError> {
+    let (start_sector, sectors) = (request.start_sector, request.sectors);
+    let (start, len) = (start_sector * SECTOR_BYTES as u64, sectors * SECTOR_BYTES as u64);
+    let (action, result) = match &mut request.operation {
+        Operation::Read { into } => (Action::Read, read(drive, start, into)),
+        Operation::Write { from, fua } => (Action::Write, write(drive, start, from, *fua)),
+        Operation::Flush => (Action::Flush, patiently(|| fdatasync(drive.file())).map_err(Trouble::from)),
+        Operation::Discard => (Action::Discard, discard(drive, start, len).map_err(Trouble::from)),
+        &mut Operation::WriteZeroes { fua, unmap, fast } => (Action::WriteZeroes, zero(drive, start, len, fua, unmap, fast)),
+        Operation::Extents { extents } => {
+            let block_sectors = u64::from(drive.info().limits.logical_block_bytes) / SECTOR_BYTES as u64;
+            let found = extents_of(drive.file(), start_sector, sectors, block_sectors).map(|found| *extents = found);
+            (Action::Extents, found.map_err(Trouble::from))
+        }
+    };
+    result.map_err(|trouble| match trouble {
+        Trouble::Errno(errno) => io_error(drive.name(), action, start_sector, sectors, errno),
+        Trouble::End(done) => drive.ends_within(start_sector, sectors, done),
+        Trouble::Slow => IoError::new(ErrorKind::Unsupported, format!("member {} has no quick way to write zeros", drive.name())),
+    })
+}
+
+/// Repeats what a signal has interrupted.
+fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut retries = 0;
+    loop {
+        match call() {
+            Err(Errno::INTR | Errno::AGAIN) if retries < RETRIES_MAX => retries += 1,
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether direct I/O takes this memory as it is.
+fn is_aligned(drive: &SyncDrive, memory: &[u8]) -> bool {
+    let (memory_align, block_bytes) = drive.alignment();
+    (memory.as_ptr() as usize).is_multiple_of(memory_align) && memory.len().is_multiple_of(block_bytes)
+}
+
+fn read(drive: &SyncDrive, start: u64, into: &mut [Buffer]) -> Result<(), Trouble> {
+    if into.iter().all(|buffer| is_aligned(drive, buffer)) {
+        let mut slices: Vec<IoSliceMut<'_>> = into.iter_mut().map(|buffer| IoSliceMut::new(buffer)).collect();
+        return read_slices(drive, start, &mut slices);
+    }
+    let mut bounce = Buffer::zeroed(into.iter().map(|buffer| buffer.len()).sum());
+    read_slices(drive, start, &mut [IoSliceMut::new(&mut bounce)])?;
+    let mut rest = &bounce[..];
+    for buffer in into {
+        let (front, back) = rest.split_at(buffer.len());
+        buffer.copy_from_slice(front);
+        rest = back;
+    }
+    Ok(())
+}
+
+fn read_slices(drive: &SyncDrive, start: u64, mut slices: &mut [IoSliceMut<'_>]) -> Result<(), Trouble> {
+    let mut done = 0;
+    while !slices.is_empty() {
+        let count = slices.len().min(PIECES_MAX);
+        let moved = patiently(|| preadv(drive.file(), &mut slices[..count], start + done as u64))?;
+        // Direct I/O goes on at whole blocks only.
+        let moved = moved - moved % drive.alignment().1;
+        if moved == 0 {
+            return Err(Trouble::End(done));
+        }
+        done += moved;
+        IoSliceMut::advance_slices(&mut slices, moved);
+    }
+    Ok(())
+}
+
+fn write(drive: &SyncDrive, start: u64, from: &[Data], fua: bool) -> Result<(), Trouble> {
+    if from.iter().all(|data| is_aligned(drive, data)) {
+        let mut slices: Vec<IoSlice<'_>> = from.iter().map(|data| IoSlice::new(data)).collect();
+        return write_slices(drive, start, &mut slices, fua);
+    }
+    let mut bounce = Buffer::zeroed(from.iter().map(|data| data.len()).sum());
+    let mut rest = &mut bounce[..];
+    for data in from {
+        let (front, back) = rest.split_at_mut(data.len());
+        front.copy_from_slice(data);
+        rest = back;
+    }
+    write_slices(drive, start, &mut [IoSlice::new(&bounce)], fua)
+}
+
+fn write_slices(drive: &SyncDrive, start: u64, mut slices: &mut [IoSlice<'_>], fua: bool) -> Result<(), Trouble> {
+    let flags = if fua { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+    let (mut done, mut retries) = (0, 0);
+    while !slices.is_empty() {
+        let count = slices.len().min(PIECES_MAX);
+        let moved = patiently(|| pwritev2(drive.file(), &slices[..count], start + done as u64, flags))?;
+        let moved = moved - moved % drive.alignment().1;
+        if moved == 0 {
+            retries += 1;
+            if retries > RETRIES_MAX {
+                return Err(Trouble::End(done));
+            }
+            continue;
+        }
+        retries = 0;
+        done += moved;
+        IoSlice::advance_slices(&mut slices, moved);
+    }
+    Ok(())
+}
+
+fn discard(drive: &SyncDrive, start: u64, len: u64) -> Result<(), Errno> {
+    match drive.info().kind {
+        DriveKind::File => patiently(|| free(drive, FallocateFlags::PUNCH_HOLE, start, len)),
+        DriveKind::BlockDevice => discard_device(drive.file(), start, len),
+    }
+}
+
+fn free(drive: &SyncDrive, flags: FallocateFlags, start: u64, len: u64) -> Result<(), Errno> {
+    fallocate(drive.file(), flags | FallocateFlags::KEEP_SIZE, start, len)
+}
+
+fn discard_device(device: &File, start: u64, len: u64) -> Result<(), Errno> {
+    // SAFETY: BLKDISCARD reads two u64 and touches no other memory of ours.
+    unsafe { ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([start, len])) }
+}
+
+/// Zeros in the quickest way that keeps to what was asked: a hole, a command, or zeros written.
+fn zero(drive: &SyncDrive, start: u64, len: u64, fua: bool, unmap: bool, fast: bool) -> Result<(), Trouble> {
+    let info = drive.info();
+    // Block devices without a command for it: the kernel would write the zeros itself.
+    let by_command = info.kind == DriveKind::File || !fast || info.zeroes_command;
+    let ways = [
+        (unmap && info.limits.unmap_zeroes).then_some(FallocateFlags::PUNCH_HOLE),
+        by_command.then_some(FallocateFlags::ZERO_RANGE),
+    ];
+    for flags in ways.into_iter().flatten() {
+        match patiently(|| free(drive, flags, start, len)) {
+            Ok(()) if fua => return Ok(patiently(|| fdatasync(drive.file()))?),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+            outcome => return Ok(outcome?),
+        }
+    }
+    if fast {
+        return Err(Trouble::Slow);
+    }
+    let zeros = Data::zeros(usize::try_from(len).unwrap_or(usize::MAX).min(BOUNCE_BYTES_MAX));
+    let mut done = 0;
+    while done < len {
+        let part = (len - done).min(zeros.len() as u64);
+        write_slices(drive, start + done, &mut [IoSlice::new(&zeros[..part as usize])], fua)?;
+        done += part;
+    }
+    Ok(())
+}

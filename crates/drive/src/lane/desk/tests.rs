@@ -1,0 +1,147 @@
+//! Goal: however much one client asks for, another waits for a window of it at most, and nothing is lost or overtaken.
+//! Method: a desk is asked by several clients and answered by hand, as a slow device would.
+
+use super::*;
+use stria_block::Buffer;
+
+const MIB: usize = 1 << 20;
+
+fn read(tag: Tag, bytes: usize) -> Request {
+    let sectors = (bytes / SECTOR_BYTES) as u64;
+    Request { tag, start_sector: 0, sectors, operation: Operation::Read { into: smallvec::smallvec![Buffer::zeroed(0)] } }
+}
+
+struct Bench {
+    desk: Desk,
+    /// What the device has, the oldest first.
+    device: VecDeque<Request>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut desk = Desk::new("lane", 0);
+        desk.set_now(SEASON);
+        Self { desk, device: VecDeque::new() }
+    }
+
+    /// The client asks; whether the device has it at once.
+    fn ask(&mut self, client: usize, request: Request) -> bool {
+        self.desk.turn_to_guest(client);
+        let accepted = self.desk.accept(request);
+        let at_once = accepted.is_some();
+        self.device.extend(accepted);
+        at_once
+    }
+
+    /// The device ends its oldest request; gives the client that had asked, and its tag.
+    fn end_one(&mut self) -> Option<(usize, Tag)> {
+        let request = self.device.pop_front()?;
+        let open = self.desk.slots[request.tag as usize].as_ref().expect("it is open");
+        let whose = (open.client, open.tag);
+        self.desk.answer(request.complete(Ok(())));
+        while let Some(request) = self.desk.next() {
+            self.device.push_back(request);
+        }
+        Some(whose)
+    }
+
+    fn device_bytes(&self) -> usize {
+        self.device.iter().map(cost_of).sum()
+    }
+}
+
+#[test]
+fn a_client_alone_has_the_device_for_itself() {
+    let mut bench = Bench::new();
+    let alone = bench.desk.admit(0);
+    assert!((0..64).all(|tag| bench.ask(alone, read(tag, MIB))));
+}
+
+#[test]
+fn a_small_request_waits_for_a_window_at_most() {
+    let mut bench = Bench::new();
+    let [greedy, small] = [0, 1].map(|room| bench.desk.admit(room));
+    assert!(bench.ask(small, read(0, 4096)));
+    (0..1024).for_each(|tag| {
+        bench.ask(greedy, read(tag, MIB));
+    });
+    assert!(bench.device_bytes() <= WINDOW_COST_MIN + 2 * MIB, "{}", bench.device_bytes());
+    for tag in 1..50 {
+        assert!(bench.ask(small, read(tag, 4096)), "it is never held");
+        let ahead = bench.device_bytes();
+        while bench.end_one().expect("it is not lost") != (small, tag) {}
+        assert!(ahead <= WINDOW_COST_MIN + 2 * MIB, "{ahead} bytes were ahead");
+    }
+    let mut left = 0;
+    while bench.end_one().is_some() {
+        left += 1;
+    }
+    assert!(left > 0 && bench.desk.is_clear() && bench.desk.cost == 0);
+}
+
+#[test]
+fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
+    let mut bench = Bench::new();
+    let sizes = [MIB, 64 << 10, 256 << 10];
+    let clients = [0, 1, 2].map(|room| bench.desk.admit(room));
+    // All are there before one of them asks for much.
+    clients.into_iter().for_each(|client| assert!(bench.ask(client, read(0, 512))));
+    for (client, size) in clients.into_iter().zip(sizes) {
+        (0..(64 * MIB / size) as u64).for_each(|tag| {
+            bench.ask(client, read(tag, size));
+        });
+    }
+    let mut ended = [0; 3];
+    while ended.iter().sum::<usize>() < 96 * MIB {
+        let (client, _) = bench.end_one().expect("there is more");
+        ended[client] += sizes[client];
+    }
+    let fair = 32 * MIB;
+    assert!(ended.iter().all(|bytes| bytes.abs_diff(fair) < 10 * MIB), "{ended:?}");
+}
+
+#[test]
+fn requests_of_one_client_keep_their_order_and_each_ends_once() {
+    let mut bench = Bench::new();
+    let clients = [0, 1, 2, 3].map(|room| bench.desk.admit(room));
+    let mut state = 7_u64;
+    let mut random = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize
+    };
+    let (mut asked, mut ended) = ([0; 4], [0; 4]);
+    for step in 0..20_000_u64 {
+        bench.desk.set_now(SEASON + step * SEASON / 1000);
+        let client = random() % 4;
+        if random() % 2 == 0 {
+            bench.ask(clients[client], read(asked[client], 4096 << (random() % 12)));
+            asked[client] += 1;
+        } else if let Some((client, tag)) = bench.end_one() {
+            assert_eq!(tag, ended[client], "in order, none twice, none left out");
+            ended[client] += 1;
+        }
+    }
+    while let Some((client, tag)) = bench.end_one() {
+        assert_eq!(tag, ended[client]);
+        ended[client] += 1;
+    }
+    assert_eq!(asked, ended);
+    assert!(bench.desk.is_clear());
+}
+
+#[test]
+fn what_is_held_of_a_client_that_leaves_goes_and_the_end_answers_the_rest() {
+    let mut bench = Bench::new();
+    let [leaves, stays] = [0, 1].map(|room| bench.desk.admit(room));
+    bench.ask(stays, read(1000, 4096));
+    for tag in 0..64 {
+        bench.ask(leaves, read(tag, MIB));
+        bench.ask(stays, read(tag, MIB));
+    }
+    bench.desk.dismiss(leaves);
+    let held = bench.desk.clients[stays].held.len();
+    assert!(held > 0 && bench.desk.clients[leaves].held.is_empty());
+    bench.desk.close();
+    assert_eq!(bench.desk.answers(stays).len(), 65);
+    assert!(bench.desk.is_clear());
+}

@@ -1,0 +1,180 @@
+//! Threads for the system calls of one drive that may wait: flushes, discards, zeroing, the search for holes, every request
+//! to a file whose file system waits for a server, and transfers that the kernel could not take at once.
+//!
+//! Why not io_uring's own worker threads. All rings of a thread share a few of them, so that a drive that hangs in a flush would
+//! take those that the healthy drives need; and two files can share one of their queues. Here each drive has its own threads, so a
+//! drive that hangs keeps nobody but itself waiting.
+//!
+//! Threads are started as they are needed and end after a while without work. A thread owns its request with all memory, and
+//! a handle of the drive, until the system call returns: nothing is taken from a call that hangs.
+
+use crate::SyncDrive;
+use crate::blocking::carry_out;
+use crate::parts::PartOf;
+use crate::ring::Waker;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stria_block::{ErrorKind, IoError, Nanos, Request};
+
+/// As many system calls of one drive may wait at once; later requests wait for a thread.
+const THREADS_MAX: usize = 16;
+/// A thread without work ends after this time.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// How long the end of a drive waits for calls under way. Their threads keep the drive open for as long as they last.
+const LAST_CALLS: Duration = Duration::from_secs(1);
+/// A call needs little: the memory of its request lies elsewhere.
+const STACK_BYTES: usize = 256 << 10;
+
+/// The near end of the threads.
+pub(crate) struct Workers {
+    shared: Arc<Shared>,
+    /// When the requests came that have not ended, with their numbers.
+    open: BTreeSet<(Nanos, u64)>,
+    count: u64,
+}
+
+/// A request on its way through a thread.
+pub(crate) struct Work {
+    pub request: Request,
+    pub since: Nanos,
+    /// The transfer that this is a part of.
+    pub part_of: Option<PartOf>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// There is work, or no more will come.
+    changed: Condvar,
+    /// A call has returned.
+    returned: Condvar,
+    /// Of the owner's ring. Not of its lane, which takes no turns while the array is opened.
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(u64, SyncDrive, Work)>,
+    done: Vec<(u64, Work, Result<(), IoError>)>,
+    threads: usize,
+    idle: usize,
+    /// The drive is gone.
+    closed: bool,
+}
+
+impl Workers {
+    /// No thread yet. `waker` is used when something has ended.
+    pub(crate) fn new(waker: Waker) -> Self {
+        let shared = Shared { state: Mutex::default(), changed: Condvar::new(), returned: Condvar::new(), waker };
+        Self { shared: Arc::new(shared), open: BTreeSet::new(), count: 0 }
+    }
+
+    /// Hands a request over. Its end, an error if there is no thread, is among those of [`Workers::poll`].
+    pub(crate) fn submit(&mut self, drive: &SyncDrive, work: Work) {
+        let number = self.count;
+        self.count += 1;
+        self.open.insert((work.since, number));
+        let mut state = self.shared.lock();
+        state.queue.push_back((number, drive.clone(), work));
+        if state.queue.len() > state.idle && state.threads < THREADS_MAX {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("stria drive".into()).stack_size(STACK_BYTES);
+            match thread.spawn(move || shared.work()) {
+                Ok(_) => {
+                    state.threads += 1;
+                    return;
+                }
+                // The threads that there are will come to it.
+                Err(_) if state.threads > 0 => {}
+                Err(error) => {
+                    let (number, drive, work) = state.queue.pop_back().expect("just put there");
+                    let context = format!("member {}: no thread for a request: {error}", drive.name());
+                    state.done.push((number, work, Err(IoError::new(ErrorKind::Other, context))));
+                    return;
+                }
+            }
+        }
+        drop(state);
+        self.shared.changed.notify_one();
+    }
+
+    /// When the oldest request came that has not ended.
+    pub(crate) fn oldest(&self) -> Option<Nanos> {
+        self.open.first().map(|&(since, _)| since)
+    }
+
+    /// How many have not ended.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Takes what has ended.
+    pub(crate) fn poll(&mut self) -> Vec<(Work, Result<(), IoError>)> {
+        if self.open.is_empty() {
+            return Vec::new();
+        }
+        let done = std::mem::take(&mut self.shared.lock().done);
+        let end = |(number, work, result): (u64, Work, _)| {
+            self.open.remove(&(work.since, number));
+            (work, result)
+        };
+        done.into_iter().map(end).collect()
+    }
+
+    /// Whether [`Workers::poll`] has something to give.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.open.is_empty() && !self.shared.lock().done.is_empty()
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        state.queue.clear();
+        self.shared.changed.notify_all();
+        let end = Instant::now() + LAST_CALLS;
+        while state.threads > state.idle {
+            let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else { return };
+            state = self.shared.returned.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life of a thread.
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some((number, drive, mut work)) = state.queue.pop_front() else {
+                if state.closed {
+                    break;
+                }
+                state.idle += 1;
+                let (next, wait) = self.changed.wait_timeout(state, IDLE_MAX).unwrap_or_else(PoisonError::into_inner);
+                state = next;
+                state.idle -= 1;
+                if wait.timed_out() && state.queue.is_empty() {
+                    break;
+                }
+                continue;
+            };
+            drop(state);
+            let result = carry_out(&drive, &mut work.request);
+            // The owner may rely on it that an ended request does not keep the drive open.
+            drop(drive);
+            state = self.lock();
+            state.done.push((number, work, result));
+            drop(state);
+            self.waker.wake();
+            state = self.lock();
+        }
+        state.threads -= 1;
+        drop(state);
+        self.returned.notify_all();
+    }
+}

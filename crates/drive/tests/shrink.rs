@@ -1,0 +1,222 @@
+//! Goal: a drive that is cut short while it is open is lost, and never gives zeros for what was there.
+//! Method: files, on several file systems, and loop devices are cut short at every awkward moment: while idle, with a write already
+//! handed over that makes the file long again, and back to the full length at once. Then everything is asked of them.
+
+mod common;
+
+use common::*;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+use stria_block::{BlockDevice, Buffer, ErrorKind, Operation, Request, Segments};
+use stria_drive::{Access, FileDrive, Ring, SyncDrive, monotonic_now};
+
+const LEN: u64 = 4 << 20;
+const SECTORS: u64 = LEN / 512;
+
+/// A drive that is full of ones.
+fn full(path: &Path) -> (Ring, FileDrive) {
+    let ring = Ring::new().unwrap();
+    let mut drive = FileDrive::new(SyncDrive::open(path, Access::Exclusive).unwrap(), &ring);
+    write(&ring, &mut drive, 0, &vec![1; LEN as usize]).unwrap();
+    carry_out(&ring, &mut drive, 0, 0, Operation::Flush).result.unwrap();
+    (ring, drive)
+}
+
+fn cut(path: &Path, len: u64) {
+    File::options().write(true).open(path).unwrap().set_len(len).unwrap();
+}
+
+fn len_of(path: &Path) -> u64 {
+    std::fs::metadata(path).unwrap().len()
+}
+
+/// Folders on the file systems at hand.
+fn with_folders(mut work: impl FnMut(&Path)) {
+    let (disk, memory) = (Folder::on_disk(), Folder::in_memory());
+    work(&disk.0);
+    work(&memory.0);
+    for kind in ["ext4", "xfs"] {
+        let image = disk.file(kind, 400 << 20);
+        if !is_root("a mount") || run(&format!("mkfs.{kind}"), &["-q", image.to_str().unwrap()]).is_err() {
+            println!("skipped: no {kind} of our own");
+            continue;
+        }
+        let folder = Folder::on_disk();
+        if let Some(mount) = Mount::new(&folder, &["-o", "loop", image.to_str().unwrap()]) {
+            work(&mount.0);
+        }
+    }
+}
+
+fn file_in(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("member");
+    File::create(&path).and_then(|file| file.set_len(LEN)).unwrap();
+    path
+}
+
+/// Whatever is asked, and wherever: the drive is gone, and stays so.
+fn is_lost(ring: &Ring, drive: &mut FileDrive, when: &str) {
+    for start_sector in [0, 8, SECTORS / 2, SECTORS - 8, 0] {
+        let error = read(ring, drive, start_sector, 8).expect_err(when);
+        assert_eq!(error.kind, ErrorKind::Gone, "{when}: {error}");
+        assert!(error.context.contains("while in use"), "{when}: {error}");
+    }
+    assert_eq!(write(ring, drive, 0, &[2; 4096]).unwrap_err().kind, ErrorKind::Gone, "{when}");
+    let zeroes = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+    for operation in [Operation::Flush, Operation::Discard, zeroes, Operation::Extents { extents: Vec::new() }] {
+        let sectors = if matches!(operation, Operation::Flush) { 0 } else { 64 };
+        let words = format!("{when}: {operation:?}");
+        let error = carry_out(ring, drive, 0, sectors, operation).result.expect_err(&words);
+        assert!(matches!(error.kind, ErrorKind::Gone | ErrorKind::Unsupported), "{words}: {error}");
+    }
+    let again = FileDrive::new(drive.drive().clone(), ring).watch().look_at_size();
+    assert_eq!(again.expect("its other handles know").kind, ErrorKind::Gone);
+    assert_eq!(drive.drive().read_at(0, &mut [0; 512]).unwrap_err().kind, ErrorKind::Gone);
+    assert_eq!(drive.drive().write_at(0, &[0; 4096]).unwrap_err().kind, ErrorKind::Gone);
+}
+
+#[test]
+fn file_cut_short_is_lost_and_does_not_grow() {
+    with_folders(|folder| {
+        for left in [0, 100, LEN / 2, LEN - 4096, LEN - 1] {
+            let path = file_in(folder);
+            let (ring, mut drive) = full(&path);
+            cut(&path, left);
+            let error = write(&ring, &mut drive, 8, &[2; 4096]).expect_err("a write before any read finds it as well");
+            assert_eq!(error.kind, ErrorKind::Gone);
+            is_lost(&ring, &mut drive, &format!("{} bytes left in {}", left, folder.display()));
+            assert_eq!(len_of(&path), left, "nothing is written behind the end");
+        }
+    });
+}
+
+#[test]
+fn reads_on_their_way_are_not_believed() {
+    with_folders(|folder| {
+        let path = file_in(folder);
+        let (ring, mut drive) = full(&path);
+        let into = Segments::from_iter([Buffer::zeroed(4096)]);
+        drive.submit(Request { tag: 1, start_sector: 0, sectors: 8, operation: Operation::Read { into } });
+        ring.drain();
+        // What was read is right, but nobody can know.
+        cut(&path, LEN / 2);
+        let mut ended = Vec::new();
+        drive.poll(monotonic_now(), &mut ended);
+        assert_eq!(ended[0].result.as_ref().unwrap_err().kind, ErrorKind::Gone);
+    });
+}
+
+#[test]
+fn holes_behind_a_write_that_made_the_file_grow_are_not_zeros() {
+    with_folders(|folder| {
+        // The last one makes the file as long as it was.
+        for write_at in [64, SECTORS / 2, SECTORS - 16, SECTORS - 8] {
+            let path = file_in(folder);
+            let (ring, mut drive) = full(&path);
+            let from = Segments::from_iter([Buffer::copy_of(&[2; 4096]).freeze()]);
+            let operation = Operation::Write { from, fua: false };
+            drive.poll(monotonic_now(), &mut Vec::new());
+            drive.submit(Request { tag: 1, start_sector: write_at, sectors: 8, operation });
+            // Looked at already, and not yet with the kernel.
+            cut(&path, 0);
+            let mut ended = Vec::new();
+            while ended.is_empty() {
+                drive.poll(monotonic_now(), &mut ended);
+                ring.wait(Some(Duration::from_millis(1)));
+            }
+            // Some kernels and file systems let us refuse it still.
+            let len = len_of(&path);
+            assert!(len == 0 || len == (write_at + 8) * 512, "it has grown by that write, or not at all: {len}");
+            let what = format!("write at {write_at} in {}", folder.display());
+            assert!(read(&ring, &mut drive, 8, 8).is_err(), "{what}: nobody gets zeros");
+            is_lost(&ring, &mut drive, &what);
+        }
+    });
+}
+
+#[test]
+fn file_cut_short_and_made_long_again_is_lost() {
+    with_folders(|folder| {
+        for left in [0, LEN / 2] {
+            let path = file_in(folder);
+            let (ring, mut drive) = full(&path);
+            assert!(read(&ring, &mut drive, 8, 8).is_ok());
+            cut(&path, left);
+            cut(&path, LEN);
+            assert!(read(&ring, &mut drive, SECTORS - 8, 8).is_err(), "nobody gets zeros");
+            is_lost(&ring, &mut drive, &format!("{left} bytes left in {}", folder.display()));
+        }
+    });
+}
+
+#[test]
+fn room_that_we_give_back_is_not_missed() {
+    with_folders(|folder| {
+        let (ring, mut drive) = full(&file_in(folder));
+        for round in 0..8 {
+            let zeroes = |unmap| Operation::WriteZeroes { fua: true, unmap, fast: false };
+            for operation in [Operation::Discard, zeroes(true), zeroes(false)] {
+                carry_out(&ring, &mut drive, 0, SECTORS, operation).result.unwrap();
+                assert!(read(&ring, &mut drive, 8, 8).unwrap().iter().all(|&byte| byte == 0));
+                write(&ring, &mut drive, 0, &vec![round; LEN as usize]).unwrap();
+                assert!(read(&ring, &mut drive, 8, 8).unwrap().iter().all(|&byte| byte == round));
+            }
+        }
+    });
+}
+
+#[test]
+fn file_that_grows_is_what_it_was() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", LEN);
+    let (ring, mut drive) = full(&path);
+    cut(&path, 2 * LEN);
+    assert!(read(&ring, &mut drive, SECTORS - 8, 8).unwrap().iter().all(|&byte| byte == 1));
+    assert!(drive.watch().look_at_size().is_none());
+}
+
+#[test]
+fn loop_device_over_a_file_cut_short_is_lost() {
+    let folder = Folder::on_disk();
+    for direct in ["--direct-io=off", "--direct-io=on"] {
+        for grown in [None, Some(64), Some(SECTORS - 16)] {
+            let Some(device) = Loop::with(&folder, LEN, 512, &[direct]) else { return };
+            let (ring, mut drive) = full(&device.device);
+            cut(&device.file, LEN / 4);
+            if let Some(sector) = grown {
+                // As by a write of ours that was under way.
+                use std::os::unix::fs::FileExt;
+                File::options().write(true).open(&device.file).unwrap().write_all_at(&[2; 4096], sector * 512).unwrap();
+            }
+            let what = format!("{direct}, grown by a write at {grown:?}");
+            assert!(read(&ring, &mut drive, SECTORS / 2, 8).is_err(), "{what}: nobody gets zeros");
+            is_lost(&ring, &mut drive, &what);
+        }
+    }
+}
+
+#[test]
+fn device_that_shrinks_is_lost() {
+    let folder = Folder::on_disk();
+    for begin in 0..3 {
+        let Some(device) = Loop::new(&folder, LEN, 512) else { return };
+        let ring = Ring::new().unwrap();
+        // The file stays: only the device says that it is smaller.
+        let drive = SyncDrive::open(&device.device, Access::Exclusive).unwrap();
+        let mut drive = FileDrive::new(drive, &ring);
+        run("losetup", &["--sizelimit", &(LEN / 2).to_string(), "--set-capacity", device.device.to_str().unwrap()])
+            .map(drop)
+            .unwrap_or_else(|error| println!("{error}"));
+        if std::fs::read(&device.device).unwrap().len() as u64 == LEN {
+            cut(&device.file, LEN / 2);
+            run("losetup", &["--set-capacity", device.device.to_str().unwrap()]).unwrap();
+        }
+        match begin {
+            0 => assert_eq!(read(&ring, &mut drive, SECTORS - 8, 8).unwrap_err().kind, ErrorKind::Gone),
+            1 => assert_eq!(write(&ring, &mut drive, SECTORS - 8, &[2; 4096]).unwrap_err().kind, ErrorKind::Gone),
+            _ => assert!(drive.watch().look_at_size().is_some()),
+        }
+        is_lost(&ring, &mut drive, &format!("beginning with {begin}"));
+    }
+}

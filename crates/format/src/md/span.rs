@@ -1,0 +1,76 @@
+//! The mark of a span: an array that is a member of another one.
+//!
+//! What an array carries is its clients' business: a virtual machine may keep RAID superblocks of its own there, or copies of
+//! anybody's. So nothing that lies in an array says that it is part of another. Its own superblock does, on every member, out of its
+//! clients' reach: in the last 64 bytes of the 4 KiB that md reserves for a superblock, behind the roles.
+//!
+//! md sums, reads and writes no more of those 4 KiB than the roles take, or, on drives with blocks of 4096 bytes, writes back what it
+//! has read. So the mark outlives what Linux and mdadm do to a member. A member that mdadm adds has none; that of any other
+//! suffices, and Stria writes it on all.
+
+use super::superblock::{Header, SUPERBLOCK_BYTES, Superblock, feature};
+use crate::Field;
+use crate::fields::on_disk;
+use stria_parity::crc32c;
+
+const MAGIC: [u8; 8] = *b"StriaSpn";
+const VERSION: u32 = 1;
+
+on_disk! {
+    /// Says which array this one is a span of.
+    pub struct Mark [64] {
+        /// `StriaSpn`.
+        0x00 magic: [u8; 8],
+        /// 1. A later program may use what is reserved; the rest is for good.
+        0x08 version: u32,
+        /// CRC-32C of the mark, this field taken as zero.
+        0x0c crc: u32,
+        /// The identity of the array that the superblock is of.
+        0x10 set_uuid: [u8; 16],
+        /// The identity of the array of which it is a span.
+        0x20 upper_uuid: [u8; 16],
+        /// Zero.
+        0x30 reserved: [u8; 16],
+    }
+}
+
+/// Where it lies, from the start of the superblock.
+pub(crate) const PLACE: usize = SUPERBLOCK_BYTES - Mark::SIZE_BYTES;
+
+/// The fields, for `examine --raw`.
+pub(crate) const FIELDS: &[Field] = Mark::FIELDS;
+
+impl Mark {
+    fn sum(&self) -> u32 {
+        crc32c(&Self { crc: 0, ..self.clone() }.write())
+    }
+}
+
+/// The mark's bytes.
+pub(crate) fn encode(set_uuid: [u8; 16], upper_uuid: [u8; 16]) -> [u8; Mark::SIZE_BYTES] {
+    let mut mark = Mark { magic: MAGIC, version: VERSION, crc: 0, set_uuid, upper_uuid, reserved: [0; 16] };
+    mark.crc = mark.sum();
+    mark.write()
+}
+
+/// The array that is marked above the one with this superblock. Marks of other arrays, left over from before, are none.
+pub(crate) fn find(bytes: &[u8], superblock: &Superblock) -> Option<[u8; 16]> {
+    let mark = Mark::read(bytes.get(PLACE..PLACE + Mark::SIZE_BYTES)?.try_into().ok()?);
+    let whole = mark.magic == MAGIC && mark.version > 0 && mark.crc == mark.sum();
+    let ours = whole && mark.set_uuid == superblock.header.set_uuid && mark.upper_uuid != mark.set_uuid;
+    (ours && has_room(superblock)).then_some(mark.upper_uuid)
+}
+
+/// Whether all of the 4 KiB are the superblock's, and the roles end before the mark. Early versions of md laid bitmaps there, and
+/// data.
+pub(crate) fn has_room(superblock: &Superblock) -> bool {
+    let header = &superblock.header;
+    let behind = 1..SUPERBLOCK_BYTES as i32 / 512;
+    let bitmap = superblock.has(feature::BITMAP_OFFSET) && behind.contains(&header.bitmap_offset);
+    let ppl = superblock.ppl().is_some_and(|(offset, _)| behind.contains(&offset.into()));
+    let bad_blocks = behind.contains(&header.bblog_offset);
+    let page_end = header.super_offset + SUPERBLOCK_BYTES as u64 / 512;
+    let data = header.super_offset < header.data_offset && header.data_offset < page_end;
+    let roles_end = Header::SIZE_BYTES + 2 * superblock.roles.len();
+    !(bitmap || ppl || bad_blocks || data) && roles_end <= PLACE
+}

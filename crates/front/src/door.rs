@@ -1,0 +1,169 @@
+//! Listening sockets: taken early, opened late.
+//!
+//! An address is checked and, where the system allows it, taken before anything else is done, so that a start that
+//! cannot succeed fails early. Clients get in only once the door is opened, when there is something behind it.
+
+use crate::FrontError;
+use crate::server::Listener;
+use crate::socket_file::{SocketAccess, SocketError, SocketFile};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// 1 MiB: the replies of 128 reads of 4 KiB, with the kernel's own overhead.
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 256;
+
+/// A client at the other end of a socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// For people.
+    pub words: String,
+    pub origin: Origin,
+}
+
+/// What counts as one peer where places are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A user of this machine.
+    User(u32),
+    /// A machine; of an IPv6 address the 64 bits of its network, as a host has all addresses in it.
+    Address(IpAddr),
+}
+
+impl Origin {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                let [a, b, c, d, ..] = address.segments();
+                Self::Address(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into())
+            }
+            address => Self::Address(address),
+        }
+    }
+}
+
+/// A listener whose address is free, and through which nobody gets in yet.
+pub(crate) enum Closed {
+    Unix(PathBuf),
+    /// Bound, so that nobody else takes the port.
+    Tcp(OwnedFd, SocketAddr),
+}
+
+impl Closed {
+    pub fn prepare(listener: &Listener) -> Result<Self, FrontError> {
+        let failed = |source| FrontError::Bind { listener: listener.to_string(), source };
+        match listener {
+            Listener::Unix(path) => {
+                SocketFile::check(path).map_err(|error| refused(listener, error))?;
+                Ok(Self::Unix(path.clone()))
+            }
+            Listener::Tcp(address) => {
+                let bound = || {
+                    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+                    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+                    sockopt::set_socket_reuseaddr(&socket, true)?;
+                    rustix::net::bind(&socket, address)?;
+                    let address = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+                    Ok::<_, rustix::io::Errno>((socket, address))
+                };
+                let (socket, address) = bound().map_err(|error| failed(error.into()))?;
+                Ok(Self::Tcp(socket, address))
+            }
+        }
+    }
+
+    /// With the port that the system chose.
+    pub fn listener(&self) -> Listener {
+        match self {
+            Self::Unix(path) => Listener::Unix(path.clone()),
+            Self::Tcp(_, address) => Listener::Tcp(*address),
+        }
+    }
+
+    pub fn open(self, access: SocketAccess) -> Result<Door, FrontError> {
+        let listener = self.listener();
+        match self {
+            Self::Unix(path) => {
+                let file = SocketFile::listen(&path, access).map_err(|error| refused(&listener, error))?;
+                Ok(Door { socket: Socket::Unix(file), listener })
+            }
+            Self::Tcp(socket, _) => {
+                rustix::net::listen(&socket, BACKLOG)
+                    .map_err(|error| FrontError::Bind { listener: listener.to_string(), source: error.into() })?;
+                Ok(Door { socket: Socket::Tcp(socket.into()), listener })
+            }
+        }
+    }
+}
+
+fn refused(listener: &Listener, error: SocketError) -> FrontError {
+    FrontError::Socket { listener: listener.to_string(), source: error }
+}
+
+enum Socket {
+    Unix(SocketFile),
+    Tcp(TcpListener),
+}
+
+/// A listening socket; a unix one takes its file along when it goes.
+pub(crate) struct Door {
+    socket: Socket,
+    pub listener: Listener,
+}
+
+impl Door {
+    pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        match &self.socket {
+            Socket::Unix(file) => {
+                let (stream, _) = file.listener().accept()?;
+                stream.set_nonblocking(true)?;
+                let socket = OwnedFd::from(stream);
+                // A hint: a larger buffer takes the replies of a deep queue in one send.
+                let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+                let peer = sockopt::socket_peercred(&socket)?;
+                let user = peer.uid.as_raw();
+                let words = format!("process {} of user {user}", peer.pid.as_raw_nonzero());
+                Ok((socket, Peer { words, origin: Origin::User(user) }))
+            }
+            Socket::Tcp(socket) => {
+                let (stream, address) = socket.accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                let socket = OwnedFd::from(stream);
+                // So that a client whose machine vanished is noticed, within some minutes.
+                sockopt::set_socket_keepalive(&socket, true)?;
+                sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60))?;
+                Ok((socket, Peer { words: address.to_string(), origin: Origin::of(address.ip()) }))
+            }
+        }
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Unix(file) => file.listener().as_fd(),
+            Socket::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_host_are_one_peer() {
+        let origin = |text: &str| Origin::of(text.parse().expect("an address"));
+        assert_eq!(origin("2001:db8:1:2::1"), origin("2001:db8:1:2:ffff::9"));
+        assert_ne!(origin("2001:db8:1:2::1"), origin("2001:db8:1:3::1"));
+        assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
+        assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
+    }
+}

@@ -1,0 +1,59 @@
+//! Marks for arrays over arrays that an early Stria made, which marked no spans.
+//!
+//! Somebody has said that the arrays on the drives are spans (`--nested`). If they are called as `create` calls the spans of the
+//! array that was found on them, they get the marks that they would have today, and start without being asked from then on. Other
+//! nested arrays, such as mdadm's, get none: what lies on them may be a client's after all, and then the mark would lock it in.
+
+use crate::HostError;
+use crate::examine::candidate_of;
+use crate::plan::{ArrayPlan, PlannedMember};
+use stria_array::Level;
+use stria_drive::SyncDrive;
+use stria_format::md::Superblock;
+
+/// The name of a span of the array called `upper`.
+pub(crate) fn span_name(upper: &str, index: usize) -> String {
+    format!("{upper}-span{index}")
+}
+
+/// Whether Stria made this array over arrays before there were marks, and they are not all there yet.
+pub(crate) fn is_ours_without_marks(plan: &ArrayPlan) -> bool {
+    let config = &plan.start.config;
+    let upper = plan.start.recorder.superblock();
+    let span_in = |slot: usize| {
+        let member = config.slots[slot].member.as_ref()?;
+        let PlannedMember::Array(span) = &plan.members[member.id.0] else { return None };
+        let superblock = span.start.recorder.superblock();
+        let is_ours = superblock.minor_version() == 2 && superblock.name() == span_name(&config.name, slot);
+        is_ours.then_some(superblock.span_of)
+    };
+    let marks: Option<Vec<Option<[u8; 16]>>> = (0..config.slots.len()).map(span_in).collect();
+    let is_striped = config.geometry.level() == Level::Raid0 && upper.minor_version() == 2;
+    is_striped && marks.is_some_and(|marks| marks.contains(&None))
+}
+
+/// Marks the spans, on every drive below them. What was done, in words.
+///
+/// # Errors
+/// When a drive cannot be written. Any mark that is there counts by then; opening the array again writes the others.
+pub(crate) fn write(plan: &ArrayPlan) -> Result<String, HostError> {
+    for member in &plan.members {
+        let PlannedMember::Array(span) = member else { continue };
+        for member in &span.members {
+            if let PlannedMember::Drive(drive) = member {
+                mark(drive, span.uuid, plan.uuid)?;
+            }
+        }
+    }
+    let name = &plan.start.config.name;
+    Ok(format!("the spans of \"{name}\" are marked now: it starts without --nested from now on"))
+}
+
+fn mark(drive: &SyncDrive, set_uuid: [u8; 16], upper_uuid: [u8; 16]) -> Result<(), HostError> {
+    let candidate = candidate_of(drive);
+    let found = candidate.found.ok().filter(|found| found.superblock.header.set_uuid == set_uuid);
+    let Some(found) = found else { return Ok(()) };
+    let superblock = Superblock { span_of: Some(upper_uuid), ..found.superblock };
+    drive.write_at(superblock.header.super_offset, &superblock.encode())?;
+    Ok(drive.sync()?)
+}

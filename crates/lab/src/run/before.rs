@@ -1,0 +1,196 @@
+//! What is refused before anything begins: what cannot apply, may not be overwritten, cannot be written, or has no room.
+
+use super::{Held, Own, Request, RunError};
+use crate::experiment::{Experiment, SectionSpec};
+use crate::fio::Place;
+use crate::plan::{self, Scale, Step, stages};
+use crate::replay::is_read_only;
+use crate::result::{IoMode, SectionKind, TargetKind};
+use crate::target::{self, TargetError, TargetSpec};
+use crate::units::show_size;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A file system wants some room for itself.
+const SPARE_BYTES: u64 = 4 << 20;
+
+/// Everything that can be known now.
+pub(super) fn refuse(
+    experiment: &Experiment,
+    request: &Request,
+    specs: &[TargetSpec],
+    own: Option<&Own>,
+) -> Result<(), RunError> {
+    for host in &request.hosts {
+        host.check().map_err(TargetError::Usage)?;
+    }
+    inapplicable(experiment, request, specs)?;
+    let scale = request.scale(experiment);
+    let mut written = Vec::new();
+    for spec in specs {
+        let steps = steps_on(experiment, spec, &scale);
+        spec.allow(&steps, &request.destroy, own)?;
+        if request.hosts.is_empty() && spec.is_overwritten(&steps) {
+            written.push(spec);
+        }
+        // What the target is on another host is not known here: it is named as --host does.
+        let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && steps.iter().any(plan::destroys));
+        if let Some(host) = elsewhere.map(ToString::to_string).find(|host| !request.destroy.contains(host)) {
+            return Err(TargetError::Unsafe(target::would_overwrite(&[&host])).into());
+        }
+    }
+    written.iter().try_for_each(|spec| writable(spec))?;
+    if request.hosts.is_empty() {
+        room(specs, &written, &scale)?;
+    }
+    Ok(())
+}
+
+/// Takes all targets, so that no other run measures them at the same time.
+pub(super) fn hold(held: &mut Held, specs: &[TargetSpec], request: &Request) -> Result<(), TargetError> {
+    for spec in specs {
+        // Drives of arrays are locked by what serves them, and image files may be still to be made.
+        let by_file = matches!(spec.kind, TargetKind::File | TargetKind::Block);
+        for place in spec.places() {
+            let is_there = !request.hosts.is_empty() || !matches!(&place, Place::Path(path) if !path.exists());
+            if is_there {
+                held.take(&place, &request.hosts, by_file).map_err(TargetError::Failed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn steps_on(experiment: &Experiment, spec: &TargetSpec, scale: &Scale) -> Vec<Step> {
+    let span = scale.span(spec.size_bytes());
+    experiment.section.iter().flat_map(|section| stages(section, span, true, scale)).flat_map(|stage| stage.steps).collect()
+}
+
+/// Why a section measures nothing on a target.
+pub(super) fn unfit(section: &SectionSpec, spec: &TargetSpec, request: &Request) -> Option<String> {
+    let name = &spec.name;
+    let several = spec.kind == TargetKind::Members && spec.drives.len() > 1;
+    let is_nbd = matches!(spec.kind, TargetKind::Nbd | TargetKind::Array);
+    match section.test {
+        SectionKind::Raid if !spec.can_degrade() => {
+            Some(format!("{name} is no Stria array with redundancy that the run makes, as array:5:4 is"))
+        }
+        SectionKind::Replay | SectionKind::FileCopy if several => Some(format!("{name} are not one target")),
+        SectionKind::Replay | SectionKind::FileCopy if !request.hosts.is_empty() => {
+            Some("traces are replayed and files copied from this machine only".into())
+        }
+        SectionKind::Sweep | SectionKind::States | SectionKind::Raid => {
+            let fits = |mode: &IoMode| match mode {
+                IoMode::Cached | IoMode::WriteThrough => !is_nbd,
+                IoMode::Sparse => spec.kind == TargetKind::File,
+                IoMode::Direct | IoMode::DirectSync => true,
+            };
+            if section.load.iter().flat_map(|load| &load.mode.0).any(fits) {
+                None
+            } else {
+                Some(format!("{name} cannot be measured in these modes: an export has no page cache, and only a file is sparse"))
+            }
+        }
+        _ => None,
+    }
+}
+
+/// A section that fits none of the targets, and options that a target cannot take.
+fn inapplicable(experiment: &Experiment, request: &Request, specs: &[TargetSpec]) -> Result<(), TargetError> {
+    for section in &experiment.section {
+        let why: Vec<Option<String>> = specs.iter().map(|spec| unfit(section, spec, request)).collect();
+        if let (true, Some(Some(why))) = (why.iter().all(Option::is_some), why.first()) {
+            return Err(TargetError::Usage(format!("section \"{}\" can measure nothing: {why}", section.name)));
+        }
+        let engine = section.load.iter().find_map(|load| load.fio.get("ioengine"));
+        let export = specs.iter().find(|spec| matches!(spec.kind, TargetKind::Nbd | TargetKind::Array));
+        if let (Some(engine), Some(export)) = (engine, export) {
+            return Err(TargetError::Usage(format!(
+                "section \"{}\": fio.ioengine = \"{engine}\" cannot be used on {}, which fio reaches by its nbd engine",
+                section.name, export.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What is to be written can be.
+fn writable(spec: &TargetSpec) -> Result<(), TargetError> {
+    if spec.kind == TargetKind::File {
+        let path = std::path::absolute(&spec.place).unwrap_or_else(|_| spec.place.clone().into());
+        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+            return Err(TargetError::Failed(format!("{}: there is no folder {}", spec.place, folder.display())));
+        }
+    }
+    let failed = |place: &dyn std::fmt::Display, why: &str| {
+        Err(TargetError::Failed(format!(
+            "{place} cannot be written, and the experiment writes to it: {why}; --read-only runs what only reads"
+        )))
+    };
+    for place in spec.places() {
+        let Place::Path(path) = &place else {
+            match is_read_only(&place) {
+                Some(true) => return failed(&place, "the export is read-only"),
+                Some(false) | None => continue,
+            }
+        };
+        let Ok(metadata) = fs::metadata(path) else {
+            let within = existing_folder(path);
+            match tempfile::tempfile_in(&within) {
+                Ok(_) => continue,
+                Err(error) => return failed(&within.display(), &error.to_string()),
+            }
+        };
+        let number = metadata.rdev();
+        let protected = format!("/sys/dev/block/{}:{}/ro", rustix::fs::major(number), rustix::fs::minor(number));
+        if metadata.file_type().is_block_device() && fs::read_to_string(protected).is_ok_and(|ro| ro.trim() == "1") {
+            return failed(&place, "the device is read-only");
+        }
+        if let Err(error) = OpenOptions::new().write(true).open(path) {
+            return failed(&place, &error.to_string());
+        }
+    }
+    Ok(())
+}
+
+/// The folder in which a file lies, or will once the folders above it are made.
+fn existing_folder(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_path_buf()
+}
+
+/// Files that get blocks have room for them, all together on each file system.
+fn room(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<(), TargetError> {
+    let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    // What is made gets blocks even if it is only read.
+    let made = |spec: &&TargetSpec| spec.files().iter().any(|file| !file.exists());
+    for spec in specs.iter().filter(made).chain(written.iter().copied()) {
+        for file in spec.files() {
+            let file = std::path::absolute(&file).unwrap_or(file);
+            if !seen.insert(file.clone()) {
+                continue;
+            }
+            let (folder, metadata) = (existing_folder(&file), fs::metadata(&file).ok());
+            let has = metadata.map_or(0, |metadata| metadata.blocks() * 512);
+            let device = fs::metadata(&folder).map_or(0, |metadata| metadata.dev());
+            let entry = wanted.entry(device).or_insert((0, folder));
+            // No more than the span is filled.
+            let bytes = spec.file_bytes().min(scale.span(spec.size_bytes()));
+            entry.0 = entry.0.saturating_add(bytes.saturating_sub(has));
+        }
+    }
+    for (bytes, folder) in wanted.into_values().filter(|(bytes, _)| *bytes > 0) {
+        let Ok(free) = rustix::fs::statvfs(&folder) else { continue };
+        let free = free.f_bavail.saturating_mul(free.f_frsize);
+        if free < bytes.saturating_add(SPARE_BYTES) {
+            let (bytes, free, folder) = (show_size(bytes), show_size(free), folder.display());
+            return Err(TargetError::Failed(format!(
+                "the files that are measured need {bytes}, and {folder} has {free} left: name a smaller --size, or another place"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! What a run makes outside of its folder: files to measure, sockets, mount points, and the process of fio.
+//!
+//! A run's folder may come from anybody, so nothing in it says what may be removed, ended or overwritten. That is kept in a private
+//! folder of this machine (made by mkdtemp, mode 0700), which names the run's folder by device and inode number:
+//!
+//! ```text
+//!   /tmp/stria-lab-Xy12Zz/run         device and inode of the run's folder
+//!                        /made.jsonl  files that the run made, each with device and inode
+//!                        /fio.pid     the fio that runs, with the time at which it began
+//!                        /control.sock, nbd.sock, md, mount/, export/
+//!   RUN/own                           "stria-lab-Xy12Zz": where to look; believed only if all of the above agrees
+//! ```
+//! A folder that was copied, or made by somebody else, owns nothing.
+
+use crate::result::{ResultError, inside};
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const PREFIX: &str = "stria-lab-";
+/// In the run's folder: the name of the private one.
+const POINTER: &str = "own";
+/// In the private folder.
+const RUN: &str = "run";
+const MADE: &str = "made.jsonl";
+const PID: &str = "fio.pid";
+
+/// A file that this run made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// When it was made: a number may be given to another file after it.
+    born_ns: u64,
+}
+
+fn born_ns(metadata: &fs::Metadata) -> u64 {
+    let born = metadata.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    born.map_or(0, |born| born.as_nanos() as u64)
+}
+
+impl Made {
+    /// It is still that file, and no link to it.
+    fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|now| {
+            let same = now.dev() == self.device && now.ino() == self.inode && born_ns(&now) == self.born_ns;
+            same && now.is_file() && now.nlink() == 1
+        })
+    }
+}
+
+/// The private folder of a run.
+#[derive(Debug)]
+pub struct Own {
+    folder: PathBuf,
+    made: Vec<Made>,
+}
+
+/// Device and inode of a folder, in words.
+fn identity(folder: &Path) -> io::Result<String> {
+    let metadata = fs::metadata(folder)?;
+    Ok(format!("{} {}\n", metadata.dev(), metadata.ino()))
+}
+
+impl Own {
+    /// Makes one for the run in a folder.
+    ///
+    /// # Errors
+    /// When there is no room for temporary files.
+    pub fn create(run: &Path) -> Result<Self, ResultError> {
+        let make = || {
+            let mode = fs::Permissions::from_mode(0o700);
+            let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir()?.keep();
+            fs::write(folder.join(RUN), identity(run)?)?;
+            Ok(folder)
+        };
+        let path = std::env::temp_dir();
+        let folder: PathBuf = make().map_err(|source| ResultError::Io { path, source })?;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        inside::write(run, POINTER, name.as_bytes())?;
+        Ok(Self { folder, made: Vec::new() })
+    }
+
+    /// The one of the run in a folder, if it is on this machine and this user's; else a new one that owns nothing.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn find(run: &Path) -> Result<Self, ResultError> {
+        Self::there(run).map_or_else(|| Self::create(run), Ok)
+    }
+
+    fn there(run: &Path) -> Option<Self> {
+        let name = String::from_utf8(inside::read(run, POINTER, 64).ok()?).ok()?;
+        let is_name = name.strip_prefix(PREFIX).is_some_and(|rest| rest.len() >= 6 && rest.chars().all(char::is_alphanumeric));
+        let folder = std::env::temp_dir().join(is_name.then_some(name)?);
+        let metadata = fs::symlink_metadata(&folder).ok()?;
+        let is_private = metadata.is_dir()
+            && metadata.uid() == rustix::process::geteuid().as_raw()
+            && metadata.permissions().mode().trailing_zeros() >= 6;
+        if !is_private || fs::read_to_string(folder.join(RUN)).ok()? != identity(run).ok()? {
+            return None;
+        }
+        let lines = fs::read_to_string(folder.join(MADE)).unwrap_or_default();
+        let made = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Some(Self { folder, made })
+    }
+
+    /// Where sockets and mount points are made.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whether this run made the file that is there now.
+    pub fn owns(&self, path: &Path) -> bool {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        self.made.iter().any(|made| made.path == path && made.is_there())
+    }
+
+    /// Makes a file of holes where nothing is.
+    ///
+    /// # Errors
+    /// When something is there already, a link included, or it cannot be made.
+    pub fn make(&mut self, path: &Path, bytes: u64) -> io::Result<()> {
+        let path = std::path::absolute(path)?;
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        let metadata = file.metadata()?;
+        let made = Made { path, device: metadata.dev(), inode: metadata.ino(), born_ns: born_ns(&metadata) };
+        let mut line = serde_json::to_vec(&made)?;
+        line.push(b'\n');
+        let mut list = OpenOptions::new().create(true).append(true).open(self.folder.join(MADE))?;
+        list.write_all(&line)?;
+        list.sync_data()?;
+        self.made.push(made);
+        file.set_len(bytes)
+    }
+
+    /// Notes which fio runs, or that it has ended.
+    pub fn tell(&self, pid: Option<u32>) {
+        let path = self.folder.join(PID);
+        // Without the note it is not ended after a kill, which costs time and no data.
+        let _ = match pid {
+            Some(pid) => fs::write(path, format!("{pid} {}", began(pid).unwrap_or_default())),
+            None => fs::remove_file(path),
+        };
+    }
+
+    /// Ends a fio that a killed run left behind, if it is still that one.
+    pub fn end_left_fio(&self) {
+        let text = fs::read_to_string(self.folder.join(PID)).unwrap_or_default();
+        let (pid, start) = text.split_once(' ').unwrap_or_default();
+        let pid = pid.parse::<u32>().ok().filter(|pid| began(*pid).is_some_and(|now| now == start));
+        if let Some(pid) = pid.and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?)) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            while fs::metadata(format!("/proc/{pid}/exe")).is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        self.tell(None);
+    }
+
+    /// Removes the files that the run made, as far as they are still those.
+    pub fn remove_made(&mut self) {
+        for made in self.made.drain(..).filter(Made::is_there) {
+            let _ = fs::remove_file(&made.path);
+        }
+        let _ = File::create(self.folder.join(MADE));
+    }
+
+    /// Removes the private folder of a run that does not begin, unless it remembers something.
+    pub fn remove_if_empty(self) {
+        if self.made.is_empty() && !self.folder.join("control.sock").exists() && !self.folder.join("md").exists() {
+            self.remove();
+        }
+    }
+
+    /// Removes the private folder, with what a run leaves in it and nothing else: what is still mounted there stays.
+    pub fn remove(self) {
+        for name in [RUN, MADE, PID, "md", "control.sock", "nbd.sock"] {
+            let _ = fs::remove_file(self.folder.join(name));
+        }
+        for name in ["mount", "export", ""] {
+            let _ = fs::remove_dir(self.folder.join(name));
+        }
+    }
+}
+
+/// When a process began, in ticks since the start of the machine: its number may be taken by another later.
+fn began(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything.
+    stat.rsplit(')').next()?.split_whitespace().nth(19).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = folder.path().join("run");
+        fs::create_dir(&run).expect("a folder");
+        (folder, run)
+    }
+
+    #[test]
+    fn what_a_run_made_is_found_again_and_nothing_else_is_removed() {
+        let (folder, run) = run();
+        let [own_file, taken, linked] = ["own", "taken", "linked"].map(|name| folder.path().join(name));
+        let mut own = Own::create(&run).expect("made");
+        assert_eq!(fs::metadata(own.folder()).expect("there").permissions().mode() & 0o777, 0o700);
+        for file in [&own_file, &taken, &linked] {
+            own.make(file, 4096).expect("made");
+        }
+        assert!(own.make(&own_file, 1).is_err(), "what is there is not made");
+        // Something else is in the place of the second, and a link to something precious in that of the third.
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "mine").expect("a file");
+        fs::remove_file(&taken).and_then(|()| fs::write(&taken, "another")).expect("replaced");
+        fs::remove_file(&linked).and_then(|()| std::os::unix::fs::symlink(&precious, &linked)).expect("replaced");
+        drop(own);
+        let mut again = Own::find(&run).expect("found");
+        assert!(again.owns(&own_file) && !again.owns(&linked) && !again.owns(&precious));
+        let private = again.folder().to_path_buf();
+        again.remove_made();
+        again.remove();
+        assert!(!own_file.exists() && taken.exists() && linked.exists() && precious.exists());
+        assert!(!private.exists());
+    }
+
+    #[test]
+    fn a_copied_or_forged_folder_owns_nothing() {
+        let (folder, run) = run();
+        let file = folder.path().join("x.img");
+        let mut own = Own::create(&run).expect("made");
+        own.make(&file, 4096).expect("made");
+        let copy = folder.path().join("copy");
+        fs::create_dir(&copy).expect("a folder");
+        fs::copy(run.join(POINTER), copy.join(POINTER)).expect("copied");
+        let others = Own::find(&copy).expect("a new one");
+        assert!(!others.owns(&file) && others.folder() != own.folder());
+        others.remove();
+        // A private folder that others may write to is nobody's.
+        fs::set_permissions(own.folder(), fs::Permissions::from_mode(0o777)).expect("mine");
+        let open = Own::find(&run).expect("a new one");
+        assert!(!open.owns(&file));
+        open.remove();
+        for name in ["../../etc", "stria-lab-../x", "/etc", "stria-lab-"] {
+            fs::write(copy.join(POINTER), name).expect("written");
+            let own = Own::there(&copy);
+            assert!(own.is_none(), "{name}");
+        }
+        own.remove();
+    }
+}

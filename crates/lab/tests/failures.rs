@@ -1,0 +1,275 @@
+//! Goal: what failed is never published as a result, and what cannot succeed does not begin.
+//! Method: real fio on small files, and on an NBD server of this test's own that fails as it is told.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use stria_lab::compare::{Outcome, compare};
+use stria_lab::experiment::Experiment;
+use stria_lab::result::{Manifest, Note, NoteKind, Run, RunStatus};
+use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
+use stria_lab::target::TargetError;
+
+const BYTES: u64 = 16 << 20;
+
+/// An export of zeros.
+struct Server {
+    uri: String,
+    /// Requests to write get EIO.
+    fails: Arc<AtomicBool>,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(read_only: bool) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("s");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let fails = Arc::new(AtomicBool::new(true));
+        let told = Arc::clone(&fails);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let told = Arc::clone(&told);
+                // A client that is gone ends its thread.
+                std::thread::spawn(move || serve(stream, read_only, &told));
+            }
+        });
+        Self { uri: format!("nbd+unix:///?socket={}", socket.display()), fails, _folder: folder }
+    }
+}
+
+/// Fixed newstyle with nothing but `NBD_OPT_EXPORT_NAME`, and simple replies.
+fn serve(mut stream: UnixStream, read_only: bool, fails: &AtomicBool) -> Option<()> {
+    // Has flags, flush, FUA, trim; read-only if told.
+    let flags: u16 = 1 | u16::from(read_only) << 1 | 1 << 2 | 1 << 3 | 1 << 5;
+    let mut hello = b"NBDMAGICIHAVEOPT".to_vec();
+    hello.extend(3_u16.to_be_bytes());
+    stream.write_all(&hello).ok()?;
+    let mut number = [0; 4];
+    stream.read_exact(&mut number).ok()?;
+    let no_zeroes = u32::from_be_bytes(number) & 2 != 0;
+    loop {
+        let mut option = [0; 16];
+        stream.read_exact(&mut option).ok()?;
+        let kind = u32::from_be_bytes(option[8..12].try_into().expect("four"));
+        let mut data = vec![0; u32::from_be_bytes(option[12..].try_into().expect("four")) as usize];
+        stream.read_exact(&mut data).ok()?;
+        if kind == 1 {
+            break;
+        }
+        let mut reply = 0x0003_e889_0455_65a9_u64.to_be_bytes().to_vec();
+        reply.extend(kind.to_be_bytes());
+        // Not supported.
+        reply.extend((1_u32 << 31 | 1).to_be_bytes());
+        reply.extend(0_u32.to_be_bytes());
+        stream.write_all(&reply).ok()?;
+    }
+    let mut facts = BYTES.to_be_bytes().to_vec();
+    facts.extend(flags.to_be_bytes());
+    facts.extend(vec![0; if no_zeroes { 0 } else { 124 }]);
+    stream.write_all(&facts).ok()?;
+    loop {
+        let mut request = [0; 28];
+        stream.read_exact(&mut request).ok()?;
+        let length = u32::from_be_bytes(request[24..].try_into().expect("four")) as usize;
+        let kind = u16::from_be_bytes(request[6..8].try_into().expect("two"));
+        if kind == 1 {
+            stream.read_exact(&mut vec![0; length]).ok()?;
+        }
+        if kind == 2 {
+            return None;
+        }
+        let error = if kind == 1 && fails.load(Ordering::Relaxed) { 5_u32 } else { 0 };
+        let mut reply = 0x6744_6698_u32.to_be_bytes().to_vec();
+        reply.extend(error.to_be_bytes());
+        reply.extend(&request[8..16]);
+        reply.extend(vec![0; if kind == 0 { length } else { 0 }]);
+        stream.write_all(&reply).ok()?;
+    }
+}
+
+struct Deaf;
+
+impl Progress for Deaf {
+    fn at(&mut self, _: &Moment) {}
+    fn say(&mut self, _: &Note) {}
+}
+
+const HEAD: &str = "name = \"test\"\ntitle = \"T\"\nquestion = \"Q?\"\nalways_scaled = true\n\
+    scaled = { seconds = 0.5, span = \"16M\", rounds_max = 6, samples_max = 6, passes_max = 2 }\n";
+
+fn measure(sections: &str, request: Request, out: &Path) -> Result<Manifest, RunError> {
+    let text = format!("{HEAD}{sections}");
+    let experiment = Experiment::parse("test.toml", &text).expect("sound");
+    run(&experiment, &text, request, out, &AtomicBool::new(false), &mut Deaf)
+}
+
+fn on(target: &str) -> Request {
+    Request { targets: vec![target.into()], size: Some(BYTES), destroy: vec![target.into()], ..Request::default() }
+}
+
+const READS_AND_WRITES: &str = "[[section]]\nname = \"s\"\ntest = \"sweep\"\nstate = \"as-found\"\npasses = 2\n\
+    load = [{ pattern = \"random\", read_percent = [100, 0], queue_depth = 4 }]\n";
+const FILLED: &str = "[[section]]\nname = \"f\"\ntest = \"sweep\"\nstate = \"filled\"\nload = [{ pattern = \"random\" }]\n";
+
+#[test]
+fn loads_whose_requests_fail_are_no_results_and_are_measured_again_when_they_can_be() {
+    let (folder, server) = (tempfile::tempdir().expect("a folder"), Server::start(false));
+    let out = folder.path().join("run");
+    let manifest = measure(&format!("{READS_AND_WRITES}{FILLED}"), on(&server.uri), &out).expect("it begins");
+    let there = Run::open(&out).expect("a run");
+    assert_eq!(manifest.status, RunStatus::WithFailures, "{:#?}", there.notes);
+    let told = |read_percent: u8| {
+        let records = there.records.iter().filter(move |record| record.point.read_percent == read_percent && !record.preparation);
+        records.map(|record| record.failed.is_some()).collect::<Vec<_>>()
+    };
+    assert_eq!((told(100), told(0)), (vec![false; 2], vec![true; 2]), "{:#?}", there.records);
+    assert_eq!(there.by_point().len(), 1, "writes have no result");
+    // The preparation of the second section failed, and it ended there.
+    assert!(manifest.sections[0].failed.is_none() && manifest.sections[1].failed.is_some());
+    let errors =
+        there.notes.iter().filter(|note| note.kind == NoteKind::Error).map(|note| note.text.as_str()).collect::<Vec<_>>();
+    assert!(errors.iter().any(|text| text.contains("no result of 2 measurements")), "{errors:?}");
+    assert!(errors.iter().any(|text| text.contains("was given up")), "{errors:?}");
+    let page = stria_lab::report::page(&there).expect("a page");
+    assert!(page.contains("ended with failures") && !page.contains("✓ complete"));
+    let compared = compare(&out, &out).expect("runs");
+    assert!(compared.rows.iter().all(|row| row.point.read_percent == 100) && compared.outcome() == Outcome::Same);
+
+    // The drive is well again: what failed is measured, what was measured stays.
+    server.fails.store(false, Ordering::Relaxed);
+    let consent = Consent { destroy: vec![server.uri.clone()], ..Consent::default() };
+    assert!(resume(&out, &Consent::default(), &AtomicBool::new(false), &mut Deaf).is_err(), "it writes again");
+    let manifest = resume(&out, &consent, &AtomicBool::new(false), &mut Deaf).expect("it goes on");
+    let after = Run::open(&out).expect("a run");
+    assert_eq!(manifest.status, RunStatus::Done, "{:#?}", after.notes);
+    assert!(after.records.iter().all(|record| record.failed.is_none()));
+    assert_eq!(after.by_point().len(), 3);
+    let reads = |run: &Run| {
+        run.records
+            .iter()
+            .filter(|record| record.section.starts_with("1-s") && record.point.read_percent == 100)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(reads(&after), reads(&there));
+}
+
+fn refused(sections: &str, request: Request) -> RunError {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("run");
+    let error = measure(sections, request, &out).expect_err(sections);
+    assert!(!out.exists(), "nothing began");
+    error
+}
+
+#[test]
+fn what_cannot_be_written_or_has_no_room_does_not_begin() {
+    let server = Server::start(true);
+    let words = refused(READS_AND_WRITES, on(&server.uri)).to_string();
+    assert!(words.contains("read-only") && words.contains(&server.uri), "{words}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.img");
+    let target = format!("file:{}", file.display());
+    let request = Request { size: Some(1 << 55), ..on(&target) };
+    let text = READS_AND_WRITES;
+    let unscaled = |text: &str| {
+        let text = format!("name = \"t\"\ntitle = \"T\"\nquestion = \"?\"\n{text}");
+        let experiment = Experiment::parse("t.toml", &text).expect("sound");
+        run(&experiment, &text, request.clone(), &folder.path().join("run"), &AtomicBool::new(false), &mut Deaf)
+    };
+    let words = unscaled(text).expect_err("no room").to_string();
+    assert!(words.contains("left") && words.contains("32 PiB") && !file.exists(), "{words}");
+    let words = refused(text, on(&format!("file:{}/none/x.img", folder.path().display()))).to_string();
+    assert!(words.contains("none") || words.contains("x.img"), "{words}");
+    for odd in ["a;b", "a#b", "a\nb", "$HOME", "a\"b"] {
+        let target = format!("file:{}/{odd}", folder.path().display());
+        let words = refused(text, on(&target)).to_string();
+        assert!(words.contains("plain name"), "{odd}: {words}");
+    }
+    for special in ["/dev/null", "/dev/full", "/tmp"] {
+        assert!(refused(text, on(&format!("file:{special}"))).to_string().contains("no plain file"), "{special}");
+    }
+}
+
+#[test]
+fn what_does_not_apply_to_any_target_does_not_begin() {
+    let server = Server::start(false);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = format!("file:{}", folder.path().join("x.img").display());
+    let raid = "[[section]]\nname = \"life\"\ntest = \"raid\"\nload = [{ pattern = \"random\" }]\n";
+    let with = |load: &str| format!("[[section]]\nname = \"s\"\ntest = \"sweep\"\nload = [{{ pattern = \"random\", {load} }}]\n");
+    for (sections, target, wanted) in [
+        (raid.to_owned(), &file, "array:5:4"),
+        (format!("{READS_AND_WRITES}{raid}"), &file, "\"life\" can measure nothing"),
+        (with("mode = \"sparse\""), &server.uri, "only a file is sparse"),
+        (with("mode = [\"cached\", \"write_through\"]"), &server.uri, "no page cache"),
+        (with("fio = { ioengine = \"libaio\" }"), &server.uri, "nbd engine"),
+    ] {
+        let error = refused(&sections, on(target));
+        assert!(matches!(error, RunError::Target(TargetError::Usage(_))) && error.to_string().contains(wanted), "{error}");
+    }
+    assert!(!folder.path().join("x.img").exists());
+}
+
+#[test]
+fn two_runs_do_not_measure_one_target_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("x.img");
+    std::fs::write(&file, vec![1; BYTES as usize]).expect("a file");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    let (started, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let name = file.display().to_string();
+    std::thread::scope(|scope| {
+        let out = folder.path().join("first");
+        struct Tell<'a>(&'a AtomicBool);
+        impl Progress for Tell<'_> {
+            fn at(&mut self, _: &Moment) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+            fn say(&mut self, _: &Note) {}
+        }
+        let (name, started, stop) = (&name, &started, &stop);
+        let first = scope.spawn(move || {
+            let text = format!("{HEAD}{}", READS_AND_WRITES.replace("passes = 2", "passes = 2\nseconds = 600"));
+            let experiment = Experiment::parse("test.toml", &text).expect("sound");
+            run(&experiment, &text, on(name), &out, stop, &mut Tell(started)).expect("it begins")
+        });
+        while !started.load(Ordering::Relaxed) {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        for other in [name.clone(), link.display().to_string()] {
+            let words = refused(READS_AND_WRITES, on(&other)).to_string();
+            assert!(words.contains("another run"), "{words}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(first.join().expect("no panic").status, RunStatus::Interrupted);
+    });
+    let out: PathBuf = folder.path().join("second");
+    assert_eq!(measure(READS_AND_WRITES, on(&name), &out).expect("free again").status, RunStatus::Done);
+}
+
+#[test]
+fn the_three_states_have_three_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = format!("file:{}", folder.path().join("x.img").display());
+    let section = |state: &str| {
+        format!(
+            "[[section]]\nname = \"{state}\"\ntest = \"sweep\"\nstate = \"{state}\"\nload = [{{ pattern = \"random\", block = \"64K\" }}]\n"
+        )
+    };
+    let out = folder.path().join("run");
+    let all = ["fresh", "filled", "used"].map(section).concat();
+    measure(&all, Request { destroy: vec![], ..on(&target) }, &out).expect("done");
+    let run = Run::open(&out).expect("a run");
+    assert_eq!(run.by_point().len(), 3, "no two are repeats of one thing");
+    let page = stria_lab::report::page(&run).expect("a page");
+    assert!(
+        ["QD\u{a0}1, fresh", "QD\u{a0}1, filled", "QD\u{a0}1, used"]
+            .iter()
+            .all(|words| page.contains(words) || page.contains(&words.replace('\u{a0}', " ")))
+    );
+}

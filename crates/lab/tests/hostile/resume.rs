@@ -1,0 +1,214 @@
+//! Folders of strangers that are resumed, replayed on, or reported.
+
+use serde_json::{Value, json};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use stria_lab::experiment::Experiment;
+use stria_lab::fio::Host;
+use stria_lab::result::{Manifest, Note, RunStatus};
+use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
+use stria_lab::target::TargetError;
+
+pub struct Deaf;
+
+impl Progress for Deaf {
+    fn at(&mut self, _: &Moment) {}
+    fn say(&mut self, _: &Note) {}
+}
+
+/// Stops at once, when the run has its folder.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Progress for Stop<'_> {
+    fn at(&mut self, _: &Moment) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn say(&mut self, _: &Note) {}
+}
+
+const TEXT: &str = "name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\nalways_scaled = true\n\
+    scaled = { seconds = 0.5, span = \"8M\", passes_max = 1 }\n[[section]]\nname = \"s\"\ntest = \"sweep\"\n\
+    load = [{ pattern = \"random\", read_percent = 0 }]\n";
+
+/// The folder of a run on `x.img` in a folder, interrupted before it measured anything.
+pub fn interrupted(within: &Path) -> PathBuf {
+    let experiment = Experiment::parse("t.toml", TEXT).expect("sound");
+    let target = format!("file:{}", within.join("x.img").display());
+    let request = Request { targets: vec![target], size: Some(8 << 20), ..Request::default() };
+    let (out, stop) = (within.join("run"), AtomicBool::new(false));
+    let manifest = run(&experiment, TEXT, request, &out, &stop, &mut Stop(&stop)).expect("it begins");
+    assert_eq!(manifest.status, RunStatus::Interrupted);
+    out
+}
+
+fn go_on(folder: &Path, consent: &Consent) -> Result<Manifest, RunError> {
+    resume(folder, consent, &AtomicBool::new(false), &mut Deaf)
+}
+
+fn edit(folder: &Path, name: &str, change: impl FnOnce(&mut Value)) {
+    let path = folder.join(name);
+    let mut value = serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
+    change(&mut value);
+    std::fs::write(path, value.to_string()).expect("written");
+}
+
+fn is_unsafe(result: &Result<Manifest, RunError>) -> bool {
+    matches!(result, Err(RunError::Target(TargetError::Unsafe(_))))
+}
+
+#[test]
+fn a_run_goes_on_with_what_it_made_and_removes_it_in_the_end() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    assert!(place.path().join("x.img").exists());
+    let request: Value = serde_json::from_slice(&std::fs::read(folder.join("request.json")).expect("there")).expect("JSON");
+    assert!(["destroy", "program", "made", "sockets"].iter().all(|key| request.get(key).is_none()), "{request}");
+    assert_eq!(go_on(&folder, &Consent::default()).expect("done").status, RunStatus::Done);
+    assert!(!place.path().join("x.img").exists());
+}
+
+#[test]
+fn a_folder_does_not_say_what_may_be_overwritten_or_removed() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let precious = place.path().join("precious");
+    std::fs::create_dir_all(precious.join("deep")).expect("a folder");
+    let image = precious.join("deep/data.img");
+    std::fs::write(&image, vec![7; 8 << 20]).expect("a file");
+    let name = image.display().to_string();
+    edit(&folder, "request.json", |request| {
+        request["targets"] = json!([format!("file:{name}")]);
+        request["destroy"] = json!([name]);
+        request["made"] = json!([name, place.path().join("x.img")]);
+        request["sockets"] = json!(precious);
+        request["program"] = json!("/bin/false");
+    });
+    edit(&folder, "manifest.json", |manifest| {
+        let id = manifest["sections"][0]["id"]
+            .as_str()
+            .expect("a name")
+            .replace(&place.path().join("x.img").display().to_string(), &name);
+        manifest["sections"][0]["id"] = json!(id);
+        manifest["sections"][0]["target"] = json!(name);
+    });
+    let refused = go_on(&folder, &Consent::default());
+    assert!(is_unsafe(&refused), "{refused:?}");
+    assert!(refused.expect_err("refused").to_string().contains(&format!("--destroy {name}")));
+    assert!(std::fs::read(&image).expect("there").iter().all(|byte| *byte == 7));
+    // With the user's word it is measured, and neither it nor the folder that was named for sockets is removed.
+    let consent = Consent { destroy: vec![name], ..Consent::default() };
+    assert_eq!(go_on(&folder, &consent).expect("done").status, RunStatus::Done);
+    assert!(image.exists() && precious.exists());
+}
+
+#[test]
+fn another_file_in_the_place_of_the_one_that_was_made_is_not_the_runs() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let image = place.path().join("x.img");
+    std::fs::rename(&image, place.path().join("away")).expect("moved");
+    std::fs::write(&image, vec![7; 8 << 20]).expect("a file");
+    assert!(is_unsafe(&go_on(&folder, &Consent::default())));
+    std::fs::remove_file(&image).expect("mine");
+    std::fs::write(place.path().join("precious"), vec![7; 8 << 20]).expect("a file");
+    symlink(place.path().join("precious"), &image).expect("a link");
+    assert!(is_unsafe(&go_on(&folder, &Consent::default())));
+    // A hard link to something else, and a copy of the folder, own nothing either.
+    std::fs::remove_file(&image).expect("mine");
+    std::fs::hard_link(place.path().join("precious"), &image).expect("a link");
+    assert!(is_unsafe(&go_on(&folder, &Consent::default())));
+    assert!(std::fs::read(place.path().join("precious")).expect("there").iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn drives_programs_and_hosts_of_a_folder_are_used_only_when_the_user_says_them() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let drives: Vec<PathBuf> = (0..3).map(|at| place.path().join(format!("d{at}"))).collect();
+    drives.iter().for_each(|drive| std::fs::write(drive, vec![7; 16 << 20]).expect("a file"));
+    let ran = place.path().join("ran");
+    let program = place.path().join("program");
+    std::fs::write(&program, format!("#!/bin/sh\ntouch {}\n", ran.display())).expect("a script");
+    std::process::Command::new("chmod").arg("+x").arg(&program).status().expect("chmod");
+    edit(&folder, "request.json", |request| {
+        request["targets"] = json!(["array:5:3"]);
+        request["drives"] = json!(drives);
+        request["program"] = json!(program);
+        request["destroy"] = json!(drives);
+    });
+    edit(&folder, "manifest.json", |manifest| {
+        manifest["sections"][0]["id"] = json!("1-s/RAID 5 of 3");
+        manifest["sections"][0]["target"] = json!("RAID 5 of 3");
+    });
+    let refused = go_on(&folder, &Consent::default());
+    assert!(is_unsafe(&refused) && !ran.exists(), "{refused:?}");
+    for drive in &drives {
+        assert!(std::fs::read(drive).expect("there").iter().all(|byte| *byte == 7));
+    }
+    for name in ["evil.example", "-oProxyCommand=touch /tmp/x"] {
+        edit(&folder, "request.json", |request| request["hosts"] = json!([{"name": name, "place": null}]));
+        assert!(is_unsafe(&go_on(&folder, &Consent::default())), "{name}");
+    }
+    // Not even when it is said: it is no name of a machine.
+    let hosts = [Host::parse("-oProxyCommand"), Host::parse("a b"), Host::parse("a;b"), Host::parse("")];
+    assert!(hosts.iter().all(|host| host.check().is_err()));
+}
+
+#[test]
+fn nothing_is_written_through_links_of_a_folder() {
+    for (name, is_folder) in [
+        ("records.jsonl", false),
+        ("lock", false),
+        ("raw/00000.json", false),
+        ("series/00000_bw.log", false),
+        ("raw", true),
+        ("report.html", false),
+    ] {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = interrupted(place.path());
+        let precious = place.path().join("precious");
+        let path = folder.join(name);
+        if is_folder {
+            std::fs::create_dir(&precious).expect("a folder");
+            std::fs::remove_dir_all(&path).expect("mine");
+        } else {
+            std::fs::write(&precious, "mine").expect("a file");
+            let _ = std::fs::remove_file(&path);
+        }
+        symlink(&precious, &path).expect("a link");
+        let words = go_on(&folder, &Consent::default()).expect_err(name).to_string();
+        assert!(words.contains("link") || words.contains("no folder"), "{name}: {words}");
+        if is_folder {
+            assert_eq!(std::fs::read_dir(&precious).expect("there").count(), 0, "{name}");
+        } else {
+            assert_eq!(std::fs::read(&precious).expect("there"), b"mine", "{name}");
+        }
+    }
+    // A report takes the place of a link, and leaves what it led to.
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let precious = place.path().join("precious");
+    std::fs::write(&precious, "mine").expect("a file");
+    symlink(&precious, folder.join("report.html")).expect("a link");
+    stria_lab::report::write(&folder, &folder.join("report.html")).expect("a page");
+    assert_eq!(std::fs::read(&precious).expect("there"), b"mine");
+    assert!(folder.join("report.html").symlink_metadata().expect("there").is_file());
+}
+
+#[test]
+fn sections_that_are_not_the_experiments_are_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    for sections in [json!([]), json!(null)] {
+        let there = std::fs::read(folder.join("manifest.json")).expect("there");
+        edit(&folder, "manifest.json", |manifest| manifest["sections"] = sections);
+        assert!(go_on(&folder, &Consent::default()).is_err());
+        std::fs::write(folder.join("manifest.json"), there).expect("written");
+    }
+    let text = std::fs::read_to_string(folder.join("experiment.toml")).expect("there");
+    let evil = text.replace("read_percent = 0", "read_percent = 0, fio = { ioengine = \"exec\", program = \"/bin/sh\" }");
+    std::fs::write(folder.join("experiment.toml"), evil).expect("written");
+    assert!(go_on(&folder, &Consent::default()).expect_err("refused").to_string().contains("LAB.md"));
+}

@@ -1,0 +1,113 @@
+//! Connections to the control socket, within bounds: nobody who may connect keeps others from being answered, whether by
+//! silence, by endless requests, or by not reading answers.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tower_service::Service as _;
+
+/// Connections at a time. A further one takes the place of the oldest for which no command is carried out.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a request's head may take, and then its body; also how long a connection may be silent between requests.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// A head larger than this is refused. hyper asks for 8 KiB at least.
+const HEAD_BYTES_MAX: usize = 32 << 10;
+/// A body larger than this is refused: commands are a few paths and numbers.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// Between attempts to accept when the system refuses, for want of file descriptors for example.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection's task.
+struct Connection {
+    /// A command of it is being carried out.
+    works: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+/// Answers until `over` says so, and then until the answers under way are given.
+pub async fn listen(listener: UnixListener, router: Router, mut over: watch::Receiver<bool>) {
+    let mut connections: VecDeque<Connection> = VecDeque::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            // An error means that the service is gone, which is an end as well.
+            _ = over.wait_for(|over| *over) => break,
+        };
+        connections.retain(|connection| !connection.task.is_finished());
+        match accepted {
+            Ok((stream, _)) if make_room(&mut connections) => {
+                let works = Arc::<AtomicBool>::default();
+                let task = tokio::spawn(answer(stream, router.clone(), Arc::clone(&works), over.clone()));
+                connections.push_back(Connection { works, task });
+            }
+            Ok(_) => tracing::warn!("a command was turned away: {CONNECTIONS_MAX} commands are being carried out"),
+            Err(error) => {
+                tracing::warn!("the control socket cannot accept: {error}; trying again");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    for connection in connections {
+        let _ = connection.task.await;
+    }
+}
+
+/// Whether one more may come.
+fn make_room(connections: &mut VecDeque<Connection>) -> bool {
+    if connections.len() < CONNECTIONS_MAX {
+        return true;
+    }
+    let idle = connections.iter().position(|connection| !connection.works.load(Ordering::Relaxed));
+    idle.and_then(|index| connections.remove(index)).inspect(|connection| connection.task.abort()).is_some()
+}
+
+async fn answer(stream: UnixStream, router: Router, works: Arc<AtomicBool>, mut over: watch::Receiver<bool>) {
+    let service = service_fn(move |request| carry_out(request, router.clone(), Arc::clone(&works)));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = async move {
+        let _ = over.wait_for(|over| *over).await;
+    };
+    // What goes wrong with a connection ends that one only.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = ended => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+}
+
+async fn carry_out(request: Request<Incoming>, mut router: Router, works: Arc<AtomicBool>) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let refuse = |status, words: &'static str| {
+        let mut response = Response::new(Body::from(words));
+        *response.status_mut() = status;
+        Ok(response)
+    };
+    let body = match timeout(REQUEST_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is cut, or larger than 64 KiB"),
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s"),
+    };
+    works.store(true, Ordering::Relaxed);
+    let answer = router.call(Request::from_parts(head, Body::from(body))).await;
+    works.store(false, Ordering::Relaxed);
+    answer
+}

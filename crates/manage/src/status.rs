@@ -1,0 +1,241 @@
+//! `status` for people: within 80 columns, bad news first. One array is told in full, several in a line each.
+
+use crate::api::{ArrayView, ChecksumView, LatencyView, MemberView};
+use crate::output::{paragraphs, sweep_line, table};
+use crate::size;
+use std::fmt::Write as _;
+use stria_block::shown;
+
+/// What fits a terminal that nobody has widened.
+const WIDTH: u16 = 80;
+
+/// The arrays, the worst first. `verbose`: each in full, and wider than 80 columns where that takes it.
+pub fn words(arrays: &[ArrayView], verbose: bool) -> String {
+    match arrays {
+        [] => "no array is served: start one with `stria serve`\n".into(),
+        [array] => in_full(array, verbose),
+        several if verbose => several.iter().map(|array| in_full(array, true)).collect::<Vec<_>>().join("\n"),
+        several => {
+            let row = |array: &ArrayView| {
+                let level = format!("RAID {}", array.level);
+                vec![array.name.clone(), level, size::show(array.size_bytes), array.headline.clone()]
+            };
+            paragraphs(WIDTH, several.iter().map(row).collect()) + "\n"
+        }
+    }
+}
+
+fn in_full(array: &ArrayView, verbose: bool) -> String {
+    let mut text = String::new();
+    describe(&mut text, array, "", verbose);
+    text
+}
+
+fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
+    let width = WIDTH - indent.len() as u16;
+    for line in paragraphs(width, facts(view, indent.is_empty(), verbose)).lines() {
+        let _ = writeln!(text, "{indent}{line}");
+    }
+    // To be copied, so in one piece.
+    for uri in &view.exports {
+        let _ = writeln!(text, "{indent}nbd  {}", shown(uri));
+    }
+    let members = if verbose { members_in_full(view) } else { members(view, width - 2) };
+    for line in members.lines() {
+        let _ = writeln!(text, "{indent}  {line}");
+    }
+    for (member, note) in view.members.iter().flat_map(|member| notes(member).into_iter().map(move |note| (member, note))) {
+        for line in paragraphs(width - 2, vec![vec![format!("{}: {note}", member.path)]]).lines() {
+            let _ = writeln!(text, "{indent}  {line}");
+        }
+    }
+    for span in &view.spans {
+        describe(text, span, &format!("{indent}  "), verbose);
+    }
+}
+
+/// Name and value of each line above the members.
+fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    let mut say = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
+    say(if is_top { "array" } else { "span" }, view.name.clone());
+    say("state", view.headline.clone());
+    if let Some(sweep) = &view.sweep {
+        say("sweep", sweep_line(sweep));
+    }
+    if let Some(count) = view.mismatch_sectors {
+        let outcome = match (count, view.mismatch_repaired) {
+            (0, _) => "found nothing that disagrees".into(),
+            (_, true) => format!("found {count} sectors that disagreed, and repaired them"),
+            (_, false) => format!("found {count} sectors that disagree; `stria scrub {} --repair` makes them agree", view.name),
+        };
+        say("scrub", format!("the last one {outcome}"));
+    }
+    if !view.trim_zeroes {
+        say("trim", "not offered: some drive cannot zero and unmap at once".into());
+    } else if verbose {
+        say("trim", "reads as zeros".into());
+    }
+    let strip = match (&view.strip_bytes, &view.strip_reason) {
+        (Some(bytes), Some(reason)) => format!(", strip {} ({reason})", size::show(*bytes)),
+        _ => String::new(),
+    };
+    let layout = if view.layout == "plain" { String::new() } else { format!(", layout {}", view.layout) };
+    say("level", format!("RAID {}{layout}{strip}", view.level));
+    say("size", format!("{} ({} bytes)", size::show(view.size_bytes), view.size_bytes));
+    say("uuid", view.uuid.clone());
+    if let Some(bitmap) = &view.bitmap {
+        let chunk = size::show(bitmap.chunk_bytes);
+        say("bitmap", format!("{} of {} bits set, {chunk} each", bitmap.dirty_count, bitmap.bit_count));
+    }
+    match &view.log {
+        Some(log) if log.replaying => say("log", "being replayed after a crash".into()),
+        Some(log) => {
+            let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
+            let replayed = match log.replayed_count {
+                0 => String::new(),
+                count => format!("; {count} of a crash replayed"),
+            };
+            let full = match log.full_count {
+                0 => String::new(),
+                count => format!("; full {count} times"),
+            };
+            let counts = match verbose {
+                true => format!(
+                    "{} records in {} appends, {}, {} writes acknowledged by it since the start",
+                    log.record_count,
+                    log.append_count,
+                    size::show(log.append_bytes),
+                    log.early_count
+                ),
+                false => format!("{} records since the start", log.record_count),
+            };
+            say("log", format!("{kind}{counts}{full}{replayed}"));
+        }
+        None if ["4", "5", "6"].contains(&view.level.as_str()) => {
+            say("log", "none: a crash together with a lost drive can damage data that was not being written".into());
+        }
+        None => {}
+    }
+    for lane in view.lanes.iter().filter(|_| verbose) {
+        say("lane", lane.setup.clone());
+    }
+    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
+    if !checked.is_empty() {
+        let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
+        let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
+        let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
+        let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
+        say("integrity", format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them mended{all}"));
+    }
+    for client in &view.clients {
+        let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
+        let errors = if client.errors > 0 { format!(", {} errors", client.errors) } else { String::new() };
+        say("client", format!("{}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests));
+    }
+    rows
+}
+
+/// What there is to say of a member beyond its numbers.
+fn notes(member: &MemberView) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(failure) = &member.failure {
+        notes.push(failure.clone());
+    }
+    if let Some(waiting @ 1000..) = member.waiting_ms {
+        notes.push(format!("no answer for {}", size::show_duration(waiting / 1000)));
+    }
+    if member.hedged_reads > 0 {
+        notes.push(format!("{} slow reads answered by others", member.hedged_reads));
+    }
+    if member.repaired_sectors > 0 {
+        notes.push(format!("{} wrong sectors, {} repaired", member.wrong_sectors, member.repaired_sectors));
+    }
+    // By checksum, in sectors as by redundancy.
+    if let Some(ChecksumView { wrong: found @ 1.., mended, .. }) = member.checksums {
+        notes.push(format!("{} sectors wrong by checksum, {} mended", found * 8, mended * 8));
+    }
+    if member.direct == Some(false) {
+        notes.push(format!("buffered: {}", member.direct_note.as_deref().unwrap_or("no reason known")));
+    }
+    notes
+}
+
+/// Rows in the order of slots, what failed at the end; `blank`: the row of a role that nobody holds, after its slot.
+fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &[&str]) -> Vec<Vec<String>> {
+    let slot_of = |slot: Option<usize>| slot.map_or("-".into(), |slot| slot.to_string());
+    let place = |member: &MemberView| if member.role == "failed" { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
+    let mut rows: Vec<(usize, Vec<String>)> =
+        view.members.iter().map(|member| (place(member), [vec![slot_of(member.slot)], row(member)].concat())).collect();
+    for slot in &view.missing_slots {
+        let blank = blank.iter().map(|&text| text.to_owned()).collect();
+        rows.push((*slot, [vec![slot_of(Some(*slot))], blank].concat()));
+    }
+    rows.sort_by_key(|(place, _)| *place);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+/// Where paths are too long for `width`, traffic is left out.
+fn members(view: &ArrayView, width: u16) -> String {
+    let row = |member: &MemberView| {
+        let (read, written) = (size::show(member.read_bytes), size::show(member.written_bytes));
+        vec![member.role.clone(), read, written, member.read_errors.to_string(), member.path.clone()]
+    };
+    let header = ["slot", "role", "read", "written", "errors", "member"];
+    let shown = table(&header, &[2, 3, 4], in_order(view, row, &["MISSING", "", "", "", "-"]));
+    if shown.lines().all(|line| line.chars().count() <= width.into()) {
+        return shown;
+    }
+    let row = |member: &MemberView| vec![member.role.clone(), member.read_errors.to_string(), member.path.clone()];
+    table(&["slot", "role", "errors", "member"], &[2], in_order(view, row, &["MISSING", "", "-"]))
+}
+
+fn members_in_full(view: &ArrayView) -> String {
+    let row = |member: &MemberView| {
+        let io = match (member.direct, member.way.as_deref()) {
+            (Some(true), Some("interrupts") | None) => "direct".into(),
+            (Some(true), Some(way)) => format!("direct, {way}"),
+            (Some(false), _) => "buffered".into(),
+            (None, _) => "a span".into(),
+        };
+        let latency = |latency: &Option<LatencyView>| latency.as_ref().map_or("-".into(), show_latency);
+        vec![
+            member.role.clone(),
+            member.read_count.to_string(),
+            member.write_count.to_string(),
+            size::show(member.read_bytes),
+            size::show(member.written_bytes),
+            member.read_errors.to_string(),
+            member.wrong_sectors.to_string(),
+            latency(&member.read_latency),
+            latency(&member.write_latency),
+            io,
+            member.serial.clone().unwrap_or("-".into()),
+            member.path.clone(),
+        ]
+    };
+    let header = [
+        "slot",
+        "role",
+        "reads",
+        "writes",
+        "read",
+        "written",
+        "errors",
+        "wrong",
+        "read time",
+        "write time",
+        "I/O",
+        "serial",
+        "member",
+    ];
+    let blank = ["MISSING", "", "", "", "", "", "", "", "", "", "", "-"];
+    table(&header, &[2, 3, 4, 5, 6, 7], in_order(view, row, &blank))
+}
+
+/// `85 µs (p99 210 µs, 3 slow)`
+fn show_latency(latency: &LatencyView) -> String {
+    let time = |us: u64| if us < 10_000 { format!("{us} µs") } else { format!("{} ms", us / 1000) };
+    let slow = if latency.slow_count > 0 { format!(", {} slow", latency.slow_count) } else { String::new() };
+    format!("{} (p99 {}{slow})", time(latency.median_us), time(latency.p99_us))
+}

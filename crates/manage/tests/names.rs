@@ -1,0 +1,123 @@
+//! Goal: a name on a drive that anybody may plug in commands no terminal, forges no line and reaches no file; JSON tells it as it is.
+//! Method: members whose names are changed, with their checksums put right, are asked everything by the real program.
+
+mod support;
+
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use stria_format::md::Superblock;
+use support::Place;
+
+/// Of at most 31 bytes each.
+const NAMES: [&str; 6] = [
+    "x\ncontrol /tmp/evil",
+    "a\x1b[2J\x1b]0;owned\x07",
+    "t\u{202e}knat\u{2066}",
+    "c\u{9b}2J\r\u{8}\u{85}",
+    "z\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}",
+    "../../../tmp/evil \"; rm",
+];
+
+fn rename(image: &str, name: &str) {
+    let file = std::fs::File::options().read(true).write(true).open(image).expect("an image");
+    let mut bytes = vec![0; 4096];
+    file.read_exact_at(&mut bytes, 4096).expect("it reads");
+    let mut superblock = Superblock::parse(&bytes, 8, file.metadata().expect("an image").len() / 512).expect("a member");
+    superblock.header.set_name = [0; 32];
+    superblock.header.set_name[..name.len()].copy_from_slice(name.as_bytes());
+    file.write_all_at(&superblock.encode(), 4096).expect("it writes");
+}
+
+/// Nothing but visible characters and line ends, and no line that a name began.
+fn harmless(text: &str) {
+    let bad = |char: char| {
+        let number = u32::from(char);
+        char.is_control() && char != '\n' || (0x202a..=0x202e).contains(&number) || (0x2066..=0x2069).contains(&number)
+    };
+    assert!(!text.contains(bad), "{text:?}");
+    assert!(text.lines().all(|line| !line.starts_with("control /tmp/evil")), "{text:?}");
+    assert!(!text.contains(&"\u{336}".repeat(4)), "{text:?}");
+}
+
+#[test]
+fn names_on_drives_are_shown_and_not_obeyed() {
+    for name in NAMES {
+        let place = Place::new();
+        let images = place.images(3, 16 << 20);
+        place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+        images[..2].iter().for_each(|image| rename(image, name));
+        for command in [
+            &["examine", &images[0]][..],
+            &["examine", "--raw", &images[0]],
+            &["assemble", &images[0], &images[1], &images[2]],
+            &["assemble", "nobody", &images[0]],
+            &["create", "other", "--level", "1", &images[0], &images[2]],
+            &["create", name, "--level", "1", &images[2], "missing"],
+            &["status", name],
+        ] {
+            for json in [false, true] {
+                let all: Vec<&str> = ["--json"].into_iter().filter(|_| json).chain(command.iter().copied()).collect();
+                let ran = place.run(&all);
+                harmless(&ran.stderr);
+                harmless(&ran.stdout);
+                if json {
+                    // What was found, and then perhaps what was wrong with it.
+                    let values = serde_json::Deserializer::from_str(&ran.stdout).into_iter::<serde_json::Value>();
+                    values.for_each(|value| drop(value.unwrap_or_else(|error| panic!("{error}: {ran:?}"))));
+                }
+            }
+        }
+        let told: serde_json::Value =
+            serde_json::from_str(&place.ok(&["--json", "assemble", &images[0], &images[1]])).expect("JSON");
+        assert_eq!(told["arrays"][0]["name"], name);
+
+        // The folder of sockets is this place, and what lies there are plain files of the array alone.
+        let mut serve = place.command(&["serve", &images[0], &images[1]]);
+        serve.env_remove("STRIA_SOCKET").env("XDG_RUNTIME_DIR", place.path("run"));
+        std::fs::create_dir_all(place.path("run")).expect("a folder");
+        serve.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut served = serve.spawn().expect("the program starts");
+        let mut out = std::io::BufReader::new(served.stdout.take().expect("a pipe"));
+        let mut lines = [String::new(), String::new()];
+        for line in &mut lines {
+            std::io::BufRead::read_line(&mut out, line).expect("a line");
+            harmless(line);
+        }
+        assert!(lines[0].starts_with("nbd ") && lines[1].starts_with("control "), "{lines:?}");
+        let socket = lines[1].trim_start_matches("control ").trim_end();
+        let file = Path::new(socket).file_name().expect("a file").to_str().expect("plain");
+        assert_eq!(Path::new(socket).parent(), Some(&*place.path("run/stria")));
+        assert!(file.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char)), "{file}");
+        for arguments in [&["status"][..], &["--json", "status"], &["scrub", name], &["stop"]] {
+            let mut command = place.command(arguments);
+            let ran = command.env("STRIA_SOCKET", socket).output().expect("the program starts");
+            harmless(&String::from_utf8(ran.stdout).expect("text"));
+            harmless(&String::from_utf8(ran.stderr).expect("text"));
+        }
+        let log = served.wait_with_output().expect("it ends");
+        assert!(log.status.success());
+        harmless(&String::from_utf8(log.stderr).expect("text"));
+    }
+}
+
+/// A path need be no text, nor one line.
+#[test]
+fn paths_of_drives_are_shown_and_stay_json() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let image = &place.images(1, 16 << 20)[0];
+    for bytes in [&b"d\xff\xfe.img"[..], b"d\ncontrol \x1b[2J"] {
+        let path = place.path("").join(std::ffi::OsStr::from_bytes(bytes));
+        std::fs::copy(image, &path).expect("a copy");
+        for json in [false, true] {
+            let mut command = place.command(if json { &["--json", "examine"] } else { &["examine"] });
+            let ran = command.arg(&path).output().expect("the program starts");
+            assert!(ran.status.success(), "{ran:?}");
+            let text = String::from_utf8(ran.stdout).expect("text");
+            harmless(&text);
+            assert!(!json || serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+        }
+        let ran = place.command(&["serve"]).arg(&path).output().expect("the program starts");
+        harmless(&String::from_utf8(ran.stderr).expect("text"));
+    }
+}

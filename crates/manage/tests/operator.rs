@@ -1,0 +1,217 @@
+//! Goal: an administrator is told what is wrong, first and in few words; commands take drives as people name them; exit codes say
+//! what scripts need to know.
+//! Method: the real program on image files.
+
+mod support;
+
+use serde_json::Value;
+use std::os::unix::fs::FileExt;
+use support::{Place, contents};
+
+fn create(place: &Place, level: &str, count: usize, more: &[&str]) -> Vec<String> {
+    let images = place.images(count, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], more, &drives[..]].concat());
+    images
+}
+
+fn slices(images: &[String]) -> Vec<&str> {
+    images.iter().map(String::as_str).collect()
+}
+
+/// The longest line that is no URI, which is told in one piece.
+fn widest(text: &str) -> usize {
+    text.lines().filter(|line| !line.contains("nbd+unix:")).map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+#[test]
+fn the_worst_comes_first_and_fits_a_terminal() {
+    let place = Place::new();
+    let images = create(&place, "6", 5, &[]);
+    let serve = place.serve(&slices(&images));
+    let healthy = place.run(&["status", "tank"]);
+    assert_eq!(healthy.code, 0, "{healthy:?}");
+    assert!(healthy.stdout.lines().nth(1).is_some_and(|line| line.contains("clean")), "{}", healthy.stdout);
+    // By slot, and with words about what is left.
+    place.ok(&["fail", "tank", "2", "--force"]);
+    let told = place.run(&["status", "tank"]);
+    assert_eq!(told.code, 3);
+    let state = told.stdout.lines().nth(1).expect("a line of state").to_owned();
+    assert!(state.contains("DEGRADED: slot 2 missing, survives 1 more failure, no spare"), "{}", told.stdout);
+    assert!(!told.stdout.contains("clean"), "{}", told.stdout);
+    assert!(widest(&told.stdout) <= 80, "{}", told.stdout);
+    assert!(told.stdout.contains(&format!("{}: failed on command", images[2])), "{}", told.stdout);
+    place.ok(&["fail", "tank", "tank:0", "--force"]);
+    let status = place.status("tank");
+    assert_eq!((&status["losses_survived"], &status["health"]), (&0.into(), &"degraded".into()), "{status:#}");
+    assert!(status["headline"].as_str().is_some_and(|line| line.contains("ONE MORE FAILURE LOSES DATA")), "{status:#}");
+    assert_eq!(status["state"], "degraded");
+    // A drive that failed is still listed, and comes back without ceremony.
+    place.ok(&["add", "tank", &images[2], "--wait"]);
+    let status = place.status("tank");
+    let roles: Vec<&str> =
+        status["members"].as_array().expect("a list").iter().map(|member| member["role"].as_str().expect("text")).collect();
+    assert_eq!((roles.iter().filter(|role| **role == "in sync").count(), &status["missing_slots"]), (4, &serde_json::json!([0])));
+    place.run(&["fail", "tank", "9", "--force"]).refused(1, &["does not use 9", "slot 2"]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
+#[test]
+fn several_arrays_take_a_line_each_the_worst_first() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    let drives = slices(&images);
+    for (name, pair) in [("aft", &drives[..2]), ("zeal", &drives[2..])] {
+        place.ok(&[&["create", name, "--level", "1", "--assume-clean"], pair].concat());
+    }
+    let _serve = place.serve(&drives);
+    place.ok(&["fail", "zeal", "1", "--force"]);
+    let told = place.run(&["status"]);
+    assert_eq!(told.code, 3);
+    assert!(told.stdout.starts_with("zeal") && told.stdout.contains("aft"), "{}", told.stdout);
+    assert!(widest(&told.stdout) <= 80 && told.stdout.lines().count() <= 4, "{}", told.stdout);
+    assert!(place.run(&["status", "-v"]).stdout.contains("io_uring"), "lanes are told with -v");
+}
+
+#[test]
+fn a_repair_that_may_choose_the_wrong_side_asks() {
+    for (level, count, words) in
+        [("5", 3, "one parity"), ("1", 2, "two copies"), ("10", 4, "two copies"), ("50", 6, "one parity")]
+    {
+        let place = Place::new();
+        let images = create(&place, level, count, &[]);
+        let serve = place.serve(&slices(&images));
+        let file = std::fs::OpenOptions::new().write(true).open(&images[1]).expect("an image");
+        file.write_all_at(&[0xee; 4096], 16 << 20).expect("it writes");
+        file.sync_all().expect("it syncs");
+        let found = place.run(&["scrub", "tank", "--wait"]);
+        assert!(found.code == 3, "RAID {level}: {found:?}");
+        place.run(&["scrub", "tank", "--repair"]).refused(4, &[words, "wrong side the truth", "--force"]);
+        assert_eq!(place.run(&["status", "tank"]).code, 3, "RAID {level}: still so");
+        let mended = place.run(&["scrub", "tank", "--repair", "--force", "--wait"]);
+        assert_eq!(mended.code, 0, "RAID {level}: {mended:?}");
+        assert_eq!(place.run(&["status", "tank"]).code, 0, "RAID {level}");
+        assert_eq!(place.run(&["scrub", "tank", "--wait"]).code, 0, "RAID {level}");
+        drop(serve);
+    }
+}
+
+#[test]
+fn a_read_only_array_changes_no_byte() {
+    for level in ["1", "5", "6", "50"] {
+        let place = Place::new();
+        let images = create(&place, level, 6, &[]);
+        let extra = place.path("extra");
+        std::fs::File::create(&extra).and_then(|file| file.set_len(32 << 20)).expect("an image");
+        let extra = extra.to_str().expect("a plain path").to_owned();
+        let all = [images.clone(), vec![extra.clone()]].concat();
+        let before = contents(&all);
+        let drives = slices(&images);
+        let serve = place.serve(&[&drives[..], &["--read-only"]].concat());
+        for command in [
+            &["add", "tank", &extra, "--force"][..],
+            &["fail", "tank", &images[0], "--force"],
+            &["remove", "tank", &images[0], "--force"],
+            &["replace", "tank", &images[0], &extra, "--force"],
+            &["scrub", "tank", "--repair", "--force"],
+        ] {
+            place.run(command).refused(1, &["read-only", "without --read-only"]);
+        }
+        let scrubbed = place.run(&["scrub", "tank", "--wait"]);
+        assert!(scrubbed.code == 0 && scrubbed.stdout.contains(" 0 sectors disagreed"), "RAID {level}: {scrubbed:?}");
+        assert_eq!(place.status("tank")["health"], "optimal");
+        place.ok(&["stop", "tank"]);
+        serve.ended_well();
+        assert!(before == contents(&all), "RAID {level}: a byte changed");
+    }
+}
+
+#[test]
+fn create_says_what_one_should_know() {
+    let place = Place::new();
+    let images = place.images(6, 32 << 20);
+    let large = place.path("large one");
+    std::fs::File::create(&large).and_then(|file| file.set_len(64 << 20)).expect("an image");
+    let large = large.to_str().expect("a plain path");
+    let drives = slices(&images);
+    let made = place.run(&["create", "tank", "--level", "5", drives[0], drives[1], large]);
+    assert_eq!(made.code, 0, "{made:?}");
+    assert!(made.stderr.contains("32 MiB to 64 MiB"), "{made:?}");
+    assert!(made.stdout.contains(&format!("serve it: stria serve {} {} '{large}'", drives[0], drives[1])), "{made:?}");
+    let made = place.run(&["--json", "create", "tank", "--level", "5", "--force", drives[0], drives[1], "missing"]);
+    let told: Value = serde_json::from_str(&made.stdout).expect("JSON");
+    assert!(told["warnings"][0].as_str().is_some_and(|text| text.contains("without redundancy")), "{told:#}");
+    assert!(told["next"].as_str().is_some_and(|next| next.starts_with("stria serve /")), "{told:#}");
+    let made = place.ok(&[&["create", "tank", "--level", "50", "--strip", "64K", "--force"], &drives[..]].concat());
+    assert!(made.contains("strip 64 KiB (as asked for)"), "{made}");
+}
+
+#[test]
+fn usage_errors_are_2_in_json_too() {
+    let place = Place::new();
+    for arguments in [
+        &["--json", "frobnicate"][..],
+        &["status", "--json", "--nonsense"],
+        &["create", "x", "--level", "7", "a", "b", "--json"],
+        &["--json", "create", "x", "--level", "6", "a", "b", "c"],
+        &["--json", "scrub"],
+    ] {
+        let images = place.images(3, 32 << 20);
+        let arguments: Vec<&str> = arguments
+            .iter()
+            .map(|&argument| ["a", "b", "c"].iter().position(|name| *name == argument).map_or(argument, |index| &images[index]))
+            .collect();
+        let ran = place.run(&arguments);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        let told: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+        assert_eq!(told["error"]["exit_code"], 2, "{ran:?}");
+        assert!(told["error"]["message"].as_str().is_some_and(|message| message.len() > 5), "{ran:?}");
+    }
+}
+
+#[test]
+fn assemble_and_serve_refuse_alike() {
+    let place = Place::new();
+    let images = create(&place, "5", 3, &["--log", "none"]);
+    let serve = place.serve(&slices(&images));
+    let mut client = serve.client("tank");
+    client.send_writes(&[(0, vec![1; 1 << 20])]).expect("it listens");
+    assert_eq!(client.reply().expect("an answer"), (0, 0));
+    serve.kill();
+    for drives in [&[&images[0][..], &images[1]][..], &[&images[0]]] {
+        let codes = ["assemble", "serve"].map(|command| place.run(&[&[command], drives].concat()).code);
+        assert_eq!(codes[0], codes[1], "{drives:?}");
+        assert_eq!(codes[0], if drives.len() == 2 { 4 } else { 1 });
+    }
+}
+
+#[test]
+fn the_name_that_an_array_is_served_under_wins() {
+    let place = Place::new();
+    let images = create(&place, "1", 2, &[]);
+    let serve = place.serve(&[&images[0], &images[1], "--name", "barn"]);
+    let told = place.run(&["status", "barn"]);
+    assert!(told.stdout.lines().next().is_some_and(|line| line.ends_with("barn")), "{told:?}");
+    place.ok(&["fail", "barn", "1", "--force"]);
+    place.ok(&["add", "barn", &images[1], "--wait"]);
+    place.ok(&["stop", "barn"]);
+    let log = serve.ended_well();
+    assert!(log.contains("barn") && !log.contains("tank:"), "{log}");
+}
+
+#[test]
+fn no_color_is_heard() {
+    let place = Place::new();
+    let images = create(&place, "1", 2, &[]);
+    // On a terminal, which `script` plays, the log has colours, and with NO_COLOR none.
+    let serve = |more: &str| {
+        let program = env!("CARGO_BIN_EXE_stria");
+        let command = format!("{more} timeout -s TERM 2 {program} serve {} {}", images[0], images[1]);
+        let output = place.command_line("script", &["-qec", &command, "/dev/null"]).output().expect("script is there");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(serve("").contains("\x1b["), "colours on a terminal");
+    let plain = serve("NO_COLOR=1");
+    assert!(plain.contains("served") && !plain.contains("\x1b["), "{plain:?}");
+}

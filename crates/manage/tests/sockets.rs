@@ -1,0 +1,215 @@
+//! Goal: sockets appear when they are ready, for whom they are meant, and go at every end.
+//! Method: the real program, started and ended at many moments, with clients that wait for nothing but the file.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{PATIENCE, Place, contents};
+
+fn mirror(place: &Place) -> Vec<String> {
+    let images = place.images(2, 32 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    images
+}
+
+fn spawn(place: &Place, images: &[String], nbd: &str, more: &[&str]) -> Child {
+    let arguments = [&["serve", &images[0], &images[1], "--nbd", nbd], more].concat();
+    let mut command = place.command(&arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
+}
+
+/// Waits until it serves; the lines up to then.
+fn ready(child: &mut Child) -> Vec<String> {
+    let mut told = Vec::new();
+    for line in BufReader::new(child.stdout.as_mut().expect("a pipe")).lines().map_while(Result::ok) {
+        told.push(line);
+        if told.last().is_some_and(|line| line.starts_with("control ")) {
+            return told;
+        }
+    }
+    panic!("it ended before it served: {told:?}");
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("kill is everywhere");
+    assert!(sent.success());
+}
+
+fn end(mut child: Child) -> (std::process::ExitStatus, String) {
+    let patience = Instant::now() + PATIENCE;
+    while child.try_wait().expect("it is ours").is_none() {
+        assert!(Instant::now() < patience, "serve does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().expect("it ended");
+    (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Sockets in a folder, hidden ones too.
+fn sockets(place: &Place) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path(".")).expect("a folder").map(|entry| entry.expect("an entry"));
+    let sockets = entries.filter(|entry| entry.file_type().expect("a type").is_socket());
+    sockets.map(|entry| entry.file_name().into_string().expect("plain")).collect()
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777
+}
+
+#[test]
+fn modes_and_groups_are_as_asked_whatever_the_umask() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let path = place.path("nbd.sock");
+    let nbd = format!("unix:{}", path.display());
+    let group = std::fs::metadata(place.path(".")).expect("a folder").gid().to_string();
+    let cases: [(&[&str], u32); 4] = [
+        (&[], 0o700),
+        (&["--nbd-mode", "0660"], 0o660),
+        (&["--nbd-group", &group], 0o660),
+        (&["--nbd-mode", "666", "--nbd-group", &group], 0o666),
+    ];
+    for (umask, (arguments, wanted)) in ["0000", "0077", "0777", "0022"].into_iter().zip(cases) {
+        let serve = place.command(&[&["serve", &images[0], &images[1], "--nbd", &nbd], arguments].concat());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("umask {umask}; exec \"$0\" \"$@\"")]).arg(serve.get_program()).args(serve.get_args());
+        shell.envs(serve.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
+        let mut child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a shell");
+        ready(&mut child);
+        assert_eq!((mode(&path), mode(&place.path("control.sock"))), (wanted, 0o700), "{umask} {arguments:?}");
+        signal(&child, "-TERM");
+        assert!(end(child).0.success());
+        assert!(sockets(&place).is_empty());
+    }
+    for wrong in [["--nbd-mode", "0999"], ["--nbd-mode", "01777"], ["--nbd-mode", "rw"], ["--nbd-group", "no such group"]] {
+        place.run(&["serve", &images[0], &images[1], wrong[0], wrong[1]]).refused(2, &[wrong[0], wrong[1]]);
+    }
+}
+
+#[test]
+fn other_machines_get_in_only_when_that_is_asked_for() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let before = contents(&images);
+    for address in ["tcp:0.0.0.0:0", "tcp:[::]:0", "tcp:192.0.2.1:10809", "tcp:[::ffff:192.0.2.1]:0"] {
+        let local = format!("unix:{}", place.path("nbd.sock").display());
+        let ran = place.run(&["serve", &images[0], &images[1], "--nbd", &local, "--nbd", address]);
+        ran.refused(2, &["--nbd-insecure", "other machines", "unix:PATH"]);
+        let ran = place.run(&["assemble", "--start", &images[0], &images[1], "--nbd", address]);
+        ran.refused(2, &["--nbd-insecure"]);
+    }
+    assert!(before == contents(&images) && sockets(&place).is_empty());
+    for (address, more) in [("tcp:127.0.0.1:0", None), ("tcp:127.8.9.1:0", None), ("tcp:0.0.0.0:0", Some("--nbd-insecure"))] {
+        let mut child = spawn(&place, &images, address, more.as_slice());
+        let told = ready(&mut child);
+        assert!(told[0].starts_with("nbd tank nbd://") && !told[0].contains(":0/"), "{told:?}");
+        signal(&child, "-INT");
+        assert!(end(child).0.success());
+    }
+}
+
+/// The size that the server tells to a client which asks for `tank` as soon as it can connect.
+fn hurried_client(connect: impl Fn() -> std::io::Result<UnixStream>) -> u64 {
+    let patience = Instant::now() + PATIENCE;
+    let mut socket = loop {
+        match connect() {
+            Ok(socket) => break socket,
+            // The file must not be there before its server listens.
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
+        }
+        assert!(Instant::now() < patience, "it never listens");
+    };
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let mut bytes = [0; 18];
+    socket.read_exact(&mut bytes).expect("it greets");
+    socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("it listens");
+    let mut facts = [0; 10];
+    socket.read_exact(&mut facts).expect("it has this export from the first moment on");
+    u64::from_be_bytes(facts[..8].try_into().expect("8 bytes"))
+}
+
+#[test]
+fn whoever_sees_the_socket_finds_the_export() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let path = place.path("nbd.sock");
+    for _ in 0..10 {
+        let child = spawn(&place, &images, &format!("unix:{}", path.display()), &[]);
+        assert!(hurried_client(|| UnixStream::connect(&path)) > 0);
+        // The control socket came before: whoever is connected can be told of.
+        assert_eq!(place.status("tank")["name"], "tank");
+        signal(&child, "-TERM");
+        assert!(end(child).0.success());
+        assert!(sockets(&place).is_empty());
+    }
+}
+
+#[test]
+fn no_socket_is_left_whenever_the_signal_comes() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let nbd = format!("unix:{}", place.path("nbd.sock").display());
+    let mut seen_late = 0;
+    for round in 0..40_u64 {
+        let child = spawn(&place, &images, &nbd, &[]);
+        let from = Instant::now();
+        // Half of them by the clock, half at the very moment in which a socket appears.
+        if round % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(round * 13 % 400));
+        } else {
+            while sockets(&place).is_empty() && from.elapsed() < PATIENCE {
+                std::thread::yield_now();
+            }
+            seen_late += 1;
+        }
+        signal(&child, if round % 3 == 0 { "-INT" } else { "-TERM" });
+        let (status, log) = end(child);
+        // A signal before it is listened for ends the process, which has made nothing by then.
+        assert!(status.success() || log.is_empty() || !log.contains("stopping"), "round {round}: {status}: {log}");
+        assert!(sockets(&place).is_empty(), "round {round}: {:?} are left: {log}", sockets(&place));
+    }
+    assert!(seen_late > 0);
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_socket() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let before = contents(&images);
+    let nowhere = format!("unix:{}", place.path("no/such/folder/nbd.sock").display());
+    let long = format!("unix:{}", place.path(&"n".repeat(120)).display());
+    std::fs::write(place.path("file"), "precious").expect("a file");
+    let file = format!("unix:{}", place.path("file").display());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = format!("tcp:{}", taken.local_addr().expect("an address"))
+        + &{
+            std::mem::forget(taken);
+            String::new()
+        };
+    for (address, words) in [(&nowhere, "folder"), (&long, "at most 107"), (&file, "not a socket"), (&taken, "cannot listen")] {
+        place.run(&["serve", &images[0], &images[1], "--nbd", address]).refused(1, &["cannot listen", words]);
+        assert!(sockets(&place).is_empty(), "{address}");
+    }
+    assert!(before == contents(&images), "the addresses are looked at before anything is written");
+    assert_eq!(std::fs::read(place.path("file")).expect("the file"), b"precious");
+}
+
+#[test]
+fn a_serve_that_is_interrupted_twice_takes_its_sockets_along() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let mut child = spawn(&place, &images, &format!("unix:{}", place.path("nbd.sock").display()), &[]);
+    ready(&mut child);
+    // A client with a request half sent does not keep it from ending.
+    signal(&child, "-INT");
+    std::thread::sleep(Duration::from_millis(600));
+    // It has ended by itself by now, or ends at once.
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).stderr(Stdio::null()).status();
+    end(child);
+    assert!(sockets(&place).is_empty());
+}

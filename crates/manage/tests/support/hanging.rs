@@ -1,0 +1,43 @@
+//! A file on FUSE whose server can be stopped, as a drive that hangs.
+
+use super::{PATIENCE, tool};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// A file that can be made to hang; goes on and is undone when dropped.
+pub struct Hanging {
+    fuse: Child,
+    mount: PathBuf,
+}
+
+impl Hanging {
+    pub fn new(mount: PathBuf, uri: &str) -> Option<Self> {
+        std::fs::create_dir(&mount).expect("a folder");
+        let fuse = tool("nbdfuse", &[mount.to_str().expect("a plain path"), uri])?;
+        let hanging = Self { fuse, mount };
+        let end = std::time::Instant::now() + PATIENCE;
+        while !hanging.file().exists() {
+            assert!(std::time::Instant::now() < end, "nbdfuse does not get ready");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(hanging)
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.mount.join("nbd")
+    }
+
+    pub fn signal(&self, name: &str) {
+        let done = Command::new("kill").args([name, &self.fuse.id().to_string()]).status();
+        assert!(done.is_ok_and(|status| status.success()), "kill is everywhere");
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        let _ = Command::new("kill").args(["-CONT", &self.fuse.id().to_string()]).status();
+        let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mount).status();
+        let _ = self.fuse.wait();
+    }
+}

@@ -1,0 +1,125 @@
+//! Clients that write superblocks: virtual machines that run RAID of their own, images of members that are copied into an array, and
+//! attempts to pass for one. Whatever an array carries, it must start as ever.
+//!
+//! Where md looks for a superblock, a client's write sometimes holds one: at the places of all versions on the array, seen as a drive,
+//! and at those array sectors that lie where version 1.0 has its place on a member.
+
+use crate::chance::Chance;
+use crate::drive::Drive;
+use crate::trace::places_of;
+use crate::tree::{self, Drives, Node};
+use std::collections::BTreeMap;
+use stria_block::SECTOR_BYTES;
+use stria_format::md::superblock::{CLEAN, MAGIC, SUPERBLOCK_BYTES};
+use stria_format::md::{Role, Superblock};
+
+/// What may be written at a sector of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// A superblock of version 1.`minor` of a drive that is the array.
+    OnArray { minor: u8 },
+    /// One of version 0.90.
+    Old,
+    /// One of version 1.0 of a member, at this sector of it.
+    OnMember { sector: u64 },
+}
+
+/// Where clients write superblocks, and the dice for it.
+pub struct Guest {
+    places: BTreeMap<u64, Vec<Place>>,
+    array_sectors: u64,
+    chance: Chance,
+}
+
+/// `write`'s bytes by sector, where they are not the usual ones.
+pub type Contents = BTreeMap<(u32, u64), Vec<u8>>;
+
+impl Guest {
+    /// The places of an array that runs on these drives.
+    pub fn new(node: &Node, drives: &Drives, array_sectors: u64, chance: Chance) -> Self {
+        let mut places: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
+        let mut add = |sector: u64, place: Place| places.entry(sector).or_default().push(place);
+        let ends: Vec<u64> = drives.iter().filter_map(|drive| Superblock::sector_of(0, drive.borrow().model().sectors)).collect();
+        for sector in 0..array_sectors {
+            let mut below = places_of(node, sector..sector + 1).into_iter().map(|place| place.start);
+            if let Some(sector_below) = below.find(|start| ends.contains(start)) {
+                add(sector, Place::OnMember { sector: sector_below });
+            }
+        }
+        if let Some(old) = (array_sectors & !127).checked_sub(128) {
+            add(old, Place::Old);
+        }
+        for minor in [0, 1, 2] {
+            if let Some(sector) = Superblock::sector_of(minor, array_sectors) {
+                add(sector, Place::OnArray { minor });
+            }
+        }
+        Self { places, array_sectors, chance }
+    }
+
+    /// Puts superblocks into what a client is about to write from `start` on, and notes them as what `write` holds. How many.
+    pub fn fill(&mut self, write: u32, start: u64, bytes: &mut [u8], drives: &Drives, contents: &mut Contents) -> usize {
+        let sectors = (bytes.len() / SECTOR_BYTES) as u64;
+        let chance = &mut self.chance;
+        let reached = self.places.range(start..start + sectors).map(|(&at, places)| (at, chance.pick(places)));
+        let reached: Vec<(u64, Place)> = reached.collect();
+        let mut count = 0;
+        for (at, place) in reached {
+            if self.chance.one_in(2) {
+                continue;
+            }
+            let drive = drives[self.chance.below(drives.len() as u64) as usize].borrow();
+            let superblock = self.superblock(at, place, &drive);
+            let front = (at - start) as usize * SECTOR_BYTES;
+            for (index, sector) in superblock.chunks(SECTOR_BYTES).enumerate() {
+                let Some(into) = bytes.get_mut(front + index * SECTOR_BYTES..front + (index + 1) * SECTOR_BYTES) else { break };
+                into[..sector.len()].copy_from_slice(sector);
+                contents.insert((write, at + index as u64), into.to_vec());
+            }
+            count += 1;
+        }
+        count
+    }
+
+    fn superblock(&mut self, at: u64, place: Place, drive: &Drive) -> Vec<u8> {
+        let own = tree::superblock_of(drive);
+        match (place, own) {
+            (Place::OnArray { minor: 2 }, _) if self.chance.one_in(3) => {
+                drive.image().bytes_of(tree::SUPERBLOCK.start, (SUPERBLOCK_BYTES / SECTOR_BYTES) as u64)
+            }
+            (Place::Old, _) | (_, None) => {
+                let words = [MAGIC, 0, 90, 0, 0, 0x1234_5678, 1_700_000_000, 1, 64, 2, 2, 0];
+                words.iter().flat_map(|word| word.to_le_bytes()).collect()
+            }
+            (Place::OnArray { .. }, Some(own)) => self.forged(own, at, self.array_sectors),
+            (Place::OnMember { sector }, Some(own)) => self.forged(own, sector, drive.model().sectors),
+        }
+    }
+
+    /// A superblock at `sector` of a drive, younger and with more events than any: of this array, or of one of the client's.
+    fn forged(&mut self, own: Superblock, sector: u64, drive_sectors: u64) -> Vec<u8> {
+        let mut superblock = own;
+        let foreign = self.chance.one_in(2);
+        let header = &mut superblock.header;
+        header.super_offset = sector;
+        (header.feature_map, header.bitmap_offset, header.bblog_offset, header.bblog_size) = (0, 0, 0, 0);
+        header.events = header.events.wrapping_add(1 << 20);
+        header.ctime += 1_000_000;
+        header.utime = header.ctime;
+        header.resync_offset = CLEAN;
+        header.data_offset = if sector > 8 { 0 } else { 16 + self.chance.below(3) * 8 };
+        header.data_size = if sector > 8 { sector } else { drive_sectors - header.data_offset };
+        if foreign {
+            header.set_uuid = [0xee; 16];
+            header.level = self.chance.pick(&[0, 1, 5]);
+            header.raid_disks = self.chance.pick(&[1, 2, 3]);
+            header.chunksize = 8;
+            header.layout = 0;
+            superblock.roles = (0..128).map(|slot| if slot < 3 { Role::Slot(slot) } else { Role::Spare }).collect();
+        }
+        let header = &mut superblock.header;
+        header.size = header.size.min(header.data_size);
+        superblock.span_of = self.chance.one_in(2).then_some([0xed; 16]);
+        superblock.encode()
+    }
+}
