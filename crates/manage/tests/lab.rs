@@ -157,7 +157,7 @@ fn md_arrays_are_planned_by_mdadms_words_and_refused_where_drives_would_be_lost(
     place.run(&["lab", "plan", "quick", "--target", "md:1:2", "--pool", "p"]).refused(2, &["block devices", "losetup"]);
 }
 
-/// A stand-in for mdadm whose array is a loop device of its own; the kernel's md is asked in crates/lab/tests/md.rs.
+/// A stand-in for mdadm whose array is a loop device of its own; the kernel's md is asked in tools/lab/tests/md.rs.
 #[test]
 #[ignore = "needs root and free loop devices"]
 fn an_md_array_is_made_measured_made_again_after_a_purge_and_undone() {
