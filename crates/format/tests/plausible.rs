@@ -164,6 +164,40 @@ fn honest_histories_do_not_contradict_themselves() {
 }
 
 /// Reads of a drive, counted.
+/// The number of a member that was taken out goes to the next drive. The old one then seems to be named by members that joined later.
+#[test]
+fn a_member_whose_number_is_anothers_by_now_contradicts_nobody() {
+    let mut drives = created(Level::Raid5, 4, 0);
+    let old = drives[3].clone();
+    // Drive 3 was taken out, and then drive 2: their slots went to two newcomers, of which the first has the number of drive 3.
+    let roles = [Role::Slot(0), Role::Slot(1), Role::Faulty, Role::Slot(3), Role::Slot(2)];
+    drives.iter_mut().for_each(|drive| {
+        change(drive, |superblock| {
+            superblock.header.events += 10;
+            superblock.roles[..5].copy_from_slice(&roles);
+        });
+    });
+    let mut with_newcomers: Vec<MemoryDrive> = vec![drives[0].clone(), drives[1].clone(), old];
+    with_newcomers.extend([(3, 3), (4, 2)].map(|(number, slot)| {
+        let mut drive = drives[0].clone();
+        change(&mut drive, |superblock| {
+            (superblock.header.dev_number, superblock.header.device_uuid) = (number, [0x50 + number as u8; 16]);
+            assert_eq!(superblock.role(), Role::Slot(slot));
+        });
+        drive
+    }));
+    for (index, drive) in with_newcomers.iter_mut().enumerate() {
+        drive.name = format!("drive{index}");
+    }
+    let start = started(&with_newcomers, &Options::default());
+    assert_eq!(start.drives.len(), 4, "all but the old one: {:?}", start.drives);
+    for missing in [3, 0] {
+        let mut drives = with_newcomers.clone();
+        drives.remove(missing);
+        started(&drives, &Options::default());
+    }
+}
+
 fn looked_at(drives: &[MemoryDrive]) -> (Vec<Candidate>, u64) {
     let read = Cell::new(0);
     let candidate = |drive: &MemoryDrive| {

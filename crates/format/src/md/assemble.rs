@@ -402,7 +402,7 @@ impl Sorter<'_> {
     /// The freshest member tells the truth, unless its count of records cannot be true beside the others'.
     fn refuse_counts(&mut self, found: &[Found]) {
         for other in found {
-            if let Some(why) = counts::contradiction(self.freshest, other.superblock()) {
+            if let Some(why) = counts::contradiction(self.freshest, other.superblock(), found.iter().map(Found::superblock)) {
                 let name = |number: u32| {
                     let found = found.iter().find(|found| found.superblock().header.dev_number == number);
                     found.map_or("a member", |found| found.candidate.name.as_str())

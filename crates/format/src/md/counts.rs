@@ -6,7 +6,8 @@
 //!
 //! - A record goes to every member that it names. So a member that is behind was named as gone, or the crash was in that very
 //!   record, which then differs from the one before by what happened in it, and a member that is away does not become whole in
-//!   one record: it is filled first.
+//!   one record: it is filled first. A member is named by its device number. The number of a member that was taken out may be
+//!   another drive's since, so a name counts only where the freshest member stands alone and no drive has the number by now.
 //! - Members are a few records apart, or as many as a run makes, not thousands of millions.
 
 use super::superblock::{Role, Superblock, feature};
@@ -24,8 +25,12 @@ fn names(one: &Superblock, other: &Superblock) -> bool {
     matches!(one.roles.get(other.header.dev_number as usize), Some(Role::Slot(_)))
 }
 
-/// Why the counts of the freshest member and another of the array cannot both be true; `None`: they can.
-pub(crate) fn contradiction(freshest: &Superblock, other: &Superblock) -> Option<&'static str> {
+/// Why the counts of the freshest member and `other` cannot both be true; `None`: they can. `found`: all members of the array.
+pub(crate) fn contradiction<'a>(
+    freshest: &Superblock,
+    other: &Superblock,
+    mut found: impl Iterator<Item = &'a Superblock>,
+) -> Option<&'static str> {
     let ahead = freshest.header.events.saturating_sub(other.header.events);
     if ahead == 0 || !is_whole(freshest) || !is_whole(other) {
         return None;
@@ -34,5 +39,11 @@ pub(crate) fn contradiction(freshest: &Superblock, other: &Superblock) -> Option
         return Some("no array makes as many records while a member is away");
     }
     // Had the freshest run without the other, it would say so; had it come back to the other, it would have been filled.
-    (names(freshest, other) && !names(other, freshest)).then_some("the second had lost the first, which never noticed")
+    let tells_of_another = |third: &Superblock| {
+        let beside = third.header.events == freshest.header.events && third.header.dev_number != freshest.header.dev_number;
+        let succeeds = third.header.dev_number == other.header.dev_number && third.header.events > other.header.events;
+        is_whole(third) && (beside || succeeds)
+    };
+    let lost = names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
+    lost.then_some("the second had lost the first, which never noticed")
 }
