@@ -8,6 +8,7 @@
 //!
 //! Places where this was done are remembered, so that it is paid for once. A read-only array is left as it is.
 
+use crate::Flaw;
 use crate::core::{Core, lost};
 use crate::status::Health;
 use crate::sweep;
@@ -59,7 +60,10 @@ impl Core {
     /// Whether a client may read a part of the sync space only once redundancy was made to agree there.
     #[inline]
     pub fn aligns_first(&self, range: &Range<u64>) -> bool {
-        !self.agrees(range) && !self.read_only.get() && self.health() != Health::Failed
+        !self.agrees(range)
+            && !self.read_only.get()
+            && self.health() != Health::Failed
+            && self.flaw.get() != Some(Flaw::ReadsUnaligned)
     }
 
     /// Makes redundancy agree in a range of array sectors, piece by piece: rows of a strip, or a part of what copies hold.

@@ -78,3 +78,13 @@ pub struct ArrayConfig {
     /// Refuse all writes.
     pub read_only: bool,
 }
+
+/// A rule of crash safety that an engine breaks on purpose, so that a simulator can show that it would find the bug.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// A read does not first make redundancy agree where a resync is due.
+    ReadsUnaligned,
+    /// A resync leaves the parities of a stripe as they are while the stripe lacks data.
+    DegradedParityLeft,
+}

@@ -27,7 +27,7 @@ use crate::no_room::NoRoom;
 use crate::strip_write::StripWrites;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
-use crate::{ArrayConfig, ArrayState, Event, Geometry, MemberId, SlotConfig, StripeMap};
+use crate::{ArrayConfig, ArrayState, Event, Flaw, Geometry, MemberId, SlotConfig, StripeMap};
 use member_io::{BatchState, InFlight};
 use recording::Recording;
 use slab::Slab;
@@ -161,6 +161,8 @@ pub(crate) struct Core {
     pub steering: Steering,
     /// Something changed that the sweeper should look at.
     pub sweep_changed: Waiters,
+    /// A deliberate bug.
+    pub flaw: Cell<Option<Flaw>>,
     /// As much zeros as one strip or a MiB.
     zeros: Data,
 }
@@ -226,6 +228,7 @@ impl Core {
             no_room: NoRoom::default(),
             steering: Steering::default(),
             sweep_changed: Waiters::default(),
+            flaw: Cell::new(None),
             zeros,
             geometry,
         }

@@ -13,7 +13,7 @@ use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, at_once, hedge, mirror_io, parity_io,
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, at_once, hedge, mirror_io, parity_io,
     strip_write,
 };
 use smallvec::{SmallVec, smallvec};
@@ -628,6 +628,12 @@ impl Engine {
     /// where there is redundancy.
     pub fn set_hedging(&mut self, on: bool) {
         self.core.hedging.on.set(on && self.core.geometry.level().is_redundant());
+    }
+
+    /// Has the engine break a rule of crash safety, for a simulator.
+    #[doc(hidden)]
+    pub fn set_flaw(&mut self, flaw: Option<Flaw>) {
+        self.core.flaw.set(flaw);
     }
 
     /// Takes what a log should have.

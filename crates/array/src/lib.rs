@@ -30,6 +30,8 @@ mod strip_write;
 mod sweep;
 mod task;
 
+#[doc(hidden)]
+pub use config::Flaw;
 pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig};
 pub use core::Action;
 pub use device::ArrayDevice;

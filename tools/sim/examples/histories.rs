@@ -10,7 +10,7 @@ use std::time::Instant;
 use stria_sim::campaign::{caught, keep_memory, try_history};
 use stria_sim::setup::FAMILIES;
 use stria_sim::shrink::shrink;
-use stria_sim::{History, Rules, run_told};
+use stria_sim::{History, Mutant, Rules, run_told};
 
 #[derive(Parser)]
 struct Arguments {
@@ -26,6 +26,9 @@ struct Arguments {
     /// With faults that seeds did not have at first.
     #[arg(long)]
     more_faults: bool,
+    /// With a deliberate bug, by its name in `mutant.rs`, until that is found.
+    #[arg(long, value_parser = mutant)]
+    mutant: Option<Mutant>,
     /// Make failing histories shorter first.
     #[arg(long)]
     shrink: bool,
@@ -39,7 +42,7 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    let (rules, level) = (Rules::default(), arguments.level.as_deref());
+    let (rules, level) = (Rules { mutant: arguments.mutant, ..Rules::default() }, arguments.level.as_deref());
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
@@ -63,6 +66,9 @@ fn main() {
         if let Err(failure) = run {
             println!("seed {seed}, {}, step {}: {}", history.setup.family(), failure.step, failure.what);
             failures += 1;
+            if arguments.mutant.is_some() {
+                break;
+            }
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -73,6 +79,11 @@ fn main() {
         requests as f64 / seconds
     );
     std::process::exit(i32::from(failures > 0));
+}
+
+fn mutant(name: &str) -> Result<Mutant, String> {
+    let known = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name);
+    known.ok_or_else(|| format!("the mutants are {:?}", Mutant::ALL))
 }
 
 fn told(history: &History, rules: Rules, sectors: Option<Range<u64>>) -> Result<(), stria_sim::Failure> {

@@ -6,7 +6,7 @@ use crate::drive::DriveHandle;
 use crate::power::Power;
 use std::cell::RefCell;
 use std::rc::Rc;
-use stria_array::Geometry;
+use stria_array::{Flaw, Geometry};
 use stria_block::{BlockDevice, Buffer, Completion, Data, Limits, Nanos, Operation, Request, SECTOR_BYTES};
 use stria_parity::crc32c;
 
@@ -53,6 +53,10 @@ pub enum Mutant {
     LooksInside,
     /// Of several superblocks on a drive the youngest counts, wherever it lies.
     YoungestTaken,
+    /// A read does not first make redundancy agree where a resync is due.
+    ReadsUnaligned,
+    /// A resync leaves the parities of a stripe as they are while the stripe lacks data.
+    DegradedParityLeft,
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -81,7 +85,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 20] = [
+    pub const ALL: [Mutant; 22] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -102,6 +106,8 @@ impl Mutant {
         Mutant::LaneIntentDropped,
         Mutant::LooksInside,
         Mutant::YoungestTaken,
+        Mutant::ReadsUnaligned,
+        Mutant::DegradedParityLeft,
     ];
 
     /// Whether a request that a lane sends to a member ends without being done.
@@ -127,7 +133,18 @@ impl Mutant {
             | Mutant::ParitySwapped
             | Mutant::LaneIntentDropped
             | Mutant::LooksInside
-            | Mutant::YoungestTaken => false,
+            | Mutant::YoungestTaken
+            | Mutant::ReadsUnaligned
+            | Mutant::DegradedParityLeft => false,
+        }
+    }
+
+    /// The rule that the engine itself breaks.
+    pub(crate) fn flaw(self) -> Option<Flaw> {
+        match self {
+            Mutant::ReadsUnaligned => Some(Flaw::ReadsUnaligned),
+            Mutant::DegradedParityLeft => Some(Flaw::DegradedParityLeft),
+            _ => None,
         }
     }
 

@@ -300,7 +300,10 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 geometry.strip_sectors(),
                 power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests())),
             );
-            device.command(|engine| engine.set_hedging(power.hedges.get()));
+            device.command(|engine| {
+                engine.set_hedging(power.hedges.get());
+                engine.set_flaw(power.mutant.get().and_then(Mutant::flaw));
+            });
             let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
             let above = match assembly.freshest.span_of {
                 Some(upper_uuid) if whole => Some(node.candidate(power, Some(&upper_uuid))?),

@@ -106,6 +106,17 @@ fn an_array_that_is_looked_for_where_clients_write_is_found() {
 }
 
 #[test]
+fn reads_of_what_may_disagree_that_do_not_make_it_agree_are_found() {
+    is_found(Mutant::ReadsUnaligned, "1", 60);
+    is_found(Mutant::ReadsUnaligned, "10", 150);
+}
+
+#[test]
+fn a_resync_that_leaves_the_parities_of_degraded_stripes_is_found() {
+    is_found(Mutant::DegradedParityLeft, "60", 900);
+}
+
+#[test]
 fn a_superblock_that_counts_because_it_is_younger_is_found() {
     is_found(Mutant::YoungestTaken, "1", 30);
 }

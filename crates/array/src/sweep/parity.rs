@@ -9,7 +9,7 @@ use crate::lock::Mode;
 use crate::parity_io::{PAGE_SECTORS, code_strips, rewrite, settle_writes};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
-use crate::{MemberId, StripeMap};
+use crate::{Flaw, MemberId, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -259,7 +259,8 @@ fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Rang
     if kind != SweepKind::Resync {
         return (known.len() == core.geometry.slot_count()).then(Rows::new);
     }
-    if parity_count <= missing.len() {
+    let left = !missing.is_empty() && core.flaw.get() == Some(Flaw::DegradedParityLeft);
+    if parity_count <= missing.len() || left {
         return None;
     }
     let len = known.values().next().map_or(0, |buffer| buffer.len());
