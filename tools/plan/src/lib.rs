@@ -1,0 +1,17 @@
+//! Performance models of drives, platforms and arrays in virtual time, and what they say of published measurements.
+//!
+//! - [`model`]: the face of every model; [`modelled`] gives it that of a block device.
+//! - [`ssd`], [`hdd`]: drives. [`load`]: what is asked of them.
+//! - [`queueing`]: closed forms, which judge them in tests.
+//!
+//! The crate knows nothing of the array engine, files on drives, clocks or threads. A seed replays a run exactly.
+#![forbid(unsafe_code)]
+
+pub mod chance;
+pub mod hdd;
+pub mod load;
+pub mod model;
+pub mod modelled;
+pub mod queueing;
+pub mod ssd;
+pub mod station;

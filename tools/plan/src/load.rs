@@ -1,0 +1,206 @@
+//! A closed load on a model: threads that each keep some requests under way, as fio and Iometer do.
+
+use crate::chance::Chance;
+use crate::model::{Ask, Kind, Model, SECOND, SECTOR_BYTES};
+use crate::station::{Calendar, Station};
+use stria_block::{Nanos, Tag};
+
+/// Where requests go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// Anywhere in the span, aligned to the block.
+    Random,
+    /// Each thread on from its own place, round its part of the span.
+    Sequential,
+}
+
+/// What is asked of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Threads.
+    pub threads: u32,
+    /// Requests that each keeps under way.
+    pub depth: u32,
+    /// Size of a request.
+    pub block_bytes: u64,
+    /// Share of reads.
+    pub read_share: f64,
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// Bytes from the start of the device that are used.
+    pub span_bytes: u64,
+    /// A thread's own time for each request, before it is sent.
+    pub host_ns: Nanos,
+    /// Requests that end before measuring begins.
+    pub warm_up: u64,
+    /// Requests that are measured.
+    pub requests: u64,
+    /// Determines the run.
+    pub seed: u64,
+}
+
+impl Load {
+    /// Random requests of 4 KiB anywhere on `model`, 20,000 of them after 5,000.
+    pub fn random<M: Model + ?Sized>(model: &M, depth: u32, read_share: f64) -> Self {
+        Self {
+            threads: 1,
+            depth,
+            block_bytes: 4096,
+            read_share,
+            pattern: Pattern::Random,
+            span_bytes: model.size_sectors() * SECTOR_BYTES,
+            host_ns: 0,
+            warm_up: 5_000,
+            requests: 20_000,
+            seed: 1,
+        }
+    }
+
+    /// Sequential requests of `block_bytes`.
+    pub fn sequential<M: Model + ?Sized>(model: &M, depth: u32, block_bytes: u64, read_share: f64) -> Self {
+        Self { block_bytes, pattern: Pattern::Sequential, ..Self::random(model, depth, read_share) }
+    }
+}
+
+/// Latencies, each from a request's submission to its end, sorted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies(Vec<Nanos>);
+
+impl Latencies {
+    /// Mean in nanoseconds; 0 of none.
+    pub fn mean_ns(&self) -> f64 {
+        self.0.iter().map(|&latency| latency as f64).sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// The smallest latency that at least `share` of the requests do not exceed; 0 of none.
+    pub fn quantile_ns(&self, share: f64) -> Nanos {
+        let rank = (self.0.len() as f64 * share).ceil() as usize;
+        self.0.get(rank.max(1) - 1).copied().unwrap_or(0)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// What a load got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// Of reads.
+    pub reads: Latencies,
+    /// Of writes.
+    pub writes: Latencies,
+    /// Mean number of requests in the model, by its integral over time.
+    pub in_flight: f64,
+    /// How long was measured.
+    pub duration_ns: Nanos,
+}
+
+impl Outcome {
+    /// Mean latency of reads and writes together.
+    pub fn mean_ns(&self) -> f64 {
+        let (reads, writes) = (self.reads.count() as f64, self.writes.count() as f64);
+        (self.reads.mean_ns() * reads + self.writes.mean_ns() * writes) / (reads + writes).max(1.0)
+    }
+}
+
+struct Slot {
+    thread: usize,
+    sent_at: Nanos,
+    write: bool,
+}
+
+/// Runs a load from `start` on, until as many requests have ended as it says. Returns the outcome and the time of the end; what
+/// was under way then is drained.
+pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> (Outcome, Nanos) {
+    let mut chance = Chance::new(load.seed, 2);
+    let block_sectors = load.block_bytes / SECTOR_BYTES;
+    let blocks = (load.span_bytes.min(model.size_sectors() * SECTOR_BYTES) / load.block_bytes).max(1);
+    let part = (blocks / u64::from(load.threads)).max(1);
+    let mut cursors: Vec<u64> = vec![0; load.threads as usize];
+    let mut workers = vec![Station::default(); load.threads as usize];
+    let mut slots: Vec<Slot> = Vec::new();
+    let mut due: Calendar<usize> = Calendar::default();
+    for index in 0..(load.threads * load.depth) as usize {
+        let thread = index % load.threads as usize;
+        slots.push(Slot { thread, sent_at: 0, write: false });
+        due.add(workers[thread].serve(start, load.host_ns), index);
+    }
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    let (mut finished, total) = (0u64, load.warm_up + load.requests);
+    let (mut now, mut measured_from, mut in_flight, mut area) = (start, start, 0u64, 0u128);
+    let mut ended: Vec<Tag> = Vec::new();
+    while finished < total {
+        let next = [due.next_at(), model.next_wake()].into_iter().flatten().min().expect("a closed load never rests");
+        let next = next.max(now);
+        if finished >= load.warm_up {
+            area += u128::from(in_flight) * u128::from(next - now);
+        }
+        now = next;
+        model.poll(now, &mut ended);
+        for tag in ended.drain(..) {
+            finished += 1;
+            in_flight -= 1;
+            let slot = &slots[tag as usize];
+            if finished > load.warm_up && finished <= total {
+                if slot.write { &mut writes } else { &mut reads }.push(now - slot.sent_at);
+            }
+            if finished == load.warm_up {
+                (measured_from, area) = (now, 0);
+            }
+            due.add(workers[slot.thread].serve(now, load.host_ns), tag as usize);
+        }
+        while let Some((_, index)) = due.take_due(now) {
+            let slot = &mut slots[index];
+            let block = match load.pattern {
+                Pattern::Random => chance.below(blocks),
+                Pattern::Sequential => {
+                    let cursor = &mut cursors[slot.thread];
+                    *cursor += 1;
+                    (slot.thread as u64 * part + (*cursor - 1) % part) % blocks
+                }
+            };
+            slot.write = chance.unit() >= load.read_share;
+            slot.sent_at = now;
+            in_flight += 1;
+            let kind = if slot.write { Kind::Write { fua: false } } else { Kind::Read };
+            let ask = Ask { tag: index as Tag, kind, start_sector: block * block_sectors, sectors: block_sectors };
+            model.submit(now, ask);
+        }
+    }
+    let duration_ns = (now - measured_from).max(1);
+    reads.sort_unstable();
+    writes.sort_unstable();
+    let iops = (reads.len() + writes.len()) as f64 * SECOND as f64 / duration_ns as f64;
+    let outcome = Outcome {
+        iops,
+        bytes_per_s: iops * load.block_bytes as f64,
+        reads: Latencies(reads),
+        writes: Latencies(writes),
+        in_flight: area as f64 / duration_ns as f64,
+        duration_ns,
+    };
+    (outcome, drain(model, now, in_flight))
+}
+
+/// The same from time 0 on.
+pub fn run<M: Model + ?Sized>(model: &mut M, load: &Load) -> Outcome {
+    run_from(model, load, 0).0
+}
+
+/// Waits until nothing is under way. Returns the time.
+fn drain<M: Model + ?Sized>(model: &mut M, mut now: Nanos, mut in_flight: u64) -> Nanos {
+    let mut ended = Vec::new();
+    while in_flight > 0 {
+        now = model.next_wake().expect("requests are under way").max(now);
+        model.poll(now, &mut ended);
+        in_flight -= ended.len() as u64;
+        ended.clear();
+    }
+    now
+}

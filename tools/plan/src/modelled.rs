@@ -1,0 +1,79 @@
+//! A model with the face of a block device, so that the array engine runs on it as on any other. It keeps no data: what is
+//! read comes back as it was given.
+
+use crate::model::{Ask, Kind, Model};
+use std::collections::HashMap;
+use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Tag};
+
+/// See the module.
+pub struct Modelled<M> {
+    model: M,
+    limits: Limits,
+    now: Nanos,
+    under_way: HashMap<Tag, Request>,
+    refused: Vec<Completion>,
+    next: Tag,
+    ended: Vec<Tag>,
+}
+
+impl<M: Model> Modelled<M> {
+    /// `volatile_cache`: the drive needs flushes. Time begins at 0.
+    pub fn new(model: M, volatile_cache: bool) -> Self {
+        let limits = Limits { volatile_cache, unmap_zeroes: true, ..Limits::plain(model.size_sectors()) };
+        Self { model, limits, now: 0, under_way: HashMap::new(), refused: Vec::new(), next: 0, ended: Vec::new() }
+    }
+
+    /// Time goes on to `now`: requests that come next are submitted then.
+    pub fn advance(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// The model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+}
+
+impl<M: Model> BlockDevice for Modelled<M> {
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn submit(&mut self, request: Request) {
+        let kind = match &request.operation {
+            Operation::Read { .. } => Kind::Read,
+            Operation::Write { fua, .. } => Kind::Write { fua: *fua },
+            Operation::Flush => Kind::Flush,
+            Operation::Discard | Operation::WriteZeroes { unmap: true, .. } => Kind::Trim,
+            Operation::WriteZeroes { unmap: false, fast: false, fua } => Kind::Write { fua: *fua },
+            Operation::WriteZeroes { .. } | Operation::Extents { .. } => {
+                let error = IoError::new(ErrorKind::Unsupported, "a modelled drive keeps no data".to_owned());
+                self.refused.push(request.complete(Err(error)));
+                return;
+            }
+        };
+        if let Err(error) = request.check(&self.limits) {
+            self.refused.push(request.complete(Err(error)));
+            return;
+        }
+        let tag = self.next;
+        self.next += 1;
+        let ask = Ask { tag, kind, start_sector: request.start_sector, sectors: request.sectors };
+        self.under_way.insert(tag, request);
+        self.model.submit(self.now, ask);
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        self.advance(now);
+        completions.append(&mut self.refused);
+        self.model.poll(self.now, &mut self.ended);
+        for tag in self.ended.drain(..) {
+            let request = self.under_way.remove(&tag).expect("a model ends what it was given, once");
+            completions.push(request.complete(Ok(())));
+        }
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.refused.is_empty() { self.model.next_wake() } else { Some(0) }
+    }
+}

@@ -1,0 +1,320 @@
+//! The drive around its flash: queue slots, firmware, link, write buffer, flushes, and the states it can be brought to.
+//!
+//! A read: slot, processor, flash, link. A write: slot, processor, link, room in the buffer; it ends when it has that room, and
+//! is programmed behind. A flush ends at once where the buffer survives the loss of power, elsewhere when all is programmed.
+
+use super::config::{IDLE_AFTER_NS, PAGE_BYTES, SsdConfig, TRACKED_BLOCK_PAGES};
+use super::flash::Flash;
+use super::jump;
+use super::map::Counts;
+use super::sampled::SampledMap;
+use crate::chance::Chance;
+use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
+use crate::station::{Calendar, Station, transfer_ns};
+use std::collections::VecDeque;
+use stria_block::{Nanos, Tag};
+
+/// 128 KiB: a processor takes a command's further bytes in steps of it. Source: the usual largest transfer of one command.
+const COMMAND_BYTES: u64 = 128 << 10;
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A read's data are at the link, or a write's turn on it is due.
+    Link(Ask),
+    Done(Tag),
+}
+
+/// One drive.
+pub struct Ssd {
+    config: SsdConfig,
+    map: SampledMap,
+    flash: Flash,
+    processors: Vec<Station>,
+    /// The link to the host and from it; half-duplex links use the first alone.
+    link: [Station; 2],
+    calendar: Calendar<Event>,
+    /// Requests that wait for a slot.
+    waiting: VecDeque<Ask>,
+    in_slots: u32,
+    /// When the newest write had room in the buffer.
+    admitted_at: Nanos,
+    /// Bytes that the host wrote, as they are stored, that wait for a program unit to be whole, and bytes of copies.
+    gathered: f64,
+    copies_gathered: f64,
+    slc_used: u64,
+    last_end: Nanos,
+}
+
+impl Ssd {
+    /// A drive fresh from the factory.
+    pub fn new(config: SsdConfig, seed: u64) -> Self {
+        let map = SampledMap::new(
+            config.pages(),
+            config.effective_spare_share(),
+            TRACKED_BLOCK_PAGES.min((config.pages() / 64).max(16) as u32),
+            config.policy,
+            config.tracked_pages_max,
+        );
+        Self {
+            flash: Flash::new(&config, Chance::new(seed, 0)),
+            map,
+            processors: vec![Station::default(); config.processors as usize],
+            link: [Station::default(); 2],
+            calendar: Calendar::default(),
+            waiting: VecDeque::new(),
+            in_slots: 0,
+            admitted_at: 0,
+            gathered: 0.0,
+            copies_gathered: 0.0,
+            slc_used: 0,
+            last_end: 0,
+            config,
+        }
+    }
+
+    /// The parameters.
+    pub fn config(&self) -> &SsdConfig {
+        &self.config
+    }
+
+    /// What the drive programmed.
+    pub fn counts(&self) -> Counts {
+        self.map.counts()
+    }
+
+    /// The page map.
+    pub fn map(&self) -> &SampledMap {
+        &self.map
+    }
+
+    /// Programs and erases of the flash since the start.
+    pub fn programs_and_erases(&self) -> (u64, u64) {
+        self.flash.programs_and_erases()
+    }
+
+    /// Writes a range without taking time: the page map changes as by a request.
+    pub fn write_at_once(&mut self, start_sector: u64, sectors: u64) {
+        let (first, pages) = page_range(start_sector, sectors);
+        self.map.write(first, pages);
+    }
+
+    /// Writes `share` of the drive in order, without taking time.
+    pub fn fill_at_once(&mut self, share: f64) {
+        let pages = (self.config.pages() as f64 * share) as u64;
+        for first in (0..pages).step_by(256) {
+            self.map.write(first, (pages - first).min(256));
+        }
+    }
+
+    /// Writes `times` the drive in random places of 4 KiB within the first `share` of it, without taking time. Of writes that
+    /// the page map does not track only the count matters, so they are left out.
+    pub fn overwrite_at_once(&mut self, times: f64, share: f64, seed: u64) {
+        let mut chance = Chance::new(seed, 1);
+        let tracked = (f64::from(self.map.tracked().shape().logical_pages) * share) as u64;
+        for _ in 0..(tracked as f64 * times) as u64 {
+            let page = chance.below(tracked) as u32;
+            self.map.tracked_mut().write(page);
+        }
+    }
+
+    /// The state after very many such overwrites of the whole drive, made without doing them.
+    pub fn jump_to_used(&mut self, seed: u64) {
+        *self.map.tracked_mut() = jump::overwritten(self.map.tracked().shape(), seed);
+    }
+
+    /// Trims the whole drive, without taking time.
+    pub fn trim_at_once(&mut self) {
+        let pages = self.map.tracked().shape().logical_pages;
+        (0..pages).for_each(|page| self.map.tracked_mut().trim(page));
+    }
+
+    /// Nothing is asked of the drive for so long: the SLC cache is emptied and blocks are collected, as far as it gets.
+    pub fn idle(&mut self, time_ns: Nanos) {
+        let time = time_ns.saturating_sub(IDLE_AFTER_NS);
+        let bytes = (self.config.program_bytes_per_s() * time as f64 / 1e9) as u64;
+        let folded = self.slc_used.min(bytes);
+        self.slc_used -= folded;
+        if self.config.idle_free_share > 0.0 {
+            self.map.collect_idle(self.config.idle_free_share, (bytes - folded) / PAGE_BYTES);
+        }
+    }
+
+    fn start(&mut self, now: Nanos, ask: Ask) {
+        let further = ask.bytes().div_ceil(COMMAND_BYTES).max(1);
+        let service = match ask.kind {
+            Kind::Read => self.config.command_read_ns,
+            Kind::Write { .. } | Kind::Trim | Kind::Flush => self.config.command_write_ns,
+        };
+        let processor = (0..self.processors.len()).min_by_key(|&index| self.processors[index].serve_at(now)).unwrap_or(0);
+        let taken = self.processors[processor].serve(now, service * further);
+        match ask.kind {
+            Kind::Read => {
+                let end = self.read(taken, ask.start_sector, ask.sectors);
+                self.calendar.add(end, Event::Link(ask));
+            }
+            Kind::Write { .. } => self.calendar.add(taken, Event::Link(ask)),
+            Kind::Trim => {
+                let (first, pages) = whole_page_range(ask.start_sector, ask.sectors);
+                if pages > 0 {
+                    self.map.trim(first, pages);
+                }
+                self.calendar.add(taken, Event::Done(ask.tag));
+            }
+            Kind::Flush => {
+                let end = self.durable(taken);
+                self.calendar.add(end, Event::Done(ask.tag));
+            }
+        }
+    }
+
+    fn read(&mut self, now: Nanos, start_sector: u64, sectors: u64) -> Nanos {
+        let unit_sectors = self.config.program_bytes / SECTOR_BYTES;
+        let end_sector = start_sector + sectors;
+        let mut end = now;
+        for unit in start_sector / unit_sectors..end_sector.div_ceil(unit_sectors) {
+            let part = end_sector.min((unit + 1) * unit_sectors) - start_sector.max(unit * unit_sectors);
+            end = end.max(self.flash.read(now, unit, part * SECTOR_BYTES));
+        }
+        end
+    }
+
+    /// The data of a write are in the controller: when it has room in the buffer.
+    fn admit(&mut self, now: Nanos, ask: Ask) -> Nanos {
+        let (first, pages) = page_range(ask.start_sector, ask.sectors);
+        let (_, whole) = whole_page_range(ask.start_sector, ask.sectors);
+        let mut now = now.max(self.admitted_at);
+        if whole < pages {
+            // A page that is written in part is read before.
+            now = now.max(self.read(now, first * PAGE_BYTES / SECTOR_BYTES, PAGE_BYTES / SECTOR_BYTES));
+        }
+        let copies = self.map.write(first, pages);
+        self.gathered += pages as f64 * PAGE_BYTES as f64 * self.config.stored_share;
+        self.copies_gathered += copies as f64 * PAGE_BYTES as f64 * self.config.stored_share;
+        self.admitted_at = self.program_gathered(now);
+        let kept = self.admitted_at;
+        match ask.kind {
+            Kind::Write { fua: true } => self.durable(kept),
+            _ => kept,
+        }
+    }
+
+    /// Programs whole units. Returns when the newest of them had room in the buffer.
+    fn program_gathered(&mut self, now: Nanos) -> Nanos {
+        let unit = self.config.program_bytes as f64;
+        let backlog_max = self.backlog_max_ns();
+        let mut admitted = now;
+        let program_ns = self.config.program_ns;
+        let waits = |backlog: Nanos| now + backlog.saturating_sub(backlog_max);
+        while self.copies_gathered >= unit {
+            self.copies_gathered -= unit;
+            // One read of all planes finds the live pages of one unit that is collected.
+            let live = 1.0 - 1.0 / self.recent_amplification();
+            let reads = (self.config.read_ns as f64 / live.max(0.1)) as Nanos;
+            admitted = admitted.max(waits(self.flash.program(now, reads, None)));
+        }
+        while self.gathered >= unit {
+            self.gathered -= unit;
+            let fast = self.config.slc.filter(|slc| self.slc_used + self.config.program_bytes <= slc.bytes);
+            if fast.is_some() {
+                self.slc_used += self.config.program_bytes;
+            }
+            let program_ns = fast.map_or(program_ns, |slc| slc.program_ns);
+            admitted = admitted.max(waits(self.flash.program(now, 0, Some(program_ns))));
+        }
+        admitted
+    }
+
+    /// Programming that may lie ahead of a die while the buffer has room: its share of the buffer, one unit at least.
+    fn backlog_max_ns(&self) -> Nanos {
+        let units = self.config.buffer_bytes / (self.config.program_bytes * u64::from(self.config.dies));
+        units.max(1) * self.config.program_ns
+    }
+
+    fn recent_amplification(&self) -> f64 {
+        let counts = self.map.counts();
+        (counts.programmed as f64 / counts.host.max(1) as f64).max(1.0)
+    }
+
+    /// When everything that was taken in by now is durable.
+    fn durable(&mut self, now: Nanos) -> Nanos {
+        if self.config.power_loss_protection {
+            return now;
+        }
+        let unit = self.config.program_bytes as f64;
+        if self.gathered > 0.0 {
+            let padding = ((unit - self.gathered) / PAGE_BYTES as f64) as u64;
+            self.copies_gathered += self.map.pad(padding) as f64 * PAGE_BYTES as f64;
+            self.gathered = unit;
+            self.program_gathered(now);
+        }
+        self.flash.programs_end().max(now)
+    }
+
+    fn on_link(&mut self, now: Nanos, ask: Ask) {
+        let transfer = transfer_ns(ask.bytes(), self.config.link_bytes_per_s);
+        let inbound = ask.is_write() && !self.config.link_half_duplex;
+        let crossed = self.link[usize::from(inbound)].serve(now, transfer);
+        let end = match ask.is_write() {
+            true => self.admit(crossed, ask) + self.config.write_latency_ns,
+            false => crossed + self.config.read_latency_ns,
+        };
+        self.calendar.add(end, Event::Done(ask.tag));
+    }
+}
+
+impl Model for Ssd {
+    fn size_sectors(&self) -> u64 {
+        self.config.capacity_bytes / SECTOR_BYTES
+    }
+
+    fn submit(&mut self, now: Nanos, ask: Ask) {
+        assert!(ask.end_sector() <= self.size_sectors(), "{ask:?} reaches beyond the end of the drive");
+        if self.in_slots == 0 && now > self.last_end + IDLE_AFTER_NS {
+            self.idle(now - self.last_end);
+        }
+        if self.in_slots == self.config.slots {
+            self.waiting.push_back(ask);
+        } else {
+            self.in_slots += 1;
+            self.start(now, ask);
+        }
+    }
+
+    fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
+        while let Some((at, event)) = self.calendar.take_due(now) {
+            match event {
+                Event::Link(ask) => self.on_link(at, ask),
+                Event::Done(tag) => {
+                    ended.push(tag);
+                    self.last_end = at;
+                    match self.waiting.pop_front() {
+                        Some(next) => self.start(at, next),
+                        None => self.in_slots -= 1,
+                    }
+                }
+            }
+        }
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        self.calendar.next_at()
+    }
+
+    fn state_bytes(&self) -> u64 {
+        self.map.tracked().state_bytes()
+    }
+}
+
+/// The pages that a range touches: first and count.
+fn page_range(start_sector: u64, sectors: u64) -> (u64, u64) {
+    let page_sectors = PAGE_BYTES / SECTOR_BYTES;
+    let first = start_sector / page_sectors;
+    (first, (start_sector + sectors).div_ceil(page_sectors) - first)
+}
+
+/// The pages that lie within a range: first and count.
+fn whole_page_range(start_sector: u64, sectors: u64) -> (u64, u64) {
+    let page_sectors = PAGE_BYTES / SECTOR_BYTES;
+    let first = start_sector.div_ceil(page_sectors);
+    (first, ((start_sector + sectors) / page_sectors).saturating_sub(first))
+}

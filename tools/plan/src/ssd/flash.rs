@@ -1,0 +1,130 @@
+//! Dies and channels: how reads, programs and erases take time and meet.
+//!
+//! A die does one thing at a time. Reads go before programs and erases, and suspend the one that runs. Programs go to the die
+//! with the least programming ahead of it. A channel carries what a die reads or programs; its use bounds throughput, and a
+//! transfer waits for the channel's earlier ones, but dies do not wait for a channel.
+
+use super::config::SsdConfig;
+use crate::chance::{Chance, mix};
+use crate::station::{Station, transfer_ns};
+use stria_block::Nanos;
+
+/// 10 %: reads take so much more or less, as cells and retries differ. Source: as in `stria-sim`'s drives.
+const READ_SPREAD_PERCENT: u64 = 10;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Die {
+    reads_end: Nanos,
+    programs_end: Nanos,
+    programs: u32,
+}
+
+/// The flash of one drive.
+#[derive(Clone, Debug)]
+pub struct Flash {
+    dies: Vec<Die>,
+    channels: Vec<Station>,
+    channel_bytes_per_s: u64,
+    program_bytes: u64,
+    read_ns: Nanos,
+    program_ns: Nanos,
+    erase_ns: Nanos,
+    block_programs: u32,
+    suspend_ns: Option<Nanos>,
+    chance: Chance,
+    programs: u64,
+    erases: u64,
+}
+
+impl Flash {
+    /// Idle flash.
+    pub fn new(config: &SsdConfig, chance: Chance) -> Self {
+        Self {
+            dies: vec![Die::default(); config.dies as usize],
+            channels: vec![Station::default(); config.channels as usize],
+            channel_bytes_per_s: config.channel_bytes_per_s,
+            program_bytes: config.program_bytes,
+            read_ns: config.read_ns,
+            program_ns: config.program_ns,
+            erase_ns: config.erase_ns,
+            block_programs: config.block_programs,
+            suspend_ns: config.suspend_ns,
+            chance,
+            programs: 0,
+            erases: 0,
+        }
+    }
+
+    /// Programs and erases since the start.
+    pub fn programs_and_erases(&self) -> (u64, u64) {
+        (self.programs, self.erases)
+    }
+
+    /// When a read of `bytes` within one program unit, the `unit`-th of the drive, is at the controller.
+    pub fn read(&mut self, now: Nanos, unit: u64, bytes: u64) -> Nanos {
+        let index = self.die_of(unit);
+        let spread = self.read_ns * READ_SPREAD_PERCENT / 100;
+        let cells = self.read_ns - spread + self.chance.below(2 * spread + 1);
+        let die = &mut self.dies[index];
+        let start = die.reads_end.max(now);
+        let backlog = die.programs_end.saturating_sub(start);
+        let mut wait = 0;
+        if backlog > 0 && die.reads_end <= now {
+            // The last program of the backlog need not be whole any more; the one that runs now ends after the remainder.
+            let running = (backlog - 1) % self.program_ns + 1;
+            wait = self.suspend_ns.map_or(running, |suspend| suspend.min(running));
+        }
+        die.reads_end = start + wait + cells;
+        if backlog > 0 {
+            die.programs_end += if self.suspend_ns.is_some() { wait + cells } else { cells };
+        }
+        let transfer = transfer_ns(bytes, self.channel_bytes_per_s);
+        let channels = self.channels.len();
+        let end = die.reads_end + transfer;
+        end.max(self.channels[index % channels].serve(now, transfer))
+    }
+
+    /// Puts a program on the die with the least ahead of it. `extra_ns` is spent on the die before it; `program_ns` replaces the
+    /// flash's own time for one. Returns the die's backlog before it.
+    pub fn program(&mut self, now: Nanos, extra_ns: Nanos, program_ns: Option<Nanos>) -> Nanos {
+        let index = self.least_busy();
+        let transfer = transfer_ns(self.program_bytes, self.channel_bytes_per_s);
+        let channels = self.channels.len();
+        let loaded = self.channels[index % channels].serve(now, transfer);
+        let die = &mut self.dies[index];
+        let free = die.programs_end.max(die.reads_end.min(now + self.program_ns)).max(now);
+        die.programs_end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
+        die.programs += 1;
+        self.programs += 1;
+        if die.programs == self.block_programs {
+            die.programs = 0;
+            die.programs_end += self.erase_ns;
+            self.erases += 1;
+        }
+        free - now
+    }
+
+    /// When everything that was put on dies is done.
+    pub fn programs_end(&self) -> Nanos {
+        self.dies.iter().map(|die| die.programs_end).max().unwrap_or(0)
+    }
+
+    fn least_busy(&self) -> usize {
+        let start = (self.programs % self.dies.len() as u64) as usize;
+        let mut best = (Nanos::MAX, start);
+        for index in (start..self.dies.len()).chain(0..start) {
+            let ends = self.dies[index].programs_end;
+            if ends < best.0 {
+                best = (ends, index);
+            }
+        }
+        best.1
+    }
+
+    /// Units are dealt to dies in rounds, each of which begins at a die that its number determines: neighbours lie on different
+    /// dies, and units at random on random ones.
+    fn die_of(&self, unit: u64) -> usize {
+        let dies = self.dies.len() as u64;
+        ((unit + mix(unit / dies)) % dies) as usize
+    }
+}

@@ -1,0 +1,323 @@
+//! Modelled drives against closed forms of queues, and against conservation.
+
+use stria_plan::hdd::{Hdd, HddConfig};
+use stria_plan::load::{Load, Pattern, run, run_from};
+use stria_plan::model::{Ask, Kind, Model, SECOND};
+use stria_plan::queueing::{Server, amplification_greedy, mean_value_analysis};
+use stria_plan::ssd::config::{PAGE_BYTES, SlcConfig};
+use stria_plan::ssd::map::Policy;
+use stria_plan::ssd::{Ssd, SsdConfig};
+
+/// A drive without peculiarities, so that closed forms hold: 16 dies of 100 us, everything else next to free.
+fn plain() -> SsdConfig {
+    SsdConfig {
+        capacity_bytes: 8 << 30,
+        spare_share: 0.28,
+        policy: Policy::Greedy,
+        dies: 16,
+        channels: 16,
+        channel_bytes_per_s: 100_000_000_000,
+        program_bytes: 32 << 10,
+        read_ns: 100_000,
+        program_ns: 800_000,
+        erase_ns: 0,
+        block_programs: 256,
+        suspend_ns: Some(20_000),
+        processors: 1,
+        command_read_ns: 100,
+        command_write_ns: 100,
+        read_latency_ns: 0,
+        write_latency_ns: 5_000,
+        buffer_bytes: 4 << 20,
+        power_loss_protection: true,
+        slots: 256,
+        link_bytes_per_s: 100_000_000_000,
+        link_half_duplex: false,
+        slc: None,
+        stored_share: 1.0,
+        idle_free_share: 0.0,
+        tracked_pages_max: 1 << 18,
+    }
+}
+
+fn near(found: f64, expected: f64, share: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() <= share, "{what}: {found:.1} instead of {expected:.1}");
+}
+
+#[test]
+fn a_seed_replays_a_run_exactly() {
+    let once = |seed: u64| {
+        let mut drive = Ssd::new(plain(), seed);
+        drive.jump_to_used(1);
+        let load = Load::random(&drive, 16, 0.5);
+        run(&mut drive, &load)
+    };
+    assert_eq!(once(1), once(1));
+    assert_ne!(once(1), once(2));
+}
+
+/// Little's law: the mean number of requests under way, measured as an integral, is rate times mean latency.
+#[test]
+fn littles_law_holds_on_every_drive_and_load() {
+    let mut drives: Vec<Box<dyn Model>> = vec![Box::new(Ssd::new(plain(), 1)), Box::new(Hdd::new(disk()))];
+    for drive in &mut drives {
+        let mut now = 0;
+        for (depth, read_share) in [(1, 1.0), (32, 1.0), (32, 0.7), (8, 0.0)] {
+            let load = Load { warm_up: 500, requests: 5_000, host_ns: 3_000, ..Load::random(drive, depth, read_share) };
+            let (outcome, end) = run_from(drive, &load, now);
+            now = end;
+            near(outcome.iops * outcome.mean_ns() / 1e9, outcome.in_flight, 0.01, "requests under way");
+        }
+    }
+}
+
+/// Reads go to a random one of 16 dies. Exponential service would give the balanced law of mean value analysis; service that
+/// hardly varies gives more. Both ends are known: between the analysis and one read per die.
+#[test]
+fn random_reads_lie_between_mean_value_analysis_and_the_dies() {
+    for depth in [1, 4, 16, 64] {
+        let mut drive = Ssd::new(plain(), 3);
+        let load = Load::random(&drive, depth, 1.0);
+        let found = run(&mut drive, &load).iops;
+        let servers = [Server { demand: 100e-6 / 16.0, delay: false }; 16];
+        let analysis = mean_value_analysis(&servers, depth);
+        let ceiling = (f64::from(depth) / 100e-6).min(16.0 / 100e-6);
+        assert!(
+            found >= 0.99 * analysis && found <= 1.01 * ceiling,
+            "depth {depth}: {analysis:.0} <= {found:.0} <= {ceiling:.0}"
+        );
+    }
+    // Values of a simulation with constant service: 0.776 of 16 servers at 32 jobs.
+    let mut drive = Ssd::new(plain(), 4);
+    let load = Load { requests: 100_000, ..Load::random(&drive, 32, 1.0) };
+    near(run(&mut drive, &load).iops, 0.776 * 16.0 / 100e-6, 0.01, "constant service");
+}
+
+/// A thread's own time and the drive's latency add up where nothing queues.
+#[test]
+fn one_request_takes_the_sum_of_its_parts() {
+    let config = SsdConfig { command_read_ns: 7_000, read_latency_ns: 11_000, link_bytes_per_s: 409_600_000, ..plain() };
+    let mut drive = Ssd::new(config, 5);
+    let load = Load { host_ns: 13_000, ..Load::random(&drive, 1, 1.0) };
+    let outcome = run(&mut drive, &load);
+    near(outcome.mean_ns(), 7_000.0 + 100_000.0 + 10_000.0 + 11_000.0, 0.002, "latency");
+    near(outcome.iops, 1e9 / (128_000.0 + 13_000.0), 0.002, "requests a second");
+}
+
+/// Steady random writes: the dies' programs divided by write amplification. Copies also read.
+#[test]
+fn used_drives_write_at_the_speed_of_their_dies_over_amplification() {
+    let config = SsdConfig { read_ns: 1_000, ..plain() };
+    let mut drive = Ssd::new(config.clone(), 6);
+    drive.jump_to_used(2);
+    let load = Load { warm_up: 50_000, requests: 200_000, ..Load::random(&drive, 32, 0.0) };
+    let found = run(&mut drive, &load).iops;
+    let shape = drive.map().tracked().shape();
+    let law = config.program_bytes_per_s() / PAGE_BYTES as f64 / amplification_greedy(shape.alpha(), shape.block_pages);
+    near(found, law, 0.02, "writes a second");
+}
+
+/// Every page that the flash programmed was written by the host, copied, or padding; nothing else is programmed.
+#[test]
+fn programs_are_writes_copies_and_padding() {
+    let config = SsdConfig { power_loss_protection: false, capacity_bytes: 1 << 30, ..plain() };
+    let mut drive = Ssd::new(config, 7);
+    let (mut now, mut ended, mut chance) = (0, Vec::new(), stria_plan::chance::Chance::new(8, 0));
+    for tag in 0..600_000 {
+        let start_sector = chance.below((1 << 18) - 8) * 8;
+        let kind = if tag % 100 == 99 { Kind::Flush } else { Kind::Write { fua: false } };
+        let sectors = if kind == Kind::Flush { 0 } else { 8 * (1 + chance.below(8)) };
+        drive.submit(now, Ask { tag, kind, start_sector, sectors });
+        now = drive.next_wake().expect("a request is under way");
+        drive.poll(now, &mut ended);
+    }
+    let counts = drive.counts();
+    assert!(counts.copied > 0 && counts.padding > 0);
+    let programmed = drive.programs_and_erases().0 * (32 << 10) / PAGE_BYTES;
+    // Less than one program unit of each kind waits to be whole, and padding is rounded down to pages.
+    let (low, high) = (counts.programmed - 16, counts.programmed + counts.padding / 3 + 16);
+    assert!((low..=high).contains(&programmed), "{programmed} pages programmed, {counts:?}");
+}
+
+/// The states of the publications, each reached by doing it: fresh, filled, used, idle, trimmed.
+#[test]
+fn states_are_reached_by_doing() {
+    let config = SsdConfig { idle_free_share: 0.1, spare_share: 0.12, ..plain() };
+    let speed = |drive: &mut Ssd| {
+        // A burst of 64 MiB, so that the state stays what it is.
+        let load = Load { warm_up: 1_000, requests: 15_000, ..Load::random(drive, 32, 0.0) };
+        run(drive, &load).iops
+    };
+    let mut fresh = Ssd::new(config.clone(), 9);
+    let of_fresh = speed(&mut fresh);
+    let used_drive = || {
+        let mut drive = Ssd::new(config.clone(), 9);
+        drive.fill_at_once(1.0);
+        drive.overwrite_at_once(2.0, 1.0, 10);
+        drive
+    };
+    let (mut used, mut idle, mut trimmed) = (used_drive(), used_drive(), used_drive());
+    idle.idle(1800 * SECOND);
+    trimmed.trim_at_once();
+    let (of_used, of_idle, of_trimmed) = (speed(&mut used), speed(&mut idle), speed(&mut trimmed));
+    assert!(of_used < 0.5 * of_fresh, "used {of_used:.0}, fresh {of_fresh:.0}");
+    assert!(of_idle > 1.5 * of_used, "idle {of_idle:.0}, used {of_used:.0}");
+    near(of_trimmed, of_fresh, 0.02, "trimmed as fresh");
+}
+
+#[test]
+fn an_slc_cache_is_fast_until_it_is_full_and_again_after_idle() {
+    let slc = Some(SlcConfig { bytes: 256 << 20, program_ns: 100_000 });
+    let mut drive = Ssd::new(SsdConfig { slc, ..plain() }, 11);
+    let burst = |drive: &mut Ssd, start| {
+        let load = Load { warm_up: 100, requests: 1_500, ..Load::sequential(drive, 8, 128 << 10, 0.0) };
+        run_from(drive, &load, start)
+    };
+    let (first, end) = burst(&mut drive, 0);
+    burst(&mut drive, end);
+    let (full, end) = burst(&mut drive, end + 1);
+    near(full.bytes_per_s, plain().program_bytes_per_s(), 0.05, "without the cache");
+    assert!(first.bytes_per_s > 4.0 * full.bytes_per_s);
+    let (again, _) = burst(&mut drive, end + 10 * SECOND);
+    near(again.bytes_per_s, first.bytes_per_s, 0.05, "after ten idle seconds");
+}
+
+#[test]
+fn a_half_duplex_link_carries_reads_or_writes() {
+    let speed = |link_half_duplex: bool| {
+        let config = SsdConfig { link_bytes_per_s: 500_000_000, link_half_duplex, program_ns: 100_000, ..plain() };
+        let mut drive = Ssd::new(config, 12);
+        let load = Load { requests: 5_000, warm_up: 1_000, ..Load::sequential(&drive, 32, 128 << 10, 0.5) };
+        run(&mut drive, &load).bytes_per_s
+    };
+    near(speed(true), 500e6, 0.02, "half-duplex");
+    assert!(speed(false) > 800e6);
+}
+
+#[test]
+fn a_queue_of_32_slots_gains_nothing_from_more() {
+    let speed = |depth: u32| {
+        let mut drive = Ssd::new(SsdConfig { slots: 32, dies: 128, ..plain() }, 13);
+        let load = Load::random(&drive, depth, 1.0);
+        run(&mut drive, &load).iops
+    };
+    near(speed(128), speed(32), 0.01, "128 under way");
+}
+
+#[test]
+fn compressible_data_widen_the_spare_area_and_quicken_the_flash() {
+    let speed = |stored_share: f64| {
+        let mut drive = Ssd::new(SsdConfig { stored_share, ..plain() }, 14);
+        drive.jump_to_used(3);
+        let load = Load { warm_up: 20_000, requests: 50_000, ..Load::random(&drive, 32, 0.0) };
+        run(&mut drive, &load).iops
+    };
+    assert!(speed(0.5) > 3.0 * speed(1.0), "twice the dies' speed, and less than half the copies");
+}
+
+#[test]
+fn flushes_cost_only_drives_whose_buffer_is_volatile() {
+    let time = |power_loss_protection: bool| {
+        let mut drive = Ssd::new(SsdConfig { power_loss_protection, ..plain() }, 15);
+        let mut ended = Vec::new();
+        drive.submit(0, Ask { tag: 0, kind: Kind::Write { fua: true }, start_sector: 0, sectors: 8 });
+        while ended.is_empty() {
+            let now = drive.next_wake().expect("a write is under way");
+            drive.poll(now, &mut ended);
+        }
+        drive.counts()
+    };
+    assert_eq!(time(true).padding, 0);
+    assert_eq!(time(false).padding, 7);
+}
+
+/// The whole state of a drive of 4 TB, tracked as finely as the limit allows.
+#[test]
+fn a_drive_of_four_terabytes_takes_less_than_100_mib() {
+    let config = SsdConfig { capacity_bytes: 4_000_787_030_016, tracked_pages_max: 8 << 20, ..plain() };
+    let drive = Ssd::new(config, 16);
+    assert!(drive.state_bytes() < 100 << 20, "{} bytes", drive.state_bytes());
+    assert!(drive.state_bytes() > 50 << 20);
+}
+
+/// Seagate Savvio 10K.4, product manual 100535393, p. 9: seeks 0.30, 3.8 and 7.81 ms, 3.0 ms to half a turn, 0.2 ms of electronics.
+fn disk() -> HddConfig {
+    HddConfig {
+        capacity_bytes: 600_000_000_000,
+        turn_ns: 6_000_000,
+        seek_track_ns: 300_000,
+        seek_mean_ns: 3_800_000,
+        seek_full_ns: 7_810_000,
+        write_settle_ns: 600_000,
+        outer_bytes_per_s: 141_000_000,
+        inner_bytes_per_s: 75_000_000,
+        command_ns: 200_000,
+        slots: 64,
+        write_cache: false,
+        cache_bytes: 16 << 20,
+        link_bytes_per_s: 600_000_000,
+    }
+}
+
+#[test]
+fn a_disk_reads_at_random_after_seek_and_half_a_turn() {
+    let mut drive = Hdd::new(disk());
+    let load = Load { warm_up: 100, requests: 5_000, ..Load::random(&drive, 1, 1.0) };
+    let outcome = run(&mut drive, &load);
+    near(outcome.mean_ns(), 200e3 + 3_800e3 + 3_000e3 + 40e3, 0.01, "latency");
+}
+
+#[test]
+fn a_disk_gains_from_choosing_among_requests() {
+    let speed = |depth: u32| {
+        let mut drive = Hdd::new(disk());
+        let load = Load { warm_up: 200, requests: 3_000, ..Load::random(&drive, depth, 1.0) };
+        run(&mut drive, &load).iops
+    };
+    let (one, eight, many) = (speed(1), speed(8), speed(64));
+    assert!(eight > 1.3 * one && many > 1.2 * eight, "{one:.0}, {eight:.0}, {many:.0}");
+}
+
+#[test]
+fn a_disk_streams_at_the_rate_of_its_zone() {
+    for (kind, read_share) in [("reads", 1.0), ("writes", 0.0)] {
+        let mut drive = Hdd::new(disk());
+        let load = Load { warm_up: 10, requests: 1_000, ..Load::sequential(&drive, 8, 256 << 10, read_share) };
+        near(run(&mut drive, &load).bytes_per_s, 141e6, 0.01, kind);
+    }
+    let mut drive = Hdd::new(disk());
+    let whole = Load { pattern: Pattern::Sequential, block_bytes: 256 << 10, ..Load::random(&drive, 8, 1.0) };
+    // A second thread reads on from the middle of the disk: the head goes to and fro, and the rate falls.
+    let two = Load { threads: 2, depth: 1, warm_up: 10, requests: 500, ..whole };
+    assert!(run(&mut drive, &two).bytes_per_s < 60e6);
+}
+
+/// Without a cache a write that follows another, one at a time, waits for the platter to come round.
+#[test]
+fn a_write_cache_saves_a_turn_for_each_sequential_write() {
+    let speed = |write_cache: bool| {
+        let mut drive = Hdd::new(HddConfig { write_cache, ..disk() });
+        let load = Load { warm_up: 10, requests: 500, ..Load::sequential(&drive, 1, 4096, 0.0) };
+        run(&mut drive, &load).iops
+    };
+    near(speed(false), 1.0 / 6.03e-3, 0.02, "a turn for each");
+    assert!(speed(true) > 4_000.0, "{}", speed(true));
+}
+
+#[test]
+fn modelled_drives_take_the_array_engines_requests() {
+    use stria_block::{BlockDevice, Buffer, Operation, Request};
+    let mut device = stria_plan::modelled::Modelled::new(Ssd::new(plain(), 17), false);
+    let request = |tag, start_sector, operation| Request { tag, start_sector, sectors: 8, operation };
+    device.submit(request(1, 0, Operation::Write { from: std::iter::once(Buffer::zeroed(4096).freeze()).collect(), fua: true }));
+    device.submit(request(2, 8, Operation::Read { into: std::iter::once(Buffer::zeroed(4096)).collect() }));
+    device.submit(request(3, 16, Operation::WriteZeroes { fua: false, unmap: true, fast: true }));
+    device.submit(request(4, u64::MAX - 8, Operation::Discard));
+    let mut completions = Vec::new();
+    while let Some(now) = device.next_wake() {
+        device.poll(now, &mut completions);
+    }
+    let mut ended: Vec<_> = completions.iter().map(|completion| (completion.tag, completion.result.is_ok())).collect();
+    ended.sort_unstable();
+    assert_eq!(ended, [(1, true), (2, true), (3, true), (4, false)]);
+}
