@@ -46,12 +46,14 @@ impl Core {
         }
         let Some(lock) = self.locks.try_lock(&range) else { return false };
         self.begin_at_once(&range);
+        self.gate_client_write(&range);
         let operation = std::mem::replace(&mut request.operation, Operation::Flush);
         let Operation::Write { from, fua } = &operation else { unreachable!("this is a write") };
         let write = self.at_once.borrow().vacant_key();
         for &(member, start_sector) in &targets {
             let tag = self.note(member, start_sector, sectors, Waiting::Copy { write });
             let operation = Operation::Write { from: shared(from), fua: *fua };
+            self.gate_member(member, start_sector, sectors, &operation);
             send(member, Request { tag, start_sector, sectors, operation });
         }
         let (tag, begun, pending) = (request.tag, self.now(), targets.len());
@@ -106,5 +108,6 @@ pub(crate) async fn finish(core: Rc<Core>, write: AtOnce) {
         result = settle_copies(&core, &write.range, &failed).await.and(result);
     }
     core.write_end(&write.range).await;
+    core.gate_acknowledge(write.failures.iter().map(|(member, _)| *member));
     core.done(core.end_at_once(write, result));
 }

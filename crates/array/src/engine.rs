@@ -197,6 +197,7 @@ impl Engine {
             let error = IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write");
             return self.core.done(request.complete(Err(error)));
         }
+        self.core.gate_submit(&request);
         self.core.last_client.set(self.core.now());
         if let Some(member) = self.pass_on(&mut request) {
             return send(member, request);

@@ -10,6 +10,7 @@ mod config;
 mod core;
 mod device;
 mod engine;
+mod gates;
 mod gather;
 mod geometry;
 mod hedge;

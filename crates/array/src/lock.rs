@@ -118,6 +118,13 @@ impl Locks {
         Some(key)
     }
 
+    /// Whether somebody holds all of `range` alone.
+    pub fn is_exclusive(&self, range: &Range<u64>) -> bool {
+        let state = self.0.borrow();
+        let before = state.exclusive.partition_point(|held| held.start <= range.start);
+        before > 0 && state.exclusive[before - 1].end >= range.end
+    }
+
     /// Gives a lock back that no task holds.
     pub fn unlock(&self, key: usize, ready: &Ready) {
         self.0.borrow_mut().release(key, ready);

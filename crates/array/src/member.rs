@@ -33,6 +33,8 @@ pub(crate) struct Member {
     /// It has lost what it held, and the array cannot do without it.
     pub is_gone: bool,
     pub failure: Option<String>,
+    /// The number of the superblock update that says it was dropped.
+    pub dropped_by: u64,
 }
 
 impl Member {
@@ -56,6 +58,7 @@ impl Member {
             repaired_sectors: 0,
             is_gone: false,
             failure: None,
+            dropped_by: 0,
         }
     }
 

@@ -163,6 +163,7 @@ async fn write_copies(core: &Core, write: MirrorWrite) {
     let range = start_sector..start_sector + sectors_of(&from);
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     core.write_begin(&range).await;
+    core.gate_client_write(&range);
     let batch = core.batch();
     for (start, sectors, copies) in runs(core, range.clone()) {
         let data = slice_segments(&from, bytes(start - start_sector), bytes(sectors));
@@ -180,13 +181,13 @@ async fn write_copies(core: &Core, write: MirrorWrite) {
         [] => Err(lost("write", "no member is left to take it")),
         ended => settle(core, ended.iter().map(|ended| (ended.member, &ended.result))),
     };
+    let failed: SmallVec<[MemberId; 4]> = ended.iter().filter(|ended| ended.result.is_err()).map(|ended| ended.member).collect();
     if result.as_ref().is_err_and(is_no_room) {
-        let failed: SmallVec<[MemberId; 4]> =
-            ended.iter().filter(|ended| ended.result.is_err()).map(|ended| ended.member).collect();
         result = settle_copies(core, &range, &failed).await.and(result);
     }
     core.reuse(ended);
     core.write_end(&range).await;
+    core.gate_acknowledge(failed);
     drop(guard);
     core.part_done(parent, None, result);
 }
@@ -206,6 +207,7 @@ async fn submit(core: &Core, batch: Batch) -> (Result<(), IoError>, SmallVec<[Me
 pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, fua: bool, unmap: bool) {
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     core.write_begin(&range).await;
+    core.gate_client_write(&range);
     let io = |(member, rows): (MemberId, Range<u64>)| MemberIo {
         member,
         start_sector: rows.start,
@@ -218,6 +220,7 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>,
         result = settle_copies(&core, &range, &failed).await.and(result);
     }
     core.write_end(&range).await;
+    core.gate_acknowledge(failed);
     drop(guard);
     core.part_done(parent, None, result);
 }

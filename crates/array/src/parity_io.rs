@@ -6,6 +6,7 @@
 //! members are lost as well.
 
 use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segments, write_io};
+use crate::gates::gate_plan;
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::{BAND_SECTORS, Keepers, LogRecord};
@@ -327,6 +328,7 @@ async fn try_write(
             let what = format!("write to stripe {}", write.stripe);
             return Some(Err(lost(&what, "strips that parity must cover cannot be read")));
         };
+        gate_plan(&plan, &there[0], &there[1], &part.strips);
         wanted.extend(plan.read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
         wanted.extend(plan.read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
         plans.push((plan, there));
@@ -393,6 +395,9 @@ async fn try_write(
         _ => core.record_barrier_or(|| behind.is_some() && core.are_gone(&keepers)).await,
     }
     let batch = core.batch();
+    for part in parts {
+        core.gate_client_write(&(base + part.rows.start..base + part.rows.end));
+    }
     for (part, parities) in parts.iter().zip(parities) {
         let (start_sector, sectors) = (base + part.rows.start, part.rows.end - part.rows.start);
         for index in part.strips.clone() {
@@ -431,6 +436,8 @@ async fn try_write(
             }
         }
     }
+    let failed: SmallVec<[crate::MemberId; 4]> =
+        ended.iter().filter(|ended| ended.result.is_err()).map(|ended| ended.member).collect();
     core.reuse(ended);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     if let Some(behind) = behind {
@@ -438,6 +445,7 @@ async fn try_write(
     }
     // Nor may records be retired of which a dropped member may still be in need.
     core.record_barrier().await;
+    core.gate_acknowledge(failed);
     core.log_end(write.stripe, parts, logged);
     Some(result)
 }
@@ -820,6 +828,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
             // Durable where caches may forget: what is written next to it then stands on firm ground.
             let fua = fua || core.has_volatile_members() && core.log.config.is_some();
             core.record_barrier().await;
+            core.gate_client_write(&rows);
             let result = zero_members(&core, &rows, fua, unmap, |members| members.active().collect()).await;
             core.record_barrier().await;
             core.log_end(stripes.start, &[], logged);

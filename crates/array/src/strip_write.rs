@@ -282,6 +282,7 @@ impl Core {
     /// Sends data and parities to their members.
     fn send_strip(&self, key: usize, write: &mut StripWrite) {
         let map = self.map(write.stripe);
+        self.gate_client_write(&write.rows);
         let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
         let send = |index, member, from| {
             let operation = Operation::Write { from, fua: *fua };
@@ -484,6 +485,7 @@ async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     core.end_strip(&mut write, logged);
     core.record_barrier().await;
     core.locks.unlock(write.lock, &core.ready);
+    core.gate_acknowledge(write.failures.iter().map(|(member, _)| *member));
     if !told {
         core.tell_strip(&mut write, result, Operation::Flush);
     }

@@ -106,6 +106,7 @@ pub(crate) enum Then {
 
 impl Core {
     pub fn send(&self, member: MemberId, start_sector: u64, sectors: u64, operation: Operation, waiting: Waiting) {
+        self.gate_member(member, start_sector, sectors, &operation);
         let tag = self.note(member, start_sector, sectors, waiting);
         let request = Request { tag, start_sector, sectors, operation };
         self.outbox.borrow_mut().push_back(Action::Io { member, request });
@@ -451,7 +452,7 @@ impl Core {
         self.abandon(id);
         self.dropped.borrow_mut().push(id);
         self.log_drop(id);
-        self.raise_barrier();
+        self.members.borrow_mut().get_mut(id).dropped_by = self.raise_barrier();
         self.sweep_changed.wake_all(&self.ready);
     }
 

@@ -49,6 +49,13 @@ impl Drop for Turn<'_> {
     }
 }
 
+impl Recording {
+    /// Whether metadata are being written.
+    pub fn is_turn_taken(&self) -> bool {
+        self.turn_taken.get()
+    }
+}
+
 impl Core {
     /// Orders a record of the state as it is now; its number.
     pub fn want_record(&self) -> u64 {
@@ -57,9 +64,15 @@ impl Core {
         self.record.wanted.get()
     }
 
-    /// Orders a record that every acknowledgement from now on waits for.
-    pub fn raise_barrier(&self) {
+    /// Orders a record that every acknowledgement from now on waits for; its number.
+    pub fn raise_barrier(&self) -> u64 {
         self.record.barrier.set(self.want_record());
+        self.record.barrier.get()
+    }
+
+    /// Whether the record of this number is on the members.
+    pub fn is_durable(&self, number: u64) -> bool {
+        self.record.durable.get() >= number
     }
 
     /// Whether a member was dropped in this run.
@@ -123,6 +136,7 @@ impl Core {
                     break (turn, now);
                 }
             };
+            self.gate_state(&state);
             self.record.state_busy.set(true);
             self.outbox.borrow_mut().push_back(Action::RecordState(state));
             self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
@@ -229,7 +243,7 @@ impl Core {
             self.want_record();
             self.record.dirty.set(self.record.wanted.get());
         }
-        if self.record.durable.get() < self.record.dirty.get() {
+        if !self.says_dirty() {
             self.recorded(self.record.dirty.get()).await;
         }
         let wait = self.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
@@ -240,10 +254,15 @@ impl Core {
         }
     }
 
+    /// Whether the superblocks say "dirty", durably.
+    pub fn says_dirty(&self) -> bool {
+        self.record.durable.get() >= self.record.dirty.get()
+    }
+
     /// Whether a write to `range` has nothing to wait for in [`Core::write_begin`].
     pub fn may_write_at_once(&self, range: &Range<u64>) -> bool {
         !self.record.clean.get()
-            && self.record.durable.get() >= self.record.dirty.get()
+            && self.says_dirty()
             && self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
     }
 

@@ -1,0 +1,118 @@
+//! What must be true at the engine's gates. A mistake of ours stops there, before it costs data.
+//!
+//! | gate | what is asserted |
+//! | --- | --- |
+//! | submit | the request belongs to this lane's part of the array |
+//! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data |
+//! | client's write to members | its rows are locked; the superblocks say "dirty" and the write-intent bits are set, durably |
+//! | any request to a member | it lies in the data area (to a dropped member the binder sends nothing) |
+//! | superblock | nobody else writes metadata; it says "clean" only while no write runs |
+//! | acknowledgement | each member that was dropped because it did not take the write is recorded as such, durably |
+//!
+//! Drives and clients are not asserted here: what they do wrong is an error. The assertions hold in builds with
+//! `debug_assertions`: tests, and the simulator's histories by the profile `checked`.
+
+use crate::core::Core;
+use crate::plan::{Method, Presence, WritePlan};
+use crate::{ArrayState, MemberId, MemberRole};
+use std::ops::Range;
+use stria_block::{Operation, Request};
+
+/// Of builds without assertions nothing is asked.
+const ON: bool = cfg!(debug_assertions);
+
+impl Core {
+    /// At submit.
+    pub fn gate_submit(&self, request: &Request) {
+        if !ON || self.share.lane_count == 1 || request.sectors == 0 {
+            return;
+        }
+        if matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) {
+            let ((owner, end), lane) = (self.share.lane_of(request.start_sector), self.share.lane);
+            assert!(
+                owner == lane && request.end_sector() <= end,
+                "{request:?} reached lane {lane}, but lane {owner} owns up to {end}"
+            );
+        }
+    }
+
+    /// Before the writes of a client's request go to members. `range`: of the sync space.
+    pub fn gate_client_write(&self, range: &Range<u64>) {
+        if !ON {
+            return;
+        }
+        assert!(self.locks.is_exclusive(range), "a client's write to {range:?} goes out without its lock");
+        assert!(!self.record.clean.get() && self.says_dirty(), "a write to {range:?} goes out while superblocks say \"clean\"");
+        let durable = self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
+        assert!(durable, "a write to {range:?} goes out before its write-intent bits are durable");
+        assert!(!self.read_only.get(), "a write to {range:?} goes out on a read-only array");
+    }
+
+    /// Before anything is sent to a member.
+    pub fn gate_member(&self, member: MemberId, start_sector: u64, sectors: u64, operation: &Operation) {
+        if !ON {
+            return;
+        }
+        let members = self.members.borrow();
+        let state = members.get(member);
+        let end = state.slot.map_or(u64::MAX, |slot| self.geometry.member_sectors(slot));
+        assert!(
+            start_sector + sectors <= end,
+            "{operation:?} at {start_sector}+{sectors} runs past member {member:?}, which ends at {end}"
+        );
+    }
+
+    /// Before a superblock update is ordered.
+    pub fn gate_state(&self, state: &ArrayState) {
+        if !ON {
+            return;
+        }
+        assert!(self.record.is_turn_taken(), "two updates of metadata at once");
+        assert!(!state.clean || self.record.clean.get(), "superblocks are to say \"clean\", and the array is not");
+    }
+
+    /// Before a client is told of a write. `failed`: members that did not take it.
+    pub fn gate_acknowledge(&self, failed: impl IntoIterator<Item = MemberId>) {
+        if !ON {
+            return;
+        }
+        for member in failed {
+            let (role, dropped_by) = {
+                let members = self.members.borrow();
+                (members.get(member).role, members.get(member).dropped_by)
+            };
+            let told = role != MemberRole::Failed || self.is_durable(dropped_by);
+            assert!(told, "a write is acknowledged that member {member:?} lacks, and its loss is not recorded");
+        }
+    }
+}
+
+/// After planning: the plan reads what is there, and its parity covers all data.
+pub(crate) fn gate_plan(plan: &WritePlan, data: &[Presence], parity: &[Presence], written: &Range<usize>) {
+    if !ON {
+        return;
+    }
+    assert!(
+        plan.read_data.iter().all(|&index| data[index] == Presence::Whole),
+        "{plan:?} reads data that is not there: {data:?}"
+    );
+    assert!(
+        plan.read_parity.iter().all(|&index| parity[index] == Presence::Whole),
+        "{plan:?} reads parity that is not there: {parity:?}"
+    );
+    let read_or_new = |index: usize| written.contains(&index) || plan.read_data.contains(&index);
+    let lost = (0..data.len()).filter(|&index| !read_or_new(index)).count();
+    match plan.method {
+        Method::Full | Method::ReconstructWrite => assert_eq!(lost, 0, "{plan:?} computes parity without all data"),
+        Method::ReadModifyWrite => {
+            let there = parity.iter().filter(|&&presence| presence != Presence::Missing).count();
+            assert_eq!(plan.read_parity.len(), there, "{plan:?} changes parity that it has not read: {parity:?}");
+            assert!(written.clone().all(|index| plan.read_data.contains(&index)), "{plan:?} does not read what it replaces");
+        }
+        Method::RecoverWrite => {
+            let unread = data.len() - plan.read_data.len();
+            assert!(plan.read_parity.len() >= unread, "{plan:?} recovers {unread} strips from too few parities");
+        }
+        Method::DataOnly => assert!(parity.iter().all(|&presence| presence == Presence::Missing), "{plan:?} leaves parity old"),
+    }
+}
