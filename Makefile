@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build demo test setup oracle parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
+.PHONY: build demo check test setup oracle parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
 
 build:
 	scripts/setup
@@ -11,6 +11,10 @@ build:
 # The main job: measures every level on image files, then takes a RAID 6 through two failures under load.
 demo: build
 	target/release/stria demo --out target/stria-demo.html $(DEMO)
+
+# The inner loop, in under two minutes: format, lints of the workspace, and the unit tests of the lowest crates.
+check: lint
+	$(CARGO) test --locked -p stria-block -p stria-parity -p stria-array -p stria-format --lib
 
 # Everything that is checked, lints included.
 test: setup lint
