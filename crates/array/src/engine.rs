@@ -1,4 +1,12 @@
-//! The engine's face: it is told what happened, and asked what to do next.
+//! The engine's interface. Its driver tells it what happened and asks it what to do next.
+//!
+//! An [`Engine`] decides everything about one array, or about one lane's partition of it, and does no I/O. Its methods are of
+//! four kinds:
+//! - getters: [`Engine::limits`], [`Engine::status`] and those that begin with `is_`;
+//! - events: [`Engine::set_now`], [`Engine::submit`], [`Engine::complete`], and the answers to actions
+//!   ([`Engine::state_recorded`] and others);
+//! - commands: [`Engine::fail`], [`Engine::add`], [`Engine::scrub`], [`Engine::stop`] and others;
+//! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
 use crate::core::{
     Core, Cutter, DataCutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, of_sectors, slice_segments,
@@ -21,10 +29,10 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes};
 
-/// 1 s after the last write the superblocks say "clean": sooner would cost a record for every pause of a client.
+/// 1 s after the last write the superblocks say "clean". Sooner would cost a superblock update for every pause of a client.
 const CLEAN_AFTER: Nanos = 1_000_000_000;
 
-/// 32 MiB of each member at once: how much a large discard or zeroing keeps locked.
+/// 32 MiB of each member at once: what a large trim or zeroing keeps locked.
 const CLEAR_ROWS_SECTORS: u64 = 1 << 16;
 
 /// A RAID engine without I/O, clock or thread.
@@ -33,11 +41,11 @@ pub struct Engine {
     tasks: Tasks,
     sweeper: Rc<Sweeper>,
     limits: Limits,
-    /// Since the last run.
+    /// A member has answered since the last [`Engine::run`].
     members_answered: bool,
 }
 
-/// A run of a request on one member.
+/// The part of a request that lies in one piece on one member.
 struct Run {
     slot: usize,
     start_sector: u64,
@@ -46,12 +54,12 @@ struct Run {
 }
 
 impl Engine {
-    /// An engine for `config`. `member_limits`: by member handle.
+    /// An engine for `config`. `member_limits` is indexed by [`MemberId`].
     pub fn new(config: &ArrayConfig, member_limits: &[Limits]) -> Self {
         Self::on_lane(config, member_limits, Share::whole(&config.geometry))
     }
 
-    /// An engine for a lane's share of the array: requests are of its part, and sweeps keep to it.
+    /// An engine for one lane's partition of the array: clients' requests are within the partition, and sweeps keep to it.
     pub(crate) fn on_lane(config: &ArrayConfig, member_limits: &[Limits], share: Share) -> Self {
         let strip = config.geometry.strip_sectors();
         let replay: Vec<LogRecord> = config.replay.iter().filter(|record| share.owns(record.stripe * strip)).cloned().collect();
@@ -91,25 +99,25 @@ impl Engine {
         engine
     }
 
-    /// Whether members are still told who is missing, or a crash is made good: requests wait, and nobody may come back.
+    /// True while the array starts: a crash is being repaired, or members are told who is missing. Requests wait, and no member
+    /// may return (R31).
     pub fn is_starting(&self) -> bool {
         !self.core.serves()
     }
 
-    /// Whether records of the last run are still to be carried out. Nobody is failed on command meanwhile: who alone keeps records
-    /// could be known as dropped only once they are carried out, and a crash before that would bring it back as if it had been
-    /// there, with a log that its cache may forget.
+    /// True while log records of the last run are being replayed. No member may be failed by command meanwhile: its drop could
+    /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
+    /// have forgotten (R30).
     pub fn is_replaying(&self) -> bool {
         self.core.log.stage.get() < Stage::Replayed && !self.core.read_only.get()
     }
 
-    /// Whether members are filled, resynced or scrubbed.
+    /// True while a rebuild, resync or scrub runs.
     pub(crate) fn is_sweeping(&self) -> bool {
         self.sweeper.is_running()
     }
 
-    /// Whether all who were dropped are known as such on the others. Before, none of them may come back: were both said at once, and
-    /// a crash kept that from itself, it would pass for one that was never away, with a log that had begun anew.
+    /// True if the superblocks name every dropped member as failed. Only then may one return (R11).
     pub fn drops_are_recorded(&self) -> bool {
         !self.core.is_held_back()
     }
@@ -119,12 +127,12 @@ impl Engine {
         &self.limits
     }
 
-    /// Tells the time; it never goes back.
+    /// Tells the time, which never goes back.
     pub fn set_now(&mut self, now: Nanos) {
         self.core.set_now(now);
     }
 
-    /// When [`Engine::run`] next has something to do by the clock alone.
+    /// When [`Engine::run`] next has something to do without an event.
     pub fn next_wake(&self) -> Option<Nanos> {
         match (self.core.next_timer(), self.core.hedge_wake()) {
             (Some(timer), Some(look)) => Some(timer.min(look)),
@@ -132,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// Advances every task that can; afterwards [`Engine::next_action`] has what they want.
+    /// Advances every task that can advance. Afterwards [`Engine::next_action`] gives what they want done.
     pub fn run(&mut self) {
         if !std::mem::take(&mut self.members_answered) {
             self.sweeper.widen(&self.core);
@@ -148,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Until all wait for something that the engine is to be told.
+    /// Runs until every task waits for an event.
     fn advance(&mut self) {
         loop {
             self.tasks.run(&self.core.ready);
@@ -158,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// Takes the ends of what dropped members have not answered; whether there were any.
+    /// Completes the requests that dropped members have not answered. Returns whether there were any.
     fn end_abandoned(&mut self) -> bool {
         if self.core.abandoned.borrow().is_empty() {
             return false;
@@ -172,19 +180,19 @@ impl Engine {
         true
     }
 
-    /// Members that were dropped since this was last asked. Nothing they were given is waited for any more: not requests, which the
-    /// engine has ended by itself, nor records, whose writer is to do the same.
+    /// Members dropped since the last call. The engine has ended their requests; the driver must do the same for their metadata
+    /// writes (R16).
     pub fn take_dropped(&mut self) -> Vec<MemberId> {
         std::mem::take(&mut *self.core.dropped.borrow_mut())
     }
 
-    /// What to do next.
+    /// The next thing to do.
     pub fn next_action(&mut self) -> Option<Action> {
         self.core.outbox.borrow_mut().pop_front()
     }
 
-    /// A client's request. What members can do of it as it is goes to `send` at once; what becomes of the rest,
-    /// [`Engine::next_action`] tells.
+    /// A client's request. Requests that one member can do alone go to `send` at once; for everything else see
+    /// [`Engine::next_action`].
     pub fn submit(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
         if !self.core.serves() {
             return self.core.held.borrow_mut().push(request);
@@ -214,8 +222,8 @@ impl Engine {
         }
     }
 
-    /// Cuts a range of the array into runs on members, for levels whose requests go to one place each; runs that are
-    /// neighbours on a member are joined.
+    /// Splits a range of the array into runs on members, for levels whose requests go to one place each. Runs that touch on a
+    /// member are joined.
     fn runs(&self, range: Range<u64>) -> SmallVec<[Run; 8]> {
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         let mut next = range.start;
@@ -234,7 +242,8 @@ impl Engine {
         runs
     }
 
-    /// Where one sector lies on levels whose requests go to one place each, and how far it runs on there.
+    /// The slot and member sector of an array sector, and how far it is contiguous there, for levels whose requests go to one
+    /// place each.
     #[inline(always)]
     pub(crate) fn place(&self, sector: u64, sectors: u64) -> (usize, u64, u64) {
         let geometry = &self.core.geometry;
@@ -248,7 +257,7 @@ impl Engine {
         (slot, stripe * strip + in_strip, sectors.min(strip - in_strip))
     }
 
-    /// Makes a read or write that one member can do by itself a request to that member.
+    /// Turns a read or write that one member can do alone into a request to that member.
     pub(crate) fn pass_on(&self, request: &mut Request) -> Option<MemberId> {
         let core = &self.core;
         let Request { start_sector, sectors, .. } = *request;
@@ -308,7 +317,7 @@ impl Engine {
         }
         let parent = core.begin(&mut request, runs.len());
         let Operation::Read { into } = request.operation else { unreachable!("this is a read") };
-        // One run takes the memory as it is; several take theirs piece by piece, in the order of the request.
+        // A single run takes the memory as it is. Several take theirs piece by piece, in the order of the request.
         let memories: SmallVec<[Segments<Buffer>; 8]> =
             if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
         for ((run, member), into) in runs.into_iter().zip(memories) {
@@ -330,7 +339,7 @@ impl Engine {
         }
     }
 
-    /// A run whose member is missing or cannot be read, or is `silent`.
+    /// Reads a run whose member is missing, cannot read it, or is unresponsive (`silent`).
     fn read_elsewhere(&self, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, silent: Option<MemberId>) {
         let mut memory = Cutter::new(into);
         let mut start_sector = run.start_sector;
@@ -357,7 +366,7 @@ impl Engine {
         }
     }
 
-    // Kept out of the way of reads.
+    // Not inlined, so that reads stay small.
     #[inline(never)]
     fn write(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
         let core = &self.core;
@@ -417,8 +426,8 @@ impl Engine {
         }
     }
 
-    /// Write-zeroes, and discards, which are the same with `unmap`: a discard that only members carry out may leave old bytes, and
-    /// other ones on each copy. So no discard is ever sent to a member.
+    /// Zeroes a range, for write-zeroes and for discards. A discard is a write-zeroes with `unmap`: members never get a discard
+    /// (R41).
     fn clear(&mut self, mut request: Request) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
@@ -452,14 +461,14 @@ impl Engine {
         }
     }
 
-    /// Whole stripes are zeroed on all members, parity included; the rest is written with zeros.
+    /// Zeroes full stripes on all members, parity included. The rest is written with zeros.
     fn clear_stripes(&mut self, mut request: Request, range: Range<u64>, how: (bool, bool, bool)) {
         let core = &self.core;
         let (fua, unmap, fast) = how;
         let strip = core.geometry.strip_sectors();
         let width = strip * core.geometry.data_count() as u64;
-        // Small ones keep to the log's promise of old or new bytes, as small writes do: by records of zeros where room may be
-        // given back, else by being written.
+        // Small requests leave old data or zeros, as the log promises of small writes. Where the space may be unmapped a log
+        // record of zeros does that; otherwise they are written as data.
         let small = core.log.keeps_bytes_of(request.sectors);
         let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
         let whole = if small && !unmap { whole.start..whole.start } else { whole };
@@ -500,7 +509,7 @@ impl Engine {
         }
     }
 
-    /// Asks the member that holds the first run; a range without such a member counts as data.
+    /// Asks the member that holds the first run. A range without a readable member counts as data.
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
         let mirrored = matches!(core.geometry.level(), Level::Raid1 | Level::Raid10);
@@ -525,13 +534,14 @@ impl Engine {
         core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: request.operation });
     }
 
-    /// A member's request has ended: what its completion is now. One that is open is to be told with [`Engine::complete`].
+    /// A member request has ended. Says what its completion is now. If it is [`Fate::Open`], give it to [`Engine::complete`].
     pub(crate) fn ends_client(&mut self, completion: &mut Completion) -> Fate {
         self.members_answered = true;
         self.core.ends_client(completion)
     }
 
-    /// A member's request has ended with which no client's has by itself. Gives a client's that has failed with it.
+    /// A member request has ended that does not end a client's request by itself. Returns the client's completion if it failed
+    /// with it.
     pub fn complete(&mut self, completion: Completion) -> Option<Completion> {
         let failed = match self.core.complete(completion) {
             Then::Nothing => return None,
@@ -563,21 +573,22 @@ impl Engine {
         None
     }
 
-    /// A state has been recorded, except on these members.
+    /// A superblock update has ended, with failures on these members.
     pub fn state_recorded(&mut self, failures: IoFailures) {
         self.core.record.state_busy.set(false);
         self.record_failures(failures);
         self.core.record.changed.wake_all(&self.core.ready);
     }
 
-    /// Write-intent bits have been recorded, except on these members.
+    /// A bitmap update has ended, with failures on these members.
     pub fn intent_recorded(&mut self, failures: IoFailures) {
         self.core.record.intent_busy.set(false);
         self.record_failures(failures);
         self.core.record.intent_changed.wake_all(&self.core.ready);
     }
 
-    /// Bad blocks have been recorded, except on these members. `had_room`: the format could keep them.
+    /// A bad-block update has ended, with failures on these members. `had_room` is false if the format had no space for the
+    /// list.
     pub fn bad_blocks_recorded(&mut self, failures: IoFailures, had_room: bool) {
         self.core.record.bad_busy.set(false);
         self.core.record.bad_refused.set(!had_room);
@@ -585,7 +596,7 @@ impl Engine {
         self.core.record.bad_waiters.wake_all(&self.core.ready);
     }
 
-    /// The members' logs have been begun anew, except on these.
+    /// A new log session has begun, with failures on these members.
     pub fn log_reset(&mut self, failures: IoFailures) {
         self.record_failures(failures);
         self.core.log.stage.set(Stage::Open);
@@ -608,7 +619,7 @@ impl Engine {
         }
     }
 
-    /// An append to a member's log found no room.
+    /// An append to a member's log found no space.
     pub fn log_full(&mut self, member: MemberId, records: Vec<LogRecord>) {
         self.core.log_full(member, records);
     }
@@ -617,7 +628,7 @@ impl Engine {
         self.drop_unrecorded(&failures);
     }
 
-    /// Drops members whose metadata could not be written; those that could be spared.
+    /// Drops members whose metadata could not be written, if they can be spared. Returns the dropped ones (R15).
     pub(crate) fn drop_unrecorded(&mut self, failures: &IoFailures) -> Vec<MemberId> {
         let drops = |(member, error): &(MemberId, IoError)| {
             self.core.fail_member(*member, &format!("its metadata could not be written: {error}")).then_some(*member)
@@ -625,8 +636,7 @@ impl Engine {
         failures.iter().filter_map(drops).collect()
     }
 
-    /// Whether reads that a member leaves unanswered for far longer than is usual for it are asked of the others as well. They are,
-    /// where there is redundancy.
+    /// Switches hedged reads on or off. They are on where there is redundancy.
     pub fn set_hedging(&mut self, on: bool) {
         self.core.hedging.on.set(on && self.core.geometry.level().is_redundant());
     }
@@ -637,12 +647,12 @@ impl Engine {
         self.core.flaw.set(flaw);
     }
 
-    /// Takes what a log should have.
+    /// Takes the events since the last call, for the event log.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.core.events.borrow_mut())
     }
 
-    /// The array now.
+    /// The array's state.
     pub fn status(&self) -> ArrayStatus {
         let members = self.core.members.borrow();
         let intent = self.core.intent.borrow();
@@ -665,19 +675,19 @@ impl Engine {
         }
     }
 
-    /// From now on no client is told of a write that only this member's log keeps (`None`: it may be anybody's again). To be said
-    /// before it is failed on command, so that soon the array does not [lean on](Engine::leans_on) it.
+    /// From now on no write is acknowledged early if only this member's log holds it. `None` lifts that. Call it before failing
+    /// a member by command, until [`Engine::leans_on`] is false (R26).
     pub fn lean_no_more_on(&mut self, member: Option<MemberId>) {
         self.core.lean_no_more_on(member);
     }
 
-    /// Whether a client was told of a write that only this member's log keeps, and that is still on its way to its place. If it is
-    /// dropped now, and the process killed before that is recorded, the next one counts on a log that its cache may forget.
+    /// True while a write-behind is held by no other log than this member's. Dropping the member now and crashing before the
+    /// drop is durable could lose that write (R26).
     pub fn leans_on(&self, member: MemberId) -> bool {
         self.core.leans_on(member)
     }
 
-    /// Whether members may change: not on a read-only array, as every change writes superblocks.
+    /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
     ///
     /// # Errors
     /// When the array is read-only.
@@ -693,7 +703,7 @@ impl Engine {
     /// Drops a member as if it had failed.
     ///
     /// # Errors
-    /// When it is not in use, data would be lost, or the array is read-only or [replays](Engine::is_replaying).
+    /// When the member is not in use, data would be lost, or the array is read-only or [replaying](Engine::is_replaying).
     pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
         self.may_change()?;
         let (role, name) = self.role_of(member)?;
@@ -713,15 +723,15 @@ impl Engine {
         Ok(())
     }
 
-    /// A member is gone, by what its drive says without having been asked for anything.
+    /// A member is gone, as its drive reports by itself.
     pub fn lose(&mut self, member: MemberId, reason: &str) {
         self.core.lose_member(member, reason);
     }
 
-    /// Whether a member may be taken out: one that has failed, or a spare, which then counts as failed.
+    /// Takes a member out: a failed one, or a spare, which then counts as failed.
     ///
     /// # Errors
-    /// When it holds a role, or the array is read-only.
+    /// When the member fills a slot, or the array is read-only.
     pub fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
         self.may_change()?;
         match self.role_of(member)? {
@@ -750,10 +760,10 @@ impl Engine {
         MemberId(self.core.members.borrow().count())
     }
 
-    /// Lets a member in: as a spare, or, one that comes back, into its empty role.
+    /// Adds a member: as a spare, or, if it was away, into the empty slot it had.
     ///
     /// # Errors
-    /// When the array has no redundancy or is read-only, the member is too small, or its role is taken.
+    /// When the array has no redundancy or is read-only, the member is too small, or its slot is filled.
     pub fn add(&mut self, config: MemberConfig, limits: &Limits, slot: Option<usize>) -> Result<(), Refusal> {
         self.may_change()?;
         let geometry = &self.core.geometry;
@@ -774,8 +784,8 @@ impl Engine {
                 config.name, limits.logical_block_bytes, self.limits.logical_block_bytes
             )));
         }
-        // A record torn by the last crash may count as many as this run's first one, and the drive that has it must not be
-        // counted in that: nobody could tell later which of the two came after the other.
+        // A drive may hold a superblock update that the crash tore, with as many events as this run's first one. It must not
+        // return before that: later nobody could tell the two apart (R11, R27).
         if slot.is_some() && self.is_starting() {
             return Err(Refusal(format!(
                 "{} cannot come back yet: the array has just started, and says so on its members first; add it again in a moment",
@@ -799,10 +809,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies a working member to a spare, which then takes its role.
+    /// Copies an in-sync member to a spare, which then takes its slot.
     ///
     /// # Errors
-    /// When the one is not in a role, the other not a spare, or the array is read-only.
+    /// When the member is not in sync, the other one is not a spare, or the array is read-only.
     pub fn replace(&mut self, member: MemberId, spare: MemberId) -> Result<(), Refusal> {
         self.may_change()?;
         let (role, name) = self.role_of(member)?;
@@ -825,11 +835,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts a scrub at a position of the sync space: 0, or where one was broken off. On a read-only array it only reads.
+    /// Starts a scrub at a position of the sync space: 0, or where an earlier one was interrupted. On a read-only array it only
+    /// reads.
     ///
     /// # Errors
-    /// When another sweep runs, or there is nothing to compare. On a read-only array also with `repair`, and while redundancy is
-    /// known to disagree after a crash.
+    /// When another sweep runs, or there is nothing to compare. On a read-only array also with `repair`, and while redundancy
+    /// is inconsistent after a crash.
     pub fn scrub(&mut self, repair: bool, from_sector: u64) -> Result<(), Refusal> {
         if !self.core.geometry.level().is_redundant() {
             return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
@@ -845,18 +856,18 @@ impl Engine {
         self.sweeper.cancel_scrub(&self.core);
     }
 
-    /// Holds sweeps at the end of their windows, or lets them go on from there.
+    /// Pauses sweeps at the end of their windows, or resumes them.
     pub fn pause(&mut self, pause: bool) {
         self.sweeper.pause(&self.core, pause);
     }
 
-    /// Bounds the speed of sweeps, in sectors of each member per second: `min` is kept even while clients work, `max`
-    /// is never exceeded. `None` leaves a bound as it is.
+    /// Bounds the speed of sweeps, in sectors of each member per second. `min` is kept even while clients work; `max` is never
+    /// exceeded. `None` leaves a bound as it is.
     pub fn set_speed(&mut self, min: Option<u64>, max: Option<u64>) {
         self.sweeper.set_speed(&self.core, min, max);
     }
 
-    /// Sets what sweeps leave to clients; `None`: they keep to the lower speed bound while clients work.
+    /// Sets the latency that sweeps leave to clients. `None`: sweeps keep to the lower speed bound while clients work.
     pub fn set_latency_target(&mut self, target: Option<LatencyTarget>) {
         self.core.steering.set_target(target);
     }
@@ -867,7 +878,7 @@ impl Engine {
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
-    /// Ends sweeps, waits for requests, makes everything durable and says so on the members. See [`Engine::is_stopped`].
+    /// Ends sweeps, waits for requests, makes everything durable and the superblocks clean. See [`Engine::is_stopped`].
     pub fn stop(&mut self) {
         if !self.core.stopping.replace(true) {
             self.sweeper.pause(&self.core, true);
@@ -875,13 +886,13 @@ impl Engine {
         }
     }
 
-    /// Whether a stop has gone through.
+    /// True once a stop has ended.
     pub fn is_stopped(&self) -> bool {
         self.sweeper.is_stopped()
     }
 }
 
-/// Deals the memory of a request out to its runs, piece by piece in the order of the request.
+/// Deals the memory of a request out to its runs, in the order of the request.
 fn deal(into: Segments<Buffer>, runs: &[(Run, Option<MemberId>)]) -> SmallVec<[Segments<Buffer>; 8]> {
     let mut order: SmallVec<[(u64, u64, usize); 16]> = SmallVec::new();
     for (index, (run, _)) in runs.iter().enumerate() {
@@ -911,12 +922,12 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
         logical_block_bytes: largest(|limits| limits.logical_block_bytes),
         physical_block_bytes: largest(|limits| limits.physical_block_bytes),
         optimal_io_bytes: u32::try_from(bytes(width)).unwrap_or(0),
-        // Clients ask once, and a member that comes later may have a cache.
+        // R9: clients ask once, and a member with a cache may join later.
         volatile_cache: geometry.level().is_redundant() || !all(|limits| !limits.volatile_cache),
-        // What is discarded reads as zeros, so every member must be able to zero and give the room back.
+        // A trim reads as zeros, so every member must be able to zero and unmap.
         discard_granularity_bytes: match (unmap_zeroes, geometry.level().parity_count() > 0) {
             (false, _) => 0,
-            // Parts of a stripe are zeroed, and give nothing back.
+            // Parts of a stripe are zeroed and unmap nothing.
             (true, true) => u32::try_from(bytes(width)).unwrap_or(u32::MAX),
             (true, false) => largest(|limits| limits.discard_granularity_bytes),
         },
@@ -925,6 +936,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     }
 }
 
+/// A client's flush: write-behind first, then the members, then what dropped members hold back (R24, R9, R6, R40).
 async fn flush(core: Rc<Core>, parent: usize) {
     core.behind_settled().await;
     let result = core.flush_volatile().await.and_then(|()| core.no_room.take_unflushed());
@@ -932,7 +944,7 @@ async fn flush(core: Rc<Core>, parent: usize) {
     core.part_done(parent, None, result);
 }
 
-/// Says "clean" on the members once writes have paused.
+/// Makes the superblocks clean once writes have paused.
 async fn settle(core: Rc<Core>) {
     loop {
         core.ready.until(&core.record.state_waiters, || !core.record.clean.get()).await;
@@ -951,7 +963,7 @@ async fn settle(core: Rc<Core>) {
     }
 }
 
-/// Has idle write-intent bits cleared from time to time.
+/// Clears idle write-intent bits from time to time.
 async fn clear_intents(core: Rc<Core>) {
     loop {
         let has_bits = || core.intent.borrow().as_ref().is_some_and(|intent| intent.has_bits());
