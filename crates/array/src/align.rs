@@ -1,12 +1,11 @@
-//! What a client reads after a crash stays what it is.
+//! Resync on read: what a client reads after a crash stays what it is (R36).
 //!
-//! A crash leaves writes half done: copies differ, or parity does not agree with data. A resync puts that right, but takes its time.
-//! If a member is lost meanwhile, another copy counts, or what parity says, and a client would find other bytes than it has read
-//! before, older or newer ones, or of a large write torn over a stripe even bytes that nobody wrote. So where redundancy is not
-//! known to agree, a read first does there what the resync would do: copies are made like the first one, parity is made to follow
-//! data. Then the member may go. A flush that comes after the read makes that as durable as what was read.
+//! A crash cuts writes short: copies differ, or parity does not match data. A resync repairs that, but takes time. If a member
+//! were lost before the resync gets there, another copy or parity would count, and a client would find other data than it has
+//! read: older, newer, or garbage where a large write was torn. So a read of a range that is not known to be consistent first
+//! does there what the resync would do. Then the member may be lost. A flush after the read makes the result durable.
 //!
-//! Places where this was done are remembered, so that it is paid for once. A read-only array is left as it is.
+//! Ranges where this was done are remembered, so that only the first read pays. A read-only array is left as it is.
 
 use crate::Flaw;
 use crate::core::{Core, lost};
@@ -18,20 +17,20 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Request;
 
-/// How many places are remembered, so that memory stays bounded; of more all are forgotten, and looked at again.
+/// How many ranges are remembered, to bound memory. Beyond that all are forgotten, and resynced again when read.
 const PLACES_MAX: usize = 1 << 14;
 
-/// Reads that wait until redundancy agrees, and where it was made to.
+/// Reads that wait for a resync, and the ranges where one was done.
 #[derive(Default)]
 pub(crate) struct Alignments {
-    /// Of the sync space: start and end. None touches another.
+    /// Ranges of the sync space, start and end. No two touch.
     places: RefCell<BTreeMap<u64, u64>>,
     /// How many reads wait.
     pub waiting: Cell<usize>,
 }
 
 impl Alignments {
-    /// Whether redundancy was made to agree in all of a range of the sync space.
+    /// True if all of a range of the sync space was resynced by reads.
     pub fn cover(&self, range: &Range<u64>) -> bool {
         let places = self.places.borrow();
         places.range(..=range.start).next_back().is_some_and(|(_, &end)| range.end <= end)
@@ -50,14 +49,14 @@ impl Alignments {
         places.insert(start, end);
     }
 
-    /// Redundancy agrees everywhere.
+    /// Forgets all ranges: everything is consistent.
     pub fn forget(&self) {
         self.places.borrow_mut().clear();
     }
 }
 
 impl Core {
-    /// Whether a client may read a part of the sync space only once redundancy was made to agree there.
+    /// True if a client's read of a range must wait for a resync of it.
     #[inline]
     pub fn aligns_first(&self, range: &Range<u64>) -> bool {
         !self.agrees(range)
@@ -66,7 +65,7 @@ impl Core {
             && self.flaw.get() != Some(Flaw::ReadsUnaligned)
     }
 
-    /// Makes redundancy agree in a range of array sectors, piece by piece: rows of a strip, or a part of what copies hold.
+    /// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
     async fn align(&self, range: &Range<u64>) -> Result<(), String> {
         let mut next = range.start;
         while next < range.end {
@@ -83,7 +82,7 @@ impl Core {
             if !self.agrees(&part) {
                 sweep::align(self, &part).await?;
             }
-            // Also what agreed before: it is asked for together with what lies beside it.
+            // Also what was consistent before: it is read together with what lies beside it.
             self.alignments.note(part);
             next += sectors;
         }
@@ -91,7 +90,7 @@ impl Core {
     }
 }
 
-/// A client's read of what is not known to agree: is made to agree, and then read.
+/// A client's read of a range that may be inconsistent: resyncs it, then reads.
 pub(crate) fn read_later(core: &Rc<Core>, request: Request) {
     core.alignments.waiting.set(core.alignments.waiting.get() + 1);
     let aligns = Rc::clone(core);

@@ -1,7 +1,7 @@
-//! What the engine's tasks share: members, locks, records, requests, and the way to members and back.
+//! What the engine's tasks share: members, locks, metadata updates, requests, and the way to members and back.
 //!
-//! [`member_io`] sends to members and hands back, [`recording`] keeps the metadata ahead of the data, [`client`] holds
-//! clients' requests together while parts of them run.
+//! [`member_io`] sends member requests and hands back their completions. [`recording`] keeps metadata ahead of the data it
+//! speaks of. [`client`] tracks clients' requests while parts of them run.
 
 mod client;
 mod member_io;
@@ -39,69 +39,69 @@ use std::task::Poll;
 use stria_block::{Completion, Data, Nanos, Pool, Request, bytes};
 use stria_parity::Code;
 
-/// What the engine asks of whoever drives it.
+/// What the engine asks of its driver.
 #[derive(Debug)]
 pub enum Action {
     /// Submit to a member; positions are in its data area. Answer with [`Engine::complete`](crate::Engine::complete).
     Io {
-        /// To whom.
+        /// The member.
         member: MemberId,
-        /// What.
+        /// The request.
         request: Request,
     },
-    /// Make this durable on the members. Answer with [`Engine::state_recorded`](crate::Engine::state_recorded);
-    /// the next one comes after the answer.
+    /// Write this state to the superblocks of the members, durably. Answer with
+    /// [`Engine::state_recorded`](crate::Engine::state_recorded); the next one comes after the answer.
     RecordState(ArrayState),
-    /// Make these write-intent bits durable. Answer with [`Engine::intent_recorded`](crate::Engine::intent_recorded);
-    /// the next one comes after the answer.
+    /// Make these write-intent bits durable. Answer with [`Engine::intent_recorded`](crate::Engine::intent_recorded); the next
+    /// one comes after the answer.
     RecordIntent {
         /// Chunks to set.
         set: Vec<u64>,
         /// Chunks to clear.
         clear: Vec<u64>,
     },
-    /// Make these the bad blocks of a member, durably. Answer with
+    /// Make this list of a member's bad blocks durable. Answer with
     /// [`Engine::bad_blocks_recorded`](crate::Engine::bad_blocks_recorded); the next one comes after the answer.
     RecordBadBlocks {
-        /// Whose.
+        /// The member.
         member: MemberId,
-        /// In sectors of its data area.
+        /// Ranges of sectors of its data area.
         blocks: Vec<Range<u64>>,
     },
-    /// Begin the members' logs anew, durably: what they hold counts no more. Answer with
+    /// Begin a new log session, durably: no record from before counts any more. Answer with
     /// [`Engine::log_reset`](crate::Engine::log_reset).
     ResetLog,
-    /// One of several lanes: tell the others that a spare was given a role. No answer.
+    /// Several lanes: tell the others that a spare was given a slot. No answer.
     SpareTaken {
-        /// Who.
+        /// The spare.
         member: MemberId,
-        /// Which.
+        /// The slot.
         slot: usize,
     },
-    /// One of several lanes: it needs the last run's records no more. The answer comes when none does.
+    /// Several lanes: this lane no longer needs the log records of the last run. The answer comes when no lane needs them.
     Replayed,
-    /// One of several lanes: it could not carry out the last run's records, so that nobody may write. No answer.
+    /// Several lanes: this lane could not replay the log records of the last run, so no lane may write. No answer.
     GiveUp,
-    /// One of several lanes: its share of a member is filled. The answer comes when every lane's is.
+    /// Several lanes: this lane's partition of a member is rebuilt. The answer comes when every lane's is.
     Filled(MemberId),
-    /// One of several lanes: have the owner of this place read it. Answered by the tag.
+    /// Several lanes: ask the owner of these sectors to read them. The answer is found by the tag.
     AskOwner {
         /// The read.
         request: Request,
-        /// Who is slow, so that the others are to be asked.
+        /// The member that is slow, so that the owner asks others.
         slow: Option<MemberId>,
     },
-    /// Append these records to the log of a member, or none, only to say what is retired. Answer with
-    /// [`Engine::log_appended`](crate::Engine::log_appended), or, when there is no room, with
+    /// Append these records to the log of a member; an append without records only declares what is retired. Answer with
+    /// [`Engine::log_appended`](crate::Engine::log_appended), or, if there is no space, with
     /// [`Engine::log_full`](crate::Engine::log_full). The next one for this member comes after the answer.
     AppendLog {
-        /// Whose log.
+        /// The member.
         member: MemberId,
         /// In the order of their numbers, or nearly so.
         records: Vec<LogRecord>,
-        /// What it says beside them.
+        /// What the append declares besides its records.
         terms: AppendTerms,
-        /// Whether it must be durable when it ends.
+        /// True if it must be durable when it ends.
         fua: bool,
     },
     /// A client's request has ended.
@@ -119,32 +119,32 @@ pub(crate) struct Core {
     pub members: RefCell<Members>,
     pub outbox: RefCell<VecDeque<Action>>,
     in_flight: RefCell<Slab<InFlight>>,
-    /// Ends of requests that dropped members have not answered, to be taken like theirs.
+    /// Completions made up for requests that dropped members have not answered (R16).
     pub abandoned: RefCell<VecDeque<Completion>>,
-    /// Members dropped since the binder last asked.
+    /// Members dropped since the driver last asked.
     pub dropped: RefCell<Vec<MemberId>>,
     batches: RefCell<Slab<BatchState>>,
     spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
     pub at_once: RefCell<Slab<AtOnce>>,
     pub strip_writes: StripWrites,
-    /// Requests that went to one member as they were.
+    /// Clients' requests that went to one member unsplit.
     whole_requests: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
     pub resync_sector: Cell<u64>,
-    /// [`ArrayConfig::doubts_parity`]: from here on.
+    /// Parity is suspect from here on, see [`ArrayConfig::doubts_parity`]; `u64::MAX`: nowhere.
     pub doubt_sector: Cell<u64>,
     pub record: Recording,
     pub log: Log,
     pub gathers: Gathers,
     pub hedging: Hedging,
-    /// What of the array is this engine's.
+    /// This engine's partition of the array.
     pub share: Share,
     pub following: Following,
     pub asked: Asked,
     pub mirror_crew: Crew<MirrorWrite>,
     pub alignments: Alignments,
-    /// Requests that wait until the array serves, or were held back for something that is over.
+    /// Requests that wait until the array serves clients, or until a resync on read has ended.
     pub held: RefCell<Vec<Request>>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
@@ -154,26 +154,26 @@ pub(crate) struct Core {
     pub last_write: Cell<Nanos>,
     pub read_only: Cell<bool>,
     pub stopping: Cell<bool>,
-    /// What another crash must not undo once clients have read: see [`Core::prepare`].
+    /// [`Core::prepare`] has ended: another crash can no longer undo what clients read.
     pub prepared: Cell<bool>,
     pub no_room: NoRoom,
-    /// What sweeps leave to clients.
+    /// The latency that sweeps leave to clients.
     pub steering: Steering,
-    /// Something changed that the sweeper should look at.
+    /// The sweeper should look for work.
     pub sweep_changed: Waiters,
     /// A deliberate bug.
     pub flaw: Cell<Option<Flaw>>,
-    /// As much zeros as one strip or a MiB.
+    /// Zeros: one strip, or a MiB if that is more.
     zeros: Data,
 }
 
-/// Whether a role has nobody, or somebody in the making.
+/// True if some slot is empty, rebuilding, or has a replacement.
 pub(crate) fn lacks_members(config: &ArrayConfig) -> bool {
     config.geometry.level().is_redundant() && !config.slots.iter().all(SlotConfig::is_whole)
 }
 
 impl Core {
-    /// `replayed_count`: how many records the last run left of this share.
+    /// `replayed_count`: how many log records the last run left in this partition.
     pub fn new(config: &ArrayConfig, share: Share, replayed_count: usize) -> Self {
         let geometry = config.geometry.clone();
         let parity_count = geometry.level().parity_count();
@@ -234,15 +234,15 @@ impl Core {
         }
     }
 
-    /// Whether clients' requests may begin.
+    /// True if clients' requests may begin.
     pub fn serves(&self) -> bool {
         self.prepared.get() || self.read_only.get() && self.log.stage.get() > Stage::Replaying
     }
 
-    /// Makes durable what the assembler found, before clients read by it. Who `lacks` is said on the members: one that comes back
-    /// after another crash could else not be told from one that was there all the time, though what its cache held is gone. And
-    /// the records of the last run are made void: replayed with a member less, they may give the new bytes of a write of which
-    /// clients have read the old.
+    /// Makes durable what the start relies on, before clients read by it (R31). If some slot `lacks` its member, the
+    /// superblocks say so: otherwise the member could return after another crash as if it had never left, without what its
+    /// cache held. If log records were replayed, a new log session voids them: replayed again with a member less, they could
+    /// give the new data of a write whose old data a client has read.
     pub async fn prepare(&self, lacks: bool, replays: bool) {
         self.ready.until(&self.sweep_changed, || !self.read_only.get()).await;
         if lacks {
@@ -250,7 +250,7 @@ impl Core {
             self.record_barrier().await;
         }
         if replays {
-            // Who cannot flush fails writes; there is no better time for reads.
+            // A failing flush makes writes fail, and reads may go on: waiting would not help.
             let _ = self.log_open().await;
         }
         self.prepared.set(true);
@@ -260,12 +260,12 @@ impl Core {
         &self.maps[self.map_period.divide(stripe).1 as usize]
     }
 
-    /// Zeros to write, at most as many as fit; at least one strip.
+    /// Zeros to write: `sectors` of them, or fewer, but at least one strip if that many are asked for.
     pub fn zeros(&self, sectors: u64) -> Data {
         self.zeros.slice(0, bytes(sectors).min(self.zeros.len()))
     }
 
-    /// Zeros to compute with; at least one strip.
+    /// `len` zeros to compute with; one strip of them is always there.
     pub fn zero_bytes(&self, len: usize) -> &[u8] {
         &self.zeros[..len]
     }
@@ -274,12 +274,12 @@ impl Core {
         self.events.borrow_mut().push(event);
     }
 
-    /// Where a resync is due from; `u64::MAX`: none is.
+    /// The position from which a resync is due; `u64::MAX`: none is.
     pub fn resync_from(&self) -> u64 {
         self.resync_sector.get().min(self.doubt_sector.get())
     }
 
-    /// Redundancy agrees below a position.
+    /// Redundancy is consistent below a position.
     pub fn resynced(&self, below: u64) {
         for place in [&self.resync_sector, &self.doubt_sector] {
             place.set(if place.get() == u64::MAX { u64::MAX } else { below });
@@ -295,13 +295,14 @@ impl Core {
         }
     }
 
-    /// Whether redundancy of a part of the sync space is known to agree: not where a resync is still due, and nobody has read.
+    /// True if redundancy of a range of the sync space is known to be consistent: no resync is due there, or a read has
+    /// resynced it.
     #[inline]
     pub fn agrees(&self, range: &Range<u64>) -> bool {
         range.end <= self.resync_from() || self.agrees_here(range)
     }
 
-    // Kept out of the way of requests to an array that agrees.
+    // Not inlined, so that requests to a consistent array stay small.
     #[inline(never)]
     fn agrees_here(&self, range: &Range<u64>) -> bool {
         let unmarked = self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range));
@@ -342,7 +343,7 @@ impl Core {
         .await;
     }
 
-    /// Has the task that runs now woken at `due`, which is given back.
+    /// Wakes the current task at `due`, which is returned.
     pub fn wake_at(&self, due: Nanos) -> Nanos {
         self.timers.borrow_mut().insert((due, self.ready.current()));
         due

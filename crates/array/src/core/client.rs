@@ -1,4 +1,4 @@
-//! Clients' requests while parts of them run, and their ends.
+//! Clients' requests while parts of them run, and their completions.
 
 use super::member_io::Waiting;
 use super::{Action, Core, MemberIo, Outcomes, Pieces, shared};
@@ -13,7 +13,7 @@ pub(crate) struct Parent {
     pub(super) start_sector: u64,
     pub(super) pending: usize,
     pub(super) error: Option<IoError>,
-    /// What goes back: a write's data; a read's memory is gathered in `read`.
+    /// What goes back to the client: a write's data. A read's memory is collected in `read`.
     pub(super) operation: Operation,
     pub(super) read: SmallVec<[(u64, Segments<Buffer>); 2]>,
 }
@@ -23,7 +23,7 @@ impl Parent {
         Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new() }
     }
 
-    /// A request that is done in so many parts.
+    /// A request that is done in this many parts.
     pub(crate) fn of(request: &Request, begun: Nanos, parts: usize) -> Self {
         let operation = match &request.operation {
             Operation::Read { .. } => Operation::Read { into: Segments::new() },
@@ -36,7 +36,7 @@ impl Parent {
         Self::new(request.tag, begun, request.start_sector, parts, operation)
     }
 
-    /// A part has ended; a read brings its place in the request and its memory. Whether it was the last.
+    /// A part has ended. A read brings its offset in the request and its memory. Returns whether it was the last.
     pub(crate) fn part_done(&mut self, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) -> bool {
         self.pending -= 1;
         self.read.extend(read);
@@ -46,7 +46,7 @@ impl Parent {
         self.pending == 0
     }
 
-    /// The request's end, with a read's memory in one piece again as far as it was.
+    /// The request's completion. A read's memory is joined again as far as it was one piece.
     pub(crate) fn end(mut self) -> Completion {
         if let Operation::Read { into } = &mut self.operation {
             self.read.sort_unstable_by_key(|(offset, _)| *offset);
@@ -63,17 +63,17 @@ impl Parent {
 }
 
 impl Core {
-    /// Takes a client's request apart into `parts`, none of which has been sent yet.
+    /// Splits a client's request into `parts`, none of which has been sent yet.
     pub fn begin(&self, request: &mut Request, parts: usize) -> usize {
         self.parents.borrow_mut().insert(Parent::of(request, self.now(), parts))
     }
 
-    /// Takes a request up again as one of one part, that was begun another way.
+    /// Registers a request that was begun another way as a request of one part.
     pub fn begin_again(&self, tag: Tag, begun: Nanos, start_sector: u64, operation: Operation) -> usize {
         self.parents.borrow_mut().insert(Parent::new(tag, begun, start_sector, 1, operation))
     }
 
-    /// Makes a client's request one to a member, at `start_sector` there.
+    /// Turns a client's request into one to a member, at `start_sector` there.
     pub fn whole(&self, request: &mut Request, member: MemberId, start_sector: u64) {
         self.whole_requests.set(self.whole_requests.get() + 1);
         let waiting = Waiting::Client { tag: request.tag, begun: self.now(), array_sector: request.start_sector };
@@ -85,7 +85,7 @@ impl Core {
         self.parents.borrow_mut()[parent].pending += parts;
     }
 
-    /// Sends a part of a client's request to a member as it is.
+    /// Sends a part of a client's request to a member unchanged.
     pub fn send_part(&self, parent: usize, pieces: Pieces, io: MemberIo) {
         self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Part { parent, pieces });
     }
@@ -95,20 +95,20 @@ impl Core {
         self.parents.borrow()[parent].start_sector
     }
 
-    /// Makes a client's read that went to one member as it was a request of one part.
+    /// Turns a client's read that went to one member unsplit into a request of one part.
     pub fn as_parent(&self, tag: Tag, begun: Nanos, array_sector: u64) -> usize {
         self.whole_requests.set(self.whole_requests.get() - 1);
         let read = Operation::Read { into: Segments::new() };
         self.parents.borrow_mut().insert(Parent::new(tag, begun, array_sector, 1, read))
     }
 
-    /// A part of a read has ended, with memory for several places.
+    /// A part of a read has ended, with memory for several offsets.
     pub fn part_read(&self, parent: usize, read: impl IntoIterator<Item = (u64, Segments<Buffer>)>) {
         self.parents.borrow_mut()[parent].read.extend(read);
         self.part_done(parent, None, Ok(()));
     }
 
-    /// A part has ended; a read brings its place in the request and its memory. When it was the last, so has the request.
+    /// A part has ended. A read brings its offset in the request and its memory. The last part completes the request.
     pub fn part_done(&self, parent: usize, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) {
         let mut parents = self.parents.borrow_mut();
         if !parents[parent].part_done(read, result) {
@@ -139,7 +139,7 @@ impl Core {
         self.pool.borrow_mut().give(buffer);
     }
 
-    /// Gives every read buffer of these outcomes back to the pool.
+    /// Returns the read buffers of these outcomes to the pool.
     pub fn recycle(&self, outcomes: Outcomes) {
         for (_, operation) in outcomes {
             if let Operation::Read { into } = operation {
@@ -154,7 +154,7 @@ impl Core {
     }
 }
 
-/// A part of a client's request whose member failed it.
+/// A part of a client's request that its member failed.
 pub(crate) struct FailedPart {
     pub parent: usize,
     pub offset_sectors: u64,
@@ -167,7 +167,7 @@ pub(crate) struct FailedPart {
 }
 
 impl FailedPart {
-    /// Ends the part with what was read elsewhere, or with the error.
+    /// Ends the part with data read elsewhere, or with the error.
     pub fn deliver(mut self, core: &Core, read: Option<Buffer>) {
         let result = match read {
             Some(buffer) => {
@@ -186,7 +186,7 @@ impl FailedPart {
     }
 }
 
-/// What a client is told when redundancy is used up.
+/// What a client is told when redundancy does not suffice.
 pub(crate) fn lost(what: &str, cause: &str) -> IoError {
     IoError::new(ErrorKind::Failed, format!("{what} failed: {cause}; more members are lost here than redundancy replaces"))
 }

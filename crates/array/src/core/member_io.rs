@@ -1,4 +1,4 @@
-//! Requests to members: sent, counted, and handed back to whoever waits.
+//! Member requests: sent, counted, and their completions handed to what waits for them.
 
 use super::{Action, Core, Cutter, FailedPart};
 use crate::at_once::AtOnce;
@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use stria_block::{Buffer, Completion, Data, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
 
-/// One request to a member, from a task.
+/// One member request of a task.
 pub(crate) struct MemberIo {
     pub member: MemberId,
     pub start_sector: u64,
@@ -17,11 +17,11 @@ pub(crate) struct MemberIo {
 }
 
 pub(crate) type Outcome = (Result<(), IoError>, Operation);
-/// Small inline: batches live in tasks, and a task is moved to the heap whole.
+/// Few inline: batches live in tasks, and a task is moved to the heap as one piece.
 pub(crate) type Batch = SmallVec<[MemberIo; 4]>;
 pub(crate) type Outcomes = SmallVec<[Outcome; 4]>;
 
-/// A request to a member that has ended.
+/// A member request that has ended.
 pub(crate) struct Ended {
     pub member: MemberId,
     pub start_sector: u64,
@@ -30,20 +30,20 @@ pub(crate) struct Ended {
     pub operation: Operation,
 }
 
-/// Requests to members that a task waits for together.
+/// Member requests that a task waits for together.
 pub(super) struct BatchState {
     task: usize,
     pending: usize,
     ended: Vec<Ended>,
 }
 
-/// Where the pieces of a member's request lie in the client's: offset and length, in sectors. Pieces that are
-/// neighbours on the member need not be neighbours for the client.
+/// Where the pieces of a member request lie in the client's: offset and length, in sectors. Pieces that touch on the member
+/// need not touch in the client's request.
 pub(crate) type Pieces = SmallVec<[(u64, u64); 1]>;
 
-/// Who waits for a member's request.
+/// What waits for a member request.
 pub(crate) enum Waiting {
-    /// A client: its request went to one member as it was.
+    /// A client whose request went to one member unsplit.
     Client {
         tag: Tag,
         begun: Nanos,
@@ -54,7 +54,7 @@ pub(crate) enum Waiting {
         parent: usize,
         pieces: Pieces,
     },
-    /// A part of a client's read that others were asked for as well.
+    /// A part of a client's read that other members were asked for as well (a hedged read).
     Race {
         race: usize,
     },
@@ -71,7 +71,7 @@ pub(crate) enum Waiting {
         write: usize,
         index: usize,
     },
-    /// Nobody: the member was dropped, and the request was ended for it, see [`Core::abandon`].
+    /// Nothing: the member was dropped and the request was ended for it, see [`Core::abandon`].
     Nobody,
 }
 
@@ -84,23 +84,23 @@ pub(super) struct InFlight {
 
 /// What a member's completion means to a client.
 pub(crate) enum Fate {
-    /// It has become the client's.
+    /// It has become the client's completion.
     Client,
-    /// It was one of several, and is of no more use.
+    /// It was one of several, and nothing more is to be done with it.
     Spent,
-    /// There is more to do, see [`Core::complete`].
+    /// There is more to do: give it to [`Core::complete`].
     Open,
 }
 
-/// What follows the end of a member's request.
+/// What follows the end of a member request.
 pub(crate) enum Then {
-    /// Whoever waited for it goes on.
+    /// What waited for it goes on.
     Nothing,
     /// A client's request has ended with it.
     Done(Completion),
-    /// A write of copies has ended, and something is to be recorded before its client is told.
+    /// A write of copies has ended, and a metadata update must be durable before it is acknowledged.
     Settle(AtOnce),
-    /// Parts of a client's read that failed, for the level to mend.
+    /// Parts of a client's read failed; the level is to correct them.
     Mend(SmallVec<[FailedPart; 1]>),
 }
 
@@ -112,7 +112,7 @@ impl Core {
         self.outbox.borrow_mut().push_back(Action::Io { member, request });
     }
 
-    /// Notes a request that goes to a member, and who waits for it; its tag.
+    /// Registers a member request and what waits for it. Returns its tag.
     pub fn note(&self, member: MemberId, start_sector: u64, sectors: u64, waiting: Waiting) -> Tag {
         {
             let mut members = self.members.borrow_mut();
@@ -123,7 +123,7 @@ impl Core {
         self.in_flight.borrow_mut().insert(InFlight { member, start_sector, sectors, waiting }) as Tag
     }
 
-    /// Does all of `batch` at once, and gives each its end, in the same order.
+    /// Sends all of `batch` and waits. The outcomes come in the same order.
     pub async fn io(&self, batch: Batch) -> Outcomes {
         if batch.is_empty() {
             return Outcomes::new();
@@ -138,7 +138,7 @@ impl Core {
         outcomes
     }
 
-    /// Begins a batch, to be waited for with [`Core::ended`] by the same task.
+    /// Begins a batch; the same task waits for it with [`Core::ended`].
     pub fn batch(&self) -> usize {
         let ended = self.spare_batches.borrow_mut().pop().unwrap_or_default();
         self.batches.borrow_mut().insert(BatchState { task: self.ready.current(), pending: 0, ended })
@@ -150,7 +150,7 @@ impl Core {
         let index = {
             let state = &mut self.batches.borrow_mut()[batch];
             state.pending += 1;
-            // A place for what comes back: a read brings memory.
+            // A placeholder for what comes back: a read brings memory.
             let operation = match operation {
                 Operation::Read { .. } => Operation::Read { into: Segments::new() },
                 _ => Operation::Flush,
@@ -161,7 +161,8 @@ impl Core {
         self.send(member, start_sector, sectors, operation, Waiting::Batch { batch, index });
     }
 
-    /// Waits until all of a batch have ended; in the order in which they were sent. To be given back with [`Core::reuse`].
+    /// Waits until all requests of a batch have ended, in the order in which they were sent. Give the list back with
+    /// [`Core::reuse`].
     pub async fn ended(&self, batch: usize) -> Vec<Ended> {
         poll_fn(|_| if self.batches.borrow()[batch].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
         self.batches.borrow_mut().remove(batch).ended
@@ -172,7 +173,7 @@ impl Core {
         self.spare_batches.borrow_mut().push(ended);
     }
 
-    /// A member's request has ended: if it was a client's as it was, or a copy of one, all that is usual is done.
+    /// A member request has ended. If it was a client's unsplit request, or a copy of one, does everything that is usual.
     pub fn ends_client(&self, completion: &mut Completion) -> Fate {
         if completion.result.is_err() {
             return Fate::Open;
@@ -184,7 +185,7 @@ impl Core {
                 in_flight.remove(completion.tag as usize);
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
-                // One in four tells enough where there are many.
+                // One in four is enough where there are many.
                 if self.hedging.on.get() && (completion.tag & 3 == 0 || self.whole_requests.get() < 8) {
                     self.time_read(member, begun);
                 }
@@ -211,7 +212,7 @@ impl Core {
         }
     }
 
-    /// Of a request of a write within one strip: what was read. The memory of parity goes back to the pool.
+    /// What a request of a write within one strip has read. Memory of parity returns to the pool.
     fn memory_of(&self, operation: Operation, index: usize) -> Option<Buffer> {
         match operation {
             Operation::Read { mut into } => into.pop(),
@@ -224,14 +225,14 @@ impl Core {
         }
     }
 
-    /// A client's request that goes to one member has ended there: where slow ones are asked for twice, it is a read.
+    /// Records how long a client's read of one member took. Only reads get here where hedging is on.
     fn time_read(&self, member: MemberId, begun: Nanos) {
         if let Some(times) = &mut self.members.borrow_mut().get_mut(member).read_times {
             times.record(self.now() - begun);
         }
     }
 
-    /// Counts a member's request that has ended.
+    /// Counts a member request that has ended.
     fn count(&self, completion: &Completion, member: MemberId, start_sector: u64, sectors: u64) {
         let mut members = self.members.borrow_mut();
         let state = members.get_mut(member);
@@ -255,22 +256,22 @@ impl Core {
         }
     }
 
-    /// A member's request has failed.
+    /// A member request has failed.
     #[cold]
     fn note_error(&self, member: MemberId, reads: bool, error: &IoError) {
         {
             let mut members = self.members.borrow_mut();
             let state = members.get_mut(member);
-            // Of a member that was dropped, none is news.
+            // Errors of a dropped member do not count.
             state.read_errors += u64::from(reads && state.role != crate::MemberRole::Failed);
         }
         if error.kind == ErrorKind::Gone {
-            // Whatever it was asked for: what it cannot read any more is not to be mended by writing to it.
+            // Whatever was asked: what it can no longer read must not be corrected by writing to it.
             self.lose_member(member, &error.context);
         }
     }
 
-    /// A member's request has ended.
+    /// A member request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
         if let Waiting::Nobody = waiting {
@@ -377,12 +378,11 @@ impl Core {
         }
     }
 
-    /// Parts of clients' reads that are under way for longer than is usual for their members, which `slow` says; with these, and for
-    /// how long.
+    /// Parts of clients' reads that have run longer than is usual for their members (`slow`), with member and age.
     pub fn reads_older_than(&self, slow: &[Nanos]) -> SmallVec<[(usize, MemberId, Nanos); 16]> {
         let (in_flight, parents, now) = (self.in_flight.borrow(), self.parents.borrow(), self.now());
         let begun = |waiting: &Waiting| match waiting {
-            // Where there is redundancy, only reads go to one member as they are.
+            // Where there is redundancy, only reads go to one member unsplit.
             Waiting::Client { begun, .. } => Some(*begun),
             Waiting::Part { parent, .. } => {
                 let parent = &parents[*parent];
@@ -397,8 +397,8 @@ impl Core {
         in_flight.iter().filter_map(old).collect()
     }
 
-    /// Makes a client's read under way a part of a request, if it is none, and gives that request, the part's pieces, and its
-    /// place: the member and its first sector there. Who waits is to be told with [`Core::wait_by`].
+    /// Turns a client's read under way into a part of a request, if it is none. Returns that request, the part's pieces, the
+    /// member and the first sector there. Set what waits for it with [`Core::wait_by`].
     pub fn take_part(&self, key: usize) -> (usize, Pieces, MemberId, u64) {
         let entry = &mut self.in_flight.borrow_mut()[key];
         let (parent, pieces) = match &mut entry.waiting {
@@ -417,7 +417,8 @@ impl Core {
         self.in_flight.borrow_mut()[key].waiting = waiting;
     }
 
-    /// Drops a member that failed. `false`: its loss would lose data, so it stays and its errors go to clients.
+    /// Drops a member that failed. Returns `false` if data would be lost: then it keeps its slot, and its errors go to clients
+    /// (R7).
     pub fn fail_member(&self, id: MemberId, reason: &str) -> bool {
         if self.members.borrow().get(id).role == crate::MemberRole::Failed {
             return true;
@@ -431,7 +432,7 @@ impl Core {
         true
     }
 
-    /// Drops a member that is gone. One that the array cannot do without keeps its role, and what needs it fails.
+    /// Drops a member that is gone. A member that the array cannot do without keeps its slot, and requests that need it fail.
     pub fn lose_member(&self, id: MemberId, reason: &str) {
         if self.fail_member(id, reason) {
             return;
@@ -446,7 +447,7 @@ impl Core {
         }
     }
 
-    /// Takes a member out of its role, whatever that does to the array. `reason`: where this engine has one.
+    /// Takes a member out of its slot, whatever that does to the array. `reason`: where this engine has one.
     pub fn drop_member(&self, id: MemberId, reason: Option<&str>) {
         self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
         self.abandon(id);
@@ -456,12 +457,12 @@ impl Core {
         self.sweep_changed.wake_all(&self.ready);
     }
 
-    /// Ends what a dropped member has not answered: it may never answer. A waiting request is told that the member is gone, as if it had
-    /// said so itself, and goes on with what is left.
+    /// Ends the requests that a dropped member has not answered, since it may never answer (R16). What waits for one is told
+    /// that the member is gone, and goes on with what is left.
     ///
-    /// The member keeps the memory that it was given until it has ended the request; a read is ended with other memory. A write may
-    /// still reach the member's medium, any time until its end. That harms nothing, as nobody reads there before the member
-    /// has been let in again, and the drive is held until its last request has ended.
+    /// The member keeps the memory it was given until it has ended the request; a read is ended with other memory. A late write
+    /// may still change the member. That does no harm: its data is not read before it has been added again, and the drive stays
+    /// locked until its last request has ended.
     fn abandon(&self, id: MemberId) {
         let of_member =
             |(key, entry): (usize, &InFlight)| (entry.member == id && !matches!(entry.waiting, Waiting::Nobody)).then_some(key);
@@ -472,7 +473,7 @@ impl Core {
                 (std::mem::replace(&mut entry.waiting, Waiting::Nobody), entry.start_sector, entry.sectors)
             };
             let reads = match &waiting {
-                // Where there is redundancy, only reads go to one member as they are.
+                // Where there is redundancy, only reads go to one member unsplit.
                 Waiting::Client { .. } | Waiting::Race { .. } => true,
                 Waiting::Part { parent, .. } => matches!(self.parents.borrow()[*parent].operation, Operation::Read { .. }),
                 Waiting::Batch { batch, index } => {
@@ -491,10 +492,10 @@ impl Core {
         }
     }
 
-    /// Makes every ended write durable on the members.
+    /// Makes every write that has ended durable on the members.
     ///
     /// # Errors
-    /// When a member fails to, and redundancy does not cover it.
+    /// When a member fails to flush and cannot be dropped (R8).
     pub async fn flush_members(&self) -> Result<(), IoError> {
         let targets: SmallVec<[MemberId; 8]> = {
             let members = self.members.borrow();

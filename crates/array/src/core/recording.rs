@@ -1,6 +1,6 @@
-//! Records: the members' metadata are kept ahead of the data they speak of.
+//! Metadata updates: what the members' metadata says is durable before the data that relies on it.
 //!
-//! One record is made at a time, and each carries all that was wanted by then, so that many writes share one.
+//! One update runs at a time (R5). Each carries everything wanted by then, so many writes share one.
 
 use super::{Action, Core};
 use crate::task::Waiters;
@@ -9,37 +9,37 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The engine's orders to whoever records, and what has been carried out.
+/// What the engine wants in the members' metadata, and what is durable there.
 #[derive(Default)]
 pub(crate) struct Recording {
-    /// States are numbered; a wanted number stands for "the state as it is now or later".
+    /// Superblock updates are numbered. A wanted number stands for "the state as it is now or later".
     wanted: Cell<u64>,
     durable: Cell<u64>,
-    /// No acknowledgement before this number is durable.
+    /// Nothing is acknowledged before this update is durable (R6).
     barrier: Cell<u64>,
-    /// The record that says "dirty": no write starts before it is durable.
+    /// The update that says "dirty": no write starts before it is durable (R1).
     dirty: Cell<u64>,
     pub clean: Cell<bool>,
     pub state_busy: Cell<bool>,
-    /// The last one was not made, as other lanes have changed it meanwhile.
+    /// The last update was not made, since other lanes have changed the state meanwhile.
     pub overtaken: Cell<bool>,
     pub intent_busy: Cell<bool>,
     pub state_waiters: Waiters,
     pub intent_waiters: Waiters,
     pub changed: Waiters,
     pub intent_changed: Waiters,
-    /// Members whose bad blocks have changed since they were last recorded.
+    /// Members whose bad blocks have changed since their last update.
     bad_changed: RefCell<BTreeSet<MemberId>>,
     pub bad_busy: Cell<bool>,
-    /// The format had no room for the last ones.
+    /// The format had no space for the last list.
     pub bad_refused: Cell<bool>,
     pub bad_waiters: Waiters,
-    /// Who waits to make a record.
+    /// Tasks that wait for the update lock.
     turn_waiters: Waiters,
     turn_taken: Cell<bool>,
 }
 
-/// A record is being made, until this is dropped.
+/// The lock on metadata updates, held until this is dropped.
 pub(crate) struct Turn<'a>(&'a Core);
 
 impl Drop for Turn<'_> {
@@ -57,35 +57,35 @@ impl Recording {
 }
 
 impl Core {
-    /// Orders a record of the state as it is now; its number.
+    /// Requests an update with the state as it is now. Returns its number.
     pub fn want_record(&self) -> u64 {
         self.record.wanted.set(self.record.wanted.get() + 1);
         self.record.changed.wake_all(&self.ready);
         self.record.wanted.get()
     }
 
-    /// Orders a record that every acknowledgement from now on waits for; its number.
+    /// Requests an update that every acknowledgement from now on waits for (R6). Returns its number.
     pub fn raise_barrier(&self) -> u64 {
         self.record.barrier.set(self.want_record());
         self.record.barrier.get()
     }
 
-    /// Whether the record of this number is on the members.
+    /// True if the update of this number is durable.
     pub fn is_durable(&self, number: u64) -> bool {
         self.record.durable.get() >= number
     }
 
-    /// Whether a member was dropped in this run.
+    /// True if a member was dropped in this run.
     pub fn has_dropped(&self) -> bool {
         self.members.borrow().iter().any(|member| member.role == MemberRole::Failed)
     }
 
-    /// Whether the members know the state as it is.
+    /// True if the superblocks hold the current state.
     pub fn is_recorded(&self) -> bool {
         self.record.durable.get() == self.record.wanted.get()
     }
 
-    /// Waits until all is recorded that is wanted so far.
+    /// Waits until everything requested so far is durable.
     pub async fn all_recorded(&self) {
         self.recorded(self.record.wanted.get()).await;
     }
@@ -94,32 +94,32 @@ impl Core {
         self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= number).await;
     }
 
-    /// Waits until every dropped member is known as such on the others.
+    /// Waits until the superblocks name every dropped member as failed (R6).
     pub async fn record_barrier(&self) {
         self.record_barrier_or(|| false).await;
     }
 
-    /// As [`Core::record_barrier`], but no longer than until `enough`, which the loss of a member may change.
+    /// As [`Core::record_barrier`], but only until `enough` is true. The loss of a member may make it so.
     pub async fn record_barrier_or(&self, enough: impl Fn() -> bool) {
         let barrier = self.record.barrier.get();
         self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= barrier || enough()).await;
     }
 
-    /// Records states, one at a time, each the latest.
+    /// Writes superblock updates, one at a time, each with the latest state.
     pub async fn record_states(&self) {
         loop {
             self.ready.until(&self.record.changed, || self.record.wanted.get() > self.record.durable.get()).await;
             let number = self.record.wanted.get();
-            // "Clean", and how far a sweep has come, must not outlive what a volatile cache forgets: they are claimed as they
-            // were before the flush. Who holds which role is said as it is after it: did that change, all that is claimed
-            // may count on who came, so it is flushed again.
-            // Until a replay is through, it is the last run's log that tells where redundancy may disagree.
+            // R4: "clean" and the progress of sweeps are claimed as they were before the flush. Slots are written as they are
+            // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
+            // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
+            // waits for that.
             let settled = || self.log.stage.get() >= crate::log::Stage::Replayed && self.doubt_sector.get() == u64::MAX;
             let clean = || self.record.clean.get() && settled();
             let state = || self.members.borrow().state(clean(), self.resync_sector.get());
             let (turn, state) = loop {
                 let dropped = state().failed.len();
-                // Who was dropped may be the one whose log tells what is still to be carried out, or is on its way.
+                // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
                 let may_say = || self.records_are_kept() || self.read_only.get() || !self.has_dropped();
                 self.ready.until(&self.log.stage_changed, may_say).await;
                 self.orphans_settled().await;
@@ -149,12 +149,12 @@ impl Core {
         }
     }
 
-    /// Whether nobody is in need of the bits of chunks that nobody writes to.
+    /// R3: true if no member needs the bits of idle chunks.
     fn may_clear_intents(&self) -> bool {
         self.members.borrow().whole() && self.resync_from() == u64::MAX
     }
 
-    /// Records write-intent bits: all that came together while the last record was made go into the next.
+    /// Writes bitmap updates. Bits that were wanted while the last update ran share the next.
     pub async fn record_intents(&self) {
         loop {
             let (mut set, mut idle) = (Vec::new(), Vec::new());
@@ -169,8 +169,8 @@ impl Core {
                 })
                 .await;
             self.record.intent_busy.set(true);
-            // A bit is not cleared before what it stands for is durable. Who is dropped meanwhile may lack just that, and needs
-            // the bits when it comes back.
+            // R3: a bit is cleared after a flush of what it covers. A member dropped during the flush may lack just that, and
+            // needs the bit when it returns.
             let since = self.now();
             let flushed = idle.is_empty() || self.flush_volatile().await.is_ok();
             let clear = {
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Records bad blocks, one member at a time.
+    /// Writes bad-block updates, one member at a time.
     pub async fn record_bad_blocks(&self) {
         loop {
             self.ready.until(&self.record.bad_waiters, || !self.record.bad_changed.borrow().is_empty()).await;
@@ -205,15 +205,15 @@ impl Core {
         }
     }
 
-    /// Waits until no record is being made. Two at once may write one superblock or one page of the bitmap, and the older
-    /// come last.
+    /// Waits for the lock on metadata updates. Two at once could write one superblock or bitmap page, and the older might
+    /// arrive last (R5).
     pub async fn turn(&self) -> Turn<'_> {
         self.ready.until(&self.record.turn_waiters, || !self.record.turn_taken.get()).await;
         self.record.turn_taken.set(true);
         Turn(self)
     }
 
-    /// Notes that `rows` of a member hold nothing of worth. `false`: there is no place to keep that.
+    /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that.
     pub async fn mark_bad(&self, member: MemberId, rows: Range<u64>) -> bool {
         self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
         self.record.bad_refused.set(false);
@@ -225,7 +225,7 @@ impl Core {
         !self.record.bad_refused.get()
     }
 
-    /// Rows that were written hold something again.
+    /// Rows that were written are no longer bad.
     pub fn mark_good(&self, member: MemberId, rows: &Range<u64>) {
         let mut members = self.members.borrow_mut();
         let member_state = members.get_mut(member);
@@ -235,7 +235,7 @@ impl Core {
         }
     }
 
-    /// A write to `range` of the sync space begins: from here on a crash in it is one that the members tell of.
+    /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
     pub async fn write_begin(&self, range: &Range<u64>) {
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
         if self.record.clean.get() {
@@ -254,19 +254,19 @@ impl Core {
         }
     }
 
-    /// Whether the superblocks say "dirty", durably.
+    /// True if the superblocks say dirty, durably.
     pub fn says_dirty(&self) -> bool {
         self.record.durable.get() >= self.record.dirty.get()
     }
 
-    /// Whether a write to `range` has nothing to wait for in [`Core::write_begin`].
+    /// True if a write to `range` would not wait in [`Core::write_begin`].
     pub fn may_write_at_once(&self, range: &Range<u64>) -> bool {
         !self.record.clean.get()
             && self.says_dirty()
             && self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
     }
 
-    /// Begins a write for which that holds.
+    /// Begins a write for which [`Core::may_write_at_once`] is true.
     pub fn begin_at_once(&self, range: &Range<u64>) {
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
@@ -274,18 +274,18 @@ impl Core {
         }
     }
 
-    /// Whether an acknowledgement has to wait until a dropped member is known as such on the others.
+    /// True if acknowledgements wait for a drop to become durable (R6).
     pub fn is_held_back(&self) -> bool {
         self.record.durable.get() < self.record.barrier.get()
     }
 
-    /// The write has ended; it may be acknowledged when this returns.
+    /// Ends a write. It may be acknowledged when this returns.
     pub async fn write_end(&self, range: &Range<u64>) {
         self.write_ended(range);
         self.record_barrier().await;
     }
 
-    /// The write has ended; it may be acknowledged once nothing is [held back](Core::is_held_back).
+    /// Ends a write. It may be acknowledged once [`Core::is_held_back`] is false.
     pub fn write_ended(&self, range: &Range<u64>) {
         let whole = self.members.borrow().whole();
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
