@@ -1,29 +1,20 @@
-//! The write log: what is durable beside a stripe before its data changes, so that no crash, not even one that takes
-//! members with it, harms what was not being written.
+//! The write log: closes the write hole of parity arrays, also when members are lost before, with or after a crash.
 //!
-//! A write changes the data strips W of some rows and leaves U alone. Until data and parity are all down, parity says
-//! nothing about U. So for each parity j that is there, its member first keeps, durably,
+//! A write changes the data strips W of some rows and leaves the strips U alone. Before data and parity go out, the log of each
+//! parity member j holds, durably, the partial parity of U (R17):
 //! ```text
 //! partial_j = Σ c_j(u) D_u over U        so that after a crash        P_j = partial_j + Σ c_j(w) D_w over W
 //! ```
-//! whatever mixture of old and new the strips of W hold: parity agrees again, and a lost strip of U is what it was. A lost
-//! strip of W that was written alone is what P_j says, old or new sector by sector. Where several were written at once,
-//! a small request also keeps their new bytes (`redo`); of a large one, what was in flight on a lost member may be torn,
-//! as with md's own partial parity log. Whole stripes leave no U: they need no record, but where an older record of the
-//! stripe may still be there, a *bare* one takes its place, after which parity is the sum of all strips.
+//! A small request also logs its new data (`redo`), where several strips are written together or it is acknowledged early. A
+//! record with neither is a *revoke record*: it overrides older records of its rows (R19).
 //!
-//! The newest record of a row is the one that counts, and one that has done its work does no harm when it is replayed:
-//! U did not change since, or there would be a newer one. A record is *retired* when its write is durable; the next append
-//! to any member says up to which number that is so.
+//! | a record is | when |
+//! | --- | --- |
+//! | logged | its append has ended: it survives a process crash |
+//! | durable | it survives a power cut: at once by FUA, or after a flush that all logged appends share |
+//! | retired | its write is durable in place; the next append to any member declares up to which number that is so (R21) |
 //!
-//! A small write whose records keep its new bytes may be *acknowledged early*: when they are kept, before a byte of W has
-//! changed. A replay brings the bytes to their places. Until they are down ([`Behind`]) reads of them wait, and so do clients'
-//! flushes and records that drop a member, on which a record may rest. FUA writes wait for their places.
-//!
-//! Members with a volatile cache may lose what ended. Appends to them are *kept* when they end, which outlives the process,
-//! and *durable* after a flush, which W waits for; all that were kept meanwhile share it. Their records are retired by a
-//! flush as well, and a write to rows that hold unflushed bytes of another W flushes first, as the partial parity would
-//! else speak of bytes that a crash can take back.
+//! [`behind`] tracks writes that were acknowledged early, [`replay`] what a crash left. docs/WRITE_LOG.md has the argument.
 
 mod behind;
 mod replay;
@@ -46,52 +37,53 @@ use std::ops::Range;
 use std::task::Poll;
 use stria_block::{Data, IoError, Operation};
 
-/// 64 KiB: requests up to this size keep the new bytes of strips that they write together. Their price is small, and
-/// beyond it bandwidth counts for more than what a crash together with a lost drive leaves of a write in flight.
+/// 64 KiB: requests up to this size log their new data where they write several strips of a stripe. That costs little. Beyond
+/// it, bandwidth counts for more than a write in flight that a crash and a lost member may tear.
 pub const REDO_SECTORS_MAX: u64 = 128;
 
-/// How to keep the log.
+/// How to use the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogConfig {
-    /// What one append can hold, head included; [`LogRecord::APPEND_SECTORS_MIN`] at least.
+    /// The size of the largest append, head included; at least [`LogRecord::APPEND_SECTORS_MIN`].
     pub append_sectors_max: u64,
-    /// Requests up to this size keep new bytes where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
+    /// Requests up to this size log their new data where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
     pub redo_sectors_max: u64,
-    /// Only the newest append of a member is found again, and nothing else tells of writes in flight, as with md's PPL:
-    /// whole stripes are recorded too, and what one write records for a member goes into one append.
+    /// Only the newest append of a member can be found after a crash, and no bitmap tells of writes in flight, as with md's
+    /// partial parity log. So full-stripe writes have records too, and all records of a write for one member go into one
+    /// append.
     pub newest_only: bool,
 }
 
-/// What one parity member keeps of one write to some rows of a stripe.
+/// What the log of one parity member holds about one write to some rows of a stripe.
 #[derive(Clone, Debug)]
 pub struct LogRecord {
-    /// Counts writes within one run of an array; the same on every parity member of the stripe.
+    /// Counts writes within one run of an array. The same on every parity member of the stripe.
     pub number: u64,
-    /// Which stripe.
+    /// The stripe.
     pub stripe: u64,
-    /// Which sectors of each strip.
+    /// The sectors of each strip.
     pub rows: Range<u64>,
-    /// The data strips that are written, by address.
+    /// The data strips that are written, in address order.
     pub written: Range<usize>,
     /// 0: P, 1: Q, 2: R.
     pub parity: usize,
-    /// Parity of the strips that are left alone, as long as `rows`; `None`: there are none.
+    /// Partial parity: the parity of the strips that the write leaves alone, as long as `rows`. `None`: it leaves none.
     pub partial: Option<Data>,
-    /// The new bytes of each written strip, in order; empty: not kept. A record without either is bare: all strips are
-    /// written, and older records count no more.
+    /// The new data of each written strip, in order; empty: not logged. A record with neither partial parity nor new data is a
+    /// revoke record.
     pub redo: SmallVec<[Data; 1]>,
-    /// The new bytes are zeros, which `redo` need not tell.
+    /// The new data is zeros, and `redo` is empty.
     pub zeros: bool,
 }
 
 impl LogRecord {
-    /// 128 KiB of partial parity and as much of new bytes, and the head: every append has room for one record.
+    /// Every append has space for one record: its head, 128 KiB of partial parity, and 128 KiB of new data.
     pub const APPEND_SECTORS_MIN: u64 = 8 + BAND_SECTORS + 2 * REDO_SECTORS_MAX;
 
     /// 62: how many records one append carries at most.
     pub const APPEND_COUNT_MAX: usize = 62;
 
-    /// Sectors of bytes that it carries.
+    /// Sectors of partial parity and new data.
     pub fn payload_sectors(&self) -> u64 {
         let rows = self.rows.end - self.rows.start;
         rows * (u64::from(self.partial.is_some()) + self.redo.len() as u64)
@@ -102,30 +94,30 @@ impl LogRecord {
     }
 }
 
-/// 128 KiB: rows of a strip that one record covers at most.
+/// 128 KiB: the most rows of a strip that one record covers.
 pub(crate) const BAND_SECTORS: u64 = 256;
 
-/// 512: writes that wait for a flush alone get one, so that logs do not run full.
+/// 512: so many writes that wait for nothing but a flush to be retired get one, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
 
-/// 1 s: how long to wait before a flush that failed is tried again.
+/// 1 s: the pause before a flush that failed is tried again.
 const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
 
-/// What an append says beside its records, and where it may lie.
+/// What an append declares besides its records, and which space it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendTerms {
-    /// Records with smaller numbers need not be kept, of any member.
+    /// Records with smaller numbers are retired, on every member.
     pub retired_below: u64,
-    /// The same, as this member's log is durably known to say: their room is free.
+    /// The same, as this member's log is durably known to declare it: the space of these records is free (R22).
     pub free_below: u64,
     /// How many appends before it are not known to be durable.
     pub unsure_count: u32,
 }
 
-/// Numbers that begin in order and end in any.
+/// Numbers that begin in order and end in any order.
 #[derive(Default)]
 struct Numbers {
-    /// All before this have ended.
+    /// All smaller numbers have ended.
     first: u64,
     ended: VecDeque<bool>,
 }
@@ -150,35 +142,35 @@ impl Numbers {
     }
 }
 
-/// Records on their way to one member.
+/// The appends of one member.
 #[derive(Default)]
 struct Queue {
-    /// With who waits for each.
+    /// Records to be appended, each with its entry in [`Log::waits`].
     waiting: VecDeque<(LogRecord, usize)>,
-    /// An append is under way.
+    /// An append runs.
     busy: bool,
-    /// Waits that its end concerns.
+    /// Waits that the running append concerns.
     in_flight: Vec<usize>,
     /// Its length.
     in_flight_sectors: u64,
-    /// What it says, and what it may take for free.
+    /// What the running append declares retired, and what it may take for free.
     retiring: u64,
     free_below: u64,
-    /// The last append found no room.
+    /// The last append found no space.
     stalled: bool,
-    /// The last append could not be written, though the member stays.
+    /// The last append failed, though the member stays.
     is_failing: bool,
-    /// Records below this number are known to be retired by what lies on this member, durably.
+    /// Records below this number are durably declared retired on this member.
     retired_below: u64,
-    /// Waits of appends that have ended in a volatile cache, how many these are, and what the newest says.
+    /// Waits of appends that have ended in a volatile cache, the number of these appends, and what the newest declares.
     unflushed: Vec<usize>,
     unflushed_count: u32,
     unflushed_retiring: u64,
-    /// A flush for them is under way, or its task is about to begin one.
+    /// A flush for them runs, or its task is about to send one.
     flushing: bool,
 }
 
-/// Who waits for records.
+/// What waits for records.
 #[derive(Clone, Copy)]
 pub(crate) enum Waiter {
     Task(TaskId),
@@ -196,34 +188,34 @@ struct Wait {
     error: Option<IoError>,
 }
 
-/// What a replay might find of a stripe.
+/// What replay might find about a stripe.
 struct Covered {
     /// Its newest record.
     number: u64,
-    /// All of its records are bare, over these rows.
+    /// All of its records are revoke records, over these rows.
     bare: Option<Range<u64>>,
 }
 
-/// Bytes of a stripe that a crash may take back.
+/// Data of a stripe that a power cut may take back.
 struct Unflushed {
     rows: Range<u64>,
     written: Range<usize>,
-    /// Covered by flushes that began later.
+    /// Flushes that begin after this epoch cover it.
     epoch: u64,
 }
 
-/// How far the start has come.
+/// How far the start of the array has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Records of the last run are being made sense of; nothing can be served.
+    /// The log records of the last run are being evaluated. Nothing is served.
     Replaying,
-    /// Reads are served, with what the records say. Writes wait.
+    /// Reads are served through the overlay. Writes wait.
     Readable,
-    /// Parity agrees with the records; the members' logs may be begun anew.
+    /// The overlay is written. A new log session may begin.
     Replayed,
-    /// Being begun anew.
+    /// A new log session begins.
     Opening,
-    /// Takes records.
+    /// The log takes records.
     Open,
 }
 
@@ -233,25 +225,25 @@ pub(crate) struct Log {
     pub stage_changed: Waiters,
     queues: RefCell<Vec<Queue>>,
     waits: RefCell<Slab<Wait>>,
-    /// Of writes with records, until they have ended durably; from 1.
+    /// Numbers of writes with records, from 1, until they are retired.
     numbers: RefCell<Numbers>,
     behind: Behind,
     covered: RefCell<BTreeMap<u64, Covered>>,
     unflushed: RefCell<BTreeMap<u64, SmallVec<[Unflushed; 2]>>>,
-    /// Numbers that have ended and wait for a flush, with the epoch of their end.
+    /// Numbers whose writes have ended and wait for a flush to be retired, with the epoch of their end.
     ended: RefCell<VecDeque<(u64, u64)>>,
-    /// Flushes begun.
+    /// Counts flushes.
     epoch: Cell<u64>,
     flushing: Cell<bool>,
-    /// New bytes and parity as the records say, where they are not written yet: by slot and row.
+    /// The overlay: new data and parity that replay has computed and not written, by slot and row.
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
-    /// Who keeps the last run's records, for each way in which parity lies where there are some.
+    /// The members that hold the last run's records, for each set of parity members that has some.
     carriers: RefCell<BTreeSet<replay::Carriers>>,
     done: Cell<LogStatus>,
 }
 
 impl Log {
-    /// `replayed_count`: how many records the last run left.
+    /// `replayed_count`: how many log records the last run left.
     pub fn new(config: Option<LogConfig>, replayed_count: usize) -> Self {
         Self {
             config,
@@ -281,36 +273,36 @@ impl Log {
         }
     }
 
-    /// Whether new bytes of a request of so many sectors are kept where that is needed.
+    /// True if requests of this size log their new data where that is needed.
     pub fn keeps_bytes_of(&self, sectors: u64) -> bool {
         self.config.is_some_and(|config| sectors <= config.redo_sectors_max)
     }
 
-    /// Whether clients may be told of a write of so many sectors when its records are kept, with so many requests under way.
+    /// True if a write of this size would gain from early acknowledgement, with so many requests under way.
     pub fn may_be_behind(&self, sectors: u64, requests: usize, volatile: impl FnOnce() -> bool) -> bool {
         self.config.is_some_and(|config| !config.newest_only) && self.behind.takes(sectors, requests, volatile)
     }
 
-    /// Whether one append takes a record with so many sectors of new bytes.
+    /// True if one append has space for a record with this much new data.
     pub fn has_room_for(&self, redo_sectors: u64) -> bool {
         self.config.is_some_and(|config| 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max)
     }
 
-    /// Clients are told of a write to these rows of slots.
+    /// A write to these rows of slots is acknowledged early.
     pub fn go_behind(&self, places: impl Iterator<Item = (usize, Range<u64>)>, keepers: Keepers) -> BehindWrite {
         let done = self.done.get();
         self.done.set(LogStatus { early_count: done.early_count + 1, ..done });
         self.behind.begin(places, keepers)
     }
 
-    /// Whether a request of so many sectors must not be written together with others: what is promised of it is kept by
-    /// writing it alone.
+    /// True if a request of this size must not be coalesced with others: the log promises it old or new data only if it is
+    /// written alone.
     pub fn keeps_apart(&self, sectors: u64) -> bool {
         let kept = |config: LogConfig| !config.newest_only && sectors <= config.redo_sectors_max;
         self.config.is_some_and(|config| sectors <= REDO_SECTORS_MAX && !kept(config))
     }
 
-    /// How much small requests may write together, for their new bytes to fit into one append.
+    /// How much small requests may write together, so that their new data fits into one append.
     pub fn together_sectors_max(&self) -> u64 {
         self.config.map_or(u64::MAX, |config| config.append_sectors_max.saturating_sub(8 + BAND_SECTORS))
     }
@@ -323,7 +315,7 @@ impl Log {
         })
     }
 
-    /// Numbers below this have ended durably.
+    /// Numbers below this are retired.
     fn retired_below(&self) -> u64 {
         self.numbers.borrow().first
     }
@@ -332,7 +324,7 @@ impl Log {
         self.numbers.borrow_mut().end(number);
     }
 
-    /// Notes the newest record of a stripe.
+    /// Remembers the newest record of a stripe.
     fn cover(&self, number: u64, record: &LogRecord) {
         let mut covered = self.covered.borrow_mut();
         let before = covered.get(&record.stripe);
@@ -341,25 +333,25 @@ impl Log {
         covered.insert(record.stripe, Covered { number, bare });
     }
 
-    /// Whether some of these rows of a stripe hold bytes that a crash may take back, of a write of other strips.
+    /// True if some of these rows of a stripe hold data of another write that a power cut may take back.
     fn is_unflushed(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> bool {
         let other = |old: &Unflushed| old.written != *written && old.rows.start < rows.end && rows.start < old.rows.end;
         self.unflushed.borrow().get(&stripe).is_some_and(|list| list.iter().any(other))
     }
 
-    /// Whether a client may not read these rows of a slot's member as they are: what was acknowledged is still on its way,
-    /// or the log knows better.
+    /// True if a client must not read these rows of a slot's member as they are: a write-behind is on its way there, or the
+    /// overlay covers them (R24).
     #[inline]
     pub fn is_aside(&self, slot: usize, rows: &Range<u64>) -> bool {
         self.behind.is_at(slot, rows) || self.knows_better(slot, rows)
     }
 
-    /// Whether the members still lack bytes that the last run's records hold.
+    /// True if replay has results that are not written yet.
     pub fn has_overlay(&self) -> bool {
         !self.overlay.borrow().is_empty()
     }
 
-    /// Whether anything of what clients were told is not on the members.
+    /// True if something that was acknowledged is not in place on the members.
     pub fn is_aside_anywhere(&self) -> bool {
         self.behind.is_any() || self.has_overlay()
     }
@@ -373,13 +365,13 @@ impl Log {
         near.any(|(&(_, start), data)| rows.start < start + (data.len() / 512) as u64)
     }
 
-    /// The bytes of some rows of a slot, where the log knows better than the member.
+    /// Applies the overlay to `bytes`, which were read from some rows of a slot.
     pub fn correct(&self, slot: usize, rows: &Range<u64>, bytes: &mut [u8]) {
         let overlay = self.overlay.borrow();
         if overlay.is_empty() {
             return;
         }
-        // Pieces are no longer than a band.
+        // No piece is longer than a band.
         let near = (slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end);
         for (&(_, start), data) in overlay.range(near) {
             let end = start + (data.len() / 512) as u64;
@@ -394,42 +386,42 @@ impl Log {
     }
 }
 
-/// A write whose records are durable; to be ended with [`Core::log_end`].
+/// A write whose log records are durable; end it with [`Core::log_end`].
 pub(crate) struct Logged {
     numbers: SmallVec<[u64; 3]>,
-    /// What is not durable yet.
+    /// Its entry in [`Log::waits`], until the records are durable.
     wait: Option<usize>,
 }
 
 impl Logged {
-    /// Of a write without records.
+    /// A write without records.
     pub fn nothing() -> Self {
         Self { numbers: SmallVec::new(), wait: None }
     }
 }
 
 impl Core {
-    /// Whether some member may lose what it has ended.
+    /// True if some member has a volatile cache.
     pub fn has_volatile_members(&self) -> bool {
         let members = self.members.borrow();
         members.active().any(|id| members.get(id).limits.volatile_cache)
     }
 
-    /// The least that every member can read: its logical block.
+    /// The smallest unit that every active member can read: the largest logical block.
     pub fn block_sectors(&self) -> u64 {
         let members = self.members.borrow();
         members.active().map(|id| u64::from(members.get(id).limits.logical_block_bytes) / 512).max().unwrap_or(1)
     }
 
-    /// Whether a write to a part of one strip needs nothing of the log but that it keeps a record.
+    /// True if a write to a part of one strip asks nothing of the log but to hold its record.
     pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
         let Some(config) = self.log.config else { return true };
         let fits = !config.newest_only && part.rows.end - part.rows.start <= BAND_SECTORS;
         fits && self.log.stage.get() == Stage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
     }
 
-    /// Waits until the log takes records; the first write of a run begins the members' logs anew. What lies in caches since the
-    /// last run is made durable before: its records count until then, and records of this run build on it.
+    /// Waits until the log takes records. The first write of a run begins a new log session, after a flush: the old records
+    /// count until then, and records of this run rely on what the last run left in caches (R32).
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped.
@@ -451,7 +443,7 @@ impl Core {
                 log.stage_changed.wake_all(&self.ready);
                 return Err(lost("write", "another lane could not carry out what the last run left"));
             }
-            // A record beside it would say that logs hold which are still to be begun.
+            // R5, R32: a superblock update beside it would name a session that some member's log does not have yet.
             let _turn = self.turn().await;
             self.outbox.borrow_mut().push_back(Action::ResetLog);
             self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
@@ -463,7 +455,7 @@ impl Core {
         }
     }
 
-    /// Before a write to rows of a stripe that relies on what the strips beside `written` hold: makes that durable.
+    /// Before a write that relies on the strips beside `written`: makes durable what these hold (R20).
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped.
@@ -474,10 +466,10 @@ impl Core {
         Ok(())
     }
 
-    /// Makes records durable on their members; the write may start when this returns.
+    /// Logs records, and makes them durable. The write may start when this returns (R17).
     ///
     /// # Errors
-    /// When a member could not keep its record and cannot be dropped either. Nothing was changed.
+    /// When a member could not log its record and cannot be dropped either. Nothing was changed.
     pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
         let mut logged = self.log_keep(groups).await?;
         match self.log_harden(&mut logged).await {
@@ -489,7 +481,7 @@ impl Core {
         }
     }
 
-    /// Brings records to their members, where they outlive the process; the write may start after [`Core::log_harden`].
+    /// Logs records: when this returns they survive a process crash. The write may start after [`Core::log_harden`].
     ///
     /// # Errors
     /// As [`Core::log_begin`].
@@ -508,7 +500,8 @@ impl Core {
         Err(error)
     }
 
-    /// Sends records to their members, those of one write together; who waits is told when they are kept, and when they are durable.
+    /// Sends records to their members, those of one write together. `waiter` is woken when they are logged, and when they are
+    /// durable.
     pub fn log_send<G>(&self, groups: impl IntoIterator<Item = G>, waiter: Waiter) -> Logged
     where
         G: IntoIterator<Item = (MemberId, LogRecord)>,
@@ -542,14 +535,14 @@ impl Core {
         logged
     }
 
-    /// What has come of records so far: whether they are kept, and whether they are durable or never will be.
+    /// Whether records are logged, and whether they are durable or never will be.
     pub fn log_progress(&self, logged: &Logged) -> (bool, bool) {
         let waits = self.log.waits.borrow();
         let state = &waits[logged.wait.expect("somebody waits for it")];
         (state.unkept == 0 && state.error.is_none(), state.undurable == 0)
     }
 
-    /// What has come of records in the end.
+    /// The result of logging, once it has ended.
     ///
     /// # Errors
     /// As [`Core::log_harden`].
@@ -558,7 +551,7 @@ impl Core {
         self.log.waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
     }
 
-    /// Waits until records that are kept are durable.
+    /// Waits until logged records are durable.
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped either.
@@ -569,13 +562,14 @@ impl Core {
         self.log_ended(logged)
     }
 
-    /// Nothing came of a write.
+    /// A write did not happen: its records are retired.
     pub fn log_forget(&self, logged: Logged) {
         logged.numbers.iter().for_each(|&number| self.log.retire(number));
         self.log_retry();
     }
 
-    /// A write to parts of a stripe has ended on all members.
+    /// A write to parts of a stripe has ended on all members. Its records are retired at once, or by the next flush where
+    /// members have volatile caches (R21).
     pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
         let log = &self.log;
         if log.config.is_none() {
@@ -607,8 +601,8 @@ impl Core {
         self.log_retry();
     }
 
-    /// Whether a write of all strips of `rows` (within the strips) must be recorded: in every case, or because a replay might
-    /// find a record of this stripe that must not count any more.
+    /// True if a write of all strips of `rows` (within the strips) needs a record: always with a partial parity log, otherwise
+    /// if replay might find an older record of these rows (R19).
     pub fn log_covers(&self, stripe: u64, rows: &Range<u64>) -> bool {
         self.log.config.is_some_and(|config| config.newest_only) || self.log_finds(stripe, rows)
     }
@@ -620,7 +614,7 @@ impl Core {
         let queues = self.log.queues.borrow();
         let members = self.members.borrow();
         let retired = self.map(stripe).parity.iter().all(|&slot| {
-            // A copy in the making as well: it brings its records along when it takes its role.
+            // R18: replacements count too. Their logs take part when they take the slot.
             let mut keepers = members.targets(usize::from(slot)).into_iter();
             keepers.all(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
         });
@@ -630,7 +624,7 @@ impl Core {
         !retired && !overtaken
     }
 
-    /// Stripes of a range for which [`Core::log_covers`], over all of their rows.
+    /// The stripes of a range for which [`Core::log_covers`] is true, over all of their rows.
     pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
         let rows = 0..self.geometry.strip_sectors();
         if self.log.config.is_some_and(|config| config.newest_only) {
@@ -640,7 +634,7 @@ impl Core {
         known.into_iter().filter(|&stripe| self.log_covers(stripe, &rows)).collect()
     }
 
-    /// Bare records over some rows of a stripe (within the strips), for its parity members.
+    /// Revoke records over some rows of a stripe (within the strips), for its parity members.
     pub fn log_bare(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
         let members = self.members.borrow();
         let map = self.map(stripe);
@@ -660,7 +654,7 @@ impl Core {
         map.parity.iter().enumerate().flat_map(bare).collect()
     }
 
-    /// Sends what waits for a member's log, as much as one append holds.
+    /// Sends as much of what waits for a member's log as one append holds.
     fn log_append(&self, member: MemberId) {
         let Some(config) = self.log.config else { return };
         let retired_below = self.log.retired_below();
@@ -675,13 +669,14 @@ impl Core {
             return;
         }
         if queue.stalled && !config.newest_only {
-            // Room comes free when the log itself says durably what is retired: that much always fits.
+            // R22: space becomes free when the log itself declares durably what is retired. An append that does only that
+            // always fits.
             if retired_below == queue.retired_below.max(queue.unflushed_retiring) {
                 return;
             }
         } else {
             while let Some((_, first)) = queue.waiting.front() {
-                // A part of a write's records would wait for the rest, and the rest for the part to be retired.
+                // All records of a write go together: a part would wait for the rest, and the rest for the part to be retired.
                 let together = queue.waiting.iter().take_while(|(_, wait)| config.newest_only && wait == first).count().max(1);
                 let payload: u64 = queue.waiting.iter().take(together).map(|(record, _)| record.payload_sectors()).sum();
                 let fits =
@@ -705,7 +700,7 @@ impl Core {
         self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, terms, fua });
     }
 
-    /// An append has ended. Whether [`Core::log_flush`] is to make it durable.
+    /// An append has ended. Returns whether [`Core::log_flush`] must make it durable.
     #[must_use]
     pub fn log_appended(&self, member: MemberId, error: Option<IoError>) -> bool {
         let log = &self.log;
@@ -725,7 +720,7 @@ impl Core {
                 queue.retired_below = queue.retiring;
                 queue.stalled = false;
             }
-            // What cannot be kept now cannot be kept next either: nothing waits for a log that takes no appends.
+            // A log that fails one append would fail the next too, so nothing waits for it.
             let hopeless: Vec<usize> = match &error {
                 Some(_) => queue.waiting.drain(..).map(|(_, wait)| wait).collect(),
                 None => Vec::new(),
@@ -751,7 +746,7 @@ impl Core {
         flush
     }
 
-    /// An append found no room: its records wait for others to be retired.
+    /// An append found no space. Its records wait until others are retired.
     pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
         let only_to_say = records.is_empty();
         let in_vain = {
@@ -761,7 +756,8 @@ impl Core {
             for (record, wait) in records.into_iter().zip(waits).rev() {
                 queue.waiting.push_front((record, wait));
             }
-            // What has come free, or may be said to, since it was sent off: nobody else may ever ask again.
+            // If space became free since the append was sent, or may now be declared free, it is tried again: no other event
+            // would trigger that.
             let freed = queue.retired_below > queue.free_below;
             (queue.busy, queue.stalled) = (false, !freed);
             only_to_say && !freed && self.log.retired_below() == queue.retiring
@@ -777,7 +773,7 @@ impl Core {
         self.log_flush_if_stalled();
     }
 
-    /// A log that is full, and cannot be written to say what of it is free, gets no room any more: nothing waits for it.
+    /// A full log that cannot be written to declare space free never gets space. What waits for it fails.
     fn log_give_up(&self, member: MemberId) {
         let is_failing = self.log.queues.borrow()[member.0].is_failing;
         if is_failing {
@@ -786,7 +782,7 @@ impl Core {
         }
     }
 
-    /// Nor for logs that are full while a member that cannot be dropped cannot flush.
+    /// The same for full logs, when a member that cannot be dropped cannot flush.
     fn log_give_up_stalled(&self, error: &IoError) {
         self.log_give_up_where(|_, queue| queue.stalled, error);
     }
@@ -803,7 +799,7 @@ impl Core {
         });
     }
 
-    /// Where appends find no room, what only waits for a flush gets one.
+    /// Where appends find no space, starts a flush for writes that wait for nothing else.
     fn log_flush_if_stalled(&self) {
         let stalled = self.log.queues.borrow().iter().any(|queue| queue.stalled);
         if stalled && !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
@@ -811,7 +807,7 @@ impl Core {
         }
     }
 
-    /// Members that were dropped keep no more records.
+    /// A dropped member's log no longer takes part.
     pub fn log_drop(&self, member: MemberId) {
         let taken = |queue: &mut Queue| {
             let waiting: Vec<usize> = queue.waiting.drain(..).map(|(_, wait)| wait).collect();
@@ -843,7 +839,7 @@ impl Core {
         }
     }
 
-    /// Flushes a member until all appends to its log that have ended are durable.
+    /// Flushes a member until all of its appends that have ended are durable.
     pub async fn log_flush(&self, member: MemberId) {
         loop {
             let (waits, count, retiring) = {
@@ -864,7 +860,7 @@ impl Core {
                 queue.unflushed_count -= count;
                 match result {
                     Ok(()) => (queue.retired_below, queue.stalled) = (retiring, false),
-                    // What it said is to be said again.
+                    // What it declared must be declared again.
                     Err(_) if queue.unflushed_count == 0 => queue.unflushed_retiring = queue.retired_below,
                     Err(_) => {}
                 }
@@ -874,7 +870,7 @@ impl Core {
         }
     }
 
-    /// Something was retired: appends that found no room may find some now.
+    /// Records were retired: appends that found no space may find some now.
     fn log_retry(&self) {
         let stalled: SmallVec<[usize; 4]> = {
             let queues = self.log.queues.borrow();
@@ -885,7 +881,7 @@ impl Core {
         }
     }
 
-    /// Forgets stripes whose records are long retired, so that the list stays short.
+    /// Forgets stripes whose records are long retired, to keep the list short.
     fn log_prune(&self) {
         let stripes: Vec<u64> = {
             let covered = self.log.covered.borrow();
@@ -899,8 +895,8 @@ impl Core {
         }
     }
 
-    /// Makes durable what members with a volatile cache have ended; retires their records, once members that were dropped
-    /// meanwhile are known as such: a crash would else bring them back without what they lost.
+    /// Makes durable what members with a volatile cache have ended, and retires the records of these writes, after every drop
+    /// up to then is durable: a crash would bring a dropped member back without what it missed (R21).
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped.
@@ -925,11 +921,11 @@ impl Core {
         Ok(())
     }
 
-    /// Flushes when a log is full of what only waits for that.
+    /// Flushes when a log is full of writes that wait for nothing else.
     pub async fn log_flush_forever(&self) {
         loop {
             self.ready.until(&self.log.stage_changed, || self.log.flushing.get()).await;
-            // What cannot be flushed cannot be retired either: writes that need room then fail.
+            // What cannot be flushed cannot be retired. Writes that need its space fail.
             let flushed = self.flush_volatile().await;
             self.log.flushing.set(false);
             if let Err(error) = flushed {
@@ -937,7 +933,7 @@ impl Core {
                 self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
                 self.log_retry();
             }
-            // What ended meanwhile is not covered, and may be what all others wait for.
+            // Writes that ended meanwhile are not covered, and may be all that the others wait for.
             self.log_flush_if_stalled();
         }
     }

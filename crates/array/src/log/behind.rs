@@ -1,4 +1,5 @@
-//! Writes that were acknowledged when their records were kept, and are on their way to their places.
+//! Early acknowledgement: writes that clients were told of when their new data was logged, and that are not in place yet (R23
+//! to R26).
 
 use super::Numbers;
 use crate::core::Core;
@@ -10,59 +11,59 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// 8 MiB: how much may be on its way at once, so that memory and flushes stay bounded.
+/// 8 MiB: the most that may be write-behind at once, to bound memory and flushes.
 const SECTORS_MAX: u64 = 1 << 14;
 
-/// 16: with more requests under way it is throughput that counts, not latency, and new bytes in the log cost some; but on
-/// members with a volatile cache, which are waited for as long as a flush takes.
+/// 16: with more requests under way throughput counts for more than latency, and logging new data costs some of it. On members
+/// with a volatile cache there is no such limit: waiting for them takes as long as a flush.
 const REQUESTS_MAX: usize = 16;
 
-/// Where they go, and who waits for them.
+/// All write-behinds, and what waits for them.
 #[derive(Default)]
 pub(crate) struct Behind {
-    /// By slot and first row: the end.
+    /// The end of each range of rows, by slot and first row.
     rows: RefCell<BTreeMap<(usize, u64), u64>>,
     numbers: RefCell<Numbers>,
-    /// Whose logs have the records of each, by number.
+    /// The log holders of each write-behind, by its number.
     keepers: RefCell<BTreeMap<u64, Keepers>>,
     sectors: Cell<u64>,
-    /// Who is about to be failed: nothing more is left to its log alone.
+    /// A member that is about to be failed by command: no write is acknowledged early on the word of its log alone (R26).
     leaving: Cell<Option<MemberId>>,
-    /// Something is down.
+    /// A write-behind has reached its place.
     changed: Waiters,
 }
 
-/// Members whose logs have the records of a write.
+/// The in-sync parity members whose logs hold the records of a write.
 pub(crate) type Keepers = SmallVec<[MemberId; 4]>;
 
-/// One of them; to be ended with [`Core::behind_end`].
+/// One write-behind; end it with [`Core::behind_end`].
 pub(crate) struct BehindWrite {
     number: u64,
     sectors: u64,
 }
 
 impl Behind {
-    /// Whether any write is still on its way.
+    /// True if there is any write-behind.
     pub fn is_any(&self) -> bool {
         self.sectors.get() > 0
     }
 
-    /// Whether any of these rows of a slot is still on its way.
+    /// True if any of these rows of a slot awaits a write-behind.
     pub fn is_at(&self, slot: usize, rows: &Range<u64>) -> bool {
         if self.sectors.get() == 0 {
             return false;
         }
-        // None overlaps another, as writers hold their rows alone.
+        // No two overlap, since writers lock their rows.
         let before = self.rows.borrow().range(..(slot, rows.end)).next_back().map(|(&(slot, _), &end)| (slot, end));
         before.is_some_and(|(other, end)| other == slot && rows.start < end)
     }
 
-    /// Whether a write of so many sectors may join them, with so many requests under way.
+    /// True if a write of this size may be added, with so many requests under way.
     pub fn takes(&self, sectors: u64, requests: usize, volatile: impl FnOnce() -> bool) -> bool {
         self.sectors.get() + sectors <= SECTORS_MAX && (requests <= REQUESTS_MAX || volatile())
     }
 
-    /// A write of these rows of slots is acknowledged.
+    /// A write of these rows of slots is acknowledged early.
     pub fn begin(&self, places: impl Iterator<Item = (usize, Range<u64>)>, keepers: Keepers) -> BehindWrite {
         let mut rows = self.rows.borrow_mut();
         let mut sectors = 0;
@@ -78,7 +79,7 @@ impl Behind {
 }
 
 impl Core {
-    /// A write that was acknowledged early is down.
+    /// A write-behind has reached its place.
     pub fn behind_end(&self, write: BehindWrite, places: impl Iterator<Item = (usize, Range<u64>)>) {
         let behind = &self.log.behind;
         let mut rows = behind.rows.borrow_mut();
@@ -92,22 +93,24 @@ impl Core {
         behind.changed.wake_all(&self.ready);
     }
 
-    /// Who of these slots keeps records that count after a crash; who is being filled does not yet.
+    /// The log holders among these slots: members whose records would count after a crash. Rebuilding members are not among
+    /// them (R23).
     pub fn keepers(&self, slots: impl Iterator<Item = usize>) -> Keepers {
         let members = self.members.borrow();
         let holders = slots.filter_map(|slot| members.slots()[slot].member);
         few(holders.filter(|&member| members.get(member).role == MemberRole::InSync))
     }
 
-    /// Whether a write may be acknowledged whose records these members keep: whether they count after a crash. Who has just been
-    /// filled is not in sync before the record that says so, nor is a log replayed before the one that says that all is.
+    /// True if a write that these members log may be acknowledged now, because the records would count after a crash (R23): a
+    /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
+    /// resync.
     pub fn may_go_behind(&self, keepers: &Keepers) -> bool {
         let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
         let has_room = !self.no_room.is_careful(self.now());
         self.is_recorded() && resynced && has_room && !self.are_gone_but(keepers, self.log.behind.leaving.get())
     }
 
-    /// Whether all of these members were dropped.
+    /// True if all of these members were dropped.
     pub fn are_gone(&self, keepers: &Keepers) -> bool {
         self.are_gone_but(keepers, None)
     }
@@ -117,25 +120,25 @@ impl Core {
         keepers.iter().all(|&keeper| Some(keeper) == one || members.get(keeper).role == MemberRole::Failed)
     }
 
-    /// Sees to it that soon nothing is left to this member's log alone.
+    /// No new write may rely on this member's log alone (R26).
     pub fn lean_no_more_on(&self, member: Option<MemberId>) {
         self.log.behind.leaving.set(member);
     }
 
-    /// Whether nobody but this member keeps something that was acknowledged and is still on its way.
+    /// True if this member is the only log holder left of some write-behind.
     pub fn leans_on(&self, member: MemberId) -> bool {
         self.log.behind.keepers.borrow().values().any(|keepers| self.are_gone_but(keepers, Some(member)))
     }
 
-    /// Waits until what was acknowledged is down, where its records went with members that are dropped: once these are known
-    /// as such, nobody asks them any more.
+    /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, nobody asks these
+    /// logs again (R25).
     pub async fn orphans_settled(&self) {
         let behind = &self.log.behind;
         let settled = || !behind.keepers.borrow().values().any(|keepers| self.are_gone(keepers));
         self.ready.until(&behind.changed, settled).await;
     }
 
-    /// Waits until all that is acknowledged now is down.
+    /// Waits until every present write-behind is in place (R24).
     pub async fn behind_settled(&self) {
         let behind = &self.log.behind;
         let next = behind.numbers.borrow().next();
