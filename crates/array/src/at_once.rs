@@ -1,5 +1,5 @@
-//! Writes of mirrors that have nothing to wait for but their members: their rows are free, and nothing is to be recorded before.
-//! Most are, and these need no task.
+//! Writes of copies that wait for nothing but their members: the range is free, superblocks are dirty and bits set. Most writes
+//! of mirrors are of this kind and need no task.
 
 use crate::MemberId;
 use crate::core::{Core, Fate, Then, Waiting, shared};
@@ -10,22 +10,22 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Completion, IoError, Nanos, Operation, Request, Tag};
 
-/// One that is under way.
+/// A write under way.
 pub(crate) struct AtOnce {
     tag: Tag,
     begun: Nanos,
     range: Range<u64>,
     lock: usize,
-    /// Copies that are still to be written.
+    /// Copies that are still being written.
     pending: usize,
     failures: SmallVec<[(MemberId, Result<(), IoError>); 1]>,
-    /// The client's.
+    /// The client's operation.
     operation: Operation,
 }
 
 impl Core {
-    /// Gives `send` a write for every copy, and takes the operation out of the client's. `false`: it has to wait for something, or
-    /// has no place to go.
+    /// Gives `send` a write for every copy and takes the operation out of the client's request. Returns `false` if it must wait
+    /// for something, or no member can take it.
     pub fn write_at_once(&self, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
         let Request { start_sector, sectors, .. } = *request;
         let range = start_sector..start_sector + sectors;
@@ -62,13 +62,13 @@ impl Core {
         true
     }
 
-    /// Whether a copy that has been written leaves nothing to do but to tell the client, once it is the last.
+    /// True if the end of a copy leaves nothing to do but to complete the client's request, once it is the last.
     pub fn ends_quietly(&self, key: usize) -> bool {
         let write = &self.at_once.borrow()[key];
         write.pending > 1 || (write.failures.is_empty() && !self.is_held_back())
     }
 
-    /// A copy has been written, and [ends quietly](Core::ends_quietly): the last one's completion becomes the client's.
+    /// A copy was written and [ends quietly](Core::ends_quietly). The last one's completion becomes the client's.
     pub fn copy_ended(&self, key: usize, completion: &mut Completion) -> Fate {
         let mut writes = self.at_once.borrow_mut();
         writes[key].pending -= 1;
@@ -82,7 +82,7 @@ impl Core {
         Fate::Client
     }
 
-    /// A copy has been written, or not. What is to be settled, if it was the last.
+    /// A copy has ended, with or without an error. Returns what to do if it was the last.
     pub fn copy_written(&self, key: usize, member: MemberId, result: Result<(), IoError>) -> Then {
         let mut writes = self.at_once.borrow_mut();
         let write = &mut writes[key];
@@ -100,7 +100,8 @@ impl Core {
     }
 }
 
-/// Ends a write that a member failed, or during which one was dropped: who waits for that to be recorded is a task.
+/// Ends a write that a member failed, or during which one was dropped: the drop must be durable first (R6), for which a task
+/// waits.
 pub(crate) async fn finish(core: Rc<Core>, write: AtOnce) {
     let mut result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
     if result.as_ref().is_err_and(is_no_room) {

@@ -1,8 +1,8 @@
 //! Requests on RAID 1 and 10.
 //!
-//! Writes hold a lock on their array sectors, so that two that overlap reach all copies in the same order.
-//! Reads take none: whichever copy they find is one that a write still running may leave. Only where copies may differ after a
-//! crash they are [made alike](crate::align) first.
+//! A write locks its array sectors, so that overlapping writes reach all copies in the same order. A read takes no lock:
+//! whatever copy it finds is one that a running write may leave. Where copies may differ after a crash, a read
+//! [resyncs](crate::align) them first (R36).
 
 use crate::core::{Batch, Core, FailedPart, MemberIo, lost, sectors_of, slice_segments};
 use crate::lock::Mode;
@@ -18,7 +18,7 @@ use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
 
 type Copies = SmallVec<[Copy; 4]>;
 
-/// Runs of array sectors whose copies lie each in one piece.
+/// Runs of array sectors for which each copy lies in one piece.
 fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
     runs_by(range, |start, sectors| core.geometry.copies_of(start, sectors))
 }
@@ -41,22 +41,23 @@ fn runs_by(range: Range<u64>, copies_of: impl Fn(u64, u64) -> (Copies, u64)) -> 
     })
 }
 
-/// Where the copies of a range lie, and how far they do for reads: where copies may differ, no further than the same of them can
-/// be read. Else who reads a part of it alone, a client or a sweep, would take another copy for the first than who reads all.
+/// The copies of a range, and how far they go for reads. Where copies may differ, they go no further than the same copies are
+/// readable: otherwise a client or sweep that reads a part of the range would take another copy for the first than one that
+/// reads all of it (R14).
 pub(crate) fn copies_to_read(core: &Core, start: u64, sectors: u64) -> (Copies, u64) {
     let (copies, run) = core.geometry.copies_of(start, sectors);
     let alike = if may_differ(core, &(start..start + run)) { alike_sectors(core, &copies, run) } else { run };
     (copies, alike)
 }
 
-/// For how many sectors, from the first on, the same of some copies can be read.
+/// For how many sectors, from the first, the same copies are readable.
 fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
     let members = core.members.borrow();
     let alike = |copy: &Copy| members.alike_sectors(copy.slot, &(copy.start_sector..copy.start_sector + sectors));
     copies.iter().map(alike).min().unwrap_or(sectors)
 }
 
-/// The copy that has all of a range to be read, see [`choose`], if one has.
+/// The copy to read (see [`choose`]), if one has all of a range in one piece.
 pub(crate) fn choose_whole(core: &Core, start: u64, sectors: u64) -> Option<(Copy, MemberId)> {
     let (copies, run) = core.geometry.copies_of(start, sectors);
     if run < sectors {
@@ -75,19 +76,19 @@ pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[
     copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
 }
 
-/// Whether a copy that was read is still one that counts: where copies may differ, the next one's bytes do as soon as a member is
-/// dropped.
+/// True if a copy that was read still counts. Where copies may differ, the next copy counts as soon as the member is dropped
+/// (R14).
 pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
     core.members.borrow().slots()[copy.slot].member == Some(member)
 }
 
-/// Whether a resync is still to make the copies of a range alike.
+/// True if a resync of these copies is still due.
 pub(crate) fn may_differ(core: &Core, range: &Range<u64>) -> bool {
     !core.agrees(range)
 }
 
-/// The copy to read: the member with the fewest requests, who is not silent; on hard disks the nearest head among equals.
-/// Where copies may differ, as on a read-only array after a crash, it is the first, from which a resync would make the others.
+/// The copy to read: that of the responsive member with the fewest requests, on hard disks of equals the one with the nearest
+/// head. Where copies may differ, as on a read-only array after a crash, it is the first, which a resync would copy (R14).
 pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     if may_differ(core, &(start..start + sectors)) {
         return readable(core, copies, sectors).into_iter().next();
@@ -98,7 +99,7 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
 #[inline]
 fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     let members = core.members.borrow();
-    // Among equal queues whoever comes first by address, so that idle drives share random reads too.
+    // Equal queues are taken by address, so that idle drives share random reads.
     let first = ((copies[0].start_sector / 128) as u32 % copies.len() as u32) as usize;
     let (before, from_first) = copies.split_at(first);
     let mut best = None;
@@ -118,7 +119,7 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
     best
 }
 
-/// The copies of a range as runs on members, neighbours joined: whole requests for RAID 1, long ones for RAID 10.
+/// The copies of a range as runs on members, with neighbours joined.
 fn member_ranges(core: &Core, range: &Range<u64>) -> SmallVec<[(MemberId, Range<u64>); 8]> {
     let members = core.members.borrow();
     let mut joined: SmallVec<[(MemberId, Range<u64>); 8]> = SmallVec::new();
@@ -144,7 +145,7 @@ pub(crate) struct MirrorWrite {
     pub fua: bool,
 }
 
-/// Writes to every copy.
+/// Writes every copy.
 pub(crate) fn write(core: &Rc<Core>, write: MirrorWrite) {
     if let Some(worker) = core.mirror_crew.hand(&core.ready, write) {
         core.ready.spawn(write_forever(Rc::clone(core), worker));
@@ -192,7 +193,7 @@ async fn write_copies(core: &Core, write: MirrorWrite) {
     core.part_done(parent, None, result);
 }
 
-/// Sends writes; they stand if every sector has one whole copy. With the members that failed.
+/// Sends writes. They succeed if every sector has one good copy. Also returns the members that failed.
 async fn submit(core: &Core, batch: Batch) -> (Result<(), IoError>, SmallVec<[MemberId; 4]>) {
     if batch.is_empty() {
         return (Err(lost("write", "no member is left to take it")), SmallVec::new());
@@ -225,7 +226,7 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>,
     core.part_done(parent, None, result);
 }
 
-/// Reads `sectors` at an array sector from any copy but those of `unreadable` slots, which grows by those that fail.
+/// Reads `sectors` from any copy except those of `unreadable` slots. Slots that fail are added to these.
 pub(crate) async fn read_any(
     core: &Core,
     copies: &[Copy],
@@ -249,8 +250,8 @@ pub(crate) async fn read_any(
     }
 }
 
-/// Reads a range that the copy in slot `failed` could not, from the first copies that can, and writes it back to the others.
-/// Where copies may differ, only the blocks that cannot be read are taken from another copy: of the rest, what was seen stays.
+/// Reads a range that the copy in slot `failed` could not read, from the first copies that can, and writes it back. Where
+/// copies may differ, only the unreadable blocks are taken from another copy, so that what was seen of the rest stays.
 pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
     let sectors = range.end - range.start;
     let (least, known) = if may_differ(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
@@ -268,7 +269,7 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
             parts.extend(halves(part, least));
             continue;
         }
-        // Who could not read it may have been written meanwhile.
+        // The sectors may have been written meanwhile.
         let read = match read {
             None if known.is_some() => read_any(core, &copies, count, &mut SmallVec::new()).await,
             read => read,
@@ -276,7 +277,7 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
         let Some(buffer) = read else {
             let block = block_sectors(core);
             if count > block {
-                // Copies may have failed at different places: what no whole run gives, parts of it may.
+                // Copies may have failed at different sectors: parts may work where no whole run does.
                 parts.extend(halves(part, block));
                 continue;
             }
@@ -290,19 +291,19 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
     Some(whole)
 }
 
-/// The least that every member can read.
+/// The smallest unit that every member can read, including members without a slot.
 pub(crate) fn block_sectors(core: &Core) -> u64 {
     let members = core.members.borrow();
     members.iter().map(|member| u64::from(member.limits.logical_block_bytes) / 512).max().unwrap_or(1)
 }
 
-/// Two parts of a range of more than one block.
+/// Splits a range of more than one block in two.
 pub(crate) fn halves(range: Range<u64>, block_sectors: u64) -> [Range<u64>; 2] {
     let middle = range.start + ((range.end - range.start) / 2).next_multiple_of(block_sectors);
     [range.start..middle, middle..range.end]
 }
 
-/// Writes good bytes back to the copies that could not be read.
+/// Writes good data back to the copies that could not be read.
 pub(crate) async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer) {
     if unreadable.is_empty() {
         return;
@@ -317,7 +318,7 @@ pub(crate) async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], goo
     }
 }
 
-/// A member could not read a part: another copy answers, and is written back.
+/// A member could not read a part. Another copy answers, and is written back (read correction).
 pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let range = part.array_sector..part.array_sector + part.sectors;
     let guard = core.lock(range.clone(), Mode::Exclusive).await;

@@ -1,9 +1,8 @@
 //! Requests on RAID 4, 5 and 6, stripe by stripe.
 //!
-//! What is on the members at every instant of a write: first the dirty superblock and the write-intent bits of
-//! the rows, durably; then the [log](crate::log)'s records, durably; then data and parity in any order. Until the last of
-//! them is down, parity of these rows may disagree, which the bits tell a later resync, and the records a replay, if
-//! members are lost as well.
+//! A write makes superblocks dirty and bits durable (R1, R2), then its [log](crate::log) records (R17), and then sends data and
+//! parity in any order. Until the last of them has ended, parity of these rows may be inconsistent. The bits tell a resync; the
+//! records tell a replay, if members are lost as well. docs/CRASH_SAFETY.md has every step.
 
 use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segments, write_io};
 use crate::gates::gate_plan;
@@ -20,10 +19,10 @@ use std::rc::Rc;
 use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
 use stria_parity::{Code, Strip};
 
-/// 4 KiB: how finely damage is told apart.
+/// 4 KiB: the granularity at which damage is located.
 pub(crate) const PAGE_SECTORS: u64 = 8;
 
-/// Which strip of a stripe.
+/// A strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Data(usize),
@@ -39,7 +38,7 @@ impl Unit {
     }
 }
 
-/// What the strips of some rows allow, leaving out slots whose reads have failed.
+/// What can be done with each strip over some rows. Slots in `unreadable` cannot be read.
 pub(crate) fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strips) -> [SmallVec<[Presence; 16]>; 2] {
     let members = core.members.borrow();
     let of = |&slot: &u16| match members.presence(slot.into(), rows) {
@@ -49,7 +48,7 @@ pub(crate) fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreada
     [map.data.iter().map(of).collect(), map.parity.iter().map(of).collect()]
 }
 
-/// Bytes that were read, by strip.
+/// Data that was read, by strip.
 pub(crate) struct Found(SmallVec<[(Unit, Buffer); 4]>);
 
 impl Found {
@@ -71,7 +70,7 @@ impl Found {
     }
 }
 
-/// Reads `rows` (of members) of the wanted strips. Slots that fail are added to `unreadable`, and then `None`.
+/// Reads `rows` (of members) of the wanted strips. If any fails, adds its slot to `unreadable` and returns `None`.
 pub(crate) async fn read_units(
     core: &Core,
     map: &StripeMap,
@@ -110,7 +109,7 @@ pub(crate) async fn read_units(
     Some(buffers)
 }
 
-/// Strips in the order of the code: `of` says what each data strip and parity is.
+/// Strips in the order of the code. `of` gives each data strip and parity.
 pub(crate) fn code_strips<'a>(
     map: &StripeMap,
     zeros: &'a [u8],
@@ -124,8 +123,8 @@ pub(crate) fn code_strips<'a>(
     strips
 }
 
-/// New parity into fresh buffers, for each parity that `wanted` names. `data` gives the bytes of a data strip, by address,
-/// between two of `cuts`, which begin with 0 and end with the length.
+/// Computes the wanted parities into fresh buffers. `data` gives the bytes of a data strip, by address, between two of `cuts`,
+/// which begin with 0 and end with the length.
 fn generate<'a>(
     core: &'a Core,
     map: &StripeMap,
@@ -147,7 +146,7 @@ fn generate<'a>(
     parity
 }
 
-/// A range of each parity that there is, by its number.
+/// A range of each parity that is computed, by its number.
 fn outputs<'a>(map: &StripeMap, parity: &'a mut Parities, range: &Range<usize>) -> SmallVec<[Option<&'a mut [u8]>; 3]> {
     let mut outputs: SmallVec<[Option<&mut [u8]>; 3]> = (0..map.parity.len()).map(|_| None).collect();
     for (index, buffer) in parity {
@@ -156,7 +155,7 @@ fn outputs<'a>(map: &StripeMap, parity: &'a mut Parities, range: &Range<usize>) 
     outputs
 }
 
-/// Bytes of `segments` that lie in one of them.
+/// Bytes of `segments` that lie within one of them.
 fn within(segments: &Segments<Data>, range: Range<usize>) -> &[u8] {
     let mut start = 0;
     for segment in segments {
@@ -183,7 +182,7 @@ fn cuts(strips: &[Segments<Data>], len: usize) -> SmallVec<[usize; 4]> {
     cuts
 }
 
-/// Writes what clients want written to one stripe, with all that joins it until its rows are locked.
+/// Performs a write to one stripe, with everything that was coalesced with it until its rows were locked.
 pub(crate) async fn write_gathered(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
     let locked = core.hold(key).await;
@@ -212,31 +211,31 @@ pub(crate) async fn write_gathered(core: &Rc<Core>, key: usize) {
     core.gathers.reuse(gather.parts);
 }
 
-/// What to write to one stripe.
+/// A write to one stripe.
 struct StripeWrite<'a> {
     stripe: u64,
-    /// Of the stripe's data.
+    /// In sectors of the stripe's data.
     range: Range<u64>,
-    /// One behind the other.
+    /// Clients' parts, each following the one before.
     parts: &'a [Part],
     fua: bool,
-    /// Of requests so small that the log keeps their bytes where it must.
+    /// All parts belong to requests so small that the log holds their new data where it must.
     small: bool,
-    /// Of the stripe, in the array.
+    /// First sector of the stripe in the array.
     start_sector: u64,
-    /// Clients know already.
+    /// It was acknowledged early.
     acknowledged: Cell<bool>,
 }
 
 impl StripeWrite<'_> {
-    /// Tells the clients.
+    /// Completes the clients' parts.
     fn acknowledge(&self, core: &Core, result: &Result<(), IoError>) {
         self.acknowledged.set(true);
         core.gathers.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector()));
         self.parts.iter().for_each(|part| core.part_done(part.parent, None, result.clone()));
     }
 
-    /// Whether clients may be told when the records of all that is written are kept.
+    /// True if this write would gain from early acknowledgement and all of its parts are logged.
     fn may_be_early(&self, core: &Core, parts: &[Rectangle]) -> bool {
         let sectors = parts.iter().map(|part| (part.rows.end - part.rows.start) * part.strips.len() as u64).sum::<u64>();
         let all = sectors == self.range.end - self.range.start;
@@ -244,7 +243,7 @@ impl StripeWrite<'_> {
         self.small && !self.fua && all && core.log.may_be_behind(sectors, core.requests_in_flight(), volatile)
     }
 
-    /// The new bytes of some rows of a data strip.
+    /// The new data of some rows of a data strip.
     fn new_strip(&self, index: usize, rows: &Range<u64>, strip_sectors: u64) -> Segments<Data> {
         let start = index as u64 * strip_sectors + rows.start - self.range.start;
         let data = self.parts.iter().flat_map(|part| &part.data);
@@ -252,7 +251,7 @@ impl StripeWrite<'_> {
     }
 }
 
-/// Under the lock of its rows.
+/// Performs a write under the lock of its rows.
 async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), IoError> {
     let strip = core.geometry.strip_sectors();
     let rows = rows_of(&write.range, strip);
@@ -272,14 +271,14 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
     }
     core.write_end(&rows).await;
     for slot in unreadable {
-        // What could not be read and was not overwritten is mended behind the client's back.
+        // A strip that could not be read and was not overwritten is corrected in the background.
         core.ready.spawn(mend_rows(Rc::clone(core), slot, rows.clone()));
     }
     result
 }
 
-/// What is written at once: everything, unless partial strips are so long that the log takes them in bands only, or part
-/// by part where all parts must go into one append.
+/// Splits a write into what is written at once: everything, unless partial strips exceed one log record, or all records must
+/// fit one append.
 fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Rectangle; 3]>; 1]> {
     let data_count = core.geometry.data_count();
     let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.end - part.rows.start > BAND_SECTORS;
@@ -303,7 +302,7 @@ fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Re
     bands
 }
 
-/// One attempt; `None`: some strip could not be read, plan again without it.
+/// One attempt. Returns `None` if a strip could not be read: plan again without it.
 async fn try_write(
     core: &Core,
     write: &StripeWrite<'_>,
@@ -320,7 +319,7 @@ async fn try_write(
             return Some(Err(error));
         }
     }
-    // Between what is there and what is read nothing may wait: roles change hands meanwhile.
+    // No wait between looking at members and reading: slots change hands meanwhile.
     for part in parts {
         let rows = base + part.rows.start..base + part.rows.end;
         let there = presences(core, map, &rows, unreadable);
@@ -374,7 +373,7 @@ async fn try_write(
         Ok(logged) => logged,
         Err(error) => return Some(Err(error)),
     };
-    // Who was dropped keeps no record of this: after a crash it must not be asked for one.
+    // R10: a member dropped meanwhile has no record of this write. Before data goes out its drop must be durable.
     core.record_barrier().await;
     let places = || {
         parts.iter().flat_map(|part| {
@@ -391,7 +390,8 @@ async fn try_write(
             core.log_forget(logged);
             return Some(Err(error));
         }
-        // What was acknowledged goes to its places in any case: with its records lost, there is nothing else left of it.
+        // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere
+        // else.
         _ => core.record_barrier_or(|| behind.is_some() && core.are_gone(&keepers)).await,
     }
     let batch = core.batch();
@@ -443,14 +443,14 @@ async fn try_write(
     if let Some(behind) = behind {
         core.behind_end(behind, places());
     }
-    // Nor may records be retired of which a dropped member may still be in need.
+    // R21: a dropped member may need these records.
     core.record_barrier().await;
     core.gate_acknowledge(failed);
     core.log_end(write.stripe, parts, logged);
     Some(result)
 }
 
-/// What the log must keep of a part of a write, for the members of each parity that is there.
+/// The log records of a part of a write, for the members of each parity.
 fn part_records(
     core: &Core,
     write: &StripeWrite<'_>,
@@ -482,7 +482,7 @@ fn part_records(
             redo: redone.clone(),
             zeros: false,
         };
-        // Who is to replace a member must know its records when it does.
+        // R18: replacements get the records too.
         members.targets(usize::from(map.parity[parity])).into_iter().map(move |member| (member, record.clone()))
     };
     let records: SmallVec<[_; 2]> = parity_there.iter().flat_map(record).collect();
@@ -498,7 +498,7 @@ pub(crate) fn settle_writes<'a>(
     settle(core, targets.iter().copied().zip(results))
 }
 
-/// Drops the members whose writes failed; the write stands if redundancy covers them all.
+/// Drops the members whose writes failed. The write succeeds if redundancy covers all of them (R7).
 pub(crate) fn settle<'a>(
     core: &Core,
     results: impl Iterator<Item = (crate::MemberId, &'a Result<(), IoError>)>,
@@ -506,7 +506,7 @@ pub(crate) fn settle<'a>(
     let mut outcome = Ok(());
     for (member, result) in results {
         let Err(error) = result else { continue };
-        // One that is still being filled has nothing to lose.
+        // A rebuilding member has no slot to lose.
         let holds_role = || core.members.borrow().get(member).role == crate::MemberRole::InSync;
         if is_no_room(error) && holds_role() {
             outcome = Err(core.meet_no_room(member, error));
@@ -517,7 +517,7 @@ pub(crate) fn settle<'a>(
     outcome
 }
 
-/// Drops the members whose flushes failed, for whatever reason: what they had taken may be gone.
+/// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8).
 pub(crate) fn settle_flushes<'a>(
     core: &Core,
     results: impl Iterator<Item = (crate::MemberId, &'a Result<(), IoError>)>,
@@ -533,8 +533,8 @@ pub(crate) fn settle_flushes<'a>(
     outcome
 }
 
-/// A write failed on a member that cannot be dropped, and the stripe's parity may have moved on without it: what only both
-/// could tell of others is lost, and reading it must be an error and not a lie.
+/// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could
+/// tell of other strips is lost, so these rows become bad blocks: a read must fail instead of returning garbage (R7).
 pub(crate) async fn half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
     if core.members.borrow().get(member).role == crate::MemberRole::Failed {
         return Ok(());
@@ -546,7 +546,7 @@ pub(crate) async fn half_written(core: &Core, member: crate::MemberId, rows: Ran
     Err(lost("write", &format!("the bad-block log has no room to say that rows {}.. are half-written", rows.start)))
 }
 
-/// The parity of all data strips of a stripe, in the order of their addresses.
+/// The parity of all data strips of a stripe, given in address order.
 pub(crate) fn computed_parity(core: &Core, map: &StripeMap, data: &[Buffer]) -> SmallVec<[(usize, Buffer); 2]> {
     let wanted: Strips = (0..map.parity.len()).collect();
     generate(core, map, &[0, data[0].len()], &wanted, |index, range| &data[index][range])
@@ -554,7 +554,7 @@ pub(crate) fn computed_parity(core: &Core, map: &StripeMap, data: &[Buffer]) -> 
 
 type Parities = SmallVec<[(usize, Buffer); 2]>;
 
-/// The parity after the write, and, where the log is to keep it, that of the strips that are left alone.
+/// Parity after the write and, where the log needs it, partial parity.
 #[expect(clippy::too_many_arguments, reason = "one step of `try_write`, named apart")]
 fn new_parity(
     core: &Core,
@@ -612,8 +612,8 @@ fn new_parity(
     }
 }
 
-/// Lets each written strip change the parities, piece by piece: `apply` is told its position in the code and its place
-/// among the written ones, which of its bytes, and the new ones.
+/// Lets each written strip change the parities, piece by piece. `apply` gets its position in the code, its index among the
+/// written strips, the range of bytes, and the new bytes.
 fn each_written(
     core: &Core,
     map: &StripeMap,
@@ -634,7 +634,7 @@ fn each_written(
     }
 }
 
-/// The parity of all strips from that of those left alone, which stays as it is.
+/// Adds the written strips to partial parity. `partial` stays as it is.
 fn add_written(core: &Core, map: &StripeMap, part: &Rectangle, partial: &Parities, written: &[Segments<Data>]) -> Parities {
     let mut parity: Parities = partial
         .iter()
@@ -667,7 +667,7 @@ fn recover(core: &Core, map: &StripeMap, found: &Found, lost: &mut [(usize, Buff
     core.code.as_ref().expect("a parity level").recover(&mut strips).expect("the plan read enough strips");
 }
 
-/// Reads data strip `index` of a stripe, over `rows` of its member, from the other members, under the rows' lock.
+/// Recovers data strip `index` of a stripe, over `rows` of its member, from the other members, under the rows' lock.
 pub(crate) async fn reconstruct(
     core: &Core,
     stripe: u64,
@@ -696,7 +696,7 @@ pub(crate) async fn reconstruct(
     }
 }
 
-/// As [`reconstruct`], page by page, each from whoever can read it there.
+/// As [`reconstruct`], page by page, each from the members that can read it.
 async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<u64>) -> Result<Buffer, Unrecoverable> {
     let mut whole = core.take_buffer(rows.end - rows.start);
     for row in rows.clone().step_by(PAGE_SECTORS as usize) {
@@ -708,12 +708,12 @@ async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<
     Ok(whole)
 }
 
-/// Address of a member's strip within its stripe: `None` when it holds parity.
+/// The address of a member's strip within its stripe. `None` if it holds parity.
 fn data_index(map: &StripeMap, slot: usize) -> Option<usize> {
     map.data.iter().position(|&known| usize::from(known) == slot)
 }
 
-/// Reads a part of one strip of a degraded array.
+/// Reads a part of one strip whose member is missing or cannot be read directly.
 pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let strip = core.geometry.strip_sectors();
     let rows = part.start_sector..part.start_sector + part.sectors;
@@ -728,7 +728,7 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     part.deliver(&core, read.ok());
 }
 
-/// A member could not read a part: gives the client what redundancy says, and writes it back.
+/// A member could not read a part. Recovers it, returns it to the client, and writes it back (read correction).
 pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let strip = core.geometry.strip_sectors();
     let rows = part.start_sector..part.start_sector + part.sectors;
@@ -739,7 +739,7 @@ pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     unreadable.push(slot);
     let mut read = reconstruct(&core, stripe, index, &rows, &mut unreadable).await;
     if read.is_err() {
-        // Members may have failed at different places: what no whole run gives, pages may.
+        // Members may have failed at different sectors: pages may work where no whole run does.
         read = reconstruct_pages(&core, stripe, index, &rows).await;
     }
     if let Ok(buffer) = &read {
@@ -750,7 +750,7 @@ pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     part.deliver(&core, read.ok());
 }
 
-/// Makes a strip readable again that a write found unreadable, if it still is.
+/// Corrects a strip that a write found unreadable, if it still is.
 async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
     let strip = core.geometry.strip_sectors();
     let stripe = rows.start / strip;
@@ -783,8 +783,8 @@ async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
     }
 }
 
-/// Writes what redundancy says over sectors that could not be read, and reads them again; a member that cannot is dropped.
-/// On a read-only array the sectors stay as they are.
+/// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On
+/// a read-only array the sectors stay as they are.
 pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: u64, data: Data) {
     if core.read_only.get() || core.members.borrow().get(member).role == crate::MemberRole::Failed {
         return;
@@ -806,8 +806,8 @@ pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: 
     }
 }
 
-/// Whole stripes become zeros on every member, parity with them, and give their room back where members can. `small`: the log
-/// keeps its promise of old bytes or zeros, whatever is lost with a crash.
+/// Zeroes full stripes on every member, parity included, and unmaps where members can. `small`: log records promise old data or
+/// zeros, whichever members a crash takes.
 pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, fua: bool, unmap: bool, small: bool) {
     let strip = core.geometry.strip_sectors();
     let rows = stripes.start * strip..stripes.end * strip;
@@ -825,7 +825,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     let records = records.collect();
     let result = match core.log_begin(records).await {
         Ok(logged) => {
-            // Durable where caches may forget: what is written next to it then stands on firm ground.
+            // Durable where members have caches, so that the next write to the stripe need not flush first (R20).
             let fua = fua || core.has_volatile_members() && core.log.config.is_some();
             core.record_barrier().await;
             core.gate_client_write(&rows);
@@ -841,7 +841,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     core.part_done(parent, None, result);
 }
 
-/// Zeros in `rows` of the chosen members.
+/// Zeroes `rows` of the chosen members.
 pub(crate) async fn zero_members(
     core: &Core,
     rows: &Range<u64>,

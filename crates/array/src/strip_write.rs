@@ -1,8 +1,9 @@
-//! Writes within one strip of a whole parity array that have nothing to wait for but their members and the log: the rows are
-//! free, all is known to agree, and nothing is to be recorded before.
+//! Writes within one strip of an optimal parity array that wait for nothing but members and the log: the rows are free and
+//! consistent, superblocks are dirty and bits set.
 //!
-//! Most small writes are such, and these need no task. They take the steps of [`parity_io`](crate::parity_io); where anything
-//! turns out otherwise before a byte has changed, they begin again there, as if they had just come.
+//! Most small writes are of this kind and need no task. They take the steps of [`parity_io`](crate::parity_io): read, log,
+//! write. If anything unusual happens before a byte has changed, the write begins again there as a new one. Afterwards a task
+//! finishes it.
 
 use crate::core::{Core, MemberIo, Waiting, shared};
 use crate::gather::{Part, write_part};
@@ -20,74 +21,74 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Claim, Completion, Data, IoError, Nanos, Operation, Request, Segments, Tag};
 
-/// What one waits for.
+/// What a write waits for.
 enum Step {
     Reading,
     Recording(Logged),
     Writing(Logged),
 }
 
-/// One that is under way.
+/// A write under way.
 struct StripWrite {
     tag: Tag,
     begun: Nanos,
     /// In the array.
     start_sector: u64,
     stripe: u64,
-    /// Which data strip, by address.
+    /// The data strip, by address.
     index: usize,
-    /// In the sync space, so of the members.
+    /// In the sync space, so on the members.
     rows: Range<u64>,
     lock: usize,
-    /// The client's.
+    /// The client's operation.
     operation: Operation,
-    /// By the change of the strip and all parities, or else from the other data strips: these are read.
+    /// Read-modify-write if true, reconstruct-write if false.
     modifies: bool,
     step: Step,
-    /// Its turn is about to come.
+    /// It is queued for its next step.
     is_ready: bool,
-    /// Requests to members that have not ended.
+    /// Member requests that have not ended.
     pending: usize,
     failures: SmallVec<[(MemberId, Result<(), IoError>); 1]>,
     read: SmallVec<[Option<Buffer>; 4]>,
     parities: SmallVec<[Data; 3]>,
-    /// Of what the log was given.
+    /// Claims on the memory that the log was given.
     claims: SmallVec<[Claim; 3]>,
-    /// Who keeps the records, if the client may be told when they do.
+    /// The log holders, if the write may be acknowledged early.
     early: Option<Keepers>,
-    /// The client knows already, by the records that these members keep.
+    /// It was acknowledged early; these members hold its records.
     behind: Option<(BehindWrite, Keepers)>,
 }
 
-/// All of them.
+/// All writes of this kind.
 #[derive(Default)]
 pub(crate) struct StripWrites {
     all: RefCell<Slab<StripWrite>>,
-    /// Those that can take their next step.
+    /// Writes that can take their next step.
     ready: RefCell<VecDeque<usize>>,
-    /// Those of which clients do not know yet.
+    /// Writes that are not acknowledged yet.
     untold: Cell<usize>,
 }
 
 impl StripWrites {
-    /// How many clients wait for.
+    /// The number of writes that clients still wait for.
     pub fn untold(&self) -> usize {
         self.untold.get()
     }
 
-    /// Whether the requests that a write waits for are reads.
+    /// True if the member requests that a write waits for are reads.
     pub fn reads(&self, key: usize) -> bool {
         matches!(self.all.borrow()[key].step, Step::Reading)
     }
 
-    /// There is news of the records of a write, or of its requests.
+    /// Records of a write, or its member requests, have made progress.
     pub fn can_go_on(&self, key: usize) {
         if !std::mem::replace(&mut self.all.borrow_mut()[key].is_ready, true) {
             self.ready.borrow_mut().push_back(key);
         }
     }
 
-    /// Request `index` of a step has ended; a read brings its memory.
+    /// Member request `index` of a step has ended. A read brings its memory.
     pub fn ended(&self, key: usize, index: usize, member: MemberId, result: Result<(), IoError>, read: Option<Buffer>) {
         let write = &mut self.all.borrow_mut()[key];
         if read.is_some() {
@@ -110,7 +111,7 @@ impl StripWrite {
     }
 }
 
-/// The slots that a write of data strip `index` reads: those of the strip and all parities, or of the other data strips.
+/// The slots that a write of data strip `index` reads: the strip's and all parities', or those of the other data strips.
 fn sources(map: &StripeMap, index: usize, modifies: bool) -> SmallVec<[u16; 4]> {
     let (first, second) = match modifies {
         true => (&map.data[index..index + 1], &map.parity[..]),
@@ -120,7 +121,8 @@ fn sources(map: &StripeMap, index: usize, modifies: bool) -> SmallVec<[u16; 4]> 
 }
 
 impl Core {
-    /// Begins `request`, if it is such a write, with reads for `send`, and takes the operation out of it. `false`: it is not.
+    /// Begins `request` if it is such a write: gives its reads to `send` and takes the operation out of it. Returns `false` if
+    /// it is not.
     pub fn write_strip(&self, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
         let Request { tag, start_sector, sectors, .. } = *request;
         let strip = self.geometry.strip_sectors();
@@ -175,7 +177,7 @@ impl Core {
         true
     }
 
-    /// Whether each of these slots has one member, which can be read.
+    /// True if each of these slots has one member, which can be read, and no replacement.
     fn are_usual<'a>(&self, mut slots: impl Iterator<Item = &'a u16>, rows: &Range<u64>) -> bool {
         let members = self.members.borrow();
         slots.all(|&slot| {
@@ -184,14 +186,14 @@ impl Core {
         })
     }
 
-    /// The members of slots that have some.
+    /// The members of slots that all have one.
     fn holders(&self, slots: &[u16]) -> SmallVec<[MemberId; 4]> {
         let members = self.members.borrow();
         few(slots.iter().map(|&slot| members.slots()[usize::from(slot)].member.expect("the role is held")))
     }
 
-    /// Whether a write that has changed nothing yet may go on as it began. As long as its rows are locked, nobody takes a role
-    /// anew there: who is there now was there then.
+    /// True if a write that has changed nothing yet may go on as it began. While its rows are locked no member takes a slot
+    /// anew there, so the members that are present were present then.
     fn is_as_it_began(&self, write: &StripWrite) -> bool {
         let map = self.map(write.stripe);
         write.failures.is_empty()
@@ -199,7 +201,7 @@ impl Core {
             && self.are_usual(map.parity.iter().chain([&map.data[write.index]]), &write.rows)
     }
 
-    /// All was read: computes the parities, and gives what the log is to keep.
+    /// Everything was read: computes parity. Returns the partial parities for the log.
     fn compute_strip(&self, write: &mut StripWrite) -> SmallVec<[Data; 3]> {
         let map = self.map(write.stripe);
         let code = self.code.as_ref().expect("a parity level");
@@ -251,7 +253,7 @@ impl Core {
         start..start + write.sectors()
     }
 
-    /// Gives the log what it must have of a write before a byte changes.
+    /// Gives the log the records of a write, before a byte changes (R17).
     fn record_strip(&self, key: usize, write: &mut StripWrite, partials: SmallVec<[Data; 3]>) -> Logged {
         let map = self.map(write.stripe);
         let (log, sectors) = (&self.log, write.sectors());
@@ -279,7 +281,7 @@ impl Core {
         self.log_send(std::iter::once(group), Waiter::Strip(key))
     }
 
-    /// Sends data and parities to their members.
+    /// Sends data and parity to their members.
     fn send_strip(&self, key: usize, write: &mut StripWrite) {
         let map = self.map(write.stripe);
         self.gate_client_write(&write.rows);
@@ -301,7 +303,7 @@ impl Core {
         write.pending = 1 + map.parity.len();
     }
 
-    /// A write is down, or as far as it goes: the log needs its records no more.
+    /// A write has ended on its members: retires its records.
     fn end_strip(&self, write: &mut StripWrite, logged: Logged) {
         let part = Rectangle { rows: self.rows_in_strip(write), strips: write.index..write.index + 1 };
         self.log_end(write.stripe, &[part], logged);
@@ -309,7 +311,7 @@ impl Core {
         write.claims.drain(..).for_each(|claim| self.pool.borrow_mut().give_claim(claim));
     }
 
-    /// Tells the client of a write, which keeps `operation`.
+    /// Acknowledges a write, which keeps `operation`.
     fn tell_strip(&self, write: &mut StripWrite, result: Result<(), IoError>, operation: Operation) {
         self.gathers.end(&self.ready, std::iter::once(write.start_sector + write.sectors()));
         self.steering.ended(write.begun, self.now());
@@ -318,7 +320,7 @@ impl Core {
         self.done(Completion { tag: write.tag, result, operation });
     }
 
-    /// Tells the client of a write already now that its records are kept, if they count after a crash.
+    /// Acknowledges a write early, if its logged records would count after a crash (R23).
     fn tell_early(&self, write: &mut StripWrite) {
         let Some(keepers) = write.early.take().filter(|keepers| self.is_as_it_began(write) && self.may_go_behind(keepers)) else {
             return;
@@ -330,7 +332,7 @@ impl Core {
         write.behind = Some((self.log.go_behind(std::iter::once(place), keepers.clone()), keepers));
     }
 
-    /// A write of which the client knows is down.
+    /// An early acknowledged write is in place.
     fn end_behind(&self, write: &mut StripWrite) {
         if let Some((behind, _)) = write.behind.take() {
             let place = (usize::from(self.map(write.stripe).data[write.index]), write.rows.clone());
@@ -339,12 +341,12 @@ impl Core {
     }
 }
 
-/// What the code is to change: [`Code`](stria_parity::Code) takes as many as there are.
+/// Parities in the form that [`Code`](stria_parity::Code) takes.
 fn outputs(parities: &mut [Buffer]) -> SmallVec<[Option<&mut [u8]>; 3]> {
     few(parities.iter_mut().map(|parity| Some(&mut parity[..])))
 }
 
-/// Takes the next step of every write that can. Whether there was any.
+/// Takes the next step of every write that can. Returns whether there was any.
 pub(crate) fn go_on(core: &Rc<Core>) -> bool {
     let mut went = false;
     loop {
@@ -405,7 +407,7 @@ fn step(core: &Rc<Core>, key: usize) {
     }
 }
 
-/// Lets a write that has changed nothing yet begin again, as one that comes now.
+/// Lets a write that has changed nothing yet begin again as a new one.
 fn begin_again(core: &Rc<Core>, write: StripWrite) {
     write.read.into_iter().flatten().for_each(|buffer| core.give_buffer(buffer));
     core.write_ended(&write.rows);
@@ -428,7 +430,8 @@ fn begin_again(core: &Rc<Core>, write: StripWrite) {
     write_part(core, write.stripe, part);
 }
 
-/// Brings a write of which the client knows to its places, whoever is there: with its records lost, nothing else is left of it.
+/// Brings a write that was acknowledged early to its place, whichever members are left: with its log holders lost, its data
+/// exists nowhere else (R10).
 async fn carry_out(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     let keepers = write.behind.as_ref().map_or_else(Keepers::new, |(_, keepers)| keepers.clone());
     core.record_barrier_or(|| core.are_gone(&keepers)).await;
@@ -452,7 +455,7 @@ async fn carry_out(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     finish(core, write, logged).await;
 }
 
-/// What members failed to take counts as unreadable on them.
+/// Rows that members failed to take become bad blocks (R7).
 async fn half_written_all(core: &Core, write: &StripWrite) -> Result<(), IoError> {
     let mut result = Ok(());
     for (member, _) in &write.failures {
@@ -480,7 +483,7 @@ async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
         }
     }
     core.end_behind(&mut write);
-    // Nor may records be retired of which a dropped member may still be in need.
+    // R21: a dropped member may need these records.
     core.record_barrier().await;
     core.end_strip(&mut write, logged);
     core.record_barrier().await;
