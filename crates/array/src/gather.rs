@@ -1,12 +1,13 @@
-//! Gathering: clients' writes to one stripe that wait for its rows become one write.
+//! Coalescing: clients' writes to one stripe that wait for its rows become one write.
 //!
-//! Two small writes to a stripe cost more than one large one, and a whole stripe needs no old bytes at all. So a write is
-//! *open* until it has its rows' lock, and what comes for the same stripe meanwhile, just before or behind it, joins it.
-//! Nobody waits for company on an idle array. Only the end of a stream, of a request that goes on where another one in
-//! flight ends, is *held*: until its stripe is full, or something else is written there, or as many writes have ended as
-//! were under way when it came and the client had its turn. So the wait is bounded by what the drives do anyway.
+//! Two small writes to a stripe cost more than one large one, and a full stripe needs no old data at all. So a write is *open*
+//! until it has the lock of its rows. A write to the same stripe that arrives meanwhile, just before or just behind it, joins
+//! it. On an idle array no write waits for others. Only the end of a stream is *held*: a request that continues another one in
+//! flight. It waits until its stripe is full, until something else is written there, or until as many writes have ended as were
+//! under way when it arrived, and the client had its turn. So the wait is bounded by what the drives do anyway.
 //!
-//! What the log promises of small requests holds for several together: they are as many as one append keeps the bytes of.
+//! The log's promise for small requests holds for several together: no more are joined than one append can hold the new data
+//! of.
 
 use crate::core::{Core, sectors_of};
 use crate::parity_io;
@@ -20,13 +21,13 @@ use std::rc::Rc;
 use std::task::Poll;
 use stria_block::{Data, Nanos, Segments};
 
-/// 64: stripes, by number, in which writes are open at once: more than streams have under way.
+/// 64: stripes, by number, in which writes are open at once; more than there are streams.
 const OPEN_COUNT: usize = 64;
 
 /// 8: streams that are told apart.
 const STREAM_COUNT: usize = 8;
 
-/// 50 µs: a client that was told that its writes have ended sends the next ones within that.
+/// 50 µs: a client that was told of the end of its writes sends the next ones within that.
 const TURN: Nanos = 50_000;
 
 /// A part of a client's write within one stripe.
@@ -36,11 +37,11 @@ pub(crate) struct Part {
     pub offset_sectors: u64,
     pub data: Segments<Data>,
     pub fua: bool,
-    /// Of a request so small that the log keeps its bytes where it must.
+    /// The request is so small that the log holds its new data where it must.
     pub small: bool,
-    /// May not be written together with others.
+    /// Must not be coalesced.
     pub alone: bool,
-    /// The client is likely to go on behind it.
+    /// The client is likely to continue behind it.
     pub goes_on: bool,
 }
 
@@ -91,16 +92,16 @@ pub(crate) fn rows_of(range: &Range<u64>, strip: u64) -> Range<u64> {
 pub(crate) struct Gathers {
     all: RefCell<Slab<Gather>>,
     crew: Crew<usize>,
-    /// Lists of parts to be used again.
+    /// Lists of parts for reuse.
     spare: RefCell<Vec<Vec<Part>>>,
-    /// Those that may be joined, by stripe modulo their count.
+    /// Writes that may be joined, by stripe modulo the length.
     open: RefCell<[Option<usize>; OPEN_COUNT]>,
-    /// Where the writes in flight end that may be a stream's last, in sectors of the array.
+    /// Where writes in flight end that may be a stream's last, in array sectors.
     tails: Cell<[u64; STREAM_COUNT]>,
     next_tail: Cell<usize>,
     begun: Cell<u64>,
     ended: Cell<u64>,
-    /// Who waits for so many ends.
+    /// Tasks that wait for so many ends.
     held: RefCell<VecDeque<(u64, TaskId)>>,
 }
 
@@ -121,7 +122,7 @@ impl Default for Gathers {
 }
 
 impl Gathers {
-    /// Notes a client's write. Whether it goes on where another one in flight ends.
+    /// Registers a client's write. Returns whether it continues another one in flight.
     pub fn is_of_stream(&self, range: &Range<u64>) -> bool {
         let mut tails = self.tails.get();
         let known = tails.iter().position(|&tail| tail == range.start);
@@ -131,12 +132,12 @@ impl Gathers {
         known.is_some()
     }
 
-    /// Whether a write to a stripe may still be joined, or to another one whose place in the list is the same.
+    /// True if a write to this stripe, or to one with the same index in the list, may still be joined.
     pub fn is_open(&self, stripe: u64) -> bool {
         self.open.borrow()[stripe as usize % OPEN_COUNT].is_some()
     }
 
-    /// A write begins, whose end is to be told with [`Gathers::end`].
+    /// A write begins; report its end with [`Gathers::end`].
     pub fn begin(&self) {
         self.begun.set(self.begun.get() + 1);
     }
@@ -146,7 +147,7 @@ impl Gathers {
         self.all.borrow()[key].stripe
     }
 
-    /// A write has the lock of its rows: nobody can join it any more.
+    /// A write has the lock of its rows: no other can join it any more.
     pub fn close(&self, key: usize) -> Gather {
         let gather = self.all.borrow_mut().remove(key);
         let open = &mut self.open.borrow_mut()[gather.stripe as usize % OPEN_COUNT];
@@ -154,12 +155,12 @@ impl Gathers {
         gather
     }
 
-    /// The list of a write that has ended, empty.
+    /// Returns the list of a write that has ended, for reuse.
     pub fn reuse(&self, parts: Vec<Part>) {
         self.spare.borrow_mut().push(parts);
     }
 
-    /// A write has ended; the parts of clients' writes that it consists of end at these sectors of the array.
+    /// A write has ended. The clients' parts that it consists of end at these array sectors.
     pub fn end(&self, ready: &Ready, ends: impl Iterator<Item = u64>) {
         let mut tails = self.tails.get();
         for end in ends {
@@ -177,7 +178,7 @@ impl Gathers {
     }
 }
 
-/// Writes a part of a client's request, with others if there are such.
+/// Writes a part of a client's request, together with others where possible.
 pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
     let gathers = &core.gathers;
     let strip = core.geometry.strip_sectors();
@@ -222,7 +223,7 @@ async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
 }
 
 impl Core {
-    /// Waits for company, if it is likely to come soon. Gives the rows of the strips to lock.
+    /// Waits for other parts, if they are likely to come soon. Returns the rows of the strips to lock.
     pub async fn hold(&self, key: usize) -> Range<u64> {
         let gathers = &self.gathers;
         let is_held = || gathers.all.borrow()[key].held;

@@ -1,12 +1,12 @@
-//! Reads that a member leaves unanswered for far longer than is usual for it are asked of the others as well: of another copy, or
-//! of parity. Who comes first answers the client; the memory that comes too late is given back when it comes.
+//! Hedged reads: a read that a member leaves unanswered for far longer than usual is asked of another copy, or of parity, as
+//! well. The first answer goes to the client. Memory that arrives too late is returned to the pool.
 //!
-//! What is usual a member shows by the times of its clients' reads ([`stria_block::Histogram`]). A **budget** keeps a member that
-//! is slow as a whole from doubling everybody's work: one read in twenty, some saved up, 64 at once.
+//! What is usual for a member, the latencies of its clients' reads show ([`stria_block::Histogram`]). A **budget** keeps a
+//! member that is slow as a whole from doubling the work of the others: one read in twenty, some saved up, 64 at once.
 //!
-//! A member that still has not answered after four times as long is **silent**: until it has answered all of these, reads are asked of
-//! the others first, and of it only where they cannot tell. Where more are silent than parity makes up for, none is: what holds them
-//! all up would only get more to do.
+//! A member that has not answered after four times as long is **unresponsive** (`is_silent`). Until it has answered all of
+//! these reads, others are asked first, and it only where they cannot tell. If more members are unresponsive than parity
+//! replaces, none counts as such: what holds all of them up would only get more to do. See docs/MEMBERS.md.
 
 use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
 use crate::lock::Mode;
@@ -21,20 +21,20 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Nanos, Operation};
 
-/// One read in so many may be asked twice,
+/// One read in so many may be hedged,
 const SHARE: u64 = 20;
 /// and so many at once.
 const COUNT_MAX: usize = 64;
-/// So many are saved up in good times.
+/// So many are saved up while none is needed.
 const SAVED_MAX: u64 = 32;
-/// A member is silent when it has left a read unanswered for so many times what counts as slow.
+/// A member is unresponsive when it has left a read unanswered for this many times what counts as slow.
 const SILENT_AFTER: Nanos = 4;
 /// How often reads under way are looked at: twice in the time that counts as slow, within these bounds.
 const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
 
-/// Reads that were asked for twice.
+/// Hedged reads.
 pub(crate) struct Hedging {
-    /// Levels without redundancy have nobody else to ask.
+    /// Levels without redundancy have no other member to ask.
     pub on: Cell<bool>,
     /// When to look next.
     due: Cell<Nanos>,
@@ -44,22 +44,22 @@ pub(crate) struct Hedging {
     budget: Cell<u64>,
 }
 
-/// A part of a client's read that was asked for twice.
+/// A part of a client's read that was hedged.
 struct Race {
     parent: usize,
-    /// Taken by the member if it comes first.
+    /// Used if the member answers first.
     pieces: Pieces,
-    /// Who is slow.
+    /// The slow member.
     member: MemberId,
     begun: Nanos,
     /// The client has no answer yet.
     is_open: bool,
-    /// Who are still to come.
+    /// Which answers are still to come.
     waits_for_member: bool,
     waits_for_others: bool,
 }
 
-/// One place in the array and on the member that does not answer: array sector, row, count.
+/// A range in the array and on the slow member: array sector, row, count.
 type Place = (u64, u64, u64);
 
 impl Hedging {
@@ -70,13 +70,13 @@ impl Hedging {
 }
 
 impl Core {
-    /// When reads under way are to be looked at.
+    /// When reads under way must be looked at.
     pub fn hedge_wake(&self) -> Option<Nanos> {
         (self.hedging.on.get() && self.requests_in_flight() > 0).then(|| self.hedging.due.get())
     }
 
-    /// The member has answered a read that others were asked for as well: the client's request it was a part of, and where its
-    /// pieces lie there. `None`: others came first.
+    /// The member has answered a hedged read. Returns the client's request and the offsets of its pieces there, or `None` if
+    /// others were first.
     pub fn race_ended(&self, race: usize) -> Option<(usize, Pieces)> {
         let mut races = self.hedging.races.borrow_mut();
         let state = &mut races[race];
@@ -86,7 +86,8 @@ impl Core {
         if is_over {
             races.remove(race);
         }
-        // Who answers this and leaves that would else be given more and more that it leaves.
+        // The member stays unresponsive while any of its reads hangs; otherwise it would keep receiving reads that it does not
+        // answer.
         let waits = races.iter().any(|(_, other)| other.waits_for_member && other.member == member);
         self.members.borrow_mut().get_mut(member).is_silent &= waits;
         wins
@@ -113,7 +114,7 @@ impl Core {
     }
 }
 
-/// Looks at the reads under way, if it is time to.
+/// Looks at the reads under way, if it is time.
 pub(crate) fn look(core: &Rc<Core>) {
     let now = core.now();
     if core.hedge_wake().is_none_or(|due| due > now) {
@@ -126,7 +127,7 @@ pub(crate) fn look(core: &Rc<Core>) {
     };
     let least = slow.iter().copied().min().unwrap_or(Nanos::MAX);
     core.hedging.due.set(now.saturating_add((least / 2).clamp(*LOOK.start(), *LOOK.end())));
-    // What the log says of the last run is not on the members yet.
+    // The overlay is not on the members yet.
     if least == Nanos::MAX || core.log.stage.get() < crate::log::Stage::Replayed {
         return;
     }
@@ -139,7 +140,7 @@ pub(crate) fn look(core: &Rc<Core>) {
         return;
     }
     for (key, member, age) in late {
-        // What a silent member has got already is all that it gets, so that it needs no budget.
+        // An unresponsive member gets no further reads, so this needs no budget.
         let is_silent = age > silent_after(member);
         if hedging.races.borrow().len() >= COUNT_MAX || !is_silent && hedging.budget.get() < SHARE {
             continue;
@@ -169,8 +170,8 @@ pub(crate) fn look(core: &Rc<Core>) {
     }
 }
 
-/// Notes who is silent. `false`: so many are that nobody can answer for them. Then what holds them up holds them all up, a bus or a
-/// disk behind them, and is not to get the others' work in addition; they count as usual.
+/// Marks unresponsive members. Returns `false` if there are so many that no others can answer for them: then a bus or disk
+/// behind all of them is at fault, and must not get the others' work in addition.
 fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: impl Fn(MemberId) -> Nanos) -> bool {
     let mut members = core.members.borrow_mut();
     let races = core.hedging.races.borrow();
@@ -180,7 +181,7 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: imp
     }
     let parity_count = core.geometry.level().parity_count();
     let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_silent);
-    // A mirror asks one other copy, and of a silent one only what is there already.
+    // A mirror asks one other copy, and an unresponsive one has nothing but what it already got.
     let helps = parity_count == 0 || members.slots().iter().filter(mute).count() <= parity_count;
     if !helps {
         (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_silent = false);
@@ -200,7 +201,7 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
     core.others_answered(race, Some(read));
 }
 
-/// What others than a member say of a place, piece by piece. `None`: they cannot tell.
+/// What members other than `member` say about a range, piece by piece. `None`: they cannot tell.
 async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors): Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     let one = |buffer| std::iter::once((0, buffer)).collect();
     if core.is_foreign(array_sector) {
@@ -212,14 +213,14 @@ async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors):
     }
 }
 
-/// Another lane's read, whose `member` is slow to it: the others are asked, and nobody if they cannot tell.
+/// Another lane's read, for which `member` is slow: the others are asked, and none if they cannot tell.
 pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart) {
     let found = others_say(&core, part.member, (part.array_sector, part.start_sector, part.sectors)).await;
     let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
     part.deliver(&core, whole.map(|(_, buffer)| buffer));
 }
 
-/// A part of a client's read whose member is silent: the others are asked, and it only if they cannot tell.
+/// A part of a client's read whose member is unresponsive: the others are asked, and this one only if they cannot tell.
 pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart) {
     let found = others_say(&core, part.member, (part.array_sector, part.start_sector, part.sectors)).await;
     if let Some((_, buffer)) = found.and_then(|found| found.into_iter().next()) {
@@ -231,8 +232,8 @@ pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart) {
     core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: Operation::Read { into } });
 }
 
-/// Another copy of each run of array sectors, with its place among them. `None`: there is none, or copies may differ, where all
-/// read the same one until a resync has made them alike.
+/// Another copy of each run of array sectors, with its offset. `None`: there is none; or copies may differ, where only the
+/// first counts (R14).
 async fn from_copies(core: &Core, member: MemberId, range: Range<u64>) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     let mut read = SmallVec::new();
     for (start, sectors, copies) in mirror_io::read_runs(core, range.clone()) {
@@ -253,7 +254,7 @@ async fn from_copies(core: &Core, member: MemberId, range: Range<u64>) -> Option
     Some(read)
 }
 
-/// What the other strips of the stripe say. `None`: they do not suffice, or parity may be old.
+/// Recovers a range from the other strips of the stripe. `None`: they do not suffice, or parity may be inconsistent.
 async fn from_parity(core: &Core, array_sector: u64, rows: Range<u64>) -> Option<Buffer> {
     let strip = core.geometry.strip_sectors();
     let stripe = rows.start / strip;

@@ -1,9 +1,9 @@
-//! The write-intent bitmap in memory: which parts of the sync space may disagree after a crash.
+//! The write-intent bitmap in memory: which parts of the sync space may be inconsistent after a crash (R2, R3).
 //!
 //! | a chunk's bit on the members | when |
 //! | --- | --- |
 //! | set, durably | before the first write to the chunk starts |
-//! | stays | while writes run, while it needs resync, and while a member that is away may need it |
+//! | stays | while writes run, while it needs a resync, and while a missing member may need it |
 //! | cleared | some idle time after all of these are over |
 
 use crate::IntentConfig;
@@ -16,9 +16,9 @@ pub(crate) const CLEAR_AFTER: Nanos = 5_000_000_000;
 #[derive(Clone, Copy, Debug, Default)]
 struct Chunk {
     writers: u32,
-    /// The bit is durably set on the members.
+    /// The bit is durable on the members.
     on_members: bool,
-    /// Redundancy may disagree here since before the array started.
+    /// A resync is due here since before the array started.
     needs_resync: bool,
     /// Written while a member was missing.
     kept: bool,
@@ -29,14 +29,14 @@ struct Chunk {
 pub(crate) struct Intent {
     chunk_sectors: u64,
     chunks: Vec<Chunk>,
-    /// Bits that wait to be set by the next record.
+    /// Bits to be set by the next update.
     wanted: Vec<u64>,
-    /// Chunks whose bit is set, for the sweep that clears them: a superset, in no order.
+    /// Chunks whose bit is set, for the task that clears them: a superset, in no order.
     listed: Vec<u64>,
 }
 
 impl Intent {
-    /// The bitmap as found; with `crashed`, every set bit needs a resync.
+    /// The bitmap as found. With `crashed`, every set bit needs a resync.
     pub fn new(config: &IntentConfig, sync_sectors: u64, crashed: bool) -> Self {
         let count = sync_sectors.div_ceil(config.chunk_sectors);
         let mut chunks = vec![Chunk::default(); count as usize];
@@ -55,7 +55,7 @@ impl Intent {
         (range.start / self.chunk_sectors) as usize..range.end.div_ceil(self.chunk_sectors) as usize
     }
 
-    /// A write to `range` begins. Whether its bits must still be made durable.
+    /// A write to `range` begins. Returns whether its bits must still be made durable.
     pub fn begin(&mut self, range: &Range<u64>) -> bool {
         let mut wait = false;
         for index in self.span(range) {
@@ -71,7 +71,7 @@ impl Intent {
         wait
     }
 
-    /// The write has ended. `whole`: no member misses it.
+    /// A write has ended. `whole`: no member misses it.
     pub fn end(&mut self, range: &Range<u64>, whole: bool, now: Nanos) {
         for index in self.span(range) {
             let chunk = &mut self.chunks[index];
@@ -81,17 +81,17 @@ impl Intent {
         }
     }
 
-    /// Whether every bit of `range` is durably set.
+    /// True if every bit of `range` is durable.
     pub fn is_durable(&self, range: &Range<u64>) -> bool {
         self.chunks[self.span(range)].iter().all(|chunk| chunk.on_members)
     }
 
-    /// Bits to set with the next record.
+    /// Takes the bits for the next update.
     pub fn take_wanted(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.wanted)
     }
 
-    /// The record that set these bits is durable.
+    /// The update that set these bits is durable.
     pub fn recorded(&mut self, set: &[u64]) {
         for &chunk in set {
             self.chunks[chunk as usize].on_members = true;
@@ -99,7 +99,7 @@ impl Intent {
         self.listed.extend(set);
     }
 
-    /// Chunks whose bits need not be set any more.
+    /// Chunks whose bits may be cleared, as far as writers and resync are concerned.
     pub fn idle(&self, now: Nanos, after: Nanos) -> Vec<u64> {
         let is_idle = |chunk: &Chunk| {
             chunk.on_members && chunk.writers == 0 && !chunk.needs_resync && now >= chunk.last_write.saturating_add(after)
@@ -107,7 +107,7 @@ impl Intent {
         self.listed.iter().copied().filter(|&index| is_idle(&self.chunks[index as usize])).collect()
     }
 
-    /// Those of `idle` chunks that nobody has written to since then; from now on their bits count as clear.
+    /// Of `idle` chunks, those that were not written since then. From now on their bits count as clear.
     pub fn clear(&mut self, mut idle: Vec<u64>, since: Nanos) -> Vec<u64> {
         let chunks = &mut self.chunks;
         idle.retain(|&index| {
@@ -127,22 +127,22 @@ impl Intent {
         idle.iter().for_each(|&index| self.chunks[index as usize].last_write = now.saturating_add(CLEAR_AFTER));
     }
 
-    /// Whether any bit is set that may be cleared one day.
+    /// True if any bit is set that may be cleared one day.
     pub fn has_bits(&self) -> bool {
         !self.listed.is_empty()
     }
 
-    /// Whether any chunk of `range` needs a resync.
+    /// True if any chunk of `range` needs a resync.
     pub fn needs_resync(&self, range: &Range<u64>) -> bool {
         self.chunks[self.span(range)].iter().any(|chunk| chunk.needs_resync)
     }
 
-    /// Whether any chunk of `range` has its bit set: what a member that was away may lack.
+    /// True if any chunk of `range` has its bit set: a member that was away may lack it.
     pub fn is_marked(&self, range: &Range<u64>) -> bool {
         self.chunks[self.span(range)].iter().any(|chunk| chunk.on_members || chunk.writers > 0)
     }
 
-    /// Redundancy agrees in the chunks that lie wholly in `range`.
+    /// Redundancy is consistent in the chunks that lie entirely in `range`.
     pub fn resynced(&mut self, range: &Range<u64>) {
         let last = if range.end >= self.chunks.len() as u64 * self.chunk_sectors {
             self.chunks.len() as u64
@@ -154,7 +154,7 @@ impl Intent {
         }
     }
 
-    /// Everything agrees.
+    /// Redundancy is consistent everywhere.
     pub fn all_resynced(&mut self) {
         for chunk in &mut self.chunks {
             chunk.needs_resync = false;

@@ -1,9 +1,9 @@
 //! Sweeps: resync, rebuild and scrub, window by window, beside clients.
 //!
-//! A window locks its part of the sync space, so clients wait for at most one. Several windows run at once where members
-//! are slower than the processor; the **watermark** is the position below which all are done. Below it a member in the
-//! making counts as whole, and from it a sweep resumes after a restart. Where clients work, windows keep to a
-//! speed that leaves them their latency (`steer`), the lower bound at least.
+//! A window locks its part of the sync space, so a client waits for at most one. Several windows run at once where members are
+//! slower than the processor. The **watermark** is the position below which all windows are done: below it a rebuilding member
+//! is trusted, and from it a sweep resumes after a restart. Beside clients, windows keep to a speed that leaves clients their
+//! latency (`steer`), but not below the lower bound.
 
 mod mirror;
 mod parity;
@@ -23,29 +23,29 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Nanos;
 
-/// 128 KiB of each member: large enough to run at a drive's sequential speed, and small enough for a window of all members to
-/// stay in a processor's caches from reading to writing, and not to be felt by clients.
+/// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
+/// a processor's caches from reading to writing, and for clients not to feel it.
 pub(crate) const WINDOW_SECTORS: u64 = 256;
-/// Windows at once, at most: enough to keep members busy while parity is computed, and while others' answers are on their
-/// way: with 2 MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
+/// The most windows at once: enough to keep members busy while parity is computed and other answers are on their way. With 2
+/// MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
 const WINDOW_COUNT_MAX: usize = 32;
-/// How long after a client's last request its work counts as going on.
+/// Clients count as working for this long after their last request.
 const CLIENT_PAUSE: Nanos = 20_000_000;
-/// How often progress is recorded on the members: what a crash costs at most.
+/// How often progress is written to the superblocks: the most that a crash costs.
 const CHECKPOINT: Nanos = 10_000_000_000;
-/// 20 s: the speed that is told, and by which the end is foretold, is that of this time.
+/// 20 s: reported speed and time left are based on so long a time.
 const SPEED_OVER: Nanos = 20_000_000_000;
-/// How often progress is noted for that.
+/// How often progress is sampled for that.
 const MARK_EVERY: Nanos = 1_000_000_000;
 /// 20 MiB/s of each member, whatever clients feel.
 const SPEED_MIN: u64 = (20 << 20) / 512;
 
-/// One member to be filled.
+/// One member to be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fill {
     pub slot: usize,
     pub member: MemberId,
-    /// From the member in the slot, at least in part.
+    /// It is copied from the member in the slot, at least in part.
     copied: bool,
 }
 
@@ -56,14 +56,14 @@ struct Found {
     damages: Vec<Damage>,
 }
 
-/// A part of the sync space where redundancy disagrees, by the fault of one member or of nobody in particular.
+/// A part of the sync space with a mismatch, and the member that is wrong, if redundancy can tell.
 struct Damage {
     range: Range<u64>,
     culprit: Option<usize>,
 }
 
 impl Found {
-    /// A page disagrees because of the member in slot `culprit`.
+    /// A page has a mismatch because of the member in slot `culprit`.
     fn blame(&mut self, page: Range<u64>, culprit: Option<usize>) {
         match self.damages.iter_mut().rev().find(|known| known.culprit == culprit) {
             Some(known) if known.range.end == page.start => known.range.end = page.end,
@@ -71,7 +71,7 @@ impl Found {
         }
     }
 
-    /// Tells what disagreed and counts it, once what a scrub writes about it has been written.
+    /// Reports and counts mismatches, after a scrub has written its repairs.
     fn tell(&mut self, core: &Core, kind: SweepKind) {
         let damages = std::mem::take(&mut self.damages);
         let SweepKind::Scrub { repair } = kind else { return };
@@ -89,14 +89,14 @@ impl Found {
     }
 }
 
-/// One sweep on its way.
+/// A running sweep.
 struct Sweep {
     kind: SweepKind,
     fills: SmallVec<[Fill; 2]>,
-    /// Only what the write-intent bitmap marks.
+    /// Only chunks that the write-intent bitmap marks.
     by_intent: bool,
     window: u64,
-    /// Where this run of it began.
+    /// Where this run of the sweep began.
     start: u64,
     end: u64,
     next: Cell<u64>,
@@ -105,7 +105,7 @@ struct Sweep {
     error: RefCell<Option<String>>,
     mismatch_sectors: Cell<u64>,
     started: Nanos,
-    /// For the speed: times, and the watermark then. The first is as old as the speed looks back, if the sweep is.
+    /// For the speed: times, and the watermark then. The first is as old as the speed looks back, or the sweep.
     marks: RefCell<VecDeque<(Nanos, u64)>>,
     checkpoint: Cell<Nanos>,
     finished: Waiters,
@@ -116,7 +116,7 @@ impl Sweep {
         self.running.borrow().first().copied().unwrap_or(self.next.get()).min(self.end)
     }
 
-    /// Notes how far it has come.
+    /// Samples the progress.
     fn mark(&self, now: Nanos) {
         let mut marks = self.marks.borrow_mut();
         if marks.back().is_none_or(|&(then, _)| now >= then + MARK_EVERY) {
@@ -127,7 +127,7 @@ impl Sweep {
         }
     }
 
-    /// Sectors a second, over the last seconds.
+    /// Sectors per second, over the last seconds.
     fn speed(&self, now: Nanos) -> u64 {
         let marks = self.marks.borrow();
         let old = marks.iter().rev().find(|&&(then, _)| now >= then + SPEED_OVER).or(marks.front());
@@ -139,9 +139,9 @@ impl Sweep {
 /// Decides which sweep runs, and runs it.
 pub(crate) struct Sweeper {
     current: RefCell<Option<Rc<Sweep>>>,
-    /// A scrub to be done: repair, from where, and what earlier parts of it found.
+    /// A scrub that was requested: repair, start position, and what earlier parts of it found.
     ordered: Cell<Option<(bool, u64, u64)>>,
-    /// The running scrub is to end.
+    /// The running scrub must end.
     cancelled: Cell<bool>,
     paused: Cell<bool>,
     stopped: Cell<bool>,
@@ -150,9 +150,9 @@ pub(crate) struct Sweeper {
     speed_min: Cell<u64>,
     speed_max: Cell<u64>,
     next_allowed: Cell<Nanos>,
-    /// Counts changes of the bounds.
+    /// Counts changes of the speed bounds.
     bounds: Cell<u64>,
-    /// Windows that wait for their turn: for when that is not to be waited for.
+    /// Windows that wait for their turn; woken when they must not wait any longer.
     pace_changed: Waiters,
     /// The speed that is kept to because clients work.
     held: Cell<Option<u64>>,
@@ -179,7 +179,7 @@ impl Sweeper {
         }
     }
 
-    /// What runs, or the scrub that was ordered and is about to.
+    /// The running sweep, or the scrub that is about to run.
     pub fn status(&self, core: &Core) -> Option<SweepStatus> {
         let current = self.current.borrow();
         let Some(sweep) = current.as_ref() else {
@@ -210,8 +210,8 @@ impl Sweeper {
         })
     }
 
-    /// Begins one more window of the sweep that runs: for when members are waited for, or clients leave room for more. As long
-    /// as members answer at once, one alone does, whose buffers stay in the processor's caches.
+    /// Starts one more window of the running sweep, while members are waited for or clients leave time for more. As long as
+    /// members answer at once a single window is enough, and its buffers stay in the processor's caches.
     pub fn widen(self: &Rc<Self>, core: &Rc<Core>) {
         let Some(sweep) = self.current.borrow().clone() else { return };
         if (1..WINDOW_COUNT_MAX).contains(&sweep.workers.get()) {
@@ -245,7 +245,7 @@ impl Sweeper {
         self.pace_changed.wake_all(&core.ready);
     }
 
-    /// Whether what runs is to end at the end of its windows, without more of them.
+    /// True if the running sweep must end after its current windows.
     fn halts(&self, core: &Core) -> bool {
         self.paused.get() || self.cancelled.get() || core.stopping.get()
     }
@@ -285,7 +285,7 @@ impl Sweeper {
         self.pace_changed.wake_all(&core.ready);
     }
 
-    /// Stops what runs at the end of its windows; all resume where they were.
+    /// Pauses the running sweep at the end of its windows, or resumes it there.
     pub fn pause(&self, core: &Core, pause: bool) {
         self.paused.set(pause);
         self.pace_changed.wake_all(&core.ready);
@@ -302,7 +302,7 @@ pub(crate) fn name(kind: SweepKind) -> &'static str {
     }
 }
 
-/// Members that are being filled, with the position from which each lacks data.
+/// Members that are rebuilding, the position from which they lack data, and whether they lack only marked chunks.
 fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     let members = core.members.borrow();
     let mut found: SmallVec<[Fill; 2]> = SmallVec::new();
@@ -319,10 +319,10 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     (found, from, by_intent)
 }
 
-/// A sweep to run: kind, members to fill, from where, only what the write-intent bitmap marks, sectors found to disagree so far.
+/// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
 type Job = (SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64);
 
-/// What should run now. On a read-only array only a scrub that reads.
+/// What should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     if sweeper.paused.get() || core.stopping.get() || !core.geometry.level().is_redundant() {
         return None;
@@ -372,7 +372,7 @@ pub(crate) async fn sweep_forever(core: Rc<Core>, sweeper: Rc<Sweeper>) {
     }
 }
 
-/// 10 s: how long after one that failed the next sweep begins.
+/// 10 s: the pause after a sweep that failed.
 const AGAIN_AFTER: Nanos = 10_000_000_000;
 
 async fn run(
@@ -412,7 +412,7 @@ async fn run(
     *sweeper.current.borrow_mut() = Some(Rc::clone(&sweep));
     core.steering.watch(true);
     if kind == SweepKind::Rebuild {
-        // Who is filled takes part in this run's log, and had none in the last one's.
+        // R18: a rebuilding member takes part in this run's log, and had none in the last one's.
         if let Err(error) = core.log_open().await {
             sweep.error.borrow_mut().replace(error.to_string());
         }
@@ -422,7 +422,7 @@ async fn run(
     core.ready.until(&sweep.finished, || sweep.workers.get() == 0).await;
     let mut error = sweep.error.borrow_mut().take();
     if kind == (SweepKind::Scrub { repair: true }) && error.is_none() {
-        // Mended means mended also when the power goes.
+        // What was repaired must survive a power cut.
         error = core.flush_volatile().await.err().map(|error| error.to_string());
     }
     let mismatch_sectors = sweep.mismatch_sectors.get();
@@ -431,7 +431,7 @@ async fn run(
         let no_room = core.no_room.is_careful(core.now());
         sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep) && !no_room);
         core.event(Event::SweepStopped { kind, reason });
-        // What failed now may go better in a while; at once it would fail again, and again.
+        // What failed now may work later; at once it would fail again.
         let due = core.now() + AGAIN_AFTER;
         let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_room;
         while again && core.now() < due && !core.stopping.get() {
@@ -484,11 +484,12 @@ fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
     sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberRole::Failed)
 }
 
-/// Says of members that they are whole, before they count as such: who is in sync by word alone is lost with the power. And
-/// before a copy gets its slot: a crash may tear the record of that, and must find either the old member or the new.
+/// Writes superblocks that call rebuilt members in sync, before they count as such. What is in sync only in memory is
+/// rebuilding again after a power cut. A replacement gets its slot after that, in an update of its own: torn, it must leave the
+/// old member or the new (R12).
 async fn hand_over(core: &Core, fills: &[Fill]) {
-    // The record that they came lays the head of their log: said together with this, a crash may leave the word without the log,
-    // and who is in sync without a log is not trusted.
+    // R12: the update that says they are back writes the heads of their logs. Together with this one, a crash could leave a
+    // member in sync without a log, and such a member is not trusted.
     core.all_recorded().await;
     for fill in fills {
         let mut members = core.members.borrow_mut();
@@ -500,7 +501,7 @@ async fn hand_over(core: &Core, fills: &[Fill]) {
     core.recorded(core.want_record()).await;
 }
 
-/// Members that are filled take their roles. `from_start`: all of them was filled in this run.
+/// Rebuilt members take their slots. `from_start`: all of them was rebuilt in this run.
 pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     hand_over(core, fills).await;
     for fill in fills {
@@ -512,15 +513,14 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
         drop(members);
         core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
         if let Some(member) = replaced {
-            // Until that is recorded a crash brings the old member back.
+            // R6: until that is durable, a crash brings the old member back.
             core.raise_barrier();
             core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
-            // It gets no more writes.
+            // R10: it gets no more writes.
             core.raise_barrier();
         }
     }
-    // A member that was filled from parity, or parity that was filled from data, agrees with the rest by making; a copy
-    // does not.
+    // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
     let copied = fills.iter().any(|fill| fill.copied);
     if !copied && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && from_start && core.members.borrow().whole() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
@@ -530,7 +530,7 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
 }
 
-/// Makes redundancy agree in a part of the sync space as a resync does, for a client that is to read it.
+/// Resyncs a part of the sync space for a client that wants to read it (R36).
 pub(crate) async fn align(core: &Core, range: &Range<u64>) -> Result<(), String> {
     let found = match core.geometry.level() {
         Level::Raid1 | Level::Raid10 => mirror::compare_all(core, SweepKind::Resync, range.clone()).await,
@@ -539,12 +539,12 @@ pub(crate) async fn align(core: &Core, range: &Range<u64>) -> Result<(), String>
     found.map(drop)
 }
 
-/// One worker: takes windows until there are none.
+/// One worker: performs windows until there are none.
 async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     loop {
         let stop = sweeper.halts(&core) || sweep.error.borrow().is_some();
         let before = sweep.next.get();
-        // A rebuild of copies goes by rows of members, which are nobody's share as such.
+        // A rebuild of copies goes by member rows, which belong to no lane.
         let by_share = sweep.kind != SweepKind::Rebuild || core.geometry.level().parity_count() > 0;
         let start = if by_share { core.share.next(before).min(sweep.end) } else { before };
         if stop {
@@ -559,7 +559,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         sweep.running.borrow_mut().insert(start);
         let result = if is_due(&core, &sweep, &window) {
             if !pace(&core, &sweeper, window.end - before).await {
-                // The window stays in `running`: a resume begins with it.
+                // The window stays in `running`: a resumed sweep begins with it.
                 break;
             }
             match core.geometry.level() {
@@ -586,7 +586,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     sweep.finished.wake_all(&core.ready);
 }
 
-/// Whether a window has to be looked at at all.
+/// True if a window needs work.
 fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
     if !sweep.by_intent {
         return true;
@@ -604,7 +604,7 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
     }
 }
 
-/// Waits for the window's turn under the speed bounds. `false`: the sweep halts, which waits for no bound.
+/// Waits for the window's turn under the speed bounds. Returns `false` if the sweep must end, which waits for no bound.
 async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
     loop {
         let Some(due) = turn(core, sweeper, sectors) else { return true };
@@ -623,7 +623,7 @@ async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
     }
 }
 
-/// When it is the turn of a window of so many sectors; `None`: at once.
+/// When a window of this size may start; `None`: now.
 fn turn(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> Option<Nanos> {
     let clients = core.requests_in_flight() > 0 || core.now() < core.last_client.get().saturating_add(CLIENT_PAUSE);
     let (min, max) = (sweeper.speed_min.get().min(sweeper.speed_max.get()), sweeper.speed_max.get());
@@ -644,7 +644,7 @@ fn turn(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> Option<Nanos> {
     Some(due)
 }
 
-/// Moves the watermark's consequences on: members count as whole below it, and now and then the superblocks say so.
+/// Applies the watermark: rebuilding members are trusted below it, and now and then the superblocks are updated (R4).
 fn advance(core: &Core, sweep: &Sweep) {
     let watermark = sweep.watermark();
     match sweep.kind {

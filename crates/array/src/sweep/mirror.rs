@@ -1,4 +1,4 @@
-//! A window of a mirrored level: for a rebuild, rows of the member that is filled; otherwise array sectors.
+//! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
 use super::{Found, Sweep};
 use crate::core::{Batch, Core, write_io};
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Operation, bytes};
 
-/// The array sectors whose copies lie in `rows` of a slot, as one range around them.
+/// The range of array sectors around those whose copies lie in `rows` of a slot.
 pub(super) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Range<u64>> {
     let mut around: Option<Range<u64>> = None;
     for (_, range) in member_runs(core, slot, rows) {
@@ -23,7 +23,7 @@ pub(super) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<
     around
 }
 
-/// Rows of a slot and the array sectors that they are copies of, as far as these are this lane's.
+/// Rows of a slot and the array sectors that they are copies of, as far as this lane owns them.
 fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u64>)> {
     let mut found = Vec::new();
     let mut row = rows.start;
@@ -45,7 +45,7 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
                 if fill_window(core, fill.slot, fill.member, &window).await.is_ok() {
                     continue;
                 }
-                // Page by page: what is lost at one place is noted as bad, the rest is filled.
+                // Page by page: what is lost becomes a bad block, the rest is filled.
                 for row in window.clone().step_by(PAGE_SECTORS as usize) {
                     let page = row..window.end.min(row + PAGE_SECTORS);
                     let failed = core.members.borrow().get(fill.member).role == crate::MemberRole::Failed;
@@ -68,7 +68,7 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
     }
 }
 
-/// Compares copies of array sectors, in parts where that is needed.
+/// Compares copies of array sectors, in smaller parts where that is needed.
 pub(super) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Found, String> {
     let mut all = Found::default();
     let mut parts = vec![range];
@@ -81,22 +81,22 @@ pub(super) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>)
     Ok(all)
 }
 
-/// Copies rows of one member from wherever their copies can be read: again when a source is dropped under it, where others
-/// may differ from that.
+/// Copies rows of one member from copies that can be read. Repeats that if a source is dropped meanwhile where copies may
+/// differ (R14).
 async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>) -> Result<(), String> {
     let Some(range) = sync_range(core, slot, rows) else { return Ok(()) };
     while !try_fill(core, slot, member, rows, &range).await? {}
     Ok(())
 }
 
-/// `false`: where copies may differ, a source is there no more.
+/// Returns `false` if a source was dropped where copies may differ.
 async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>, around: &Range<u64>) -> Result<bool, String> {
     let _guard = core.lock(around.clone(), Mode::Exclusive).await;
     let mut sources: SmallVec<[(Copy, MemberId); 8]> = SmallVec::new();
     let mut batch = Batch::new();
     let mut places: SmallVec<[(u64, Range<u64>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
-    // Where copies may differ all are made to agree: the one that is copied may be dropped before a resync comes, and others
-    // would then be read for a while that hold something else.
+    // R14: where copies may differ, all are made like the one that is copied. That one may be dropped before a resync, and
+    // clients would then read others that hold something else.
     let mut others: SmallVec<[SmallVec<[(MemberId, u64); 2]>; 8]> = SmallVec::new();
     let differ = may_differ(core, around);
     for (row, range) in member_runs(core, slot, rows) {
@@ -104,7 +104,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
         while next < range.end {
             let (copies, sectors) = copies_to_read(core, next, range.end - next);
             let row = row + (next - range.start);
-            // A replaced member is its own best source; but where copies differ the first is, which clients read.
+            // A replaced member is its own best source. Where copies differ the first is, which clients read (R14).
             let readable = readable(core, &copies, sectors);
             let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| !differ && copy.slot != slot) else {
                 return Err(format!("sectors {next}.. have no readable copy"));
@@ -144,10 +144,12 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     Ok(!may_differ(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
 }
 
-/// Reads all copies of a range, and makes those that are wrong like the others, where that is asked for: page by page,
-/// what most of three or more copies hold is right; where they do not say, the first is. `None`: it must be looked at again, in
-/// smaller parts where there are any. Copies may differ, and not all of one can be read, or several cannot: what was seen of it
-/// stays, and copies may have failed at different places. Or all who could tell were dropped or replaced meanwhile.
+/// Reads all copies of a range and, where that is asked for, makes wrong ones like the others, page by page. What most of three
+/// or more copies hold is right; if they do not decide, the first copy is.
+///
+/// Returns `None` if the range must be looked at again, in smaller parts where there are any: copies may differ and not all of
+/// one can be read; or several could not be read, perhaps at different sectors; or every copy that was read was dropped or
+/// replaced meanwhile.
 async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Option<Found>, String> {
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
@@ -199,7 +201,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
             if unreadable.is_empty() {
                 continue;
             }
-            // Nobody can read it here any more; a smaller request of a client may, so this is told and passed.
+            // No member can read it any more. A smaller request of a client may, so this is reported and passed over.
             core.event(Event::Unreadable { sync_sector: start, sectors });
             continue;
         }
@@ -228,10 +230,11 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
     Ok(Some(found))
 }
 
-/// Compares copies of array sectors from `start` on: right is what more than half of three or more hold. Where they do not
-/// agree so far, or a resync is due and all may be honest, the first is. A resync leaves the rest to the scrub.
+/// Compares copies of array sectors from `start` on. What more than half of three or more copies hold is right. If they do not
+/// decide, or a resync is due and every copy may be an honest version, the first copy is. A resync leaves other mismatches to
+/// the scrub.
 ///
-/// Gives the parts of copies that are wrong; the first buffer holds what is right afterwards.
+/// Returns the parts of copies that are wrong. The first buffer then holds what is right.
 fn vote(
     core: &Core,
     kind: SweepKind,

@@ -1,7 +1,7 @@
 //! A window of a parity level: the same rows of every member, stripe by stripe.
 //!
-//! Which strip is wrong is told by P and Q alone. What they cannot tell: a wrong strip that was overwritten by
-//! read-modify-write before a scrub came leaves its error in both of them, and looks as if it were wrong still.
+//! Only P and Q together tell which strip is wrong. They cannot tell one case: a wrong strip that was overwritten by
+//! read-modify-write before the scrub came leaves its error in both, and looks as if it were still wrong.
 
 use super::{Fill, Found};
 use crate::core::{Batch, Core, MemberIo, write_io};
@@ -16,7 +16,7 @@ use std::ops::Range;
 use stria_block::{Buffer, Operation, bytes};
 use stria_parity::Strip;
 
-/// What each slot's member holds in the window, as far as it is known.
+/// What each slot's member holds in the window, as far as it was read.
 type Rows = BTreeMap<usize, Buffer>;
 
 /// What to do with rows.
@@ -25,8 +25,8 @@ pub(super) struct Work<'a> {
     pub fills: &'a [Fill],
 }
 
-/// Tries the rows in one piece; where something cannot be read, page by page, so that what is lost at one place does not
-/// hide what another member holds beside it.
+/// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
+/// another holds beside it.
 pub(super) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Result<Found, String> {
     if let Some(found) = piece(core, work, rows.clone(), false).await? {
         return Ok(found);
@@ -39,7 +39,7 @@ pub(super) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Resu
     Ok(all)
 }
 
-/// Some stripes, or some rows of one. `None`: not all could be read, and it is no `page` yet.
+/// Processes some stripes, or some rows of one. Returns `None` if not all could be read and `rows` is more than a page.
 async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Result<Option<Found>, String> {
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
     let sectors = rows.end - rows.start;
@@ -52,7 +52,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
             return Ok(None);
         }
     };
-    // Slots whose content must be computed: those to fill without a member to copy, and those that failed to read.
+    // Slots whose content must be computed: rebuilding ones without a member to copy, and those that failed to read.
     let wanted: SmallVec<[usize; 4]> = {
         let filled = work.fills.iter().map(|fill| fill.slot).filter(|slot| !known.contains_key(slot));
         let mut wanted: SmallVec<[usize; 4]> = filled.chain(unreadable.iter().copied()).collect();
@@ -64,7 +64,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     let mut lost = false;
     let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.take_buffer(sectors))).collect();
     let mut found = Found::default();
-    // What to write where redundancy disagrees, by slot and row.
+    // What to write where redundancy mismatches, by slot and row.
     let mut repairs: Vec<(usize, u64, Buffer)> = Vec::new();
     let mut row = rows.start;
     while row < rows.end {
@@ -118,7 +118,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
             targets.push(member);
         }
     }
-    // Records from before would bring the parity back that is being repaired.
+    // R19: older log records would bring back the parity that is being repaired.
     let mut bare = Vec::new();
     for (slot, row, buffer) in &repairs {
         let (stripe, start) = (row / strip, row % strip);
@@ -148,7 +148,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     found.tell(core, work.kind);
     core.record_barrier().await;
     if work.kind == SweepKind::Resync && !unreadable.is_empty() {
-        // What could not be read was computed from some of the rest: now all can be compared.
+        // What could not be read was computed from some of the rest. Now everything can be compared.
         return Box::pin(piece(core, work, rows, page)).await;
     }
     let members = core.members.borrow();
@@ -158,8 +158,8 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     Ok(Some(found))
 }
 
-/// A page that nobody can tell any more: a member in the making notes it as bad, so that reading it is an error and not a
-/// lie, and the sweep goes on.
+/// A page that is lost. It becomes a bad block of the rebuilding member, so that reading it fails instead of returning garbage,
+/// and the sweep goes on.
 async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, String> {
     let targets: SmallVec<[Fill; 2]> = {
         let members = core.members.borrow();
@@ -176,7 +176,7 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, 
     Ok(Found::default())
 }
 
-/// Reads the rows of every member that can be read. `None`: one more could not.
+/// Reads the rows of every readable member. Returns `None` if another one failed.
 async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usize; 4]>) -> Option<Rows> {
     let mut slots: SmallVec<[(usize, MemberId); 16]> = SmallVec::new();
     let mut batch = Batch::new();
@@ -203,7 +203,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
             }
             Err(_) => {
                 core.give_buffer(buffer);
-                // Of a member that was replaced meanwhile it says nothing of the next.
+                // The error of a member that was replaced meanwhile says nothing about the next.
                 if core.members.borrow().slots()[slot].member == Some(member) {
                     unreadable.push(slot);
                 }
@@ -218,7 +218,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
     Some(known)
 }
 
-/// The strips of one stripe in code order, from what is known and what is to be computed.
+/// Recovers the strips of one stripe that `computed` asks for.
 fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Rows, at: Range<usize>) -> Result<(), ()> {
     let zeros = core.zero_bytes(at.len());
     let mut outputs: SmallVec<[(usize, Option<&mut [u8]>); 4]> =
@@ -249,9 +249,11 @@ fn in_code_order<'a>(
     (data, map.parity.iter().map(|&slot| of(slot.into())).collect())
 }
 
-/// Whether there is something to compare in a stripe, all of which is known, or for a resync its data and some parity. `None`:
-/// there is not. Where data are missing, but not as many as there are parities, a resync supposes of them what the first parities
-/// say, as reads do, and the other parities are to follow: the next member may be lost before these come back.
+/// Decides whether a stripe has something to compare: all of it was read, or, for a resync, its data and some parity. Returns
+/// `None` if not.
+///
+/// If data is missing, but less than there are parities, a resync recovers it from the first parities, as reads do, and the
+/// other parities must follow: the next member may be lost before the missing ones return (R37).
 fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Range<usize>) -> Option<Rows> {
     let is_missing = |slot: &&u16| !known.contains_key(&usize::from(**slot));
     let missing: SmallVec<[usize; 2]> = map.data.iter().filter(is_missing).map(|&slot| usize::from(slot)).collect();
@@ -269,10 +271,10 @@ fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Rang
     Some(supposed)
 }
 
-/// Compares parity over rows of a stripe from `row` on, page by page, and finds what is to be written for it to agree.
+/// Compares parity over rows of a stripe from `row` on, page by page, and collects what must be written to make it match.
 ///
-/// A scrub rewrites the one member that is wrong, if redundancy can tell; otherwise parity follows data, and so it does
-/// where a resync is due, as there parity may be what is old. A resync leaves the rest to the scrub. Parity that is not known is
+/// A scrub rewrites the one member that is wrong, if redundancy can tell. Otherwise parity follows the data. So it does where a
+/// resync is due, since there parity may be old. A resync leaves other mismatches to the scrub. Parity that was not read is
 /// left out.
 fn check_stripe(
     core: &Core,
@@ -298,7 +300,7 @@ fn check_stripe(
     }
     let row_of = |byte: usize| row + ((byte - at.start) / 512) as u64;
     let repair = kind != (SweepKind::Scrub { repair: false });
-    // Neighbouring pages whose parity is to follow their data.
+    // Adjacent pages whose parity must follow the data.
     let mut stale: SmallVec<[Range<usize>; 2]> = SmallVec::new();
     for page in at.clone().step_by(bytes(PAGE_SECTORS)) {
         let page = page..(page + bytes(PAGE_SECTORS)).min(at.end);
@@ -336,8 +338,8 @@ fn check_stripe(
     }
 }
 
-/// The slot whose page is wrong, and what it should hold. Believed only if with it the whole page agrees: where two
-/// members are wrong, a repair would spoil a third. `None`: more than one is, or a single parity cannot tell.
+/// The slot whose page is wrong, and what it should hold. Trusted only if with it the whole page matches: if two members were
+/// wrong, a repair would damage a third. Returns `None` if more than one is wrong or there is only one parity.
 fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Option<(usize, Buffer)> {
     let code = core.code.as_ref().expect("a parity level");
     let zeros = core.zero_bytes(page.len());
@@ -364,7 +366,7 @@ fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Op
     None
 }
 
-/// The slot that holds a position of the code; P and Q come after the data positions. `None`: a position of zeros.
+/// The slot that holds a position of the code. P and Q come after the data positions. `None`: a position of zeros.
 fn slot_of(map: &StripeMap, position: usize) -> Option<usize> {
     let data = || map.code.iter().position(|&code| usize::from(code) == position).map(|index| map.data[index]);
     let slot = position.checked_sub(map.code_count).map_or_else(data, |parity| map.parity.get(parity).copied());

@@ -1,18 +1,18 @@
-//! How fast a sweep goes beside clients: as fast as leaves them their latency.
+//! The pace of sweeps beside clients: as fast as the clients' latency target allows.
 //!
-//! While a sweep runs, the clients' reads and writes that end are counted, and those among them that took longer than the
-//! target's bound. With more late ones than the percentile allows the sweep slows down, with less than half as many it goes
-//! faster, from the lower speed bound to the upper. One comparison a request suffices, no histogram is kept.
+//! While a sweep runs, clients' reads and writes are counted, and those that took longer than the target's bound. If more are
+//! late than the percentile allows, the sweep slows down; if less than half as many, it speeds up, between the lower and the
+//! upper bound. That costs one comparison a request and needs no histogram.
 
 use std::cell::Cell;
 use stria_block::Nanos;
 
-/// A latency that sweeps leave to clients, where the lower speed bound lets them.
+/// A latency that sweeps leave to clients, as far as the lower speed bound permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LatencyTarget {
     /// In hundredths of a per cent: 9900 is the 99th percentile.
     pub percentile: u16,
-    /// What so many of the requests shall end within.
+    /// The time within which so many of the requests shall end.
     pub bound: Nanos,
 }
 
@@ -20,26 +20,26 @@ impl LatencyTarget {
     /// All requests, in hundredths of a per cent.
     pub const ALL: u16 = 10_000;
 
-    /// 99 of 100 within 1 ms; on hard disks, of which each random request takes several, within 50 ms.
+    /// 99 of 100 within 1 ms; on hard disks, where each random request takes several, within 50 ms.
     pub fn usual(rotational: bool) -> Self {
         Self { percentile: 9900, bound: if rotational { 50_000_000 } else { 1_000_000 } }
     }
 }
 
-/// How long speeds are tried at least.
+/// The shortest time for which a speed is tried.
 const PERIOD_MIN: Nanos = 100_000_000;
-/// And at most.
+/// The longest.
 const PERIOD_MAX: Nanos = 1_000_000_000;
-/// So many requests tell the 99th percentile well enough to end a period early.
+/// This many requests tell the 99th percentile well enough to end a period early.
 const ENOUGH: u64 = 300;
 
-/// What is tried, and how it goes.
+/// The speed that is tried, and how clients fare.
 #[derive(Default)]
 pub(crate) struct Steering {
     target: Cell<Option<LatencyTarget>>,
     /// Sectors of each member per second, while clients work.
     speed: Cell<u64>,
-    /// A sweep runs: requests are to be counted.
+    /// A sweep runs: requests are counted.
     watches: Cell<bool>,
     begun: Cell<Nanos>,
     ended: Cell<u64>,
@@ -70,7 +70,7 @@ impl Steering {
         }
     }
 
-    /// The speed for the next window, of so many sectors, while clients work; and whether more of them at once are needed to
+    /// The speed for the next window of this many sectors while clients work, and whether more windows at once are needed to
     /// reach it.
     pub fn speed(&self, now: Nanos, min: u64, max: u64, sectors: u64) -> (u64, bool) {
         let Some(target) = self.target.get() else { return (min, false) };
@@ -81,15 +81,15 @@ impl Steering {
             // In hundredths of a per cent of a request.
             let (late, allowed) =
                 (late * u64::from(LatencyTarget::ALL), ended * u64::from(LatencyTarget::ALL.saturating_sub(target.percentile)));
-            // Whoever does not reach a speed says nothing about it.
+            // A speed that was not reached says nothing.
             let reached = u128::from(self.swept.get()) * 1_000_000_000 >= u128::from(speed) * u128::from(elapsed) * 3 / 4;
-            // Where none has ended, they wait.
+            // No request has ended: clients wait.
             if ended == 0 || late > 4 * allowed {
                 speed /= 2;
             } else if late > allowed {
                 speed -= speed / 4;
             } else if 2 * late <= allowed && reached {
-                // The nearer, the slower.
+                // The nearer to the target, the smaller the step.
                 speed = speed.saturating_add(if late == 0 { speed / 4 } else { speed / 16 } + 1);
             } else if 2 * late <= allowed {
                 lags = true;
@@ -102,7 +102,7 @@ impl Steering {
         (speed, lags)
     }
 
-    /// Begins to count anew.
+    /// Restarts the count.
     pub fn begin(&self, now: Nanos) {
         self.begun.set(now);
         self.ended.set(0);
