@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod checked;
+mod choose;
 mod chorus;
 mod clock;
 mod create;
@@ -19,6 +20,7 @@ mod plan;
 mod report;
 mod sync_io;
 
+pub use choose::{block_devices, choose, named, refusal, short_name, sort_arguments};
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use stria_drive::{DriveError, LaneStopped};
 use stria_host::HostError;
+use stria_terminal::Failure;
 
 /// Who answers at this socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -463,6 +464,16 @@ impl From<HostError> for ApiError {
             HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) => ApiErrorKind::Failed,
         };
         Self::new(kind, error.to_string())
+    }
+}
+
+impl From<ApiError> for Failure {
+    fn from(error: ApiError) -> Self {
+        match error.kind {
+            ApiErrorKind::Unsafe => Self::Unsafe(error.message),
+            ApiErrorKind::Invalid => Self::Usage(error.message),
+            ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Failed => Self::Failed(error.message),
+        }
     }
 }
 

@@ -2,14 +2,15 @@
 
 use crate::api::LatencyBound;
 use crate::serve::Listen;
-use crate::size;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use crate::tools;
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_front::SocketAccess;
 use stria_host::{ArrayLevel, OpenOptions};
+use stria_terminal::size;
 
 /// RAID for SSDs, in user space, in the on-disk format of Linux md.
 #[derive(Debug, Parser)]
@@ -21,6 +22,21 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// The command line of this process.
+    ///
+    /// # Errors
+    /// When it makes no sense, or asks for help.
+    pub fn parse() -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::command_line().try_get_matches()?)
+    }
+
+    /// What it may be, tools by name.
+    pub fn command_line() -> clap::Command {
+        tools::with_names(Self::command())
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -61,16 +77,8 @@ pub enum Command {
     Resume(Named),
     /// Stop an array in good order, or everything that one serve has.
     Stop(Stop),
-    /// Measure an array beside its bare members and what its geometry allows.
-    Bench(Bench),
-    /// The laboratory: measure any storage that fio can reach, by SNIA's method, and report.
-    #[command(subcommand)]
-    Lab(crate::lab::cli::Lab),
-    /// Measure every level on image files, then take a RAID 6 through two failures under load.
-    Demo(Demo),
-    /// Run histories of arrays on hostile drives, in virtual time; the first loss ends it.
-    Sim(Sim),
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
+    #[command(display_order = 100)]
     Completions {
         /// Which.
         shell: Shell,
@@ -526,152 +534,4 @@ pub struct Stop {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,
-}
-
-/// `stria bench`
-#[derive(Args, Debug)]
-pub struct Bench {
-    /// Drives of an array that is not served; read only, unless --force lets its contents be overwritten.
-    #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath, conflicts_with_all = ["ram", "files"])]
-    pub drives: Vec<PathBuf>,
-    /// An array on this many members in memory: what the engine itself can do.
-    #[arg(long, value_name = "N", conflicts_with = "files")]
-    pub ram: Option<usize>,
-    /// An array on this many image files, made for this run.
-    #[arg(long, value_name = "N")]
-    pub files: Option<usize>,
-    /// Where the image files are made; the system's folder for temporary files if not given.
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
-    /// Level of an array made for this run.
-    #[arg(long, short, default_value = "5")]
-    pub level: ArrayLevel,
-    /// Strip of an array made for this run; by drive count if not given.
-    #[arg(long, visible_alias = "chunk", value_name = "SIZE", value_parser = size::parse_sectors)]
-    pub strip: Option<u64>,
-    /// Size of each member of an array made for this run.
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
-    pub size: u64,
-    /// One pattern, in fio's words, instead of the usual table.
-    #[arg(long, value_name = "PATTERN")]
-    pub rw: Option<Pattern>,
-    /// Share of reads of rw and randrw, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub rwmixread: u8,
-    /// Size of requests; with the usual table: only the rows of this size.
-    #[arg(long, value_name = "SIZE", value_parser = block_size)]
-    pub bs: Option<u32>,
-    /// Requests in flight; with the usual table: only the rows of this depth.
-    #[arg(long, value_name = "N")]
-    pub iodepth: Option<usize>,
-    /// Seconds of each load, after a fifth of it to warm up.
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
-    pub runtime: f64,
-    /// Rounds; figures are medians.
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub rounds: usize,
-    /// Verify every block instead of comparing: half of the requests are writes, and everything is read back.
-    #[arg(long)]
-    pub verify: bool,
-    /// Overwrite what the array on the drives holds.
-    #[arg(long, visible_alias = "yes", short_alias = 'y')]
-    pub force: bool,
-    /// Write a page with charts here.
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
-    pub html: Option<PathBuf>,
-    /// Write the figures here.
-    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
-    pub csv: Option<PathBuf>,
-}
-
-/// Loads in fio's words.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-#[value(rename_all = "lower")]
-pub enum Pattern {
-    /// Sequential reads.
-    Read,
-    /// Sequential writes.
-    Write,
-    /// Sequential reads and writes.
-    Rw,
-    /// Random reads.
-    Randread,
-    /// Random writes.
-    Randwrite,
-    /// Random reads and writes.
-    Randrw,
-}
-
-fn block_size(text: &str) -> Result<u32, String> {
-    let bytes = size::parse_sectors(text)? * 512;
-    u32::try_from(bytes).ok().filter(|bytes| (512..=64 << 20).contains(bytes)).ok_or("use 512 to 64M".into())
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|seconds| (0.01..=86400.0).contains(seconds)).ok_or("use 0.01 to 86400".into())
-}
-
-/// `stria demo`
-#[derive(Args, Debug)]
-pub struct Demo {
-    /// Measure up to this many drives.
-    #[arg(long, value_name = "8|24", default_value = "8", value_parser = ["8", "24"])]
-    pub members_max: String,
-    /// Where the image files are made, in a folder of their own that is removed afterwards; 2 GiB are needed.
-    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
-    pub dir: Option<PathBuf>,
-    /// The page with the charts.
-    #[arg(long, value_name = "PATH", default_value = "stria-demo.html", value_hint = ValueHint::FilePath, overrides_with = "out")]
-    pub out: PathBuf,
-    /// Half a minute: fewer drive counts and shorter runs.
-    #[arg(long)]
-    pub quick: bool,
-}
-
-/// `stria sim`
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct Sim {
-    /// Something else than histories.
-    #[command(subcommand)]
-    pub what: Option<SimWhat>,
-    /// The first seed.
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    pub from: u64,
-    /// How many histories; without --seconds 10000 if not given.
-    #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
-    /// Begin no history after this time.
-    #[arg(long, value_name = "S")]
-    pub seconds: Option<u64>,
-    /// Arrays of one level only.
-    #[arg(long, value_parser = stria_sim::setup::FAMILIES)]
-    pub level: Option<String>,
-    /// Threads; one for each core if not given.
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<usize>,
-    /// Tell what was met, by level, and which requests met which states and faults.
-    #[arg(long)]
-    pub coverage: bool,
-    /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata.
-    #[arg(long)]
-    pub more_faults: bool,
-    /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
-    #[arg(long)]
-    pub lying_flush: bool,
-    /// Run the history of --from alone, and tell line by line what happens in it.
-    #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
-    pub trace: bool,
-    /// Of clients' data, tell of these sectors of the array only.
-    #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
-    pub sectors: Option<std::ops::Range<u64>>,
-}
-
-/// What else is simulated.
-#[derive(Debug, Subcommand)]
-pub enum SimWhat {
-    /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
-    Price(crate::price::Price),
-    /// What clients feel of a rebuild on modelled SSDs, and how fast it is beside them, in virtual time.
-    Rebuild(crate::beside::Rebuild),
 }

@@ -2,7 +2,6 @@
 //! or stuck in a drive that hangs.
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ErrorBody};
-use crate::failure::Failure;
 use crate::sockets;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -15,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_terminal::Failure;
 
 /// How long a question to one serve may take,
 const ANSWER: Duration = Duration::from_secs(30);

@@ -3,17 +3,11 @@
 use crate::api::{
     AddRequest, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest, StopRequest, TrimRequest,
 };
-use crate::bench::bench;
 use crate::cli::{self, Cli, Command};
 use crate::client::{self, Client, SilentServe, array_path};
-use crate::demo::demo;
 use crate::drive_name::{self, Prefer};
-use crate::failure::Failure;
-use crate::lab::lab;
-use crate::output::{self, confirm, print, print_json, say};
-use crate::serve::{absolute, block_devices, named, refusal, serve, sort_arguments};
-use crate::sim::sim;
-use crate::{progress, size, status, view};
+use crate::serve::serve;
+use crate::{progress, status, tools, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -24,7 +18,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
 use stria_format::md::{Assembly, Verdict, examine, raw};
-use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions};
+use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, block_devices, named, refusal, short_name, sort_arguments};
+use stria_terminal::output::{self, confirm, print, print_json, say};
+use stria_terminal::{Failure, absolute, size};
 
 /// Exit code of `status` when an array is degraded or worse, and of a scrub that found redundancy to disagree.
 pub const NOT_WELL: u8 = 3;
@@ -35,8 +31,7 @@ const NO_ANSWER: u8 = 1;
 ///
 /// # Errors
 /// Why it could not be done.
-pub fn run(cli: Cli) -> Result<u8, Failure> {
-    let json = cli.json;
+pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
     match cli.command {
         Command::Create(create) => self::create(create, json)?,
         Command::Examine(examine) => return self::examine(&examine, json),
@@ -111,13 +106,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Pause(named) => pause(&named, "/pause", json)?,
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
-        Command::Bench(command) => bench(&command, json)?,
-        Command::Lab(command) => return lab(command, json),
-        Command::Demo(command) => demo(&command, json)?,
-        Command::Sim(command) => sim(&command, json)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "stria", &mut text);
+            clap_complete::generate(shell, &mut tools::with_options(Cli::command()), "stria", &mut text);
             print(&String::from_utf8_lossy(&text));
         }
     }
@@ -242,7 +233,7 @@ fn create_warnings(spec: &CreateSpec, made: &[Assembly]) -> Result<Vec<String>, 
         if left == 0 && !assembly.missing_slots.is_empty() {
             warnings.push(format!(
                 "\"{}\" starts without redundancy, {} of its members missing: one failure loses data; `stria add` the missing drive soon",
-                view::short_name(&assembly.name),
+                short_name(&assembly.name),
                 assembly.missing_slots.len()
             ));
         }
@@ -439,7 +430,6 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     }
     let options = OpenOptions { read_only: true, ..command.options.how() };
     let found = stria_host::find(&drives, options)?;
-    let short = crate::view::short_name;
     let views: Vec<AssemblyView> = named(&found.assemblies, &names)
         .into_iter()
         .map(|assembly| AssemblyView {
@@ -465,11 +455,12 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
     } else {
         print(&assembly_words(&views, if command.scan { &[] } else { &strangers }, &refused));
     }
-    if let Some(name) = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short(&view.name))) {
+    if let Some(name) = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short_name(&view.name)))
+    {
         return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives")));
     }
     let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
-    Ok(refusals.map(|error| refusal(error, error.to_string()).exit_code()).max().unwrap_or(0))
+    Ok(refusals.map(|error| Failure::from(refusal(error, error.to_string())).exit_code()).max().unwrap_or(0))
 }
 
 fn filling_slot(verdict: &Verdict) -> Option<usize> {

@@ -1,11 +1,10 @@
 //! Which drive of an array a word on the command line means: its path, its serial number, or its slot.
 
 use crate::api::{ArrayView, MemberView};
-use crate::failure::Failure;
-use crate::serve::absolute;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::real_path_within;
+use stria_terminal::{Failure, absolute};
 
 /// How long a path may take to be looked up.
 const LOOK_UP: Duration = Duration::from_millis(500);

@@ -2,12 +2,12 @@
 
 use crate::api::{ArrayView, EventView, SweepView};
 use crate::client::{Client, array_path};
-use crate::failure::Failure;
-use crate::output::{say, sweep_line, sweep_speed};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::{self, IsTerminal};
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
+use stria_terminal::output::say;
+use stria_terminal::progress::{ProgressBar, bar};
+use stria_terminal::{Failure, size};
 
 /// How often is asked.
 const EVERY: Duration = Duration::from_millis(200);
@@ -21,9 +21,7 @@ const EVENT_WITHIN: Duration = Duration::from_secs(10);
 /// # Errors
 /// When one was stopped before its end, or the serve went away.
 pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bool) -> Result<Vec<EventView>, Failure> {
-    let bar = if io::stderr().is_terminal() && !json { ProgressBar::new(0) } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{prefix} [{bar:30}] {percent:>3} % {msg}");
-    bar.set_style(style.expect("the template is a constant").progress_chars("=> "));
+    let bar = bar(0, "{prefix} [{bar:30}] {percent:>3} % {msg}", json);
     let mut line_due = Instant::now() + LINE_EVERY;
     let array = loop {
         let array: ArrayView = client.get(&array_path(name, ""))?;
@@ -91,4 +89,40 @@ fn show(bar: &ProgressBar, sweep: &SweepView) {
     bar.set_position(sweep.done_bytes);
     // As `status` says it, of the last seconds, and not what the bar has seen of it.
     bar.set_message(sweep_speed(sweep));
+}
+
+/// `rebuild [=======>            ]  37.5 %  3 GiB of 8 GiB, 210 MiB/s, 25 s left`
+pub fn sweep_line(sweep: &SweepView) -> String {
+    const WIDTH: u64 = 24;
+    let total = sweep.total_bytes.max(1);
+    let filled = (sweep.done_bytes.min(total) * WIDTH / total) as usize;
+    let bar: String = (0..WIDTH as usize)
+        .map(|at| {
+            if at < filled {
+                '='
+            } else if at == filled {
+                '>'
+            } else {
+                ' '
+            }
+        })
+        .collect();
+    let percent = sweep.done_bytes as f64 * 100.0 / total as f64;
+    let (done, all) = (size::show(sweep.done_bytes), size::show(sweep.total_bytes));
+    format!("{} [{bar}] {percent:.1} %, {done} of {all}, {}", sweep.kind, sweep_speed(sweep))
+}
+
+/// `210 MiB/s, 25 s left`, and what else there is to say of it.
+fn sweep_speed(sweep: &SweepView) -> String {
+    let mut line = format!("{}/s", size::show(sweep.bytes_per_s));
+    if let Some(seconds) = sweep.eta_s {
+        let _ = write!(line, ", {} left", size::show_duration(seconds));
+    }
+    if let Some(speed) = sweep.held_bytes_per_s {
+        let _ = write!(line, ", held to {}/s of each drive for clients", size::show(speed));
+    }
+    if sweep.mismatch_sectors > 0 {
+        let _ = write!(line, ", {} sectors disagree", sweep.mismatch_sectors);
+    }
+    line
 }

@@ -8,14 +8,11 @@
 //! end it in good order; a later signal ends it at once, as a power cut would.
 
 use crate::cli::{Clients, ServeOptions};
-use crate::failure::Failure;
 use crate::lane_spec::LaneSpec;
-use crate::output::{self, line};
+use crate::log::log_to_stderr;
 use crate::service::Service;
-use crate::{control, size, sockets, view};
+use crate::{control, sockets};
 use serde_json::json;
-use std::collections::HashSet;
-use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
@@ -24,10 +21,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive};
-use stria_format::md::Verdict;
-use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly};
 use stria_front::{Listener, Options, Server, SocketFile};
-use stria_host::{Found, OpenOptions, PlannedArray, find};
+use stria_host::{PlannedArray, choose, short_name};
+use stria_terminal::output::{line, try_print};
+use stria_terminal::{Failure, absolute, size};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The kernel closes the files of a process that was killed only when their io_uring has been wound up: a serve that
@@ -54,148 +51,6 @@ impl FromStr for Listen {
             _ => Err("write unix:PATH or tcp:HOST:PORT".into()),
         }
     }
-}
-
-/// The path from the root: a serve and its commands may run in different folders. Links are kept.
-pub fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
-}
-
-/// Drives and array names among the arguments: what has a slash or exists is a drive.
-pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
-    let is_drive = |path: &&PathBuf| path.components().count() != 1 || path.is_absolute() || path.exists();
-    let drives = what.iter().filter(is_drive).map(|path| absolute(path)).collect();
-    (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
-}
-
-/// All block devices of this machine that may be read; those that may not are told. Not arrays that Linux runs, nor what is served
-/// over NBD: these hold clients' bytes, which may look like a member of any array.
-pub fn block_devices() -> (Vec<PathBuf>, Vec<String>) {
-    let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let is_drive = |name: &OsStr| !["md", "nbd"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
-    let mut devices: Vec<PathBuf> = entries
-        .filter(|entry| is_drive(&entry.file_name()))
-        .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))
-        .map(|entry| Path::new("/dev").join(entry.file_name()))
-        .collect();
-    devices.sort();
-    let (mut readable, mut refused) = (Vec::new(), Vec::new());
-    for device in devices {
-        match SyncDrive::open(&device, Access::ReadOnly) {
-            Ok(_) => readable.push(device),
-            Err(error) => refused.push(error.to_string()),
-        }
-    }
-    (readable, refused)
-}
-
-fn is_named(full_name: &str, names: &[String]) -> bool {
-    names.is_empty() || names.iter().any(|name| name == full_name || name == view::short_name(full_name))
-}
-
-/// The arrays called so, all if `names` is empty, with the spans below them.
-pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assembly> {
-    let mut below: HashSet<&str> = HashSet::new();
-    let mut found = Vec::new();
-    // Spans stand before the arrays above them.
-    for assembly in assemblies.iter().rev() {
-        if is_named(&assembly.name, names) || below.contains(&*assembly.name) {
-            below.extend(assembly.drives.iter().map(|drive| &*drive.name));
-            found.push(assembly);
-        }
-    }
-    found.reverse();
-    found
-}
-
-/// An array that cannot start, in a sentence: refused for safety where --force would start it.
-pub fn refusal(error: &AssembleError, sentence: String) -> Failure {
-    match error.kind {
-        AssembleErrorKind::DirtyDegraded => Failure::Unsafe(sentence),
-        _ => Failure::Failed(sentence),
-    }
-}
-
-/// The arrays that were asked for, all of which can start: on these drives, or, if there are none, on all block devices.
-///
-/// # Errors
-/// The first that cannot, or what was not found.
-pub fn choose(drives: &[PathBuf], names: &[String], options: OpenOptions) -> Result<Vec<PlannedArray>, Failure> {
-    let scanned = drives.is_empty();
-    let drives = if scanned { &block_devices().0 } else { drives };
-    let Found { mut arrays, assemblies, strangers } = find(drives, options)?;
-    // A member whose superblock is damaged is among them.
-    let stranger = strangers.first().filter(|_| !scanned);
-    let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
-    for assembly in named(&assemblies, names) {
-        match &assembly.outcome {
-            // Everything was asked for: what can start does, as under mdadm.
-            Err(error) if scanned && names.is_empty() && !arrays.is_empty() => tracing::warn!("not served: {error}"),
-            Err(error) if error.kind == AssembleErrorKind::DirtyDegraded || arrays.is_empty() || !names.is_empty() => {
-                return Err(refusal(error, told(error)));
-            }
-            Err(error) => {
-                let theirs: Vec<&str> = assembly.drives.iter().map(|drive| &*drive.name).collect();
-                let sentence = format!("{error}; or leave {} out to go without this array", theirs.join(", "));
-                return Err(refusal(error, sentence));
-            }
-            Ok(_) => {}
-        }
-        for drive in &assembly.drives {
-            match &drive.verdict {
-                Verdict::Away { slot, events_behind, .. } => tracing::warn!(
-                    "{} (slot {}) missed {events_behind} records of \"{}\" and stays out; `stria add` brings it back",
-                    drive.name,
-                    slot.map_or("unknown".into(), |slot| slot.to_string()),
-                    assembly.name
-                ),
-                Verdict::Faulty => tracing::warn!("{} was failed in \"{}\" and stays out", drive.name, assembly.name),
-                Verdict::Unusable { reason } => tracing::warn!("{} stays out of \"{}\": {reason}", drive.name, assembly.name),
-                Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare => {}
-            }
-        }
-    }
-    if let Some(stranger) = stranger {
-        return Err(Failure::Failed(format!("{stranger}; leave it out to go without it")));
-    }
-    let unmarked: HashSet<[u8; 16]> = assemblies.iter().filter(|one| is_unmarked_span(one)).map(|one| one.uuid).collect();
-    let is_span = |array: &PlannedArray| unmarked.contains(&array.uuid);
-    let spans: Vec<&str> = arrays.iter().filter(|array| is_span(array)).map(|array| &*array.name).collect();
-    if let Some(first) = spans.first().filter(|_| names.is_empty() || !arrays.iter().any(|array| is_named(&array.name, names))) {
-        let all = spans.join(", ");
-        let told = format!(
-            "{all}: by name, spans of a RAID 50 or 60 that an early Stria made and did not mark; serve the array over them with \
-             --nested, which marks them for good, or one by itself by its name (stria serve {first} DRIVE…)"
-        );
-        // Everything was asked for: what can start does.
-        if !(scanned && names.is_empty() && spans.len() < arrays.len()) {
-            return Err(Failure::Failed(told));
-        }
-        tracing::warn!("not served: {told}");
-        arrays.retain(|array| !is_span(array));
-    }
-    arrays.retain(|array| is_named(&array.name, names));
-    let missing =
-        names.iter().find(|name| !arrays.iter().any(|array| array.name == **name || view::short_name(&array.name) == **name));
-    match missing {
-        Some(name) => {
-            let place = match scanned {
-                true => "this machine's block devices, and image files are not searched for",
-                false => "these drives",
-            };
-            Err(Failure::Failed(format!("no array \"{name}\" lies on {place}: name its drives, or see `stria assemble`")))
-        }
-        None if arrays.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
-        None => Ok(arrays),
-    }
-}
-
-/// Whether an array looks like a span of a 50 or 60 that Stria made before it marked them: by its own name, as its clients have no
-/// part in that. It is not served as an array of its own unless it is asked for by that name.
-fn is_unmarked_span(assembly: &Assembly) -> bool {
-    let number = assembly.name.rsplit_once("-span").map_or("", |(_, number)| number);
-    let is_called_so = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    is_called_so && assembly.freshest.span_of.is_none() && matches!(assembly.freshest.header.level, 5 | 6)
 }
 
 /// Holds drives that are only read against others who would write; tells who uses them before anything is changed.
@@ -231,10 +86,10 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
 /// # Errors
 /// When something cannot be opened or listened on, or does not stop in good order.
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
-    output::log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
+    log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
     check_insecure(options)?;
     check_memory(options)?;
-    let planned = choose(drives, names, options.how())?;
+    let planned = choose(drives, names, options.how(), &|warning| tracing::warn!("{warning}"))?;
     let names = export_names(&planned, options.name.as_deref())?;
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
@@ -248,7 +103,7 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
     let names: Vec<String> = match name {
         Some(name) if planned.len() == 1 => vec![name.to_owned()],
         Some(_) => return Err(Failure::Usage(format!("--name is for one array, and these drives hold {}", planned.len()))),
-        None => planned.iter().map(|array| view::short_name(&array.name).to_owned()).collect(),
+        None => planned.iter().map(|array| short_name(&array.name).to_owned()).collect(),
     };
     match names.iter().enumerate().find(|(index, name)| names[..*index].contains(name)) {
         Some((_, twin)) => {
@@ -400,7 +255,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
         .collect();
     lines += &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}));
     // Whoever does not listen finds it by `stria status`.
-    let _ = output::try_print(&lines);
+    let _ = try_print(&lines);
 
     let mut over = service.shutdown().subscribe();
     loop {

@@ -9,7 +9,7 @@ use crate::api::{
 };
 use crate::event_log::EventLog;
 use crate::lane_spec::{LaneSpec, Near};
-use crate::{size, view};
+use crate::view;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,8 @@ use stria_array::{LatencyTarget, MemberRole};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
 use stria_front::{Export, FrontError, ServerHandle};
-use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray};
+use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray, short_name};
+use stria_terminal::size;
 use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
@@ -567,7 +568,7 @@ fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
 /// The name with host of the array or span called so; unknown ones as they are.
 fn full_name(array: &ArrayReport, name: &str) -> String {
     let tree = array.tree();
-    let found = tree.iter().find(|array| array.name == name || view::short_name(&array.name) == name);
+    let found = tree.iter().find(|array| array.name == name || short_name(&array.name) == name);
     found.map_or_else(|| name.to_owned(), |array| array.name.clone())
 }
 

@@ -3,12 +3,12 @@
 //! `--socket` or `$STRIA_SOCKET` names one. Otherwise they lie in `$XDG_RUNTIME_DIR/stria`, in `/run/stria` (root), or
 //! in `/tmp/stria-UID`, one for each `serve`, named after its first array and ending in `.sock`.
 
-use crate::failure::Failure;
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use stria_front::{SocketAccess, SocketError, SocketFile};
+use stria_terminal::Failure;
 
 /// The folders that may hold control sockets, the one to make new ones in first.
 fn folders() -> Vec<PathBuf> {

@@ -1,10 +1,11 @@
 //! `status` for people: within 80 columns, bad news first. One array is told in full, several in a line each.
 
 use crate::api::{ArrayView, ChecksumView, LatencyView, MemberView};
-use crate::output::{paragraphs, sweep_line, table};
-use crate::size;
+use crate::progress::sweep_line;
 use std::fmt::Write as _;
 use stria_block::shown;
+use stria_terminal::output::{paragraphs, table};
+use stria_terminal::size;
 
 /// What fits a terminal that nobody has widened.
 const WIDTH: u16 = 80;

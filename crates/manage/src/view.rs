@@ -1,21 +1,16 @@
 //! From a running array, as its lanes report it, to what `status` shows.
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
-use crate::size;
 use std::time::{SystemTime, UNIX_EPOCH};
 use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{Way, monotonic_now};
 use stria_format::md::uuid_text;
-use stria_host::{ArrayReport, DriveReport, Happening, MemberReport, Notice, default_strip_sectors};
+use stria_host::{ArrayReport, DriveReport, Happening, MemberReport, Notice, default_strip_sectors, short_name};
+use stria_terminal::size;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
-
-/// A name without its host.
-pub fn short_name(full_name: &str) -> &str {
-    full_name.split_once(':').map_or(full_name, |(_, name)| name)
-}
 
 /// The array as reported, spans included; exports, clients, lanes and the pause are the service's to fill in.
 pub fn array(array: &ArrayReport) -> ArrayView {

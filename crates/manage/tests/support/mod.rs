@@ -14,6 +14,26 @@ use std::time::{Duration, Instant};
 /// How long anything may take on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The tools whose own tests these may be: Cargo has built them for those.
+const TOOLS: [(&str, Option<&str>); 4] = [
+    ("lab", option_env!("CARGO_BIN_EXE_stria-lab")),
+    ("bench", option_env!("CARGO_BIN_EXE_stria-bench")),
+    ("demo", option_env!("CARGO_BIN_EXE_stria-demo")),
+    ("sim", option_env!("CARGO_BIN_EXE_stria-sim")),
+];
+
+/// The `stria` program: this package's, or, in the tests of tools, the one that lies where Cargo builds all of them.
+fn stria() -> PathBuf {
+    let built = || std::env::current_exe().expect("a path").ancestors().nth(2).expect("target/debug/deps").join("stria");
+    let program = option_env!("CARGO_BIN_EXE_stria").map_or_else(built, PathBuf::from);
+    assert!(
+        program.exists(),
+        "{} is not built: `cargo build -p stria-manage` does, or test the whole workspace",
+        program.display()
+    );
+    program
+}
+
 /// A folder with image files, where every command of one test runs.
 pub struct Place {
     folder: tempfile::TempDir,
@@ -39,13 +59,18 @@ impl Place {
         (0..count).map(image).collect()
     }
 
-    /// The program's own command line, with the control socket of this folder.
+    /// A command line of `stria`, with the control socket of this folder; in the tests of a tool its commands start that tool itself.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        self.command_line(env!("CARGO_BIN_EXE_stria"), arguments)
+        let at = arguments.iter().position(|argument| *argument != "--json").unwrap_or(0);
+        let tool = TOOLS.iter().find(|(tool, _)| arguments.get(at) == Some(tool)).and_then(|(_, program)| *program);
+        match tool {
+            Some(tool) => self.command_line(tool, &[&arguments[..at], &arguments[at + 1..]].concat()),
+            None => self.command_line(stria(), arguments),
+        }
     }
 
     /// Another program, run in this folder with its control socket.
-    pub fn command_line(&self, program: &str, arguments: &[&str]) -> Command {
+    pub fn command_line(&self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.folder.path()).env("STRIA_SOCKET", self.path("control.sock"));
         command.stdin(Stdio::null());

@@ -1,10 +1,10 @@
 //! `stria lab` on the command line.
 
-use super::replay::Replay;
-use crate::size;
+use crate::replay::Replay;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use std::path::PathBuf;
 use stria_lab::target::Amount;
+use stria_terminal::size;
 
 /// The laboratory's commands.
 #[derive(Debug, Subcommand)]

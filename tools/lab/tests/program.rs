@@ -1,6 +1,7 @@
 //! Goal: a stranger measures with `stria lab`, and an array's life under load is told.
 //! Method: the real program, real fio, image files of a few MiB; figures are not judged, what is counted twice must agree.
 
+#[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;
 
 use serde_json::Value;

@@ -1,12 +1,12 @@
 //! `sim price`: what the write log costs on modelled SSDs.
 
-use crate::failure::Failure;
-use crate::output::{print, print_json, table};
 use clap::Args;
 use serde_json::{Value, json};
 use stria_array::Level;
 use stria_sim::price::{COST, Outcome, Plan, price};
 use stria_sim::ssd::{Cost, DRIVES, Figures};
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json, table};
 
 /// `stria sim price`
 #[derive(Args, Debug)]

@@ -1,8 +1,5 @@
 //! How a command ends when it does not succeed: one sentence and an exit code.
 
-use crate::api::{ApiError, ApiErrorKind};
-use stria_host::HostError;
-
 /// Why a command did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
@@ -33,22 +30,14 @@ impl Failure {
     }
 }
 
-impl From<HostError> for Failure {
-    fn from(error: HostError) -> Self {
+#[cfg(feature = "host")]
+impl From<stria_host::HostError> for Failure {
+    fn from(error: stria_host::HostError) -> Self {
+        use stria_host::HostError;
         match error {
             HostError::Unsafe(sentence) => Self::Unsafe(sentence),
             HostError::Usage(sentence) => Self::Usage(sentence),
             HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) | HostError::Refused(_) => Self::failed(error),
-        }
-    }
-}
-
-impl From<ApiError> for Failure {
-    fn from(error: ApiError) -> Self {
-        match error.kind {
-            ApiErrorKind::Unsafe => Self::Unsafe(error.message),
-            ApiErrorKind::Invalid => Self::Usage(error.message),
-            ApiErrorKind::NotFound | ApiErrorKind::Refused | ApiErrorKind::Failed => Self::Failed(error.message),
         }
     }
 }

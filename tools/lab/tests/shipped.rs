@@ -1,6 +1,7 @@
 //! Goal: every experiment that comes with the program runs end to end, and its page shows what it asked for.
 //! Method: the real program, real fio, image files, the smallest trial that still measures every load once. Figures are not judged.
 
+#[path = "../../../crates/manage/tests/support/mod.rs"]
 mod support;
 
 use serde_json::Value;

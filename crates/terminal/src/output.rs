@@ -1,19 +1,15 @@
-//! Words for people and JSON for programs, on standard output; the log on standard error.
+//! Words for people and JSON for programs, on standard output; errors and questions on standard error.
 //!
 //! All that is written passes here and through [`stria_block::shown`], so that names from drives and clients command no terminal.
 //! Line ends stay in words of several lines: put such words together of names that were [`shown`] before.
 
-use crate::api::SweepView;
-use crate::failure::Failure;
-use crate::size;
+use crate::{Failure, absolute};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use stria_block::{shown_json, shown_lines, shown_sentence};
-use tracing_subscriber::field::MakeExt;
-use tracing_subscriber::fmt::format::debug_fn;
 
 /// Writes to standard output at once. A reader that has gone ends the program, quietly, as with any filter.
 pub fn print(text: &str) {
@@ -28,6 +24,15 @@ pub fn print(text: &str) {
 /// When the reader has gone.
 pub fn try_print(text: &str) -> io::Result<()> {
     write_out(&shown_lines(text).to_string())
+}
+
+/// Writes a file that was asked for, such as a report.
+///
+/// # Errors
+/// Why it cannot be written, with its path.
+pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    let path = absolute(path);
+    std::fs::write(&path, text).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 /// Clears the terminal for what is printed next.
@@ -66,22 +71,6 @@ pub fn line(json: bool, words: impl FnOnce() -> String, value: impl FnOnce() -> 
 /// A value as indented JSON.
 pub fn print_json(value: &impl Serialize) {
     print(&format!("{}\n", shown_json(&serde_json::to_string_pretty(value).expect("plain data becomes JSON"))));
-}
-
-/// Sends log lines to standard error, with colours on a terminal unless `NO_COLOR` is set (no-color.org).
-pub fn log_to_stderr(level: tracing::Level) {
-    let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    // A message is one line, whatever names it holds.
-    let fields = debug_fn(|writer, field, value| match field.name() {
-        "message" => write!(writer, "{}", shown_sentence(&format!("{value:?}"))),
-        // The bridge from the `log` crate puts what the line shows already into fields of its own.
-        name if name.starts_with("log.") => Ok(()),
-        name => write!(writer, "{name}={}", shown_sentence(&format!("{value:?}"))),
-    });
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(ansi).with_target(false).with_max_level(level);
-    // A line that cannot be written is lost; otherwise the subscriber would report that on standard error too, and panic.
-    // Another log is there already only in tests of the library.
-    let _ = log.log_internal_errors(false).fmt_fields(fields.delimited(" ")).try_init();
 }
 
 /// Whether somebody sits there.
@@ -133,40 +122,4 @@ fn finish(mut table: Table, right: &[usize], rows: Vec<Vec<String>>) -> String {
         }
     }
     table.trim_fmt()
-}
-
-/// `rebuild [=======>            ]  37.5 %  3 GiB of 8 GiB, 210 MiB/s, 25 s left`
-pub fn sweep_line(sweep: &SweepView) -> String {
-    const WIDTH: u64 = 24;
-    let total = sweep.total_bytes.max(1);
-    let filled = (sweep.done_bytes.min(total) * WIDTH / total) as usize;
-    let bar: String = (0..WIDTH as usize)
-        .map(|at| {
-            if at < filled {
-                '='
-            } else if at == filled {
-                '>'
-            } else {
-                ' '
-            }
-        })
-        .collect();
-    let percent = sweep.done_bytes as f64 * 100.0 / total as f64;
-    let (done, all) = (size::show(sweep.done_bytes), size::show(sweep.total_bytes));
-    format!("{} [{bar}] {percent:.1} %, {done} of {all}, {}", sweep.kind, sweep_speed(sweep))
-}
-
-/// `210 MiB/s, 25 s left`, and what else there is to say of it.
-pub fn sweep_speed(sweep: &SweepView) -> String {
-    let mut line = format!("{}/s", size::show(sweep.bytes_per_s));
-    if let Some(seconds) = sweep.eta_s {
-        let _ = write!(line, ", {} left", size::show_duration(seconds));
-    }
-    if let Some(speed) = sweep.held_bytes_per_s {
-        let _ = write!(line, ", held to {}/s of each drive for clients", size::show(speed));
-    }
-    if sweep.mismatch_sectors > 0 {
-        let _ = write!(line, ", {} sectors disagree", sweep.mismatch_sectors);
-    }
-    line
 }

@@ -1,8 +1,5 @@
 //! `stria lab replay`: a trace, or the look-alike of an application, on a file, block device or NBD export.
 
-use crate::failure::Failure;
-use crate::output::{print, print_json};
-use crate::serve::absolute;
 use clap::{Args, ValueEnum, ValueHint};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -13,6 +10,8 @@ use stria_lab::report;
 use stria_lab::result::{Manifest, RunStatus};
 use stria_lab::trace::synthetic::{APPLICATIONS, Application};
 use stria_lab::trace::{Format, Source};
+use stria_terminal::output::{print, print_json};
+use stria_terminal::{Failure, absolute, program};
 
 /// `stria lab replay`
 #[derive(Args, Debug)]
@@ -91,7 +90,7 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
 
 /// Goes on with the replay in a folder; none if there is none. What it overwrites the user names again.
 pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8>, Failure> {
-    let Some(mut request) = asked(folder)? else { return Ok(None) };
+    let Some(mut request) = asked(folder).map_err(failure)? else { return Ok(None) };
     request.destroy = destroy.contains(&request.target.to_string());
     if !json {
         eprintln!(
@@ -101,7 +100,8 @@ pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8
         );
     }
     let source = open(&request.origin)?;
-    let went = super::with_progress(json, |stop, progress| replay::resume(&source, &request, folder, stop, progress))?;
+    let went = crate::with_progress(json, |stop, progress| replay::resume(&source, &request, folder, stop, progress))?
+        .map_err(failure)?;
     finish(&request, folder, went, json).map(Some)
 }
 
@@ -140,11 +140,11 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
         options,
         through_fio: command.fio,
         passes: command.passes,
-        command: std::env::args().collect(),
+        command: program::command_line("lab"),
     };
     let free = || (1..).map(|at| PathBuf::from(format!("lab-replay-{at}"))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
-    let went = super::with_progress(json, |stop, progress| keep(&source, &request, &folder, stop, progress))?;
+    let went = crate::with_progress(json, |stop, progress| keep(&source, &request, &folder, stop, progress))?.map_err(failure)?;
     finish(&request, &folder, went, json)
 }
 
@@ -182,12 +182,10 @@ fn finish(request: &Request, folder: &Path, (manifest, outcomes): (Manifest, Vec
     Ok(u8::from(manifest.status != RunStatus::Done))
 }
 
-impl From<KeepError> for Failure {
-    fn from(error: KeepError) -> Self {
-        match error {
-            KeepError::NotAllowed { .. } | KeepError::Busy(_) => Self::Unsafe(error.to_string()),
-            KeepError::Usage(_) => Self::Usage(error.to_string()),
-            KeepError::Replay(_) | KeepError::Folder(_) | KeepError::Resume(_) => Self::failed(error),
-        }
+fn failure(error: KeepError) -> Failure {
+    match error {
+        KeepError::NotAllowed { .. } | KeepError::Busy(_) => Failure::Unsafe(error.to_string()),
+        KeepError::Usage(_) => Failure::Usage(error.to_string()),
+        KeepError::Replay(_) | KeepError::Folder(_) | KeepError::Resume(_) => Failure::failed(error),
     }
 }

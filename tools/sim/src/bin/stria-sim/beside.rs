@@ -1,7 +1,5 @@
 //! `sim rebuild`: what clients feel of a rebuild on modelled SSDs, and how fast it is beside them.
 
-use crate::failure::Failure;
-use crate::output::{print, print_json, table};
 use clap::Args;
 use serde_json::json;
 use std::time::Duration;
@@ -9,6 +7,8 @@ use stria_array::{LatencyTarget, Level};
 use stria_sim::beside::{Plan, beside};
 use stria_sim::price::COST;
 use stria_sim::ssd::{Cost, DRIVES};
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json, table};
 
 /// `stria sim rebuild`
 #[derive(Args, Debug)]

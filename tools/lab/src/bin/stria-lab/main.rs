@@ -1,17 +1,14 @@
 //! `stria lab`: the laboratory behind a command line.
+#![forbid(unsafe_code)]
 
-pub mod cli;
-pub mod replay;
+mod cli;
+mod replay;
 
-use crate::failure::Failure;
-use crate::output::{print, print_json, say, table};
-use crate::serve::absolute;
-use crate::size::show;
+use clap::Parser;
 use cli::{Format, Lab, Picture, Subject};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -23,12 +20,31 @@ use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::{Part, TargetError};
 use stria_lab::units::show_seconds;
 use stria_lab::{export, import, plan, report, shipped};
+use stria_terminal::output::{print, print_json, say, table};
+use stria_terminal::progress::{ProgressBar, bar};
+use stria_terminal::size::show;
+use stria_terminal::{Failure, absolute, program};
 
 /// How often a line tells the progress where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
+/// The laboratory: measure any storage that fio can reach, by SNIA's method, and report.
+#[derive(Parser)]
+#[command(name = "stria lab", bin_name = "stria lab", max_term_width = 110)]
+struct Cli {
+    /// Speak JSON on standard output.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Lab,
+}
+
+fn main() -> ExitCode {
+    stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| lab(cli.command, json))
+}
+
 /// Carries a command of the laboratory out; gives the exit code.
-pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
+fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
     match command {
         Lab::List => list(json),
         Lab::Plan(command) => plan(&command, json),
@@ -40,9 +56,10 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
             let consent = Consent {
                 destroy: command.destroy,
                 hosts: command.host.iter().map(|host| Host::parse(host)).collect(),
-                program: std::env::current_exe().map_err(Failure::failed)?,
+                program: program::find("stria"),
             };
-            let manifest = with_progress(json, |stop, progress| resume(&command.run, &consent, stop, progress))?;
+            let manifest =
+                with_progress(json, |stop, progress| resume(&command.run, &consent, stop, progress))?.map_err(failure)?;
             return finish(&command.run, None, &manifest, json);
         }
         Lab::Replay(command) => return replay::replay(command, json),
@@ -50,7 +67,7 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
             let cli::Import { from, target, note, out } = command;
             let free = || (1..).map(|at| PathBuf::from(format!("lab-import-{at}"))).find(|path| !path.exists());
             let folder = out.or_else(free).expect("some number is free");
-            let request = import::Request { from, target, note, command: std::env::args().collect() };
+            let request = import::Request { from, target, note, command: program::command_line("lab") };
             let manifest = import::import(&request, &folder).map_err(Failure::failed)?;
             return finish(&folder, None, &manifest, json);
         }
@@ -93,14 +110,12 @@ pub fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
     .map(|()| 0)
 }
 
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::Schema(_) | RunError::Target(TargetError::Usage(_)) => Self::Usage(error.to_string()),
-            RunError::Target(TargetError::Unsafe(sentence)) => Self::Unsafe(sentence),
-            RunError::Target(TargetError::Failed(_)) | RunError::Result(_) | RunError::Fio(_) | RunError::Failed(_) => {
-                Self::failed(error)
-            }
+fn failure(error: impl Into<RunError>) -> Failure {
+    match error.into() {
+        error @ (RunError::Schema(_) | RunError::Target(TargetError::Usage(_))) => Failure::Usage(error.to_string()),
+        RunError::Target(TargetError::Unsafe(sentence)) => Failure::Unsafe(sentence),
+        error @ (RunError::Target(TargetError::Failed(_)) | RunError::Result(_) | RunError::Fio(_) | RunError::Failed(_)) => {
+            Failure::failed(error)
         }
     }
 }
@@ -138,9 +153,9 @@ fn request(subject: &Subject) -> Request {
 
 fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
     let request = request(&command.subject);
-    let (experiment, _) = Experiment::find(&command.subject.experiment).map_err(RunError::from)?;
-    let experiment = request.experiment(experiment).map_err(RunError::from)?;
-    let targets = request.target_specs(&experiment).map_err(RunError::from)?;
+    let (experiment, _) = Experiment::find(&command.subject.experiment).map_err(failure)?;
+    let experiment = request.experiment(experiment).map_err(failure)?;
+    let targets = request.target_specs(&experiment).map_err(failure)?;
     let plan = plan::plan(&experiment, &targets, &request.scale(&experiment), command.speed, request.rated_bytes);
     if json {
         print_json(&plan);
@@ -181,20 +196,21 @@ fn plan(command: &cli::Plan, json: bool) -> Result<(), Failure> {
 }
 
 fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
-    let (experiment, text) = Experiment::find(&command.subject.experiment).map_err(RunError::from)?;
+    let (experiment, text) = Experiment::find(&command.subject.experiment).map_err(failure)?;
     let request = Request {
         destroy: command.destroy,
         note: command.note,
         platform: command.platform,
         keep: command.keep,
-        command: std::env::args().collect(),
-        program: std::env::current_exe().map_err(Failure::failed)?,
+        command: program::command_line("lab"),
+        program: program::find("stria"),
         ..request(&command.subject)
     };
-    let experiment = request.experiment(experiment).map_err(RunError::from)?;
+    let experiment = request.experiment(experiment).map_err(failure)?;
     let free = || (1..).map(|at| PathBuf::from(format!("lab-{}-{at}", experiment.name))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
-    let manifest = with_progress(json, |stop, progress| run(&experiment, &text, request, &folder, stop, progress))?;
+    let manifest =
+        with_progress(json, |stop, progress| run(&experiment, &text, request, &folder, stop, progress))?.map_err(failure)?;
     finish(&folder, command.html.as_deref(), &manifest, json)
 }
 
@@ -242,23 +258,18 @@ fn compare_runs(command: &cli::Compare, json: bool) -> Result<u8, Failure> {
 }
 
 /// With a bar on a terminal and lines elsewhere; the first interrupt ends the run in good order, a second one at once.
-fn with_progress<T, E: Into<Failure>>(
-    json: bool,
-    work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> Result<T, E>,
-) -> Result<T, Failure> {
+fn with_progress<T>(json: bool, work: impl FnOnce(&AtomicBool, &mut dyn Progress) -> T) -> Result<T, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         let caught = signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
         caught.map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")))?;
     }
-    let bar = if io::stderr().is_terminal() && !json { ProgressBar::new(1000) } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("[{bar:30}] {percent:>3} %, {msg}").expect("the template is a constant");
-    bar.set_style(style.progress_chars("=> "));
+    let bar = bar(1000, "[{bar:30}] {percent:>3} %, {msg}", json);
     let mut teller = Teller { bar, quiet: json, line_due: Instant::now() };
     let done = work(&stop, &mut teller);
     teller.bar.finish_and_clear();
-    done.map_err(Into::into)
+    Ok(done)
 }
 
 struct Teller {

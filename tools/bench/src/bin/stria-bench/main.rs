@@ -3,14 +3,12 @@
 //! Three kinds of arrays: one that exists on drives (read only, unless --force lets its contents be overwritten), one
 //! made on image files for this run, and one in memory, whose figures are the engine's own.
 
-use crate::cli::{Bench, Pattern};
-use crate::failure::Failure;
-use crate::output::{self, confirm, print, print_json};
-use crate::serve::{absolute, choose, sort_arguments};
-use crate::size;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+#![forbid(unsafe_code)]
+
+use clap::{Args, Parser, ValueEnum, ValueHint};
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 use stria_array::Level;
 use stria_bench::report::{Section, page};
@@ -21,7 +19,107 @@ use stria_bench::{
 use stria_block::{BlockDevice, RamDevice};
 use stria_drive::{Access, Ring};
 use stria_format::md::{BitmapChoice, LogChoice};
-use stria_host::{ArrayLevel, CreateSpec, HostedArray, OpenOptions, default_strip_sectors};
+use stria_host::{ArrayLevel, CreateSpec, HostedArray, OpenOptions, choose, default_strip_sectors, sort_arguments};
+use stria_terminal::output::{self, confirm, print, print_json, write_file};
+use stria_terminal::progress::steps_bar;
+use stria_terminal::{Failure, size};
+
+/// Measure an array beside its bare members and what its geometry allows.
+#[derive(Parser)]
+#[command(name = "stria bench", bin_name = "stria bench", max_term_width = 110)]
+struct Cli {
+    /// Speak JSON on standard output.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    bench: Bench,
+}
+
+#[derive(Args, Debug)]
+struct Bench {
+    /// Drives of an array that is not served; read only, unless --force lets its contents be overwritten.
+    #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath, conflicts_with_all = ["ram", "files"])]
+    drives: Vec<PathBuf>,
+    /// An array on this many members in memory: what the engine itself can do.
+    #[arg(long, value_name = "N", conflicts_with = "files")]
+    ram: Option<usize>,
+    /// An array on this many image files, made for this run.
+    #[arg(long, value_name = "N")]
+    files: Option<usize>,
+    /// Where the image files are made; the system's folder for temporary files if not given.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    /// Level of an array made for this run.
+    #[arg(long, short, default_value = "5")]
+    level: ArrayLevel,
+    /// Strip of an array made for this run; by drive count if not given.
+    #[arg(long, visible_alias = "chunk", value_name = "SIZE", value_parser = size::parse_sectors)]
+    strip: Option<u64>,
+    /// Size of each member of an array made for this run.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse)]
+    size: u64,
+    /// One pattern, in fio's words, instead of the usual table.
+    #[arg(long, value_name = "PATTERN")]
+    rw: Option<Pattern>,
+    /// Share of reads of rw and randrw, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 70, value_parser = clap::value_parser!(u8).range(0..=100))]
+    rwmixread: u8,
+    /// Size of requests; with the usual table: only the rows of this size.
+    #[arg(long, value_name = "SIZE", value_parser = block_size)]
+    bs: Option<u32>,
+    /// Requests in flight; with the usual table: only the rows of this depth.
+    #[arg(long, value_name = "N")]
+    iodepth: Option<usize>,
+    /// Seconds of each load, after a fifth of it to warm up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    runtime: f64,
+    /// Rounds; figures are medians.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: usize,
+    /// Verify every block instead of comparing: half of the requests are writes, and everything is read back.
+    #[arg(long)]
+    verify: bool,
+    /// Overwrite what the array on the drives holds.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    force: bool,
+    /// Write a page with charts here.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    html: Option<PathBuf>,
+    /// Write the figures here.
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    csv: Option<PathBuf>,
+}
+
+/// Loads in fio's words.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "lower")]
+enum Pattern {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Sequential reads and writes.
+    Rw,
+    /// Random reads.
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Random reads and writes.
+    Randrw,
+}
+
+fn block_size(text: &str) -> Result<u32, String> {
+    let bytes = size::parse_sectors(text)? * 512;
+    u32::try_from(bytes).ok().filter(|bytes| (512..=64 << 20).contains(bytes)).ok_or("use 512 to 64M".into())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|seconds| (0.01..=86400.0).contains(seconds)).ok_or("use 0.01 to 86400".into())
+}
+
+fn main() -> ExitCode {
+    stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| bench(&cli.bench, json).map(|()| 0))
+}
 
 /// A subject, and what must live as long: the folder of its image files.
 struct Bound {
@@ -36,7 +134,7 @@ struct Bound {
 ///
 /// # Errors
 /// When there is no such array, writes were not allowed, or a load failed.
-pub fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
+fn bench(command: &Bench, json: bool) -> Result<(), Failure> {
     if command.drives.is_empty() && command.ram.is_none() && command.files.is_none() {
         return Err(Failure::Usage("name the drives of an array, or measure one made for this: --ram N or --files N".into()));
     }
@@ -158,7 +256,7 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
 fn on_drives(what: &[PathBuf], writes: bool) -> Result<Bound, Failure> {
     let options = OpenOptions { read_only: !writes, ..OpenOptions::default() };
     let (drives, names) = sort_arguments(what);
-    let mut planned = choose(&drives, &names, options)?;
+    let mut planned = choose(&drives, &names, options, &|_| {})?;
     if planned.len() > 1 {
         let names: Vec<&str> = planned.iter().map(|array| array.name.as_str()).collect();
         return Err(Failure::Usage(format!("these drives hold several arrays ({}): name the drives of one", names.join(", "))));
@@ -196,14 +294,6 @@ fn bind(
         format!("{} drives like {} of {}, {how}", shape.members, bare[0].display(), size::show(info.limits.size_sectors * 512));
     let subject = Subject { name, array: Box::new(array.clone()), shape, members, members_writable, ring: Some(ring) };
     Ok(Bound { subject, array: Some(array), members: words, _folder: folder })
-}
-
-/// A bar for `done` of `total` steps; hidden where nobody looks.
-pub fn steps_bar(json: bool) -> ProgressBar {
-    let bar = if io::stderr().is_terminal() && !json { ProgressBar::new(0) } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("[{bar:30}] {percent:>3} %  {elapsed}, about {eta} left  {msg}");
-    bar.set_style(style.expect("the template is a constant").progress_chars("=> "));
-    bar
 }
 
 fn verify(bound: &mut Bound, loads: &[Load], json: bool) -> Result<(), Failure> {
@@ -247,10 +337,10 @@ fn measure(bound: &mut Bound, loads: &[Load], command: &Bench, json: bool) -> Re
     let comparison = comparison.map_err(Failure::failed)?;
     let environment = Environment::here(bound.members.clone());
     if let Some(path) = &command.csv {
-        write(path, &comparison.to_csv())?;
+        write_file(path, &comparison.to_csv())?;
     }
     if let Some(path) = &command.html {
-        write(path, &page(&format!("Stria bench: {}", comparison.name), &environment, &[Section::Comparison(&comparison)]))?;
+        write_file(path, &page(&format!("Stria bench: {}", comparison.name), &environment, &[Section::Comparison(&comparison)]))?;
     }
     if json {
         print_json(&serde_json::json!({"environment": environment, "comparison": comparison}));
@@ -258,12 +348,6 @@ fn measure(bound: &mut Bound, loads: &[Load], command: &Bench, json: bool) -> Re
         print(&words(&comparison, &environment));
     }
     Ok(())
-}
-
-/// Writes a report.
-pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let path = absolute(path);
-    std::fs::write(&path, text).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
 fn words(comparison: &Comparison, environment: &Environment) -> String {

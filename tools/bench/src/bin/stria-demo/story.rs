@@ -1,12 +1,7 @@
 //! The second half of the demo: a serve, a load, two losses, and the proof.
 
-use crate::api::{ArrayView, Done, EventView, MemberRequest, ScrubRequest, StopRequest};
-use crate::client::{Client, array_path};
-use crate::failure::Failure;
-use crate::output::{print, sweep_line};
-use crate::progress;
-use crate::size;
-use hyper::Method;
+use serde::Deserialize;
+use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read};
 use std::path::{Path, PathBuf};
@@ -15,6 +10,8 @@ use std::time::{Duration, Instant};
 use stria_bench::story::{Ending, Sample, Step, Story};
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::{ArrayLevel, CreateSpec};
+use stria_terminal::output::print;
+use stria_terminal::{Failure, program, size};
 
 const NAME: &str = "demo";
 /// Members of the array, without spares.
@@ -42,6 +39,87 @@ impl Drop for Guard {
     }
 }
 
+/// The array as `stria status` tells it.
+#[derive(Deserialize)]
+struct ArrayView {
+    state: String,
+    health: String,
+    size_bytes: u64,
+    resync_pending: bool,
+    sweep: Option<SweepView>,
+    members: Vec<MemberView>,
+    clients: Vec<ClientView>,
+}
+
+#[derive(Deserialize)]
+struct SweepView {
+    kind: String,
+    done_bytes: u64,
+    total_bytes: u64,
+    bytes_per_s: u64,
+}
+
+#[derive(Deserialize)]
+struct MemberView {
+    path: PathBuf,
+    role: String,
+}
+
+#[derive(Deserialize)]
+struct ClientView {
+    read_bytes: u64,
+    written_bytes: u64,
+}
+
+/// `stria` as its users call it, for the array's serve.
+struct Stria {
+    program: PathBuf,
+    socket: PathBuf,
+}
+
+impl Stria {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--json").args(words).arg("--socket").arg(&self.socket).stdin(Stdio::null());
+        command
+    }
+
+    fn does_not_start(&self, error: &io::Error) -> Failure {
+        Failure::Failed(format!("{} does not start: {error}; the demo serves its array by that program", self.program.display()))
+    }
+
+    /// What a command answers, which must succeed.
+    fn ask<T: serde::de::DeserializeOwned>(&self, words: &[&str]) -> Result<T, Failure> {
+        let output = self.command(words).output().map_err(|error| self.does_not_start(&error))?;
+        let error = || -> Option<String> {
+            let told: Value = serde_json::from_slice(&output.stdout).ok()?;
+            told["error"]["message"].as_str().map(str::to_owned)
+        };
+        let told = |parsed: serde_json::Error| {
+            let sentence = error().unwrap_or_else(|| format!("{parsed}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+            Failure::Failed(format!("stria {}: {sentence}", words.join(" ")))
+        };
+        serde_json::from_slice(&output.stdout).map_err(told)
+    }
+
+    fn status(&self) -> Result<ArrayView, Failure> {
+        let [view] = self.ask::<[ArrayView; 1]>(&["status", NAME])?;
+        Ok(view)
+    }
+
+    /// Fails a drive; its name.
+    fn pull(&self, drive: &Path) -> Result<String, Failure> {
+        self.ask::<Done>(&["fail", NAME, &drive.display().to_string(), "--force"])?;
+        Ok(drive.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
+    }
+}
+
+/// How a command of `stria` ended.
+#[derive(Deserialize)]
+struct Done {
+    message: String,
+}
+
 struct Teller {
     begun: Instant,
     steps: Vec<Step>,
@@ -62,9 +140,9 @@ impl Teller {
     }
 
     /// Looks at the array, and keeps what it sees for the chart.
-    fn look(&mut self, client: &Client) -> Result<ArrayView, Failure> {
-        let view: ArrayView = client.get(&array_path(NAME, ""))?;
-        let total = |of: fn(&crate::api::ClientView) -> u64| view.clients.iter().map(of).sum::<u64>();
+    fn look(&mut self, stria: &Stria) -> Result<ArrayView, Failure> {
+        let view = stria.status()?;
+        let total = |of: fn(&ClientView) -> u64| view.clients.iter().map(of).sum::<u64>();
         let (now, read, written) = (Instant::now(), total(|client| client.read_bytes), total(|client| client.written_bytes));
         let (then, read_before, written_before) = self.before;
         let seconds = (now - then).as_secs_f64().max(1e-3);
@@ -79,7 +157,8 @@ impl Teller {
         });
         self.before = (now, read, written);
         if io::stderr().is_terminal() && !self.json {
-            let sweep = view.sweep.as_ref().map_or(String::new(), |sweep| format!(", {}", sweep_line(sweep)));
+            let percent = |sweep: &SweepView| sweep.done_bytes * 100 / sweep.total_bytes.max(1);
+            let sweep = view.sweep.as_ref().map_or(String::new(), |sweep| format!(", {} {} %", sweep.kind, percent(sweep)));
             eprint!("\r\x1b[K{}: {} written by fio{sweep}", view.state, size::show(written));
         }
         Ok(view)
@@ -88,13 +167,13 @@ impl Teller {
     /// Looks until the array is as wanted; `None`: `stop` came first.
     fn watch(
         &mut self,
-        client: &Client,
+        stria: &Stria,
         mut wanted: impl FnMut(&ArrayView) -> bool,
         mut stop: impl FnMut() -> bool,
     ) -> Result<Option<ArrayView>, Failure> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let view = self.look(client)?;
+            let view = self.look(stria)?;
             let (done, stopped) = (wanted(&view), stop());
             if done || stopped {
                 if io::stderr().is_terminal() && !self.json {
@@ -152,13 +231,13 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
     );
 
     let socket = folder.path().join("control.sock");
-    let (mut serve, uri) = start_serve(&drives, &socket)?;
-    let client = Client::at(&socket);
+    let stria = Stria { program: program::find("stria"), socket };
+    let (mut serve, uri) = start_serve(&stria, &drives)?;
     teller.step("serve", uri.clone(), Ending::Good);
-    teller.watch(&client, |view| !view.resync_pending && view.sweep.is_none(), || false)?;
+    teller.watch(&stria, |view| !view.resync_pending && view.sweep.is_none(), || false)?;
 
-    let failure = play(&mut teller, &client, &uri, &drives, folder.path(), quick)?;
-    let stopped: Done = client.send(Method::POST, "/v1/stop", &StopRequest { force: true })?;
+    let failure = play(&mut teller, &stria, &uri, &drives, folder.path(), quick)?;
+    let stopped: Done = stria.ask(&["stop", "--force"])?;
     let status = serve.0.wait().map_err(Failure::failed)?;
     let ending = if status.success() { Ending::Good } else { Ending::Bad };
     teller.step("stop", stopped.message, ending);
@@ -178,14 +257,13 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
 /// Load, losses, rebuild, scrub, proof. The first thing that does not hold.
 fn play(
     teller: &mut Teller,
-    client: &Client,
+    stria: &Stria,
     uri: &str,
     drives: &[PathBuf],
     folder: &Path,
     quick: bool,
 ) -> Result<Option<String>, Failure> {
-    let view: ArrayView = client.get(&array_path(NAME, ""))?;
-    let blocks = view.size_bytes / BLOCK_BYTES;
+    let blocks = stria.status()?.size_bytes / BLOCK_BYTES;
     let mut wrong: Option<String> = None;
     let mut check = |teller: &mut Teller, what: &str, holds: bool, detail: String| {
         teller.step(what, detail.clone(), if holds { Ending::Good } else { Ending::Bad });
@@ -204,60 +282,57 @@ fn play(
         move |view: &ArrayView| view.clients.iter().any(|client| client.written_bytes >= blocks * BLOCK_BYTES / 100 * part)
     };
     let mut ended = || load.0.try_wait().is_ok_and(|status| status.is_some());
-    let under_load = teller.watch(client, written(20), &mut ended)?.is_some();
-    check(teller, "pull drive 1", under_load, pull(client, &drives[1])?);
+    let under_load = teller.watch(stria, written(20), &mut ended)?.is_some();
+    check(teller, "pull drive 1", under_load, stria.pull(&drives[1])?);
     let mut in_rebuild = false;
     let on_its_way = |view: &ArrayView| view.sweep.as_ref().is_some_and(|sweep| sweep.done_bytes * 10 >= sweep.total_bytes);
-    let under_load = teller.watch(client, |view| on_its_way(view) || written(40)(view), &mut ended)?.is_some_and(|view| {
+    let under_load = teller.watch(stria, |view| on_its_way(view) || written(40)(view), &mut ended)?.is_some_and(|view| {
         in_rebuild = view.sweep.is_some();
         true
     });
     let when = if in_rebuild { "while the first is being rebuilt" } else { "when the first has been rebuilt" };
-    check(teller, "pull drive 4", under_load, format!("{}, {when}", pull(client, &drives[4])?));
-    teller.watch(client, |_| false, &mut ended)?;
+    check(teller, "pull drive 4", under_load, format!("{}, {when}", stria.pull(&drives[4])?));
+    teller.watch(stria, |_| false, &mut ended)?;
     let (holds, detail) = fio_result(load)?;
     check(teller, "load verified", holds, detail);
 
-    let healed = teller.watch(client, |view| view.health == crate::api::HealthView::Optimal && view.sweep.is_none(), || false)?;
-    let events: Vec<EventView> = client.get("/v1/events")?;
-    let rebuilt = events.iter().filter(|event| event.kind == "member_in_sync").count();
+    let healed = teller.watch(stria, |view| view.health == "optimal" && view.sweep.is_none(), || false)?;
+    let is_spare = |member: &&MemberView| member.role == "in sync" && drives[MEMBER_COUNT..].contains(&member.path);
+    let rebuilt = healed.map_or(0, |view| view.members.iter().filter(is_spare).count());
     let detail = format!("{rebuilt} spares are filled and hold the roles of the drives that went");
-    check(teller, "rebuilt", healed.is_some() && rebuilt == 2, detail);
+    check(teller, "rebuilt", rebuilt == SPARE_COUNT, detail);
 
-    let begun: Done = client.send(Method::POST, &array_path(NAME, "/scrub"), &ScrubRequest::default())?;
-    teller.watch(client, |view| view.sweep.is_none(), || false)?;
-    let ends = progress::ends(client, begun.sequence, &["scrub"])?;
-    let clean = ends.iter().any(|event| event.kind == "sweep_finished" && event.mismatch_sectors == Some(0));
-    check(teller, "scrub", clean, ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; "));
+    let scrub = stria.command(&["scrub", NAME, "--wait"]).stdout(Stdio::piped()).spawn();
+    let mut scrub = Guard(scrub.map_err(|error| stria.does_not_start(&error))?);
+    teller.watch(stria, |_| false, || scrub.0.try_wait().is_ok_and(|status| status.is_some()))?;
+    let told = scrub.0.stdout.take().expect("it is piped");
+    let told: Vec<Value> =
+        serde_json::Deserializer::from_reader(told).into_iter().collect::<Result<_, _>>().map_err(Failure::failed)?;
+    let ends: Vec<&Value> =
+        told.iter().filter(|line| line["kind"].as_str().is_some_and(|kind| kind.starts_with("sweep_"))).collect();
+    let clean = ends.iter().any(|event| event["kind"] == "sweep_finished" && event["mismatch_sectors"] == 0);
+    check(teller, "scrub", clean, ends.iter().filter_map(|event| event["text"].as_str()).collect::<Vec<_>>().join("; "));
 
-    check(teller, "pull drive 0", true, pull(client, &drives[0])?);
+    check(teller, "pull drive 0", true, stria.pull(&drives[0])?);
     check(
         teller,
         "pull drive 2",
         true,
-        format!("{}; no spare is left: what was rebuilt must carry the data", pull(client, &drives[2])?),
+        format!("{}; no spare is left: what was rebuilt must carry the data", stria.pull(&drives[2])?),
     );
     let mut proof = start_fio(uri, blocks, folder, &["--verify_only"])?;
-    teller.watch(client, |_| false, || proof.0.try_wait().is_ok_and(|status| status.is_some()))?;
+    teller.watch(stria, |_| false, || proof.0.try_wait().is_ok_and(|status| status.is_some()))?;
     let (holds, detail) = fio_result(proof)?;
     check(teller, "every byte verified", holds, format!("{detail}, two members missing"));
     Ok(wrong)
 }
 
-fn pull(client: &Client, drive: &Path) -> Result<String, Failure> {
-    let body = MemberRequest { path: drive.to_path_buf() };
-    client
-        .send::<Done>(Method::POST, &array_path(NAME, "/members/fail"), &body)
-        .map(|_| drive.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()))
-}
-
 /// A serve of its own; its URI.
-fn start_serve(drives: &[PathBuf], socket: &Path) -> Result<(Guard, String), Failure> {
-    let program = std::env::current_exe().map_err(Failure::failed)?;
-    let mut command = Command::new(program);
-    command.arg("serve").args(drives).arg("--socket").arg(socket).arg("--quiet").env_remove("STRIA_SOCKET");
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(Failure::failed)?;
-    let mut serve = Guard(child);
+fn start_serve(stria: &Stria, drives: &[PathBuf]) -> Result<(Guard, String), Failure> {
+    let mut command = Command::new(&stria.program);
+    command.arg("serve").args(drives).arg("--socket").arg(&stria.socket).arg("--quiet").env_remove("STRIA_SOCKET");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut serve = Guard(child.map_err(|error| stria.does_not_start(&error))?);
     let lines = BufReader::new(serve.0.stdout.take().expect("it is piped")).lines();
     let mut uri = None;
     for line in lines.map_while(Result::ok) {

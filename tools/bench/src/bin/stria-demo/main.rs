@@ -1,29 +1,62 @@
 //! `demo`: what an array does, measured and told, on image files, by an ordinary user.
 //!
-//! First the scaling table (stria-bench). Then the story: a RAID 6 with two spares is served over NBD by another process
-//! of this program; fio writes all of it in random order and verifies; two drives are pulled under that load, the second
+//! First the scaling table (stria-bench). Then the story: a RAID 6 with two spares is served over NBD by `stria
+//! serve`; fio writes all of it in random order and verifies; two drives are pulled under that load, the second
 //! while the first is still being rebuilt; when the spares are filled, a scrub compares everything, two more drives are
 //! pulled, and every byte is verified once more, now through what was rebuilt.
 
+#![forbid(unsafe_code)]
+
 mod story;
 
-use crate::bench::{steps_bar, write};
-use crate::cli::Demo;
-use crate::failure::Failure;
-use crate::output::{self, print, print_json};
-use crate::serve::absolute;
+use clap::{Args, Parser, ValueHint};
 use std::io::{self, IsTerminal};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 use stria_bench::report::{Section, page};
 use stria_bench::scaling::{Plan, Scaling, scaling};
 use stria_bench::{Environment, Order};
+use stria_terminal::output::{self, print, print_json, write_file};
+use stria_terminal::progress::steps_bar;
+use stria_terminal::{Failure, absolute};
+
+/// Measure every level on image files, then take a RAID 6 through two failures under load.
+#[derive(Parser)]
+#[command(name = "stria demo", bin_name = "stria demo", max_term_width = 110)]
+struct Cli {
+    /// Speak JSON on standard output.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    demo: Demo,
+}
+
+#[derive(Args, Debug)]
+struct Demo {
+    /// Measure up to this many drives.
+    #[arg(long, value_name = "8|24", default_value = "8", value_parser = ["8", "24"])]
+    members_max: String,
+    /// Where the image files are made, in a folder of their own that is removed afterwards; 2 GiB are needed.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    /// The page with the charts.
+    #[arg(long, value_name = "PATH", default_value = "stria-demo.html", value_hint = ValueHint::FilePath, overrides_with = "out")]
+    out: PathBuf,
+    /// Half a minute: fewer drive counts and shorter runs.
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> ExitCode {
+    stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| demo(&cli.demo, json).map(|()| 0))
+}
 
 /// Runs the demo.
 ///
 /// # Errors
 /// When fio is missing, image files cannot be made, or anything that should hold does not.
-pub fn demo(command: &Demo, json: bool) -> Result<(), Failure> {
+fn demo(command: &Demo, json: bool) -> Result<(), Failure> {
     let begun = Instant::now();
     check_fio()?;
     let folder = absolute(&command.dir.clone().unwrap_or_else(std::env::temp_dir));
@@ -45,7 +78,7 @@ pub fn demo(command: &Demo, json: bool) -> Result<(), Failure> {
     let story = story::tell(&folder, command.quick, json)?;
     let environment = Environment::here(table.members.clone());
     let sections = [Section::Scaling(&table), Section::Story(&story.story)];
-    write(&command.out, &page("Stria demo", &environment, &sections))?;
+    write_file(&command.out, &page("Stria demo", &environment, &sections))?;
     let out = absolute(&command.out);
     if json {
         print_json(&serde_json::json!({"environment": environment, "scaling": table, "story": story.story, "report": out}));

@@ -1,28 +1,96 @@
 //! `sim`: many histories in virtual time; a failure is shrunk and told with the command that replays it.
 
-use crate::bench::steps_bar;
-use crate::cli::{Sim, SimWhat};
-use crate::failure::Failure;
-use crate::output::{print, print_json, table};
+#![forbid(unsafe_code)]
+
+mod beside;
+mod price;
+
+use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::process::ExitCode;
 use std::time::Duration;
 use stria_sim::campaign::{Plan, Report, campaign, caught};
 use stria_sim::shrink::shrink;
 use stria_sim::{History, Rules, run_told};
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json, table};
+use stria_terminal::progress::steps_bar;
 
 /// How long a failing history is made shorter.
 const SHRINK_MAX: Duration = Duration::from_secs(60);
+
+/// Run histories of arrays on hostile drives, in virtual time; the first loss ends it.
+#[derive(Parser)]
+#[command(name = "stria sim", bin_name = "stria sim", max_term_width = 110)]
+struct Cli {
+    /// Speak JSON on standard output.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    sim: Sim,
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Sim {
+    /// Something else than histories.
+    #[command(subcommand)]
+    what: Option<What>,
+    /// The first seed.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    from: u64,
+    /// How many histories; without --seconds 10000 if not given.
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    /// Begin no history after this time.
+    #[arg(long, value_name = "S")]
+    seconds: Option<u64>,
+    /// Arrays of one level only.
+    #[arg(long, value_parser = stria_sim::setup::FAMILIES)]
+    level: Option<String>,
+    /// Threads; one for each core if not given.
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+    /// Tell what was met, by level, and which requests met which states and faults.
+    #[arg(long)]
+    coverage: bool,
+    /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata.
+    #[arg(long)]
+    more_faults: bool,
+    /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
+    #[arg(long)]
+    lying_flush: bool,
+    /// Run the history of --from alone, and tell line by line what happens in it.
+    #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
+    trace: bool,
+    /// Of clients' data, tell of these sectors of the array only.
+    #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
+    sectors: Option<std::ops::Range<u64>>,
+}
+
+/// What else is simulated.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
+    Price(price::Price),
+    /// What clients feel of a rebuild on modelled SSDs, and how fast it is beside them, in virtual time.
+    Rebuild(beside::Rebuild),
+}
+
+fn main() -> ExitCode {
+    stria_terminal::run_tool(|cli: &Cli| cli.json, |cli, json| sim(&cli.sim, json).map(|()| 0))
+}
 
 /// Runs histories.
 ///
 /// # Errors
 /// When something was lost.
-pub fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
+fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     match &command.what {
-        Some(SimWhat::Price(command)) => return crate::price::run(command, json),
-        Some(SimWhat::Rebuild(command)) => return crate::beside::run(command, json),
+        Some(What::Price(command)) => return price::run(command, json),
+        Some(What::Rebuild(command)) => return beside::run(command, json),
         None => {}
     }
     if command.trace {

@@ -1,0 +1,92 @@
+//! Instruments that are programs of their own: `stria lab …` starts `stria-lab …`, as git starts git-foo.
+//!
+//! A tool lies beside this program (links followed), or in `PATH`. It takes this process over, so arguments, environment, signals and
+//! exit code are its own. A machine that only serves arrays needs none of them.
+
+use clap::Command;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process;
+use stria_terminal::{Failure, describe, program};
+
+/// The words that start a tool, and what `stria help` says of them.
+const TOOLS: [(&str, &str); 4] = [
+    ("bench", "Measure an array beside its bare members and what its geometry allows"),
+    ("lab", "The laboratory: measure any storage that fio can reach, by SNIA's method, and report"),
+    ("demo", "Measure every level on image files, then take a RAID 6 through two failures under load"),
+    ("sim", "Run histories of arrays on hostile drives, in virtual time; the first loss ends it"),
+];
+
+/// A command line that is for a tool.
+pub struct Handover {
+    tool: &'static str,
+    arguments: Vec<OsString>,
+    /// Whether it asks for JSON before the tool's name.
+    pub json: bool,
+}
+
+impl Handover {
+    /// `stria [--json] lab …`, or `stria help lab …`; `arguments` are those of this program.
+    pub fn of(arguments: impl IntoIterator<Item = OsString>) -> Option<Self> {
+        let mut arguments = arguments.into_iter().peekable();
+        let json = arguments.next_if(|argument| argument == "--json");
+        let help = arguments.next_if(|argument| argument == "help").map(|_| OsString::from("--help"));
+        let word = arguments.next()?;
+        let (tool, _) = TOOLS.into_iter().find(|(tool, _)| word == *tool)?;
+        Some(Self { tool, json: json.is_some(), arguments: json.into_iter().chain(arguments).chain(help).collect() })
+    }
+
+    /// Becomes the tool; returns only if that cannot be.
+    pub fn start(&self) -> Failure {
+        let Self { tool, arguments, .. } = self;
+        let name = format!("stria-{tool}");
+        let error = process::Command::new(program::find(&name)).args(arguments).exec();
+        match error.kind() {
+            ErrorKind::NotFound => Failure::Usage(format!(
+                "`stria {tool}` needs the program {name}, which is neither beside stria nor in PATH: build it with `cargo build --release \
+                 --bin {name}`, and copy it to where stria lies"
+            )),
+            _ => Failure::Failed(format!("{name} does not start: {error}")),
+        }
+    }
+}
+
+/// The command line with the tools' names, for help and the parser's hints.
+pub fn with_names(command: Command) -> Command {
+    command.subcommands(TOOLS.map(|(tool, about)| Command::new(tool).about(about)))
+}
+
+/// The same with all that those tools take that are installed, for completions.
+pub fn with_options(command: Command) -> Command {
+    TOOLS.into_iter().fold(with_names(command), |command, (tool, about)| {
+        let told = process::Command::new(program::find(&format!("stria-{tool}"))).arg(describe::FLAG).output();
+        match told.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok()) {
+            Some(told) => command.mut_subcommand(tool, |_| describe::command(tool, &told).about(about)),
+            None => command,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_tools_are_handed_over_with_all_that_follows() {
+        let cases = [
+            ("lab run --json x", Some(("lab", "run --json x"))),
+            ("--json bench --ram 4", Some(("bench", "--json --ram 4"))),
+            ("help sim price", Some(("sim", "price --help"))),
+            ("lab compare a -- b", Some(("lab", "compare a -- b"))),
+            ("status lab", None),
+            ("help status", None),
+            ("", None),
+        ];
+        for (line, expected) in cases {
+            let found = Handover::of(line.split_whitespace().map(OsString::from));
+            let told = found.map(|found| (found.tool, found.arguments.join(" ".as_ref()).into_string().expect("text")));
+            assert_eq!(told.as_ref().map(|(tool, rest)| (*tool, &**rest)), expected, "{line}");
+        }
+    }
+}

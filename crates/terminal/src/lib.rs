@@ -1,0 +1,84 @@
+//! What `stria` and its tools share towards people: exit codes and how errors are said, words and JSON, sizes, progress bars, and how
+//! one of these programs finds another.
+//!
+//! The crate knows no array and no drive. Only the feature `host` takes that crate in, for the exit codes of its errors.
+#![forbid(unsafe_code)]
+
+pub mod describe;
+mod failure;
+pub mod output;
+pub mod program;
+pub mod progress;
+pub mod size;
+
+pub use failure::Failure;
+
+use clap::{Parser, error::Error};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Runs a tool: a program that `stria` starts for one of its words. [`output::tell_lines`] says its errors, which may quote lines.
+///
+/// `json` tells whether the command line asks for JSON; `command` carries it out, as JSON or not, and gives the exit code.
+pub fn run_tool<C: Parser>(json: fn(&C) -> bool, command: impl FnOnce(C, bool) -> Result<u8, Failure>) -> ExitCode {
+    if std::env::args_os().skip(1).eq([describe::FLAG]) {
+        output::print_json(&describe::describe(C::command()));
+        return ExitCode::SUCCESS;
+    }
+    // `stria --json sim price`: the parser would take the flag for an option of `sim`, which goes with no subcommand.
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let first = arguments.get(1).is_some_and(|argument| argument == "--json");
+    if first {
+        arguments.remove(1);
+    }
+    run(C::try_parse_from(arguments), |parsed| first || json(parsed), command, output::tell_lines)
+}
+
+/// Carries out a command line that was parsed; says why if that fails, by `tell` and, where JSON is asked for, as JSON.
+pub fn run<C>(
+    parsed: Result<C, Error>,
+    json: impl FnOnce(&C) -> bool,
+    command: impl FnOnce(C, bool) -> Result<u8, Failure>,
+    tell: fn(&str),
+) -> ExitCode {
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return not_understood(&error),
+    };
+    let json = json(&parsed);
+    match command(parsed, json) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failed(&failure, json, tell),
+    }
+}
+
+/// Says why a command failed; its exit code.
+pub fn failed(failure: &Failure, json: bool, tell: fn(&str)) -> ExitCode {
+    if json {
+        print_error(failure.exit_code(), &failure.to_string());
+    }
+    tell(&failure.to_string());
+    ExitCode::from(failure.exit_code())
+}
+
+fn print_error(exit_code: u8, message: &str) {
+    output::print_json(&serde_json::json!({"error": {"exit_code": exit_code, "message": message}}));
+}
+
+/// A command line that makes no sense, or one that asks for help.
+fn not_understood(error: &Error) -> ExitCode {
+    // The parser has given up, so the flag is looked for by hand.
+    let json = std::env::args_os().any(|argument| argument == "--json");
+    if json && error.use_stderr() {
+        let text = error.render().to_string();
+        print_error(2, text.trim_start_matches("error: ").lines().next().unwrap_or_default());
+    }
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+}
+
+/// The path from the root: a serve and its commands may run in different folders. Links are kept.
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
+}
