@@ -1,8 +1,8 @@
-//! The binder: an engine, the members' devices and a recorder, bound into one block device.
+//! The engine's driver: connects an engine, the members' devices and the metadata of a format into one block device.
 //!
-//! It moves requests and records between the three and holds no policy. A handle may be cloned; all clones are the
+//! It moves requests and metadata updates between the three and decides nothing. A handle may be cloned; all clones are the
 //! same array, so an array can be a member of another while its owner still commands it. On one of several lanes it also
-//! moves messages ([`mail`]); the recorder is the home lane's.
+//! exchanges messages ([`mail`]); metadata updates are made by the coordinator.
 
 mod mail;
 
@@ -17,7 +17,7 @@ use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Op
 
 /// Tags of metadata writes have this bit; the engine's do not.
 const METADATA: Tag = 1 << 63;
-/// Of those: which kind of record, in three bits.
+/// Of those: the kind of metadata update, in three bits.
 const KIND_SHIFT: u32 = 60;
 const KIND_MASK: Tag = 7 << KIND_SHIFT;
 const STATE: usize = 0;
@@ -25,10 +25,10 @@ const INTENT: usize = 1;
 const BAD_BLOCKS: usize = 2;
 const LOG_RESET: usize = 3;
 const CATCH_UP: usize = 5;
-/// One write for each order, several members' at once: answered by themselves.
+/// Log appends: one write each, several members' at once; each is answered by itself.
 const LOG_APPEND: usize = 4;
 const KINDS: usize = 6;
-/// Of those: a count, so that what a dropped member ends late is known; below it the member.
+/// Of those: a count, which identifies late completions of dropped members; below it the member.
 const COUNT_SHIFT: u32 = 16;
 const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
 
@@ -36,13 +36,13 @@ struct Bound {
     device: Option<Box<dyn BlockDevice>>,
     data_start_sector: u64,
     in_flight: usize,
-    /// To be let go when nothing is in flight.
+    /// It is released when nothing is in flight.
     leaves: bool,
-    /// It leaves or was dropped.
+    /// It leaves, or was dropped.
     is_closed: bool,
-    /// It was dropped when so many records' writes had been given out: it gets nothing more, and nothing from before counts.
+    /// It was dropped when this many metadata writes had been sent. It gets nothing more, and nothing sent before counts (R16).
     dropped_at: Option<Tag>,
-    /// Writes of records that it has not ended, by kind.
+    /// Metadata writes that it has not ended, by kind.
     records: [usize; KINDS],
 }
 
@@ -52,7 +52,7 @@ impl Bound {
         Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false, is_closed: false, dropped_at, records }
     }
 
-    /// Positions of the engine's requests are in the member's data area, those of records are not.
+    /// Positions of the engine's requests are in the member's data area, those of metadata are not.
     fn submit(&mut self, mut request: Request, refused: &mut Vec<Completion>) {
         if request.tag & METADATA == 0 && !matches!(request.operation, Operation::Flush) {
             request.start_sector += self.data_start_sector;
@@ -70,7 +70,7 @@ impl Bound {
     }
 }
 
-/// A record whose writes run.
+/// A metadata update whose writes run.
 #[derive(Default)]
 struct Pending {
     writes: usize,
@@ -81,28 +81,29 @@ type Places<R> = <<R as Recorder>::Log as LaneLog>::Places;
 
 struct Binder<R: Recorder> {
     engine: Engine,
-    /// `None`: the home lane has it.
+    /// `None`: the coordinator has it.
     recorder: Option<R>,
     log: R::Log,
     /// Where there are several lanes.
     relay: Option<Relay<Places<R>>>,
-    /// On the home lane of several.
+    /// On the coordinator of several lanes.
     home: Option<Home>,
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
     members: Vec<Bound>,
     /// By kind.
     pending: [Pending; KINDS],
-    /// Writes of records given out so far.
+    /// Metadata writes sent so far.
     record_count: Tag,
-    /// Waits until members have caught up; without one a new log does.
+    /// The state of the next superblock update, which waits until members have the last one (R27). Without one a log reset
+    /// waits for that.
     next_state: Option<ArrayState>,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
     unix_seconds_at_zero: u64,
     now: Nanos,
-    /// The engine's requests and records that have ended and are not clients' by themselves.
+    /// Completions of member requests and metadata writes that are not clients' by themselves.
     others: Vec<Completion>,
-    /// Requests of the engine that no device took.
+    /// Member requests that no device took.
     refused: Vec<Completion>,
     actions: bool,
 }
@@ -120,16 +121,16 @@ impl<R: Recorder> Clone for ArrayDevice<R> {
 }
 
 impl<R: Recorder> ArrayDevice<R> {
-    /// Binds `devices`, by member handle, to an engine for `config`. `unix_seconds_at_zero`: the date when `now` is 0.
+    /// Connects `devices`, by member handle, to an engine for `config`. `unix_seconds_at_zero`: the date when `now` is 0.
     pub fn new(config: &ArrayConfig, devices: Vec<Box<dyn BlockDevice>>, recorder: R, unix_seconds_at_zero: u64) -> Self {
         Self::on_lane(config, devices, Some(recorder), unix_seconds_at_zero, &Ports::new(1), 0)
     }
 
-    /// One lane of an array: all are given the same `config` and `ports`, `devices` that reach the same drives, and clients'
-    /// requests in any way. Lane 0, and only that, has the `recorder`.
+    /// One lane of an array. All lanes get the same `config` and `ports`, `devices` that reach the same drives, and any of the
+    /// clients' requests. Only lane 0 has the `recorder`.
     ///
     /// # Panics
-    /// When it has none, or another has.
+    /// When lane 0 has no recorder, or another lane has one.
     pub fn on_lane(
         config: &ArrayConfig,
         devices: Vec<Box<dyn BlockDevice>>,
@@ -140,7 +141,7 @@ impl<R: Recorder> ArrayDevice<R> {
     ) -> Self {
         assert_eq!(lane == 0, recorder.is_some(), "the home lane records for all");
         let member_limits: Vec<Limits> = devices.iter().map(|device| device.limits().clone()).collect();
-        // Without redundancy nothing is kept in step, and every lane does what it is asked for.
+        // Levels without redundancy need no partitions: every lane does what it is asked.
         let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
         let share = if several { ports.share(&config.geometry, lane) } else { Share::whole(&config.geometry) };
         let engine = Engine::on_lane(config, &member_limits, share);
@@ -171,37 +172,37 @@ impl<R: Recorder> ArrayDevice<R> {
         Self { binder: Rc::new(RefCell::new(binder)), limits }
     }
 
-    /// The array now.
+    /// The array's state.
     pub fn status(&self) -> ArrayStatus {
         self.binder.borrow().engine.status()
     }
 
-    /// So many sectors in a row belong to one of several lanes, from the home lane on; `None`: none is anybody's in particular.
+    /// How many consecutive sectors belong to one of several lanes, from the coordinator on. `None`: no lane owns any.
     pub fn group_sectors(&self) -> Option<u64> {
         self.binder.borrow().relay.as_ref().map(|relay| relay.share.group_array_sectors())
     }
 
-    /// Takes what a log should have.
+    /// Takes the events since the last call, for the event log.
     pub fn take_events(&self) -> Vec<Event> {
         self.binder.borrow_mut().engine.take_events()
     }
 
-    /// Commands the engine; what it wants done follows at the next poll.
+    /// Commands the engine; the next poll carries out what follows.
     pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
         let mut binder = self.binder.borrow_mut();
         binder.actions = true;
         command(&mut binder.engine)
     }
 
-    /// The recorder, to prepare metadata for a new member; of the home lane.
+    /// The recorder, to prepare metadata for a new member. On the coordinator only.
     ///
     /// # Panics
-    /// On another.
+    /// On another lane.
     pub fn recorder(&self) -> RefMut<'_, R> {
         RefMut::map(self.binder.borrow_mut(), |binder| binder.recorder.as_mut().expect("asked on the home lane"))
     }
 
-    /// Lets a member in, see [`Engine::add`].
+    /// Adds a member, see [`Engine::add`].
     ///
     /// # Errors
     /// The engine's refusal; the device is dropped.
@@ -209,7 +210,8 @@ impl<R: Recorder> ArrayDevice<R> {
         let mut binder = self.binder.borrow_mut();
         let data_start_sector = config.data_start_sector;
         if binder.home.is_none() {
-            // Who is dropped, and where logs lie, was told by then. The home lane's recorder knows of a member without a device.
+            // By then every drop, and where logs lie, was reported. The coordinator's recorder knows of a member that has no
+            // device yet (R39).
             binder.take_mail();
         }
         binder.know_places();
@@ -223,10 +225,10 @@ impl<R: Recorder> ArrayDevice<R> {
         Ok(())
     }
 
-    /// Takes a member that has failed, or a spare, out. Its device is let go when what it was given has ended.
+    /// Takes out a failed member or a spare. Its device is released when everything it was given has ended.
     ///
     /// # Errors
-    /// When it holds a role.
+    /// When it fills a slot.
     pub fn remove(&self, member: MemberId) -> Result<(), Refusal> {
         let mut binder = self.binder.borrow_mut();
         binder.engine.remove(member)?;
@@ -241,13 +243,13 @@ impl<R: Recorder> ArrayDevice<R> {
 }
 
 impl<R: Recorder> Binder<R> {
-    /// The logs lie as the recorder says now.
+    /// Takes over where the logs lie, as the recorder knows it.
     fn know_places(&mut self) {
         let Some(recorder) = &self.recorder else { return };
         let places = recorder.log_places();
         if let Some(relay) = &mut self.relay {
             relay.tell_all(|| Message::Places(places.clone()));
-            // Another lane may be told of a new member next, and append to its log.
+            // R39: another lane may be told of a new member next, and append to its log.
             relay.post();
         }
         self.log.know(0, places);
@@ -290,7 +292,7 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    /// Leaves of what members have ended, from `start` on, what has become clients'. Most stay where they are.
+    /// Keeps in `ended`, from `start` on, the completions that have become clients'. Most stay where they are.
     fn sort_out(&mut self, ended: &mut Vec<Completion>, start: usize) {
         let mut kept = start;
         for index in start..ended.len() {
@@ -336,7 +338,7 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    /// Begins a record.
+    /// Begins a metadata update.
     fn make(&mut self, ask: Ask) {
         let unix_seconds = self.unix_seconds();
         let recorder = self.recorder.as_mut().expect("the home lane records");
@@ -353,12 +355,12 @@ impl<R: Recorder> Binder<R> {
                 Some(writes) => self.record(BAD_BLOCKS, writes),
                 None => self.answered(Answer::BadBlocks(Vec::new(), false)),
             },
-            // Logs begun anew do not speak for superblocks from before the last record.
+            // R32: every member has the last superblock update before a new log session begins.
             Ask::ResetLog => self.recorded(CATCH_UP),
         }
     }
 
-    /// What the engine asked for has come to this.
+    /// The result of what the engine wanted.
     fn answer(&mut self, answer: Answer) {
         match answer {
             Answer::State(failures) => self.engine.state_recorded(failures),
@@ -437,7 +439,7 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    /// Records do not wait for members that were dropped, as these may never answer.
+    /// Metadata updates do not wait for dropped members, which may never answer (R16).
     fn let_go_of_dropped(&mut self) {
         for member in self.engine.take_dropped() {
             let bound = &mut self.members[member.0];
@@ -475,7 +477,7 @@ impl<R: Recorder> Binder<R> {
                     return self.record(LOG_RESET, writes);
                 };
                 let writes = recorder.record_state(&state, unix_seconds);
-                // Who could not be told the last record cannot be told this one.
+                // A member that could not get the last update cannot get this one.
                 self.pending[STATE].failures = failures;
                 self.record(STATE, writes);
             }

@@ -1,14 +1,13 @@
 //! One array on several lanes.
 //!
-//! A lane is a thread with an [`Engine`](crate::Engine) of its own, and engines share nothing: each owns the stripes of its
-//! [`Share`], with their locks, bits, records of the log and sweeps. What cannot be divided goes by message:
+//! A lane is a thread with an [`Engine`](crate::Engine) of its own. Engines share no state: each owns the stripes of its
+//! [partition](Share), with their locks, bits, log records and sweeps. What cannot be divided goes by message:
 //! - a client's request, to the lanes that own its sectors ([`relay`]);
-//! - what superblocks and bitmap must say, to the home lane, which makes one record of it ([`registrar`]);
-//! - who holds which role, from the home lane to all ([`follow`]).
+//! - what superblocks and bitmap must say, to the coordinator (lane 0), which makes one metadata update of it ([`registrar`]);
+//! - which member fills which slot, from the coordinator to all ([`follow`]).
 //!
-//! Reads need none while their owner's share is [plain](guest).
-//!
-//! So one lane is the whole array as ever, and the simulator runs several in one thread, by the same messages.
+//! Reads need no message while their owner allows [direct reads](guest). One lane is the same engine with the whole array as
+//! its partition. The simulator runs several lanes in one thread, by the same messages. See docs/LANES.md.
 
 mod events;
 mod follow;
@@ -29,39 +28,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stria_block::{Completion, Mailbox, Request};
 
-/// What lanes say to each other. `P`: where the members' logs lie.
+/// A message between lanes. `P`: where the members' logs lie.
 pub(crate) enum Message<P> {
-    /// To be done for a lane.
+    /// Do this for a lane.
     Request { lane: usize, request: Request },
-    /// A read to be done for a lane without a member that is slow to it.
+    /// Do this read for a lane, without asking the member that is slow.
     ReadAround { lane: usize, request: Request, member: MemberId },
-    /// It was done.
+    /// A request that was done for you has ended.
     Ended(Completion),
     /// A lane wants something durable.
     Ask { lane: usize, ask: Ask },
-    /// It is.
+    /// What you wanted is durable.
     Answer(Answer),
-    /// Because of what others asked for.
+    /// An instruction that follows from what other lanes want.
     Order(Order),
-    /// The logs lie so from now on.
+    /// From now on the logs lie here.
     Places(P),
-    /// A spare was given a role.
+    /// A spare was given a slot.
     SpareTaken { member: MemberId, slot: usize },
-    /// A lane needs the last run's records no more.
+    /// A lane no longer needs the log records of the last run.
     Replayed { lane: usize },
-    /// None does.
+    /// No lane needs them.
     AllReplayed,
-    /// The members say that redundancy agrees everywhere.
+    /// The superblocks say that redundancy is consistent everywhere.
     AllResynced,
-    /// A lane could not carry them out: nobody may write.
+    /// A lane could not replay its records: no lane may write.
     GiveUp,
-    /// A lane has filled its share of a member.
+    /// A lane has rebuilt its partition of a member.
     Filled { lane: usize, member: MemberId },
-    /// All have.
+    /// All lanes have.
     AllFilled(MemberId),
 }
 
-/// What a record has come to.
+/// The result of a metadata update.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     State(IoFailures),
@@ -86,12 +85,12 @@ struct Port<P> {
     plain: Plain,
 }
 
-/// Whether others may read of a lane's share without asking. On a cache line of its own: it is read for every such read, and
+/// True if other lanes may read a lane's partition directly. On a cache line of its own: it is read for every direct read, and
 /// seldom written.
 #[repr(align(128))]
 struct Plain(AtomicBool);
 
-/// The ways between the lanes of one array. Clones are the same.
+/// The mailboxes between the lanes of one array. Clones are the same.
 pub struct Ports<P> {
     ports: Arc<Vec<Port<P>>>,
     group_sectors: u64,
@@ -104,18 +103,19 @@ impl<P> Clone for Ports<P> {
 }
 
 impl<P> Ports<P> {
-    /// For so many lanes, 64 at most.
+    /// For this many lanes, 64 at most.
     ///
     /// # Panics
     /// For none, or more than 64.
     pub fn new(lane_count: usize) -> Self {
         assert!((1..=64).contains(&lane_count), "an array has 1 to 64 lanes");
-        // Who receives looks at every turn; that a turn comes is for `nudge` to see to.
+        // The receiver looks on every iteration; `nudge` makes sure that there is one.
         let port = |_| Port { mail: Mailbox::new(|| {}), nudge: OnceLock::new(), plain: Plain(AtomicBool::new(false)) };
         Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: share::GROUP_SECTORS }
     }
 
-    /// For simulations of small arrays: the sync space is dealt out in smaller groups, or strips where these are larger; powers of two.
+    /// For simulations of small arrays: deals the sync space out in smaller groups, or strips where these are larger. Powers of
+    /// two.
     #[must_use]
     pub fn with_groups(self, group_sectors: u64) -> Self {
         Self { group_sectors, ..self }
@@ -125,14 +125,14 @@ impl<P> Ports<P> {
         Share::new(geometry, lane, self.lane_count(), self.group_sectors)
     }
 
-    /// How many lanes there are.
+    /// The number of lanes.
     pub fn lane_count(&self) -> usize {
         self.ports.len()
     }
 
-    /// What has a lane look at its mail soon; said once.
+    /// Sets what makes a lane look at its mail soon. Only the first call counts.
     pub fn on_mail(&self, lane: usize, nudge: impl Fn() + Send + Sync + 'static) {
-        // Who said it first is the lane itself.
+        // The first caller is the lane itself.
         let _ = self.ports[lane].nudge.set(Box::new(nudge));
     }
 
@@ -148,7 +148,8 @@ impl<P> Ports<P> {
         self.ports[lane].mail.take(into);
     }
 
-    /// Says whether others may read of a lane's share: before its clients, and other lanes, hear of what makes it untrue.
+    /// Publishes whether others may read a lane's partition directly: before its clients, and other lanes, hear of what makes
+    /// that untrue (R44).
     fn say_plain(&self, lane: usize, plain: bool) {
         let word = &self.ports[lane].plain.0;
         if word.load(Ordering::Relaxed) != plain {

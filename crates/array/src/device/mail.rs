@@ -1,4 +1,4 @@
-//! What a lane hears from the others, and what it tells them.
+//! Messages between the lanes of an array, and what a lane does with them.
 
 use super::{Binder, Places};
 use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar, Relay, Way};
@@ -8,14 +8,14 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
 
-/// What the home lane keeps for all.
+/// What the coordinator keeps for all lanes.
 pub(super) struct Home {
     pub registrar: Registrar,
-    /// Lanes that have filled their share of a member.
+    /// Lanes that have rebuilt their partition of a member.
     filled: BTreeMap<MemberId, BTreeSet<usize>>,
-    /// Lanes that still need records of the last run.
+    /// Lanes that still need log records of the last run.
     replaying: BTreeSet<usize>,
-    /// The record that is being made says that all is resynced.
+    /// The running superblock update says that everything is consistent.
     resynced: bool,
 }
 
@@ -34,7 +34,7 @@ fn registrar(config: &ArrayConfig, replays: &[bool]) -> Registrar {
     Registrar::new(&state, replays, config.intent.as_ref(), bad)
 }
 
-/// Lanes whose share has records of the last run.
+/// Lanes whose partition has log records of the last run.
 fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
     let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.share(&config.geometry, lane)).collect();
     let owner = |record: &LogRecord| shares.iter().position(|share| share.owns(record.stripe * config.geometry.strip_sectors()));
@@ -42,7 +42,7 @@ fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
 }
 
 impl<R: Recorder> Binder<R> {
-    /// The ways to the other lanes.
+    /// The messages to and from the other lanes.
     pub(super) fn others(&mut self) -> &mut Relay<Places<R>> {
         self.relay.as_mut().expect("there are several lanes")
     }
@@ -51,7 +51,7 @@ impl<R: Recorder> Binder<R> {
         self.home.as_mut().expect("lanes turn to the home lane")
     }
 
-    /// Takes a client's request to whom it concerns.
+    /// Takes a client's request to the lanes that own it.
     pub(super) fn relay(&mut self, request: Request) {
         let request = match self.others().way(&request) {
             Way::Own => return self.take_request(request),
@@ -97,7 +97,7 @@ impl<R: Recorder> Binder<R> {
         self.elsewhere = ended;
     }
 
-    /// At the end of a turn, before anybody hears what it has come to.
+    /// At the end of an iteration, before anyone hears what it has come to.
     fn post(&mut self) {
         let is_calm = self.engine.is_calm();
         let is_plain = is_calm && self.engine.is_plain();
@@ -106,7 +106,7 @@ impl<R: Recorder> Binder<R> {
         relay.post();
     }
 
-    /// Does what others ask for.
+    /// Does what other lanes ask for.
     pub(super) fn take_mail(&mut self) {
         let Some(relay) = &mut self.relay else { return };
         let mut inbox = relay.take_mail();
@@ -181,14 +181,14 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    /// A record has been made: who asked for it is told.
+    /// A metadata update has ended: the lanes that wanted it are told.
     pub(super) fn answered(&mut self, answer: Answer) {
         let Some(home) = &mut self.home else { return self.answer(answer) };
         if matches!(answer, Answer::LogReset(_)) {
             home.registrar.log_is_reset();
         }
         let lanes = home.registrar.recorded();
-        // Who could not be told is dropped before anything else is recorded that counts on it.
+        // R15: a member that could not be written is dropped before the next metadata update.
         let dropped = self.engine.drop_unrecorded(answer.failures());
         let orders = home.registrar.drop_members(0, &dropped);
         let resynced = std::mem::take(&mut home.resynced);
@@ -218,7 +218,7 @@ impl<R: Recorder> Binder<R> {
         self.actions = true;
     }
 
-    /// This lane's share of a member is filled.
+    /// This lane's partition of a member is rebuilt.
     pub(super) fn share_filled(&mut self, member: MemberId) {
         match self.others().share.lane {
             0 => self.note_filled(0, member),
@@ -226,7 +226,7 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    /// This lane needs the last run's records no more.
+    /// This lane no longer needs the log records of the last run.
     pub(super) fn share_replayed(&mut self) {
         match self.others().share.lane {
             0 => self.note_replayed(0),

@@ -1,16 +1,16 @@
-//! What the lanes of an array tell, each for itself, as people are to hear it.
+//! Merges the events of an array's lanes into those that people hear.
 //!
-//! What concerns a place is told by the lane that owns it. That a member was dropped, taken or came in sync, and that a sweep
-//! began or ended, every lane tells: people hear it once. A sweep has ended when it has on every lane.
+//! What concerns a range is reported by the lane that owns it. That a member was dropped, took a slot or came in sync, and that
+//! a sweep began or ended, every lane reports: people hear it once. A sweep has ended when it has on every lane.
 
 use crate::{Event, MemberId, SweepKind};
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::Nanos;
 
-/// Joins the events of an array's lanes.
+/// Merges the events of an array's lanes.
 pub struct LaneEvents {
     lane_count: usize,
-    /// Each happens once to a member, as handles are not used again.
+    /// Each happens once to a member, since handles are not reused.
     changes: BTreeSet<(MemberId, Change)>,
     /// By the sweep's kind.
     rounds: [Option<Round>; 4],
@@ -28,7 +28,7 @@ enum Change {
 struct Round {
     lanes: Vec<Part>,
     told: bool,
-    /// A member was filled on every lane: nobody else begins.
+    /// A member was rebuilt on every lane: no other lane begins.
     filled: bool,
 }
 
@@ -54,12 +54,12 @@ fn place_of(kind: SweepKind) -> usize {
 }
 
 impl LaneEvents {
-    /// Of so many lanes.
+    /// For this many lanes.
     pub fn new(lane_count: usize) -> Self {
         Self { lane_count, changes: BTreeSet::new(), rounds: [const { None }; 4] }
     }
 
-    /// What people are to hear, now that a lane tells this. `paused`: sweeps are held, so those that stop will go on.
+    /// What people must hear, now that a lane reports this. `paused`: sweeps are paused, so those that stop will go on.
     pub fn hear(&mut self, lane: usize, event: Event, paused: bool) -> Vec<Event> {
         if self.lane_count == 1 {
             return vec![event];
@@ -95,7 +95,7 @@ impl LaneEvents {
         }
     }
 
-    /// The first lane to tell speaks for all.
+    /// The first lane that reports speaks for all.
     fn change(&mut self, member: MemberId, change: Change, event: Event) -> Vec<Event> {
         if self.changes.insert((member, change)) { vec![event] } else { Vec::new() }
     }
@@ -121,13 +121,13 @@ impl LaneEvents {
                 }
             }
         }
-        // Who has not begun will, except where the member to be filled is gone or whole.
+        // A lane that has not begun will, unless the member to be rebuilt is gone or in sync.
         if idle && !(kind == SweepKind::Rebuild && (stopped.is_some() || round.filled)) {
             return None;
         }
         match stopped {
             Some(reason) => {
-                // What is done on a lane is done, if the others go on.
+                // What a lane has done counts, if the others go on.
                 let goes_on = |part: &mut Part| match part {
                     Part::Finished { .. } if paused => {}
                     _ => *part = Part::Idle,

@@ -1,7 +1,7 @@
-//! What the lanes of an array decide together: who holds which role, and from when on.
+//! What the lanes of an array decide together: which member fills which slot, and from when on.
 //!
-//! Each engine drops members by itself, and hears of those that others dropped. Everything else that gives or takes a role
-//! begins on the home lane. A member that is being filled counts as whole when every lane has filled its share.
+//! Each engine drops members by itself, and hears of those that others dropped. Every other change of slots begins on the
+//! coordinator. A rebuilding member is in sync when every lane has rebuilt its partition of it (R43).
 
 use super::Share;
 use crate::core::{Action, Core};
@@ -11,22 +11,22 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// What an engine has heard of the others.
+/// What an engine knows of the other lanes.
 pub(crate) struct Following {
-    /// Spares that the home lane gave a role, and the role.
+    /// Spares that the coordinator gave a slot, and the slot.
     assigned: RefCell<Vec<(MemberId, usize)>>,
     /// Members that others dropped before this lane was told of them.
     dropped: RefCell<BTreeSet<MemberId>>,
-    /// Members whose share is filled, which others still fill; whether from the start.
+    /// Members whose partition here is rebuilt while others still rebuild theirs, and whether from the start.
     filled: RefCell<BTreeMap<MemberId, (Fill, bool)>>,
-    /// No lane needs the last run's records any more.
+    /// No lane needs the log records of the last run any more.
     all_replayed: Cell<bool>,
-    /// It is recorded that redundancy agrees everywhere, so that after a crash the log counts.
+    /// The superblocks say that redundancy is consistent everywhere, so the log counts after a crash (R23).
     pub all_resynced: Cell<bool>,
 }
 
 impl Following {
-    /// Whether what a crash left is on the members everywhere.
+    /// True if every lane has replayed what a crash left.
     pub fn is_replayed(&self) -> bool {
         self.all_replayed.get()
     }
@@ -45,8 +45,8 @@ impl Following {
 }
 
 impl Core {
-    /// This lane does not need the last run's records any more; waits until none does. A drop may be recorded meanwhile, for which
-    /// others may have to wait first. Whether the array may be written to.
+    /// Reports that this lane no longer needs the log records of the last run, and waits until no lane does. A drop may become
+    /// durable meanwhile, for which other lanes may have to wait first. Returns whether the array may be written to.
     pub(crate) async fn all_replayed(&self) -> bool {
         if !self.following.all_replayed.get() {
             self.outbox.borrow_mut().push_back(Action::Replayed);
@@ -56,7 +56,7 @@ impl Core {
         self.following.all_replayed.get()
     }
 
-    /// A spare that is to take a role now, and the role.
+    /// A spare that is to take a slot now, and the slot.
     pub(crate) fn take_spare(&self) -> Option<(MemberId, usize)> {
         let mut members = self.members.borrow_mut();
         if self.share.lane == 0 {
@@ -66,7 +66,7 @@ impl Core {
             }
             return Some(taken);
         }
-        // Who is given a role may not be known here yet, nor be known that the role is empty.
+        // The spare, or that the slot is empty, may not be known here yet.
         let mut assigned = self.following.assigned.borrow_mut();
         let count = members.count();
         assigned.retain(|&(member, _)| member.0 >= count || members.get(member).role != MemberRole::Failed);
@@ -74,12 +74,12 @@ impl Core {
         Some(assigned.remove(next))
     }
 
-    /// Whether somebody else still fills his share of a member.
+    /// True if other lanes still rebuild their partition of a member.
     pub(crate) fn waits_for_others(&self, member: MemberId) -> bool {
         self.following.filled.borrow().contains_key(&member)
     }
 
-    /// This lane's share of a member is filled. `true`: so is the member.
+    /// This lane's partition of a member is rebuilt. Returns `true` if so is the member.
     pub(crate) fn share_filled(&self, fills: &[Fill], from_start: bool) -> bool {
         if self.share.lane_count == 1 {
             return true;
@@ -92,14 +92,14 @@ impl Core {
         false
     }
 
-    /// A member came in that others may know more of.
+    /// A member was added of which other lanes may know more.
     pub(crate) fn catch_up_on(&self, member: MemberId) {
         if self.following.dropped.borrow_mut().remove(&member) {
             self.drop_as_others_did(member);
         }
     }
 
-    /// Also where it cannot be spared: if two lanes dropped one each, and only one could, the array has failed.
+    /// Also if it cannot be spared: if two lanes dropped one member each and only one could be, the array has failed.
     fn drop_as_others_did(&self, member: MemberId) {
         if self.members.borrow().get(member).role != MemberRole::Failed {
             self.drop_member(member, None);
@@ -108,7 +108,7 @@ impl Core {
 }
 
 impl Engine {
-    /// Another lane of this array has dropped a member, and told why.
+    /// Another lane of this array has dropped a member, and has reported why.
     pub(crate) fn dropped_elsewhere(&mut self, member: MemberId) {
         let known = self.core.members.borrow().count();
         if member.0 < known {
@@ -118,19 +118,19 @@ impl Engine {
         }
     }
 
-    /// The home lane has given a spare a role.
+    /// The coordinator has given a spare a slot.
     pub(crate) fn assign_spare(&mut self, member: MemberId, slot: usize) {
         self.core.following.assigned.borrow_mut().push((member, slot));
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
-    /// No lane needs the last run's records any more.
+    /// No lane needs the log records of the last run any more.
     pub(crate) fn all_replayed(&mut self) {
         self.core.following.all_replayed.set(true);
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
-    /// It is recorded that redundancy agrees everywhere.
+    /// The superblocks say that redundancy is consistent everywhere.
     pub(crate) fn all_resynced(&mut self) {
         self.core.following.all_resynced.set(true);
     }
@@ -139,7 +139,7 @@ impl Engine {
         self.core.following.all_resynced.get()
     }
 
-    /// Every lane has filled its share of a member: it is whole.
+    /// Every lane has rebuilt its partition of a member: it takes its slot.
     pub(crate) fn all_filled(&mut self, member: MemberId) {
         let Some((fill, from_start)) = self.core.following.filled.borrow().get(&member).copied() else { return };
         let core = Rc::clone(&self.core);
@@ -152,7 +152,8 @@ impl Engine {
         });
     }
 
-    /// A state was not recorded, as others have changed it: it is asked for again, as it is now.
+    /// A superblock update was not made, since other lanes have changed the state: it is requested again with the present
+    /// state.
     pub(crate) fn state_overtaken(&mut self) {
         self.core.record.overtaken.set(true);
         self.core.record.state_busy.set(false);

@@ -1,13 +1,13 @@
-//! Reads of another lane's share, without asking it.
+//! Direct reads: reads of another lane's partition without asking its owner (R44).
 //!
-//! An owner says whether its share is **plain**: redundancy agrees, every role has a whole member without bad blocks, nothing is
-//! swept, and all that clients were told lies on the members. Then what a read finds on a member is what the owner would find,
-//! which holds no lock for that either. It takes the word back before it answers a client whose write makes it untrue; and who
-//! read before that answer may find old or new. A member that one lane drops, or replaces, is dropped by all before any client hears
-//! of a write that went past it ([`registrar`](super::registrar)), and none is whole before all have filled it
-//! ([`follow`](super::follow)).
+//! An owner publishes whether it allows them: redundancy is consistent, every slot has an in-sync member without bad blocks, no
+//! sweep runs, and everything acknowledged is in place on the members. Then a read finds on a member what the owner would find,
+//! which takes no lock for it either. The owner takes this back before it answers a client whose write makes it untrue; a read
+//! before that answer may find old or new data. A member that one lane drops or replaces is dropped by all lanes before any
+//! client hears of a write that it missed ([`registrar`](super::registrar)), and no member is in sync before all lanes have
+//! rebuilt it ([`follow`](super::follow)).
 //!
-//! What a member cannot read, or is slow to, the owner is asked for: it has the locks to rebuild it.
+//! What a member cannot read, or is slow to answer, the owner is asked for: it has the locks that recovering data needs.
 
 use crate::core::{Action, Core, FailedPart};
 use crate::task::Waiters;
@@ -20,18 +20,18 @@ use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Request};
 /// Reads that owners were asked for.
 #[derive(Default)]
 pub(crate) struct Asked {
-    /// The answers, as they come.
+    /// The answers, as they arrive.
     answers: RefCell<Slab<Option<Completion>>>,
     changed: Waiters,
 }
 
 impl Core {
-    /// Whether an array sector is another lane's.
+    /// True if another lane owns an array sector.
     pub fn is_foreign(&self, array_sector: u64) -> bool {
         self.share.lane_count > 1 && self.share.lane_of(array_sector).0 != self.share.lane
     }
 
-    /// What the owner reads there, of others than a member that is slow. `None`: it cannot.
+    /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
     pub async fn ask_owner(&self, start_sector: u64, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
         let into = std::iter::once(self.take_buffer(sectors)).collect();
         let key = self.asked.answers.borrow_mut().insert(None);
@@ -49,14 +49,14 @@ impl Core {
     }
 }
 
-/// A member could not read a guest's part: the owner answers, and mends it.
+/// A member could not read a part of a direct read: the owner answers and corrects it.
 pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart) {
     let read = core.ask_owner(part.array_sector, part.sectors, None).await;
     part.deliver(&core, read);
 }
 
 impl Engine {
-    /// Whether this lane may read of others' shares: it knows of nothing that some member lacks.
+    /// True if this lane may read other partitions directly: it knows of nothing that some member lacks.
     pub(crate) fn is_calm(&self) -> bool {
         let core = &self.core;
         let agrees = core.resync_from() == u64::MAX && core.following.all_resynced.get() && core.following.is_replayed();
@@ -64,16 +64,16 @@ impl Engine {
         core.serves() && agrees && members.whole() && !members.have_bad_blocks()
     }
 
-    /// Whether others may read of a calm lane's share.
+    /// True if others may read this lane's partition directly, given [`Engine::is_calm`].
     pub(crate) fn is_plain(&self) -> bool {
-        // A calm lane may know this of its own share only, between a rebuild and the resync that follows.
+        // Between a rebuild and the resync that follows, a lane may know this of its own partition only.
         let agrees = self.core.resync_from() == u64::MAX;
         agrees && !self.is_sweeping() && !self.core.log.is_aside_anywhere()
     }
 
-    /// Does a read of another's plain share. It comes back if it is for its owner after all.
+    /// Does a direct read. Returns the request if its owner must do it after all.
     pub(crate) fn read_as_guest(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) -> Option<Request> {
-        // Since the last turn somebody may have been failed on command.
+        // Since the last iteration a member may have been failed by command.
         if !self.core.members.borrow().whole() || request.check(self.limits()).is_err() {
             return Some(request);
         }
@@ -85,12 +85,12 @@ impl Engine {
         None
     }
 
-    /// Does another lane's read without a member that is slow to it.
+    /// Does another lane's read without a member that is slow.
     pub(crate) fn read_around(&mut self, mut request: Request, member: MemberId) {
         let core = Rc::clone(&self.core);
         let (array_sector, sectors) = (request.start_sector, request.sectors);
         let parent = core.begin(&mut request, 1);
-        // Of rows parity alone is asked.
+        // On parity levels only parity is asked.
         let start_sector = if core.code.is_some() { self.place(array_sector, sectors).1 } else { 0 };
         let Operation::Read { into } = request.operation else { unreachable!("only reads are asked for twice") };
         let error = IoError::new(ErrorKind::Failed, "only the member that is slow can tell");

@@ -1,13 +1,13 @@
-//! One record of what several lanes want durable.
+//! The coordinator's part: one metadata update of what several lanes want durable.
 //!
-//! Superblocks and bitmap pages belong to the array as a whole, so the home lane makes all records, one at a time. What a lane
-//! asks for is answered when a record holds it:
-//! - *State*: clean if all lanes are; whole, filled and resynced as far as the least of them. A dropped member is dropped for
-//!   all: the others are told, and nothing is recorded until each has said so itself, since by then it has settled what rested on
-//!   that member. In the same way a member is whole when all say so.
+//! Superblocks and bitmap pages belong to the whole array, so the coordinator makes all metadata updates, one at a time. A lane
+//! is answered when an update holds what it wants:
+//! - *State*: clean if all lanes are; resync position and recovery offset as far as the last lane (R43). A dropped member is
+//!   dropped for all: the others are told, and no update is made until each has reported the drop itself, since by then it has
+//!   done what it owed to that member (R42). In the same way a member is in sync when all lanes say so.
 //! - *Write-intent bits*: set while any lane needs them.
-//! - *Bad blocks*: what any lane has added, without what any has taken away.
-//! - *Logs begun anew*: once. For who asks later it has been done.
+//! - *Bad blocks*: what any lane has added, without what any has removed.
+//! - *Log reset*: once. A lane that asks later is told that it is done.
 
 use crate::{ArrayState, IntentConfig, MemberId, Place, SlotState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,23 +22,23 @@ pub(crate) enum Ask {
     ResetLog,
 }
 
-/// What a lane is to be told because of what others asked for.
+/// What a lane must do because of what others want.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// A member was dropped.
     Drop(MemberId),
-    /// Its state was not recorded: it is to ask again.
+    /// Its state was not written: it must ask again.
     AskAgain,
 }
 
 #[derive(Clone, Debug)]
 struct Lane {
-    /// What the last record that holds it says.
+    /// The lane's state in the last update that holds it.
     recorded: ArrayState,
     state: Option<ArrayState>,
     intent: Option<(Vec<u64>, Vec<u64>)>,
     bad: Option<(MemberId, Vec<Range<u64>>)>,
-    /// As it last said.
+    /// As the lane last reported.
     bad_known: BTreeMap<MemberId, Vec<Range<u64>>>,
     reset: bool,
 }
@@ -49,10 +49,10 @@ impl Lane {
     }
 }
 
-/// Lanes that a record answers, and their states in it.
+/// Lanes that an update answers, and their states in it.
 type Answers = Vec<(usize, Option<ArrayState>)>;
 
-/// Joins what lanes ask for; pure.
+/// Merges what lanes want. Pure.
 #[derive(Clone, Debug)]
 pub(crate) struct Registrar {
     lanes: Vec<Lane>,
@@ -61,12 +61,12 @@ pub(crate) struct Registrar {
     needed: BTreeMap<u64, u64>,
     bad: BTreeMap<MemberId, Vec<Range<u64>>>,
     log_reset: bool,
-    /// Whom the record that is being made answers, and their states in it.
+    /// Lanes that the running update answers, and their states in it.
     answers: Option<Answers>,
 }
 
 impl Registrar {
-    /// `state`: as every lane finds it; `replays`: which lanes have records of the last run; `bad`: by member.
+    /// `state`: as every lane finds it. `replays`: which lanes have log records of the last run. `bad`: by member.
     pub fn new(
         state: &ArrayState,
         replays: &[bool],
@@ -92,13 +92,13 @@ impl Registrar {
         }
     }
 
-    /// A member came in, with bad blocks of its own.
+    /// A member was added, with bad blocks of its own.
     pub fn admit(&mut self, member: MemberId, blocks: &[Range<u64>]) {
         self.lanes.iter_mut().for_each(|lane| drop(lane.bad_known.insert(member, blocks.to_vec())));
         self.bad.insert(member, blocks.to_vec());
     }
 
-    /// A lane asks. What others are to be told, in this order.
+    /// A lane wants something. Returns what other lanes must be told, in this order.
     pub fn ask(&mut self, lane: usize, ask: Ask) -> Vec<(usize, Order)> {
         match ask {
             Ask::State(state) => return self.ask_state(lane, state),
@@ -115,14 +115,14 @@ impl Registrar {
         self.drop_members(lane, &new)
     }
 
-    /// A lane has dropped members. What others are to be told, in this order.
+    /// A lane has dropped members. Returns what other lanes must be told, in this order.
     pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Order)> {
         let new: Vec<MemberId> = members.iter().copied().filter(|&member| self.dropped.insert(member)).collect();
         let mut orders = Vec::new();
         for other in (0..self.lanes.len()).filter(|&other| other != lane) {
             orders.extend(new.iter().map(|&member| (other, Order::Drop(member))));
         }
-        // Who has not heard of a drop yet cannot be recorded as it is, nor be waited for: it asks again when it has.
+        // A lane that has not heard of a drop yet cannot be written as it is, nor be waited for: it asks again when it has.
         for index in 0..self.lanes.len() {
             let running = self.answers.iter().flatten().any(|(answered, state)| *answered == index && state.is_some());
             if !running && self.lanes[index].state.as_ref().is_some_and(|state| !self.knows_drops(state)) {
@@ -137,7 +137,7 @@ impl Registrar {
         self.dropped.iter().all(|member| dropped(state).any(|known| known == *member))
     }
 
-    /// The next record to make, if one can be. [`Registrar::recorded`] says that it is made.
+    /// The next update to make, if one can be made. Report its end with [`Registrar::recorded`].
     pub fn next(&mut self) -> Option<Ask> {
         if self.answers.is_some() {
             return None;
@@ -147,7 +147,7 @@ impl Registrar {
         Some(ask)
     }
 
-    /// Lanes that ask for what has been done already.
+    /// Lanes that ask for a log reset that has been done.
     pub fn done_already(&mut self) -> Vec<usize> {
         let log_reset = self.log_reset;
         (0..self.lanes.len()).filter(|&lane| log_reset && std::mem::take(&mut self.lanes[lane].reset)).collect()
@@ -165,7 +165,7 @@ impl Registrar {
         if !self.lanes.iter().all(|lane| self.knows_drops(lane.newest())) {
             return None;
         }
-        // Who says of a member that it is whole before all do is answered with them.
+        // A lane that calls a member in sync before all do is answered together with them.
         let all_say = |member| self.lanes.iter().all(|lane| whole_members(lane.newest()).any(|known| known == member));
         let may_be_told = |state: &ArrayState| whole_members(state).all(all_say);
         let asking: Vec<usize> =
@@ -225,7 +225,7 @@ impl Registrar {
         Some((vec![(index, None)], Ask::BadBlocks { member, blocks: joined }))
     }
 
-    /// The record is made: the lanes that it answers.
+    /// The update has ended. Returns the lanes that it answers.
     pub fn recorded(&mut self) -> Vec<usize> {
         let answers = self.answers.take().expect("a record was being made");
         let mut lanes = Vec::new();
@@ -238,7 +238,7 @@ impl Registrar {
         lanes
     }
 
-    /// The logs are begun anew.
+    /// A new log session has begun.
     pub fn log_is_reset(&mut self) {
         self.log_reset = true;
     }
@@ -256,7 +256,7 @@ fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
     places(state).filter(|place| place.recovered_sector == u64::MAX).map(|place| place.member)
 }
 
-/// What holds of all; who has which role, the first knows.
+/// What holds for all lanes. Slots are as the first lane, the coordinator, knows them.
 fn join(states: &[&ArrayState]) -> ArrayState {
     let home = states[0];
     let place = |slot: usize, place: &Place| {
@@ -264,7 +264,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
         for state in states {
             let SlotState { member, replacement } = &state.slots[slot];
             let same = [member, replacement].into_iter().flatten().find(|other| other.member == place.member);
-            // Who has not been told of it yet has filled nothing.
+            // A lane that has not been told of the member yet has rebuilt nothing.
             joined.recovered_sector = joined.recovered_sector.min(same.map_or(0, |same| same.recovered_sector));
             joined.by_intent |= same.is_some_and(|same| same.by_intent);
         }

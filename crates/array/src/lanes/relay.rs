@@ -1,7 +1,7 @@
-//! Requests on their way to the lanes that own what they speak of, and back.
+//! Requests on their way to the lanes that own their sectors, and back.
 //!
-//! Any lane takes any request. What is its own it does itself; the rest goes to the owners by message, and what several own is
-//! cut and put together again.
+//! Any lane takes any request. What it owns it does itself. The rest goes to the owners by message. A request of several owners
+//! is cut, and joined again at the end.
 
 use super::{Message, Ports, Share};
 use crate::MemberId;
@@ -9,39 +9,39 @@ use crate::core::{Cutter, Parent, slice_segments};
 use slab::Slab;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 
-/// Tags of requests that the relay keeps a ticket of have this bit; clients' usually do not.
+/// Tags of requests for which the relay keeps a ticket have this bit; clients' usually do not.
 const TICKET: Tag = 1 << 59;
 
-/// Whom the end of a request concerns.
+/// Where the completion of a request goes.
 enum Ticket {
     /// A client of this lane.
     Client(Tag),
     /// Another lane.
     Peer { lane: usize, tag: Tag },
-    /// This lane's engine, which asked for what it could not read: by which key.
+    /// This lane's engine, which asked an owner for a read: by which key.
     Engine(usize),
-    /// A request in parts: which, and how far from its start.
+    /// A request in parts: which one, and the offset of this part.
     Part { parent: usize, offset_sectors: u64 },
 }
 
-/// A lane's end of the ways between lanes.
+/// A lane's end of the messages between lanes.
 pub(crate) struct Relay<P> {
     pub share: Share,
     ports: Ports<P>,
     tickets: Slab<Ticket>,
     parents: Slab<Parent>,
-    /// To be sent at the end of the turn, by lane.
+    /// Messages to be sent at the end of the iteration, by lane.
     outgoing: Vec<Vec<Message<P>>>,
     inbox: Vec<Message<P>>,
-    /// This lane may read of others' shares that are plain.
+    /// This lane may read other partitions directly, where their owners allow it.
     is_calm: bool,
 }
 
-/// Which way a client's request goes.
+/// How a client's request is done.
 pub(crate) enum Way {
-    /// It is this lane's alone and needs nothing of the relay, as where clients come to the right lane.
+    /// This lane owns all of it, and the relay is not needed.
     Own,
-    /// It is a read of another lane's share that needs nothing of its owner now.
+    /// A direct read of another lane's partition.
     Guest,
     /// By the owners.
     Owners,
@@ -57,7 +57,7 @@ impl<P: Clone> Relay<P> {
         self.tickets.insert(ticket) as Tag | TICKET
     }
 
-    /// Which way a client's request goes.
+    /// Decides how a client's request is done.
     pub fn way(&self, request: &Request) -> Way {
         let (lane, group_end) = self.share.lane_of(request.start_sector);
         let whole = request.sectors <= group_end - request.start_sector && request.tag & TICKET == 0;
@@ -70,34 +70,34 @@ impl<P: Clone> Relay<P> {
         }
     }
 
-    /// Whether this is a read, and of a share that may be read without its lane.
+    /// True if this is a read, and of a partition that may be read directly.
     fn may_read(&self, lane: usize, operation: &Operation) -> bool {
         matches!(operation, Operation::Read { .. }) && self.is_calm && self.ports.is_plain(lane)
     }
 
-    /// Whether a request, or a part of one, is this lane's own.
+    /// True if this lane owns a request, or a part of one.
     pub fn is_own(&self, request: &Request) -> bool {
         matches!(request.operation, Operation::Flush) || self.share.lane_of(request.start_sector).0 == self.share.lane
     }
 
-    /// Sends a request to its owner as it is.
+    /// Sends a request to its owner unchanged.
     pub fn forward(&mut self, request: Request) {
         let (lane, owner) = (self.share.lane, self.share.lane_of(request.start_sector).0);
         self.send(owner, Message::Request { lane, request });
     }
 
-    /// Whether all that is under way here is its clients' own: then what ends is theirs as it is.
+    /// True if everything under way here belongs to this lane's clients: then every completion is theirs unchanged.
     pub fn has_no_tickets(&self) -> bool {
         self.tickets.is_empty()
     }
 
-    /// Notes whether this lane may read of others' shares, and says whether they may of its own.
+    /// Sets whether this lane may read other partitions directly, and publishes whether others may read its own.
     pub fn say_plain(&mut self, is_calm: bool, is_plain: bool) {
         self.is_calm = is_calm;
         self.ports.say_plain(self.share.lane, is_plain);
     }
 
-    /// Asks the owner for a read of this lane's engine.
+    /// Asks the owner for a read that this lane's engine needs.
     pub fn ask_owner(&mut self, request: Request, slow: Option<MemberId>) {
         let tag = self.ticket(Ticket::Engine(request.tag as usize));
         let (lane, owner) = (self.share.lane, self.share.lane_of(request.start_sector).0);
@@ -109,7 +109,7 @@ impl<P: Clone> Relay<P> {
         self.send(owner, message);
     }
 
-    /// Which of its engine's reads another lane has answered, if it is one.
+    /// The key of the engine's read that another lane has answered, if the completion is of one.
     pub fn engines_key(&mut self, completion: &Completion) -> Option<usize> {
         let index = (completion.tag & !TICKET) as usize;
         let &Ticket::Engine(key) = self.tickets.get(index)? else { return None };
@@ -117,13 +117,13 @@ impl<P: Clone> Relay<P> {
         Some(key)
     }
 
-    /// Takes a client's request; what of it this lane is to do itself, as a guest also, comes back through `to_do`.
+    /// Takes a client's request. What this lane must do itself, direct reads included, goes to `to_do`.
     pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut to_do: impl FnMut(Request)) {
         let Share { lane: here, lane_count, .. } = self.share;
         let flush = matches!(request.operation, Operation::Flush);
         let (lane, group_end) = self.share.lane_of(request.start_sector);
         let spans = group_end - request.start_sector < request.sectors && !matches!(request.operation, Operation::Extents { .. });
-        // What cannot be is refused in one piece, by whomever it comes to.
+        // An invalid request is refused in one piece, by the lane that receives it.
         if !(flush || spans && request.check(limits).is_ok()) {
             if lane != here || request.tag & TICKET != 0 {
                 request.tag = self.ticket(Ticket::Client(request.tag));
@@ -161,13 +161,13 @@ impl<P: Clone> Relay<P> {
             start_sector += sectors;
             match is_here {
                 true => to_do(part),
-                // A flush has no place.
+                // A flush has no position.
                 false => self.send(lane, Message::Request { lane: here, request: part }),
             }
         }
     }
 
-    /// Lanes of consecutive parts of a range, with their lengths.
+    /// The lanes of consecutive parts of a range, with their lengths.
     fn parts(&self, start: u64, end: u64) -> Vec<(usize, u64)> {
         let mut parts = Vec::new();
         let mut next = start;
@@ -179,13 +179,13 @@ impl<P: Clone> Relay<P> {
         parts
     }
 
-    /// Another lane's request, to be done here.
+    /// Takes another lane's request, to be done here.
     pub fn accept(&mut self, lane: usize, request: Request) -> Request {
         let tag = self.ticket(Ticket::Peer { lane, tag: request.tag });
         Request { tag, ..request }
     }
 
-    /// A request has ended, here or on another lane. Gives a client's.
+    /// A request has ended, here or on another lane. Returns a client's completion.
     pub fn ended(&mut self, completion: Completion) -> Option<Completion> {
         if completion.tag & TICKET == 0 {
             return Some(completion);
@@ -219,26 +219,26 @@ impl<P: Clone> Relay<P> {
         }
     }
 
-    /// Hands over what is to be sent.
+    /// Sends the messages of this iteration.
     pub fn post(&mut self) {
         for (lane, messages) in self.outgoing.iter_mut().enumerate().filter(|(_, messages)| !messages.is_empty()) {
             self.ports.post(lane, messages);
         }
     }
 
-    /// What others have sent.
+    /// Takes what others have sent.
     pub fn take_mail(&mut self) -> Vec<Message<P>> {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.ports.take(self.share.lane, &mut inbox);
         inbox
     }
 
-    /// Gives the memory of a list of messages back, to be used again.
+    /// Returns the memory of a list of messages for reuse.
     pub fn reuse(&mut self, inbox: Vec<Message<P>>) {
         self.inbox = inbox;
     }
 
-    /// Whether something is to be sent or taken.
+    /// True if messages are to be sent or taken.
     pub fn has_mail(&self) -> bool {
         self.ports.has_mail(self.share.lane) || self.outgoing.iter().any(|messages| !messages.is_empty())
     }

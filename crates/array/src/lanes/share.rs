@@ -1,7 +1,7 @@
-//! Which part of an array belongs to which lane.
+//! The partition of an array that a lane owns.
 //!
-//! The sync space is dealt out in groups of some stripes, one lane after the other. Whatever is kept in step lies in one
-//! group, so an engine that leaves the others' groups alone needs to know nothing of them.
+//! The sync space is dealt out in groups of some stripes, one lane after the other. Whatever must stay consistent lies in one
+//! group, so an engine that leaves other groups alone needs to know nothing of them.
 
 use crate::Geometry;
 use crate::geometry::Divisor;
@@ -10,27 +10,27 @@ use std::ops::Range;
 /// 256 KiB of the sync space: a stream of a few requests reaches all lanes, and most requests one.
 pub(super) const GROUP_SECTORS: u64 = 512;
 
-/// A lane's share of an array.
+/// A lane's partition of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub lane: usize,
-    /// 1: it is the whole array.
+    /// 1: the partition is the whole array.
     pub lane_count: usize,
-    /// Of the sync space; a power of two, as strips are and the windows of sweeps.
+    /// In the sync space. A power of two, as strips and windows of sweeps are.
     group_sectors: u64,
-    /// What clients see of a group: so many times as much.
+    /// Array sectors for each sector of the sync space.
     data_count: u64,
     by_data: Divisor,
     by_lanes: Divisor,
 }
 
 impl Share {
-    /// The whole of an array, or one that has no use for shares.
+    /// The whole array. Also for levels that need no partitions.
     pub fn whole(geometry: &Geometry) -> Self {
         Self::new(geometry, 0, 1, GROUP_SECTORS)
     }
 
-    /// Lane `lane` of `lane_count`, dealt out in groups of so many sectors or a strip.
+    /// Lane `lane` of `lane_count`, dealt out in groups of this many sectors or a strip.
     pub fn new(geometry: &Geometry, lane: usize, lane_count: usize, group_sectors: u64) -> Self {
         let group_sectors = group_sectors.max(geometry.strip_sectors());
         assert!(group_sectors.is_power_of_two(), "groups of {group_sectors} sectors");
@@ -48,12 +48,12 @@ impl Share {
         self.by_lanes.divide(group).1 as usize
     }
 
-    /// Whether a position of the sync space is of this share.
+    /// True if this partition contains a position of the sync space.
     pub fn owns(&self, sync_sector: u64) -> bool {
         self.lane_count == 1 || self.owner(sync_sector / self.group_sectors) == self.lane
     }
 
-    /// The first position of the share from here on.
+    /// The first position of the partition from here on.
     pub fn next(&self, sync_sector: u64) -> u64 {
         if self.owns(sync_sector) {
             return sync_sector;
@@ -63,7 +63,7 @@ impl Share {
         (group + away as u64) * self.group_sectors
     }
 
-    /// The parts of a range of the sync space that are of this share.
+    /// The parts of a range of the sync space that this partition contains.
     pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let share = *self;
         let mut next = range.start;
@@ -76,12 +76,12 @@ impl Share {
         })
     }
 
-    /// What clients see of a group.
+    /// Array sectors of a group.
     pub fn group_array_sectors(&self) -> u64 {
         self.group_sectors * self.data_count
     }
 
-    /// Whose an array sector is, and where his group ends.
+    /// The lane that owns an array sector, and the end of its group.
     pub fn lane_of(&self, array_sector: u64) -> (usize, u64) {
         let (group, _) = self.by_data.divide(array_sector >> self.group_sectors.trailing_zeros());
         (self.owner(group), (group + 1) * self.group_array_sectors())
