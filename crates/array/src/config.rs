@@ -1,13 +1,13 @@
-//! What an array is when it starts: the assembler's answer, the engine's question.
+//! What an array is when it starts: the result of assembly, the input of the engine.
 
 use crate::{Geometry, LogConfig, LogRecord};
 use std::ops::Range;
 
-/// A member's handle within one run of an array: an index that is never used twice.
+/// A member's handle within one run of an array: an index that is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub usize);
 
-/// Where the array's data lies on one member, and how much of it is there.
+/// A member: where its part of the array's data lies, and how much of it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
     /// Its handle.
@@ -18,25 +18,25 @@ pub struct MemberConfig {
     pub data_start_sector: u64,
     /// Length of the data area.
     pub data_sectors: u64,
-    /// Sectors of the data area below this hold what they should; `u64::MAX`: all.
+    /// The recovery offset: below it the data area holds what it should; `u64::MAX`: everywhere.
     pub recovered_sector: u64,
-    /// Only what the write-intent bitmap marks is missing (a member that was away).
+    /// Only chunks that the write-intent bitmap marks are missing (a member that was away).
     pub by_intent: bool,
     /// Sectors of the data area known to be unreadable.
     pub bad_blocks: Vec<Range<u64>>,
 }
 
-/// A role and who holds it.
+/// A slot and the members that fill it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotConfig {
     /// `None`: missing.
     pub member: Option<MemberConfig>,
-    /// A copy in the making.
+    /// A member that is being filled to replace the first.
     pub replacement: Option<MemberConfig>,
 }
 
 impl SlotConfig {
-    /// Held by a member that has all it should, and nobody else is being made ready for it.
+    /// True if an in-sync member fills the slot and no replacement is being filled.
     pub(crate) fn is_whole(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.recovered_sector == u64::MAX) && self.replacement.is_none()
     }
@@ -58,22 +58,22 @@ pub struct ArrayConfig {
     pub name: String,
     /// Level, layout, sizes.
     pub geometry: Geometry,
-    /// One for each role, in order.
+    /// The slots, in order.
     pub slots: Vec<SlotConfig>,
-    /// Members without a role.
+    /// Members without a slot.
     pub spares: Vec<MemberConfig>,
-    /// Redundancy holds below this position of the sync space, except where the bitmap has bits;
-    /// `u64::MAX`: everywhere. 0 with a bitmap: resync what its bits say.
+    /// Redundancy is consistent below this position of the sync space, except where the bitmap has bits. `u64::MAX`:
+    /// everywhere. 0 with a bitmap: resync the chunks that its bits mark.
     pub resync_sector: u64,
-    /// The array was not stopped, and lacks members. What was not being written is whole by the records of the log, but where no
-    /// data strip is missing parity may still be older than its data: a member that was dropped, without that being recorded
-    /// any more, may have lost its records, and be back. A resync looks there.
+    /// The array was not stopped, and members are missing. Log records cover everything that was not being written, with one
+    /// exception: if the last log holders of a write were dropped without that becoming durable, and are back without their
+    /// records, parity may be older than its data. So the marked chunks are resynced (R35).
     pub doubts_parity: bool,
     /// `None`: no bitmap.
     pub intent: Option<IntentConfig>,
-    /// `None`: no write log, so that a crash together with a lost member may harm what was not being written.
+    /// `None`: no write log. Then a crash together with a lost member may harm data that was not being written.
     pub log: Option<LogConfig>,
-    /// What a crash left in the logs of members in sync.
+    /// The log records that a crash left and that still count.
     pub replay: Vec<LogRecord>,
     /// Refuse all writes.
     pub read_only: bool,

@@ -1,9 +1,8 @@
 //! The shape of an array: level, layout, strip and sizes, checked once.
 //!
-//! Three spaces, all in sectors. The **array** is what clients see. A **member**'s data area starts at
-//! sector 0 here, wherever it lies on the drive. The **sync space** is where redundancy is kept in step:
-//! member rows for parity levels, array sectors for mirrors. Locks, the write-intent bitmap, and resync
-//! all speak of the sync space, as md does (`resync_max_sectors`).
+//! Three address spaces, all in sectors. The **array** is what clients see. A **member**'s data area starts at sector 0 here,
+//! wherever it lies on the drive. The **sync space** is where redundancy is kept consistent: member rows on parity levels,
+//! array sectors on mirrors. Locks, the write-intent bitmap and resync use it, as in md (`resync_max_sectors`).
 
 mod divisor;
 mod footprint;
@@ -35,7 +34,7 @@ pub struct Geometry {
     by_data: Divisor,
 }
 
-/// Why a geometry cannot be.
+/// Why a geometry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members for the level.
@@ -67,13 +66,13 @@ pub enum GeometryError {
     TooLarge {
         /// Members.
         count: usize,
-        /// Room on the largest.
+        /// Space on the largest.
         sectors: u64,
     },
-    /// No room for a single strip.
+    /// No space for a single strip.
     #[error("the members are too small: {sectors} sectors of data room do not hold one strip of {strip_sectors} sectors")]
     TooSmall {
-        /// Room on the smallest.
+        /// Space on the smallest.
         sectors: u64,
         /// One strip.
         strip_sectors: u64,
@@ -81,15 +80,15 @@ pub enum GeometryError {
 }
 
 impl Geometry {
-    /// 384: what md's v1.2 superblock has room for in practice.
+    /// 384: what a superblock of md 1.2 has space for in practice.
     pub const MEMBER_COUNT_MAX: usize = 384;
 
-    /// A geometry on members whose data areas have `member_sectors` each. Levels with redundancy use of every
-    /// member what the smallest has; lengths are rounded down to whole strips.
-    /// `strip_sectors` is ignored by RAID 1; linear rounds members down to it when it is not 0.
+    /// A geometry on members whose data areas have `member_sectors` each. Redundant levels use as much of every member as the
+    /// smallest has; lengths are rounded down to whole strips. RAID 1 ignores `strip_sectors`; linear rounds members down to it
+    /// unless it is 0.
     ///
     /// # Errors
-    /// [`GeometryError`], in words for the person who asked.
+    /// [`GeometryError`], in words for the administrator.
     pub fn new(level: Level, layout: Layout, strip_sectors: u64, member_sectors: &[u64]) -> Result<Self, GeometryError> {
         let count = member_sectors.len();
         let copies = match (level, layout) {
@@ -162,17 +161,17 @@ impl Geometry {
         self.strip_sectors
     }
 
-    /// Count of roles.
+    /// The number of slots.
     pub fn slot_count(&self) -> usize {
         self.member_sectors.len()
     }
 
-    /// Data area used on the member of a role.
+    /// The data area used on the member of a slot.
     pub fn member_sectors(&self, slot: usize) -> u64 {
         self.member_sectors[slot]
     }
 
-    /// What clients see.
+    /// The size that clients see.
     pub fn capacity_sectors(&self) -> u64 {
         self.capacity_sectors
     }

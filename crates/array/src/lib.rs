@@ -1,7 +1,7 @@
 //! The array engine: where every byte lives, what a request turns into, and when each step may start.
 //!
-//! Sans-IO: it is told what happened and asked what to do next. It knows no files, clocks, threads or
-//! on-disk formats.
+//! The engine does no I/O: it is told what happened and asked what to do next. It knows no files, clocks, threads or on-disk
+//! formats.
 #![forbid(unsafe_code)]
 
 mod align;

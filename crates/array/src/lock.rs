@@ -1,7 +1,7 @@
-//! Locks on ranges of the sync space, first come first served.
+//! Locks on ranges of the sync space, first come, first served.
 //!
-//! Writers and sweeps hold theirs alone; reconstructing readers share. A newcomer also waits behind earlier
-//! waiters that it conflicts with, so a stream of readers cannot starve a writer.
+//! Writers and sweeps lock exclusively; reads that recover data share. A new lock also waits behind earlier waiters that it
+//! conflicts with, so a stream of readers cannot starve a writer.
 
 use crate::task::{Ready, TaskId};
 use slab::Slab;
@@ -27,7 +27,7 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: Slab<Entry>,
-    /// What is held alone, in order: these never overlap. They are as few as writes in flight.
+    /// Exclusive ranges in order; they never overlap. There are as few as writes in flight.
     exclusive: Vec<Range<u64>>,
     shared: Vec<Range<u64>>,
     waiting: VecDeque<usize>,
@@ -44,7 +44,7 @@ impl State {
         alone && (mode == Mode::Shared || !self.shared.iter().any(|held| overlap(held, range)))
     }
 
-    /// Whether a newcomer gets `range` without waiting.
+    /// True if a new lock on `range` would not wait.
     fn is_open_to(&self, range: &Range<u64>, mode: Mode) -> bool {
         self.free_for(range, mode) && !self.conflicts_with_waiter(range, mode, self.waiting.len())
     }
@@ -106,7 +106,7 @@ pub(crate) struct Guard<'a> {
 }
 
 impl Locks {
-    /// Holds `range` alone if nobody has any of it or waits for it: to be given back with [`Locks::unlock`].
+    /// Locks `range` exclusively if no one holds or waits for any of it. Release it with [`Locks::unlock`].
     pub fn try_lock(&self, range: &Range<u64>) -> Option<usize> {
         let mut state = self.0.borrow_mut();
         let mode = Mode::Exclusive;
@@ -125,7 +125,7 @@ impl Locks {
         before > 0 && state.exclusive[before - 1].end >= range.end
     }
 
-    /// Gives a lock back that no task holds.
+    /// Releases a lock that no task holds.
     pub fn unlock(&self, key: usize, ready: &Ready) {
         self.0.borrow_mut().release(key, ready);
     }

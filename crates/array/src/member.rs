@@ -1,4 +1,4 @@
-//! Members and roles while the array runs: who can be read and written where, and who may be lost.
+//! Members and slots while the array runs: which member can be read and written where, and which may be lost.
 
 use crate::lists::few;
 use crate::plan::Presence;
@@ -16,17 +16,17 @@ pub(crate) struct Member {
     /// What the drive can do.
     pub limits: Limits,
     pub in_flight: usize,
-    /// Where the last request ended: the best guess of the heads' place.
+    /// Where the last request ended: the best guess at the position of the heads.
     pub head_sector: u64,
     pub read_count: u64,
     pub write_count: u64,
     pub read_sectors: u64,
     pub written_sectors: u64,
     pub read_errors: u64,
-    /// How long clients' reads take; `None`: nobody asks.
+    /// Latencies of clients' reads; `None`: they are not needed.
     pub read_times: Option<Box<Histogram>>,
     pub hedged_count: u64,
-    /// It left a read unanswered for so long that it is asked for no others until it answers.
+    /// It is unresponsive: it left a read unanswered for so long that others are asked first until it answers.
     pub is_silent: bool,
     pub wrong_sectors: u64,
     pub repaired_sectors: u64,
@@ -66,7 +66,7 @@ impl Member {
         Place { member: self.config.id, recovered_sector: self.config.recovered_sector, by_intent: self.config.by_intent }
     }
 
-    /// Adds to the bad blocks, which stay sorted and apart.
+    /// Adds to the bad blocks, which stay sorted and disjoint.
     pub fn mark_bad(&mut self, rows: Range<u64>) {
         let blocks = &mut self.config.bad_blocks;
         let mut whole = rows;
@@ -81,7 +81,7 @@ impl Member {
         blocks.insert(place, whole);
     }
 
-    /// Takes rows out of the bad blocks; whether any were in.
+    /// Removes rows from the bad blocks. Returns whether any were among them.
     pub fn mark_good(&mut self, rows: &Range<u64>) -> bool {
         let blocks = &mut self.config.bad_blocks;
         if !blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end) {
@@ -126,7 +126,7 @@ pub(crate) struct Members {
     slots: Vec<Slot>,
     spares: Vec<MemberId>,
     failed: Vec<MemberId>,
-    /// Every role has a whole member; kept, because every write asks.
+    /// Every slot has an in-sync member. Cached, because every write asks.
     whole: bool,
 }
 
@@ -181,7 +181,7 @@ impl Members {
         self.all.len()
     }
 
-    /// A scrub starts to count anew.
+    /// A scrub restarts the count.
     pub fn forget_wrong(&mut self) {
         self.all.iter_mut().for_each(|member| member.wrong_sectors = 0);
     }
@@ -194,7 +194,7 @@ impl Members {
         &self.slots
     }
 
-    /// Members that hold or are to hold a role: those that writes and flushes go to.
+    /// Members that fill or will fill a slot: the targets of writes and flushes.
     pub fn active(&self) -> impl Iterator<Item = MemberId> {
         self.slots.iter().flat_map(|slot| [slot.member, slot.replacement]).flatten()
     }
@@ -207,7 +207,8 @@ impl Members {
         if config.recovered_sector >= rows.end && !bad { Presence::Whole } else { Presence::WriteOnly }
     }
 
-    /// How many of `rows`, from the first on, can be read of a slot's member or not, as the first can.
+    /// How many of `rows`, from the first on, are alike: readable on a slot's member as the first is, or not as the first is
+    /// not.
     pub fn alike_sectors(&self, slot: usize, rows: &Range<u64>) -> u64 {
         let Some(id) = self.slots[slot].member else { return rows.end - rows.start };
         let config = &self.all[id.0].config;
@@ -216,12 +217,12 @@ impl Members {
         end - rows.start
     }
 
-    /// Who receives writes to a slot.
+    /// The members that receive writes to a slot: its member and its replacement.
     pub fn targets(&self, slot: usize) -> SmallVec<[MemberId; 2]> {
         few(self.each_target(slot))
     }
 
-    /// The same, one by one.
+    /// The same, as an iterator.
     pub fn each_target(&self, slot: usize) -> impl Iterator<Item = MemberId> + use<> {
         let slot = &self.slots[slot];
         [slot.member, slot.replacement].into_iter().flatten()
@@ -231,17 +232,17 @@ impl Members {
         self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered_sector == u64::MAX)
     }
 
-    /// Every role has a whole member.
+    /// True if every slot has an in-sync member.
     pub fn whole(&self) -> bool {
         self.whole
     }
 
-    /// Whether any member has sectors that count as unreadable.
+    /// True if any member has bad blocks.
     pub fn have_bad_blocks(&self) -> bool {
         self.all.iter().any(|member| !member.config.bad_blocks.is_empty())
     }
 
-    /// Whether all data can be had from the roles for which `whole` holds.
+    /// True if the slots for which `whole` is true hold all data.
     fn suffices(&self, whole: impl Fn(usize) -> bool) -> bool {
         let count = self.slots.len();
         let missing = (0..count).filter(|&slot| !whole(slot)).count();
@@ -293,21 +294,21 @@ impl Members {
         }
     }
 
-    /// Whether the array's data stays complete without this member.
+    /// True if the array's data is complete without this member.
     pub fn may_lose(&self, id: MemberId) -> bool {
         let holder = self.slots.iter().position(|slot| slot.member == Some(id));
-        // Who is not whole adds nothing that others lack.
+        // A member that is not in sync adds nothing that others lack.
         holder.is_none_or(|lost| !self.is_whole(lost) || self.suffices(|slot| slot != lost && self.is_whole(slot)))
     }
 
-    /// Takes a member out of its role.
+    /// Takes a member out of its slot.
     pub fn drop_member(&mut self, id: MemberId, reason: Option<String>) {
         for slot in &mut self.slots {
             if slot.replacement == Some(id) {
                 slot.replacement = None;
             }
             if slot.member == Some(id) {
-                // A copy in the making becomes a member in the making.
+                // A replacement becomes the rebuilding member of the slot.
                 slot.member = slot.replacement.take();
                 if let Some(heir) = slot.member {
                     self.all[heir.0].role = MemberRole::Rebuilding;
@@ -322,7 +323,7 @@ impl Members {
         self.look();
     }
 
-    /// Lets a new member in, as a spare or, with `slot`, straight into an empty role.
+    /// Adds a member: as a spare or, with `slot`, directly into an empty slot.
     pub fn admit(&mut self, config: MemberConfig, slot: Option<usize>) {
         assert_eq!(config.id, MemberId(self.all.len()), "handles are given in order");
         let id = config.id;
@@ -338,7 +339,7 @@ impl Members {
         }
     }
 
-    /// Gives an empty role to the first spare.
+    /// Gives an empty slot to the first spare.
     pub fn take_spare(&mut self) -> Option<(MemberId, usize)> {
         let slot = self.slots.iter().position(|slot| slot.member.is_none())?;
         if self.spares.is_empty() {
@@ -348,7 +349,7 @@ impl Members {
         self.assign(id, slot).then_some((id, slot))
     }
 
-    /// Gives an empty role to a spare. `false`: it waits no more, or the role is not empty.
+    /// Gives an empty slot to a spare. Returns `false` if it is no spare any more, or the slot is not empty.
     pub fn assign(&mut self, id: MemberId, slot: usize) -> bool {
         let fits = self.spares.contains(&id) && self.slots[slot].member.is_none();
         if fits {
@@ -372,7 +373,7 @@ impl Members {
         (member.config.recovered_sector, member.config.by_intent) = (0, false);
     }
 
-    /// A filled member takes its role; gives the member that it replaced.
+    /// A rebuilt member takes its slot. Returns the member that it replaced.
     pub fn filled(&mut self, id: MemberId) -> Option<MemberId> {
         let member = &mut self.all[id.0];
         (member.config.recovered_sector, member.config.by_intent) = (u64::MAX, false);
@@ -388,7 +389,7 @@ impl Members {
         Some(before)
     }
 
-    /// What the superblocks are to say.
+    /// The state for the superblocks.
     pub fn state(&self, clean: bool, resync_sector: u64) -> ArrayState {
         let place = |id: Option<MemberId>| id.map(|id| self.all[id.0].place());
         ArrayState {

@@ -1,7 +1,7 @@
-//! How a write to part of a parity stripe is carried out: pure functions of what is there and what is written.
+//! How a write to a part of a parity stripe is done: pure functions of which members are there and what is written.
 //!
-//! A request covers a stripe in at most three **rectangles**: rows over which the same data strips are written.
-//! Each is planned by itself, by the fewest member reads:
+//! A request covers a stripe in at most three **rectangles**: rows over which the same data strips are written. Each is planned
+//! by itself, for the fewest member reads:
 //!
 //! | method | reads | computes |
 //! | --- | --- | --- |
@@ -18,14 +18,14 @@ use std::ops::Range;
 /// Small lists of strips.
 pub type Strips = SmallVec<[usize; 6]>;
 
-/// What can be done with one strip, over the rows in question.
+/// What can be done with a strip over some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// Read and written.
+    /// Read and write.
     Whole,
-    /// Written, not read: its member is being filled, or these sectors cannot be read.
+    /// Write only: its member is rebuilding, or these sectors cannot be read.
     WriteOnly,
-    /// Neither.
+    /// Nothing.
     Missing,
 }
 
@@ -54,22 +54,22 @@ pub fn rectangles(range: Range<u64>, strip_sectors: u64) -> SmallVec<[Rectangle;
     [low, middle, high].into_iter().filter(|part| !part.rows.is_empty() && !part.strips.is_empty()).collect()
 }
 
-/// The way to keep parity.
+/// How parity is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// All data strips are new.
     Full,
-    /// By the change of the written strips.
+    /// By the change of the written strips (read-modify-write).
     ReadModifyWrite,
-    /// From all data strips.
+    /// From all data strips (reconstruct-write).
     ReconstructWrite,
-    /// As reconstruct-write, once the data strips that cannot be read are recovered.
+    /// As reconstruct-write, after the missing data strips were recovered.
     RecoverWrite,
     /// No parity member is there.
     DataOnly,
 }
 
-/// What to read, and how to go on.
+/// What to read, and how to keep parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePlan {
     /// How.
@@ -88,8 +88,8 @@ pub(crate) fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -
     few((0..presences.len()).filter(|&index| wanted(index, presences[index])))
 }
 
-/// Plans the write of data strips `written`. `parity_agrees`: false where a resync is still due, so that parity must
-/// not be carried forward by its change if that can be helped.
+/// Plans the write of data strips `written`. With `parity_agrees` false, parity may be inconsistent, so it must not be updated
+/// by its change if a reconstruct-write is possible (R38).
 ///
 /// # Errors
 /// [`Unrecoverable`] when old data that parity must cover can neither be read nor recovered.

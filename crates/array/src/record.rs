@@ -1,25 +1,25 @@
-//! What must be durable on the members' metadata, and the face of whoever knows its bytes.
+//! The members' metadata as the engine sees it, and the trait of a format that knows its bytes.
 //!
-//! The engine says *what* (an [`ArrayState`], write-intent bits), a [`Recorder`] (the `format` crate)
-//! says *which bytes*, and the binder writes them. Recording is synchronous in thought: the engine does
-//! not acknowledge what depends on a record before all of its writes have ended.
+//! The engine says *what* must be durable (an [`ArrayState`], write-intent bits). A [`Recorder`] (in the `format` crate) says
+//! *which bytes* that takes, and the engine's driver writes them. The engine acknowledges nothing that depends on a metadata
+//! update before all of its writes have ended.
 
 use crate::{AppendTerms, LogRecord, MemberId};
 use std::ops::Range;
 use stria_block::{Data, IoError};
 
-/// The place of a member in its array at one moment.
+/// A member of an array, and how much of it is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Who.
+    /// The member.
     pub member: MemberId,
-    /// Member sectors below this hold what they should; `u64::MAX`: all.
+    /// The recovery offset: member sectors below this hold what they should; `u64::MAX`: all.
     pub recovered_sector: u64,
-    /// The missing sectors are those of the write-intent bitmap only (a member that came back).
+    /// Only chunks that the write-intent bitmap marks are missing (a member that returned).
     pub by_intent: bool,
 }
 
-/// A role: the member that holds it, and one that is being made ready to take it over.
+/// A slot: its member, and a member that will replace it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotState {
     /// The member; `None`: missing or failed.
@@ -31,22 +31,22 @@ pub struct SlotState {
 /// What every superblock of the array must say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayState {
-    /// No write is in flight, and none was since the last clean state: a crash now needs no resync.
+    /// No write is in flight, and everything written is durable: a crash now needs no resync.
     pub clean: bool,
-    /// Redundancy holds below this position of the sync space; `u64::MAX`: everywhere.
+    /// Redundancy is consistent below this position of the sync space; `u64::MAX`: everywhere.
     pub resync_sector: u64,
-    /// By role.
+    /// The slots, in order.
     pub slots: Vec<SlotState>,
-    /// Members that wait for a role.
+    /// Members without a slot.
     pub spares: Vec<MemberId>,
-    /// Members that were dropped since the array started, with the role they had; they are not written to.
+    /// Members that were dropped since the array started, with the slot they had. They are not written to.
     pub failed: Vec<(MemberId, Option<usize>)>,
-    /// Every role has a whole member, so that cleared write-intent bits need not be kept for one that returns.
+    /// Every slot has an in-sync member, so that bits may be cleared without a missing member needing them.
     pub whole: bool,
 }
 
 impl ArrayState {
-    /// Takes back what was achieved since `earlier`.
+    /// Withdraws claims that go beyond `earlier` (R4).
     pub(crate) fn claim_no_more_than(&mut self, earlier: &Self) {
         self.clean &= earlier.clean;
         self.resync_sector = self.resync_sector.min(earlier.resync_sector);
@@ -60,77 +60,75 @@ impl ArrayState {
     }
 }
 
-/// Members on which something could not be written, and why.
+/// Members that could not be written, and why.
 pub type IoFailures = Vec<(MemberId, IoError)>;
 
-/// Some bytes on one member's metadata area.
+/// Bytes to write to one member's metadata area.
 #[derive(Clone, Debug)]
 pub struct MetadataWrite {
-    /// On which member.
+    /// The member.
     pub member: MemberId,
-    /// Where, from the start of the drive (not of the data area).
+    /// The first sector, counted from the start of the drive (not of the data area).
     pub start_sector: u64,
     /// A multiple of the member's logical block.
     pub data: Data,
 }
 
-/// Knows the bytes of a metadata format. Pure: it returns writes, the binder carries them out,
-/// durable (FUA) before the record counts as made.
+/// Knows the bytes of a metadata format. Pure: it returns writes. The engine's driver carries them out, durably (FUA), before
+/// the update counts.
 pub trait Recorder {
-    /// Keeps one lane's part of the members' logs.
+    /// One lane's part of the members' logs.
     type Log: LaneLog;
 
-    /// The writes that must be durable before the next state is recorded: members that missed the last record of the run
-    /// before, which a crash tore, are told it. Who misses two is out. Asked again until there are none.
+    /// The writes that must be durable before the next superblock update: members that missed the last update of the run
+    /// before, which a crash tore, get it now (R27). Called until there are none.
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
     }
 
-    /// The writes that make `state` the truth of the array, one batch without order. `unix_seconds` is
-    /// the time of the update.
+    /// The writes that put `state` into the superblocks: one batch, in any order. `unix_seconds` is the time of the update.
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite>;
 
-    /// The writes that set and clear write-intent bits (indices of chunks of the sync space) on all members
-    /// of the last recorded state. Called only when the array has a bitmap.
+    /// The writes that set and clear write-intent bits (indices of chunks of the sync space) on all members of the last update.
+    /// Called only if the array has a bitmap.
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite>;
 
-    /// The writes that make `blocks` (sectors of the data area) the places of a member that hold nothing of worth.
-    /// `None`: the format has no room for them; the default.
+    /// The writes that make `blocks` (sectors of the data area) the bad blocks of a member. `None`, the default: the format has
+    /// no space for them.
     fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
         let _ = (member, blocks, unix_seconds);
         None
     }
 
-    /// The writes that begin the members' logs anew, one batch without order: what they hold counts no more. Called only
-    /// when the array has a log, and once a replay is through.
+    /// The writes that begin a new log session: one batch, in any order. Called only if the array has a log, and after replay
+    /// (R32).
     fn reset_log(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
     }
 
-    /// What lanes must know to append to the members' logs: asked again after each [`Recorder::reset_log`], and after each change
-    /// of members.
+    /// What lanes must know to append to the members' logs. Called again after each [`Recorder::reset_log`] and each change of
+    /// members.
     fn log_places(&self) -> <Self::Log as LaneLog>::Places;
 }
 
-/// One lane's part of the members' write logs: appends are made on each lane by itself.
+/// One lane's part of the members' write logs. Each lane appends by itself.
 pub trait LaneLog: Default {
-    /// Session, and where each member's log lies; goes from the home lane to the others.
+    /// The log session, and where each member's log lies. Goes from the coordinator to the other lanes.
     type Places: Clone + Send + 'static;
 
-    /// This is lane `lane`; the logs are as `places` says from now on. Those of members that go on being the same, in the same
-    /// session, go on.
+    /// Sets the lane, and where the logs lie from now on. Logs of members that stay the same within a session continue.
     fn know(&mut self, lane: usize, places: Self::Places);
 
-    /// The write that appends `records` to a member's log. `None`: no room before more is free; without records, which always
-    /// find some: it would free none.
+    /// The write that appends `records` to a member's log. `None`: no space until more is free; without records: it would free
+    /// none.
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite>;
 
-    /// The last append to a member's log could not be written: its place is free, and the next one takes it. Otherwise a member
-    /// that stays although it cannot be written would use up its ring, and leave gaps in it that pass for damage.
+    /// The last append to a member's log could not be written. Its space is free and the next append takes it. Otherwise a
+    /// member that stays although it cannot be written would use up its ring, and leave gaps that look like damage.
     fn append_failed(&mut self, member: MemberId);
 }
 
-/// Keeps nothing: for arrays without metadata, such as tests and benchmarks on RAM.
+/// Stores nothing: for arrays without metadata, such as tests and benchmarks on RAM.
 #[derive(Debug, Default)]
 pub struct NoRecorder;
 
@@ -149,7 +147,7 @@ impl Recorder for NoRecorder {
     fn log_places(&self) {}
 }
 
-/// Never asked, as no array without metadata has a log.
+/// Never used, since an array without metadata has no log.
 impl LaneLog for NoRecorder {
     type Places = ();
 

@@ -1,18 +1,18 @@
-//! What the engine tells about itself.
+//! The engine's state, as it is reported, and its events.
 
 use crate::MemberId;
 use stria_block::Nanos;
 
-/// What a member does in the array.
+/// The state of a member in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberRole {
-    /// Holds its role whole.
+    /// It is in sync with its slot.
     InSync,
-    /// Is being filled for its role.
+    /// It is being filled for its slot.
     Rebuilding,
-    /// Receives a copy of the member that it will replace.
+    /// It is being filled by copy of the member that it will replace.
     Replacing,
-    /// Waits for a role.
+    /// It waits for a slot.
     Spare,
     /// Was dropped.
     Failed,
@@ -27,7 +27,7 @@ pub struct MemberStatus {
     pub name: String,
     /// What it does.
     pub role: MemberRole,
-    /// Its role's number, or the last it had.
+    /// Its slot, or the last one it had.
     pub slot: Option<usize>,
     /// Requests that it has not ended.
     pub in_flight: usize,
@@ -39,46 +39,46 @@ pub struct MemberStatus {
     pub read_sectors: u64,
     /// Sectors written.
     pub written_sectors: u64,
-    /// Read errors met; most were reconstructed and rewritten.
+    /// Read errors; most were recovered and written back.
     pub read_errors: u64,
-    /// Reads of clients that it left unanswered for so long that others answered them.
+    /// Clients' reads that it left unanswered for so long that others answered them.
     pub hedged_count: u64,
-    /// Sectors that hold other bytes than redundancy says, as far as the last or the running scrub found.
+    /// Sectors that hold other data than redundancy says, as found by the last or the running scrub.
     pub wrong_sectors: u64,
     /// Wrong sectors that were rewritten with what redundancy says, since the array started.
     pub repaired_sectors: u64,
-    /// Sectors known to hold nothing of worth, until they are written.
+    /// Bad blocks: sectors recorded as holding nothing usable, until they are written.
     pub bad_sectors: u64,
     /// Why it was dropped, or is gone.
     pub failure: Option<String>,
 }
 
-/// The overall state, the worst that applies.
+/// The state of the array: the worst that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// Every role has a whole member.
+    /// Every slot has an in-sync member.
     Optimal,
-    /// Works with less redundancy than the level has.
+    /// The array works with less redundancy than its level has.
     Degraded,
-    /// Lost more than redundancy allows.
+    /// More members are lost than redundancy replaces.
     Failed,
 }
 
 /// A pass over the whole array in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepKind {
-    /// Makes redundancy agree after a crash or creation.
+    /// Makes redundancy consistent after a crash or at creation.
     Resync,
     /// Fills members: missing ones from redundancy, replacements by copy.
     Rebuild,
-    /// Reads everything and compares; with `repair`, also mends.
+    /// Reads everything and compares. With `repair`, also corrects.
     Scrub {
         /// Write what redundancy should be.
         repair: bool,
     },
 }
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepStatus {
     /// Which.
@@ -89,13 +89,13 @@ pub struct SweepStatus {
     pub total_sectors: u64,
     /// Speed over the last seconds.
     pub sectors_per_s: u64,
-    /// When the rest will be done at that speed.
+    /// Seconds until the end at that speed.
     pub eta_s: Option<u64>,
-    /// Sectors of each member per second to which it is held, as clients work.
+    /// Sectors of each member per second to which the sweep is limited while clients work.
     pub held_sectors_per_s: Option<u64>,
-    /// Sectors whose redundancy disagreed.
+    /// Sectors with a mismatch.
     pub mismatch_sectors: u64,
-    /// Stands still because clients come first, or on command.
+    /// Paused because clients come first, or by command.
     pub paused: bool,
 }
 
@@ -106,19 +106,19 @@ pub struct ArrayStatus {
     pub health: Health,
     /// Writes are refused.
     pub read_only: bool,
-    /// Nothing is in flight and the superblocks say so.
+    /// Nothing is in flight, and the superblocks say clean.
     pub clean: bool,
-    /// Redundancy holds below this position of the sync space; `u64::MAX`: everywhere.
+    /// Redundancy is consistent below this position of the sync space; `u64::MAX`: everywhere.
     pub resync_sector: u64,
     /// In order of their handles.
     pub members: Vec<MemberStatus>,
-    /// By role: the member, if any.
+    /// The members by slot, if any.
     pub slots: Vec<Option<MemberId>>,
-    /// What runs.
+    /// The running sweep.
     pub sweep: Option<SweepStatus>,
     /// Mismatching sectors that the last finished scrub found.
     pub mismatch_sectors: Option<u64>,
-    /// Whether that scrub repaired them.
+    /// That scrub repaired them.
     pub mismatch_repaired: bool,
     /// How many more members may be lost, whichever they are.
     pub losses_survived: usize,
@@ -131,7 +131,8 @@ pub struct ArrayStatus {
 }
 
 impl ArrayStatus {
-    /// One status of what several lanes say, the home lane first: the worst of states, the least of progress, sums of counts.
+    /// The status of an array from those of its lanes, the coordinator first: the worst state, the least progress, sums of
+    /// counts.
     ///
     /// # Panics
     /// Without any.
@@ -151,7 +152,7 @@ impl ArrayStatus {
             all.mismatch_sectors = all.mismatch_sectors.map(|found| found + lane.mismatch_sectors.unwrap_or(0));
             all.mismatch_repaired &= lane.mismatch_repaired;
             all.losses_survived = all.losses_survived.min(lane.losses_survived);
-            // Some bits are several lanes'.
+            // Several lanes may have set the same bit.
             all.intent = all.intent.zip(lane.intent).map(|((set, all), (other, _))| ((set + other).min(all), all));
             all.log = all.log.zip(lane.log).map(|(log, other)| log.joined(&other));
             all.in_flight += lane.in_flight;
@@ -221,11 +222,11 @@ pub struct LogStatus {
     pub record_count: u64,
     /// Sectors of appends, heads included.
     pub append_sectors: u64,
-    /// Writes that were acknowledged when their records were kept.
+    /// Writes that were acknowledged early.
     pub early_count: u64,
-    /// Appends that found no room, and waited for records to be retired.
+    /// Appends that found no space, and waited for records to be retired.
     pub full_count: u64,
-    /// Records of the last run are being made sense of, or not yet carried out.
+    /// Log records of the last run are being replayed.
     pub replaying: bool,
     /// How many there were.
     pub replayed_count: u64,
@@ -233,49 +234,49 @@ pub struct LogStatus {
     pub newest_only: bool,
 }
 
-/// Something a log should have.
+/// Something that belongs into the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A member was dropped.
     MemberFailed {
         /// Who.
         member: MemberId,
-        /// Its role.
+        /// Its slot.
         slot: Option<usize>,
         /// Why.
         reason: String,
     },
-    /// A member is gone that the array cannot do without: it keeps its role, and requests that need it fail.
+    /// A member is gone that the array cannot do without: it keeps its slot, and requests that need it fail.
     MemberGone {
         /// Who.
         member: MemberId,
-        /// Its role.
+        /// Its slot.
         slot: Option<usize>,
         /// Why.
         reason: String,
     },
-    /// A member has no room for what was to be written. It keeps its role, and clients hear that there is no room.
+    /// A member has no space for what was to be written. It keeps its slot, and clients get "no space".
     NoRoom {
         /// Who.
         member: MemberId,
         /// Its own words.
         reason: String,
     },
-    /// A spare took a role.
+    /// A spare took a slot.
     SpareTaken {
         /// Who.
         member: MemberId,
-        /// The role.
+        /// The slot.
         slot: usize,
     },
-    /// A member holds its role whole.
+    /// A member is in sync with its slot.
     MemberInSync {
         /// Who.
         member: MemberId,
-        /// The role.
+        /// The slot.
         slot: usize,
     },
-    /// Sectors that could not be read were reconstructed and rewritten.
+    /// Sectors that could not be read were recovered and written back.
     ReadCorrected {
         /// Whose.
         member: MemberId,
@@ -284,8 +285,8 @@ pub enum Event {
         /// How many.
         sectors: u64,
     },
-    /// Sectors of a member with checksums hold other bytes than were written there. Told by the layer that keeps them, through
-    /// whoever hosts the array; the engine only meets sectors that cannot be read.
+    /// Blocks of a member with checksums do not match. Reported by the layer that keeps the checksums, through the host; the
+    /// engine sees them as unreadable sectors.
     WrongBytes {
         /// Whose.
         member: MemberId,
@@ -294,7 +295,7 @@ pub enum Event {
         /// How many.
         sectors: u64,
     },
-    /// Sectors could not be filled, because their source is lost, or were half-written beyond redundancy; they read as errors
+    /// Sectors could not be rebuilt because their source is lost, or were half-written beyond redundancy. They are bad blocks
     /// until they are written.
     BadBlocks {
         /// Whose.
@@ -306,40 +307,40 @@ pub enum Event {
     },
     /// A sweep began.
     SweepStarted(SweepKind),
-    /// A sweep went through.
+    /// A sweep has ended.
     SweepFinished {
         /// Which.
         kind: SweepKind,
-        /// Sectors whose redundancy disagreed.
+        /// Sectors with a mismatch.
         mismatch_sectors: u64,
         /// Members that a scrub found wrong, with the count of their wrong sectors.
         wrong: Vec<(MemberId, u64)>,
         /// How long it took.
         duration: Nanos,
     },
-    /// A sweep ended before its end.
+    /// A sweep was stopped before its end.
     SweepStopped {
         /// Which.
         kind: SweepKind,
         /// Why.
         reason: String,
     },
-    /// A sweep found sectors that no member can read and redundancy cannot replace.
+    /// A sweep found sectors that no member can read and redundancy cannot recover.
     Unreadable {
         /// Where in the sync space.
         sync_sector: u64,
         /// How many sectors.
         sectors: u64,
     },
-    /// Redundancy disagreed at a place.
+    /// A mismatch.
     Mismatch {
         /// Where in the sync space.
         sync_sector: u64,
         /// How many sectors.
         sectors: u64,
-        /// The member that is wrong and its role, where redundancy can tell.
+        /// The member that is wrong and its slot, where redundancy can tell.
         culprit: Option<(MemberId, usize)>,
-        /// The culprit was rewritten; without one, redundancy was made to agree with what lies there.
+        /// The culprit was rewritten; without one, redundancy was made to match what lies there.
         repaired: bool,
     },
 }

@@ -1,9 +1,9 @@
 //! Tasks: requests that take several steps, written in the order in which they happen.
 //!
-//! A task is a future that waits only for what the engine is told (a member's completion, a record made, the
-//! time), so this is still sans-IO: [`Tasks::run`] advances what can advance and returns. One thread, first
-//! come first served, so the same events give the same run. Wakers are not used: who waits leaves its
-//! [`TaskId`], and every wait stands being polled once too often.
+//! A task is a future that waits only for events the engine is told (a member's completion, a metadata update that ended, the
+//! time), so the engine still does no I/O: [`Tasks::run`] advances what can advance, and returns. There is one thread and a
+//! queue, so the same events give the same run. Wakers are not used: a waiting task leaves its [`TaskId`], and every wait
+//! tolerates being polled once too often.
 
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) type TaskId = usize;
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Whose turn it is.
+/// A task's number.
 enum Turn {
     First(Task),
     Next(TaskId),
@@ -43,7 +43,7 @@ impl Ready {
         self.queue.borrow_mut().push_back(Turn::First(Box::pin(task)));
     }
 
-    /// Waits until `condition`, looked at now and whenever `waiters` are woken.
+    /// Waits until `condition` is true. It is evaluated now and whenever `waiters` are woken.
     pub async fn until(&self, waiters: &Waiters, mut condition: impl FnMut() -> bool) {
         poll_fn(|_| {
             if condition() {
@@ -68,7 +68,7 @@ impl Waiters {
     }
 }
 
-/// Tasks that do one job after another, so that jobs find their memory ready.
+/// Tasks that do one job after another, so that jobs reuse their memory.
 pub(crate) struct Crew<J>(RefCell<Vec<Rc<Worker<J>>>>);
 
 /// One task of a crew.
@@ -84,7 +84,7 @@ impl<J> Default for Crew<J> {
 }
 
 impl<J> Crew<J> {
-    /// Gives a job to who is idle. If nobody is, gives a new worker, whose task is to be spawned.
+    /// Gives a job to an idle worker. If none is idle, returns a new worker, whose task must be spawned.
     pub fn hand(&self, ready: &Ready, job: J) -> Option<Rc<Worker<J>>> {
         let Some(worker) = self.0.borrow_mut().pop() else {
             return Some(Rc::new(Worker { task: Cell::new(TaskId::MAX), job: Cell::new(Some(job)) }));
@@ -108,7 +108,7 @@ impl<J> Crew<J> {
 pub(crate) struct Tasks(Slab<Task>);
 
 impl Tasks {
-    /// Advances until every task waits. Whether anything ran.
+    /// Advances until every task waits. Returns whether any ran.
     pub fn run(&mut self, ready: &Ready) -> bool {
         let mut ran = false;
         loop {

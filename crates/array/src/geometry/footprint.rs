@@ -1,12 +1,12 @@
-//! Everything that some array sectors are made of: their strips, copies and parity.
+//! All strips, copies and parity that some array sectors consist of.
 
 use super::Geometry;
 use crate::Level;
 use std::ops::Range;
 
 impl Geometry {
-    /// By role: the runs of a member's data area that hold these array sectors, copies of them, or parity over them, in order and
-    /// apart from each other. For parity levels whole rows: zeros written to all of them leave parity right.
+    /// By slot: the runs of a member's data area that hold these array sectors, copies of them, or parity over them, in order
+    /// and disjoint. On parity levels whole rows: zeros written to all of them leave parity right.
     pub fn footprint(&self, range: Range<u64>) -> Vec<Vec<Range<u64>>> {
         let mut runs = vec![Vec::new(); self.slot_count()];
         let mut sector = range.start;

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 /// One copy of a run of array sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// The role that holds it.
+    /// The slot that holds it.
     pub slot: usize,
     /// First sector in the member's data area.
     pub start_sector: u64,

@@ -13,11 +13,11 @@ use smallvec::SmallVec;
 /// always the order of the addresses. SNIA DDF counts the members of P and Q too, as strips of zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripeMap {
-    /// Role of each data strip, by address.
+    /// Slot of each data strip, by address.
     pub data: SmallVec<[u16; 32]>,
     /// Position of each data strip in the code, by address.
     pub code: SmallVec<[u16; 32]>,
-    /// Roles of P and, in RAID 6, Q.
+    /// Slots of P and, in RAID 6, Q.
     pub parity: SmallVec<[u16; 2]>,
     /// Data positions of the code, those that are always zero included.
     pub code_count: usize,

@@ -15,7 +15,7 @@ pub(super) struct Zone {
     end_sector: u64,
     /// Where it starts on each of its members.
     member_sector: u64,
-    /// Roles, in order.
+    /// Slots, in order.
     slots: Vec<usize>,
     by_slots: Divisor,
 }
@@ -23,7 +23,7 @@ pub(super) struct Zone {
 /// A run of sectors on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// The role.
+    /// The slot.
     pub slot: usize,
     /// First sector in the member's data area.
     pub start_sector: u64,
