@@ -1,11 +1,10 @@
 //! From what lies on a set of drives to an array that can start, or to words why not.
 //!
-//! Drives come in any order, with strangers, stragglers and copies among them. They are sorted into
-//! arrays by identity. Within an array the member with the most events tells the truth; one event less
-//! is as good, because a crash may have hit between the writes of one record. So is one of as many that only a member has
-//! which the others ran without since. Who is further behind has
-//! missed something: it stays out, and may come back by the bitmap if that reaches back far enough.
-//! Nothing is written here; the first recorded state of the array makes the decisions durable.
+//! Drives come in any order, with strangers, lagging members and copies among them. They are sorted into arrays by identity.
+//! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
+//! may hit between the writes of one superblock update. So is a member with equal events whose last update was torn
+//! (`yields`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back far
+//! enough (R27, R28). Nothing is written here; the array's first superblock update makes the decisions durable.
 //!
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
@@ -308,8 +307,8 @@ fn roles_of(superblock: &Superblock) -> &[Role] {
     &roles[..roles.iter().rposition(|role| *role != Role::Spare).map_or(0, |last| last + 1)]
 }
 
-/// Whether `one` counts as many records as `other`, and its last one is not theirs, but was torn by a crash: it still counts
-/// the members on the side of `other` as such, so never ran without them. They may have run without it since.
+/// R27: true if `one` has as many events as `other`, but its last update was torn by a crash and is not theirs: it still counts
+/// the members on the side of `other` as members, so it never ran without them. They may have run without it since.
 fn yields(one: &Found, other: &Found, found: &[Found]) -> bool {
     let counts = |superblock: &Superblock, of: &Found| {
         let number = of.superblock().header.dev_number as usize;
@@ -363,7 +362,7 @@ impl Sorter<'_> {
         let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
         let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
         if events_behind > 1 {
-            // Whether the bitmap reaches back is decided when the bitmap is known.
+            // R27: two events less means that it was away. Whether the bitmap reaches back is decided when the bitmap is known.
             return away(own_slot, None);
         }
         if shape(superblock) != shape(freshest) {
@@ -596,7 +595,7 @@ impl Sorter<'_> {
         let mut doubts_parity = false;
         if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
             if log.holds {
-                // What was not being written is whole, by the records.
+                // R35: log records cover what was not being written.
                 (resync_sector, doubts_parity) = (CLEAN, true);
             } else if !options.force {
                 return fail(
@@ -617,7 +616,7 @@ impl Sorter<'_> {
         }
         let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_intent: true, .. }));
         let intent = bitmap.as_mut().map(|bitmap| {
-            // Bits are kept for who is away, or filled by them; in a whole array they count from where the resync stands.
+            // Bits stay for a member that is away, or that is rebuilt by them. Otherwise they count from the resync position.
             let start = if fills || degraded > 0 { 0 } else { resync_sector };
             let chunk_sectors = bitmap.chunk_sectors();
             let stale: Vec<u64> =
@@ -661,7 +660,7 @@ impl Sorter<'_> {
         for slot in &mut slots {
             match (&slot.member, &mut slot.replacement) {
                 (None, _) => slot.member = slot.replacement.take(),
-                // A request that a crash cut short may have reached the old member and not its copy.
+                // R13: a write that a crash cut short may have reached the old member and not its copy.
                 (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered_sector = 0,
                 _ => {}
             }
@@ -902,7 +901,7 @@ impl Sorter<'_> {
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
         let holds = !logs.iter().flatten().any(|log| log.is_damaged());
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
-        // Members in the making keep records as well, and count as far as they are filled.
+        // R18: rebuilding members have log records too, which count as far as the member is filled.
         let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
             Verdict::Rebuilding { .. } => true,
             Verdict::Replacement { recovered_sector, .. } => recovered_sector != u64::MAX,

@@ -1,25 +1,26 @@
-//! Stria's write log on an md member: in the room that md leaves between its metadata and the data.
+//! Stria's write log on an md member: in the space that md leaves between its metadata and the data.
 //!
 //! ```text
 //! … superblock, bitmap, bad blocks │ free │ ring: part │ part │ … │ head (4 KiB) │ data …
 //! ```
-//! The head lies just before the data, where it is found without knowing more than the superblock. It names a **session**:
-//! one run of the array. What an append in the ring says counts only if it was written in the session that the head names,
-//! and the head only if the newest superblock carries its **tag** in the microseconds of `utime`. Linux and mdadm write
-//! zeros there, and so do we when we say clean: whoever ran the array since has made the log void. A new session's head
-//! also names the tag before, as superblocks follow later.
+//! The head lies just before the data, where it can be found with nothing but the superblock. It names a **session**: one run
+//! of the array. An append in the ring counts only if it was written in the session that the head names. The head counts only
+//! if the newest superblock carries its **tag** in the microseconds of `utime`. Linux and mdadm write zeros there, and so does
+//! Stria for a clean array: a program that ran the array since has voided the log. The head of a new session also names the tag
+//! before, since superblocks follow later.
 //!
-//! The ring has equal parts, as many as the head says, one for each lane that the array ran on. A part is a ring of its own: all
-//! that is counted is counted within it, the records' numbers too, and members are compared part by part. A stripe has one
-//! lane for the length of a session, so no two parts speak of the same.
+//! The ring has equal parts, one for each lane that the array ran on; the head says how many. A part is a ring of its own.
+//! Sequences and record numbers are counted within it, and members are compared part by part. A stripe belongs to one lane for
+//! the length of a session, so no two parts speak of the same stripe.
 //!
-//! An append is a head of 4 KiB with up to 62 entries, then their bytes. Appends follow one another around their part, with
-//! sequence numbers; each says up to which record all are retired, and how many before it were not known to be durable when it
-//! was sent. These may be missing or torn, and nothing else may. Room is used again when what says that it is free is durable,
-//! and one page is always left to say so. A member that returns in the same session begins a new **life**: the head counts them,
-//! and the sums of appends are salted with it, so that those of the life before are nobody's, whichever lane made them.
+//! An append is a head of 4 KiB with up to 62 entries, followed by their bytes. Appends follow one another around their part,
+//! with sequence numbers. Each says up to which record all are retired, and how many before it were not known to be durable
+//! when it was sent: these may be missing or torn, and no others may. Space is reused when the append that declares it free is
+//! durable, and one page is always left to declare it (R22). A member that returns in the same session begins a new incarnation
+//! (`life`). The head counts them, and the checksums of appends are salted with the count, so that appends of the incarnation
+//! before do not count (R39).
 //!
-//! A kernel sees free room and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
+//! A kernel sees free space and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
 
 use super::superblock::Superblock;
 use crate::fields::on_disk;

@@ -1,12 +1,12 @@
-//! Keeps the members' metadata true while an array runs.
+//! Keeps the members' metadata up to date while an array runs.
 //!
-//! The engine says what is so; the recorder answers with superblocks and bitmap pages to be written to
-//! the members. Every record counts `events` up by one, and a member that missed a record is recognised
-//! by that. Fields that Stria does not change are kept as they were read.
+//! The engine says what is so; the recorder answers with superblocks and bitmap pages to write to the members. Every superblock
+//! update counts `events` up by one, and a member that missed an update is recognised by that (R27). Fields that Stria does not
+//! change stay as they were read.
 //!
-//! `events_cleared` of the bitmap moves when the array becomes whole, when a slot of a whole array changes
-//! hands, and when bits are cleared: who left before that has missed writes that the bits no longer name.
-//! While the array is not whole no bit is cleared.
+//! `events_cleared` of the bitmap moves when the array becomes optimal, when a slot of an optimal array changes its member, and
+//! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R28). While a member
+//! is missing or rebuilding no bit is cleared (R3).
 //!
 //! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
 
@@ -34,11 +34,11 @@ pub(crate) struct Keeper {
     pub name: String,
     pub logical_block_bytes: u32,
     pub bad_blocks: Vec<Range<u64>>,
-    /// Its bitmap's pages are those of the recorder.
+    /// Its bitmap pages are those of the recorder.
     pub bitmap_current: bool,
-    /// Its log's head names the session.
+    /// The head of its log names the session.
     pub log_current: bool,
-    /// How often it has returned in this run.
+    /// Its incarnation: how often it has returned in this run (R39).
     pub log_life: u32,
 }
 
@@ -63,7 +63,7 @@ pub struct AdoptError(String);
 pub(crate) const NO_ROOM_FOR_BITMAP: &str = "its metadata leave too little room for the array's write-intent bitmap; add it anew";
 const NO_ROOM_FOR_LOG: &str = "there is too little room before its data for the array's write log";
 
-/// What of the metadata people ask for.
+/// The metadata that people ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The array's identity.
@@ -76,7 +76,7 @@ pub struct Description {
     pub created_s: u64,
     /// Seconds since 1970.
     pub updated_s: u64,
-    /// The count of records.
+    /// The count of superblock updates.
     pub events: u64,
     /// The bitmap: bytes per bit, count of bits, bits set.
     pub bitmap: Option<(u32, u64, u64)>,
@@ -109,24 +109,24 @@ pub struct MdRecorder {
     keepers: BTreeMap<MemberId, Keeper>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
-    /// Members that missed the last record of the run before.
+    /// Members that missed the last superblock update of the run before.
     stragglers: Vec<MemberId>,
-    /// Members that are to be told it again, as one more: who is missing may have a record that nobody else has, torn by the
-    /// crash that took it. It must not pass for the first one of this run.
+    /// Members that get that update again, with one more event (R27): a missing member may hold an update that no other member
+    /// has, torn by the crash that took the member. It must not pass for the first update of this run.
     retold: Vec<MemberId>,
     bitmap: Option<Bitmap>,
-    /// In what pieces the bitmap is written.
+    /// The size of a page in which the bitmap is written.
     page_bytes: usize,
-    /// The bitmap's pages behind the first are on the members as they are here: its header may vouch for them.
+    /// The bitmap's pages behind the first are on the members: its header may vouch for them (R28).
     later_pages_laid: bool,
     redundant: bool,
-    /// Who carries the bitmap: the members of the last state that have a slot.
+    /// The members that carry the bitmap: those of the last state that have a slot.
     active: Vec<MemberId>,
     whole: bool,
-    /// Who held the slots when the array was whole last.
+    /// The members of the slots when the array was last optimal.
     whole_holders: Vec<MemberId>,
     log: LogKeeping,
-    /// How many run the array.
+    /// The number of lanes.
     lanes: usize,
     /// Members have checksums behind their data.
     checksums: bool,
@@ -135,19 +135,19 @@ pub struct MdRecorder {
 /// The write log while the array runs.
 #[derive(Clone, Debug)]
 pub(crate) struct LogKeeping {
-    /// The members' heads say: none.
+    /// The heads of the members' logs say that the array has none.
     off: bool,
     /// Begun by the first write.
     session: Option<Session>,
-    /// The tag under which the last run's records count; they do until a session begins.
+    /// The tag with which the last run's records count. They count until a session begins.
     tag_before: u32,
-    /// Parity agrees wherever no record says otherwise. Not so after a crash without a log, until the resync is through;
-    /// till then no tag must tell that the log suffices.
+    /// Parity is consistent wherever no log record says otherwise. Not so after a crash without a log, until the resync has
+    /// ended; until then no tag may say that the log suffices.
     firm: bool,
 }
 
 impl MdRecorder {
-    /// Takes over the members' metadata. `bitmap`: the truth, which the members' own need not yet say.
+    /// Takes over the members' metadata. `bitmap` is the truth, which the members' own bitmaps need not hold yet.
     pub(crate) fn new(
         keepers: BTreeMap<MemberId, Keeper>,
         common: Superblock,
@@ -159,7 +159,7 @@ impl MdRecorder {
         let role = |keeper: &Keeper| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
         let is_held = |slot: u32| keepers.values().any(|keeper| role(keeper) == Some(Role::Slot(slot as u16)));
         let missing = redundant && !(0..common.header.raid_disks).all(is_held);
-        // A spare may sleep through records. Who comes back later is told by the next record that it is to be filled.
+        // A spare may miss updates. A member that returns later learns by the next update that it must be rebuilt.
         let holds = |keeper: &Keeper| matches!((keeper.superblock.role(), role(keeper)), (Role::Slot(_), Some(Role::Slot(_))));
         let holders = || keepers.iter().filter(|(_, keeper)| holds(keeper));
         let is_behind = |keeper: &Keeper| keeper.superblock.header.events + 1 == common.header.events;
@@ -191,7 +191,7 @@ impl MdRecorder {
         Self { page_bytes, ..self }
     }
 
-    /// The array runs on so many lanes: each member's log is cut into as many parts.
+    /// The array runs on this many lanes: each member's log has as many parts.
     ///
     /// # Panics
     /// When it is none, or more than [`MdRecorder::lanes_max`].
@@ -201,7 +201,7 @@ impl MdRecorder {
         Self { lanes: count, ..self }
     }
 
-    /// How many lanes the array may run on.
+    /// The most lanes that the array may run on.
     pub fn lanes_max(&self) -> usize {
         let rooms = self.keepers.values().map(|keeper| self.log_room(&keeper.superblock));
         match self.append_sectors_max() {
@@ -211,7 +211,7 @@ impl MdRecorder {
         }
     }
 
-    /// What one append may take on every member; `None`: the array keeps no log.
+    /// The size of the largest append, the same for every member; `None`: the array has no log.
     pub(crate) fn append_sectors_max(&self) -> Option<u64> {
         let on = |keeper: &Keeper| self.append_sectors_max_on(&keeper.superblock);
         self.keepers.values().map(on).min().flatten().filter(|_| !self.log.off)
@@ -224,12 +224,12 @@ impl MdRecorder {
         }
     }
 
-    /// The array's own record, as of the last update.
+    /// The array's superblock, as of the last update.
     pub fn superblock(&self) -> &Superblock {
         &self.common
     }
 
-    /// What people ask for.
+    /// The metadata that people ask for.
     pub fn description(&self) -> Description {
         let common = &self.common;
         let members = self.keepers.iter().map(|(&member, keeper)| DescribedMember {
@@ -253,8 +253,8 @@ impl MdRecorder {
         }
     }
 
-    /// Lets a drive join as a spare: the writes give it metadata of its own. It takes part from the
-    /// next recorded state that names `member`.
+    /// Adds a drive as a spare: the writes give it metadata of its own. It takes part from the next superblock update that
+    /// names `member`.
     ///
     /// # Errors
     /// [`AdoptError`], when the drive does not suit; nothing was changed.
@@ -348,7 +348,7 @@ impl MdRecorder {
         Ok((config, writes))
     }
 
-    /// A device number for a newcomer: one that nobody of this run had, while there are any.
+    /// A device number for a new member: one that no member of this run had, while there are any.
     fn free_number(&self) -> Option<u32> {
         let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
         let roles_max = self.keepers.values().map(|keeper| keeper.superblock.roles_max()).min().unwrap_or(ROLES_MAX);
@@ -357,7 +357,7 @@ impl MdRecorder {
         beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
     }
 
-    /// Whether a member that was away may come back by the bitmap, and to which slot; with the reason if not.
+    /// Says whether a member that was away may return by the bitmap, and to which slot; with the reason if not.
     ///
     /// # Errors
     /// A sentence: why it may only join as a new spare.
@@ -365,8 +365,8 @@ impl MdRecorder {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
     }
 
-    /// Takes back a member that was away ([`MdRecorder::returnable`] said yes), under a new handle. The engine
-    /// copies what the bitmap names; nothing is written before the next recorded state.
+    /// Takes back a member that was away, under a new handle, if [`MdRecorder::returnable`] says so. The engine rebuilds what
+    /// the bitmap names. Nothing is written before the next superblock update.
     ///
     /// # Errors
     /// As [`MdRecorder::returnable`].
@@ -377,13 +377,13 @@ impl MdRecorder {
         if !self.has_room_for_log(&found.superblock) {
             return Err(AdoptError(format!("{} cannot return: {NO_ROOM_FOR_LOG}", candidate.name)));
         }
-        // Its earlier life in this run, if any, ends.
+        // R39: its earlier incarnation in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
         let before = self.keepers.values().find(|keeper| keeper.superblock.header.device_uuid == uuid);
         let log_life = before.map_or(0, |keeper| keeper.log_life + 1);
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
         let mut superblock = Superblock { span_of: self.common.span_of, ..found.superblock.clone() };
-        // While it was away, its number may have been given to another.
+        // While it was away, its number may have been given to another member.
         let number = superblock.header.dev_number;
         if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
             let free = self.free_number();
@@ -404,11 +404,11 @@ impl MdRecorder {
         Ok((slot, config))
     }
 
-    /// Replaces a member's list of bad blocks (sectors of the drive); it is written with the next recorded state
-    /// and at once here.
+    /// Replaces a member's list of bad blocks (sectors of the drive). It is written now, and with every later superblock
+    /// update.
     ///
     /// # Errors
-    /// A sentence when the log has no room: the member should be failed.
+    /// A sentence if the bad-block log has no space: the member should be failed.
     pub fn record_bad_blocks(
         &mut self,
         member: MemberId,
@@ -430,12 +430,12 @@ impl MdRecorder {
         Ok(vec![MetadataWrite { member, start_sector, data: Buffer::copy_of(&log).freeze() }, keeper.superblock_write(member)])
     }
 
-    /// What goes into the microseconds of `utime`: the log's tag, or that checksums were kept meanwhile.
+    /// The microseconds of `utime`: the log tag, or a mark that checksums were kept meanwhile.
     fn micros(&self, tag: u32) -> u64 {
         if tag == 0 && self.checksums { checksums::WITNESSED } else { tag.into() }
     }
 
-    /// Writes of some pages of the bitmap, in order and without repetition, to some members.
+    /// Writes some pages of the bitmap, in order and without repetition, to some members.
     fn bitmap_writes(
         bitmap: &Bitmap,
         page_bytes: usize,
@@ -458,7 +458,7 @@ impl MdRecorder {
         writes
     }
 
-    /// The head of a member's log, as it must be now; `None`: as it is.
+    /// The head of a member's log, if it must be written.
     fn log_head(&mut self, member: MemberId) -> Option<MetadataWrite> {
         let place = self.log_room(&self.keepers.get(&member)?.superblock)?.cut(self.lanes)?;
         let session = match self.log.session {
@@ -474,7 +474,7 @@ impl MdRecorder {
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
 
-    /// Of an array with redundancy.
+    /// Only for an array with redundancy.
     fn geometry(&self) -> Geometry {
         let header = &self.common.header;
         let sizes = vec![header.size; header.raid_disks as usize];
@@ -482,7 +482,7 @@ impl MdRecorder {
         Geometry::new(level, layout, header.chunksize.into(), &sizes).expect("it runs")
     }
 
-    /// Whether a member was not left out of this run's last record: its drive may be another member's by now.
+    /// R32: true unless a member was left out of this run's last superblock update: its drive may be another member by now.
     fn takes_part(&self, member: MemberId) -> bool {
         self.active.is_empty() || self.active.contains(&member)
     }
@@ -492,13 +492,13 @@ impl MdRecorder {
         LogRoom::of(superblock, bitmap_sectors).filter(|_| matches!(superblock.header.level, 4..=6))
     }
 
-    /// Who joins takes what lanes append, where they do.
+    /// A new member must have space for what lanes append.
     fn has_room_for_log(&self, superblock: &Superblock) -> bool {
         self.append_sectors_max().is_none_or(|ours| self.append_sectors_max_on(superblock) >= Some(ours))
     }
 
-    /// Who holds a slot may have pages that are out of date, by a bitmap that is made anew or that somebody else did not keep: a
-    /// torn record must not make them count.
+    /// R28: a bitmap that is made anew, or that another program did not keep, may have old pages on members with a slot. A torn
+    /// update must not make them count.
     fn later_pages(&self) -> Vec<MetadataWrite> {
         let Some(bitmap) = &self.bitmap else { return Vec::new() };
         let holds = |member: &&MemberId| matches!(self.keepers[*member].superblock.role(), Role::Slot(_));
@@ -568,7 +568,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("it had not been filled when it left".into());
     }
-    // Who ran without some of the others may have written what their bitmap does not know.
+    // A member that ran without some of the others may have written what their bitmap does not know.
     let fills = |superblock: &Superblock, slot: u32| superblock.roles.contains(&Role::Slot(slot as u16));
     if (0..ours.raid_disks).any(|slot| fills(common, slot) && !fills(away, slot)) {
         return Err("it was run without members that the array has now".into());
@@ -631,7 +631,7 @@ impl Recorder for MdRecorder {
         let mut holders = Vec::new();
         for (slot, slot_state) in state.slots.iter().enumerate() {
             for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
-                // Who has come back under another handle since is told of by the next record.
+                // A member that has returned under another handle since is named by the next update.
                 let Some((place, keeper)) = place.as_ref().and_then(|place| Some((place, self.keepers.get(&place.member)?)))
                 else {
                     continue;
@@ -647,7 +647,7 @@ impl Recorder for MdRecorder {
         for spare in state.spares.iter().filter(|spare| self.keepers.contains_key(spare)) {
             places.insert(*spare, (None, false));
         }
-        // A number is in use as long as its member is there, also when it waits.
+        // A number stays in use while its member is there, also as a spare.
         for member in places.keys() {
             let number = self.keepers[member].superblock.header.dev_number;
             let role = roles.get(number as usize).copied().unwrap_or(Role::Spare);
@@ -754,7 +754,7 @@ impl Recorder for MdRecorder {
                 pages.insert(page_of(chunk));
             }
         }
-        // Who is away must find every bit set that was set since it left.
+        // R3: a missing member must find every bit that was set since it left.
         for &chunk in clear.iter().filter(|_| self.whole) {
             if bitmap.put(chunk, false) {
                 pages.insert(page_of(chunk));
