@@ -1,19 +1,18 @@
-//! Members without room: a full file system under image files, a thin volume that cannot grow.
+//! Members without space: a full file system under image files, a thin volume that cannot grow (R40).
 //!
-//! Rule. A write that a member has no room for fails, with [`ErrorKind::NoSpace`], and the member keeps its role. Why. Nothing is
-//! wrong with what it holds, and the other members often lie on the same file system: to drop one after the other would end the
-//! array. So clients hear that there is no room, as of any disk that is full, and the rows of the write are made to agree again
-//! before anybody else may write there:
+//! A write that a member has no space for fails with [`ErrorKind::NoSpace`], and the member keeps its slot. Nothing is wrong
+//! with what it holds, and other members often lie on the same file system: dropping one after the other would end the array.
+//! Before anyone else may write to the rows, they are made consistent again:
 //!
-//! - On parity levels parity follows the data, whichever of the new bytes arrived. Parity that cannot be written either counts as
-//!   unreadable there, durably ([`Core::mark_bad`]), until a later write brings it.
-//! - Where a data strip is missing its bytes are in parity alone, and parity must not follow: there what a member could not take
-//!   counts as unreadable on it, and so does what an acknowledged write could not bring to its place.
-//! - Of copies those count that took the write, or the first if none did. The others count as unreadable there.
+//! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
+//!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
+//! - If a data strip is missing, its content exists in parity alone, and parity must not follow. Rows that a member could not
+//!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place.
+//! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
 //!
-//! What counts as unreadable is brought back as soon as there is room ([`refill_forever`]).
+//! These bad blocks are filled as soon as there is space ([`refill_forever`]).
 //!
-//! Metadata that a member cannot keep still cost it its role: what is recorded must be recorded on all.
+//! Metadata that cannot be written still costs a member its slot: all members must have it (R15).
 
 use crate::MemberId;
 use crate::core::{Core, MemberIo};
@@ -28,37 +27,37 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, ErrorKind, IoError, Nanos};
 
-/// A minute: so long nothing more is said of members without room, and no write is acknowledged ahead of its place.
+/// A minute: for so long the event is not reported again, and no write is acknowledged early.
 const CAREFUL_FOR: Nanos = 60_000_000_000;
 
-/// 2 s: how often it is tried to bring back what members had no room for.
+/// 2 s: how often it is tried to fill what members had no space for.
 const REFILL_EVERY: Nanos = 2_000_000_000;
 
-/// What is known of members without room.
+/// What is known about members without space.
 #[derive(Default)]
 pub(crate) struct NoRoom {
-    /// Until then others may have none either.
+    /// Until then other members may have no space either.
     careful_until: Cell<Nanos>,
-    /// An acknowledged write could not be brought to its place: the next flush says so.
+    /// A write-behind could not be brought to its place: the next flush reports it.
     unflushed: RefCell<Option<IoError>>,
-    /// Rows of members that count as unreadable for want of room, and the task that brings them back.
+    /// Bad blocks for lack of space, which a task fills.
     lacking: RefCell<Vec<Lacking>>,
     pub refill: Waiters,
 }
 
 impl NoRoom {
-    /// Whether a member has lately had no room.
+    /// True if a member had no space within the last minute.
     pub fn is_careful(&self, now: Nanos) -> bool {
         now < self.careful_until.get()
     }
 
-    /// What the next flush has to say.
+    /// The error that the next flush must report.
     pub fn take_unflushed(&self) -> Result<(), IoError> {
         self.unflushed.borrow_mut().take().map_or(Ok(()), Err)
     }
 }
 
-/// Rows of a member that count as unreadable, and where in the sync space they lie.
+/// Bad blocks of a member, and where in the sync space they lie.
 #[derive(Clone)]
 struct Lacking {
     member: MemberId,
@@ -66,13 +65,13 @@ struct Lacking {
     sync: Range<u64>,
 }
 
-/// Whether the room was all that a request lacked.
+/// True if a request failed for lack of space only.
 pub(crate) fn is_no_room(error: &IoError) -> bool {
     error.kind == ErrorKind::NoSpace
 }
 
 impl Core {
-    /// A member has no room for what was to be written; what the client is told.
+    /// A member has no space for a write. Returns what the client is told.
     pub fn meet_no_room(&self, member: MemberId, error: &IoError) -> IoError {
         let now = self.now();
         if !self.no_room.is_careful(now) {
@@ -82,12 +81,12 @@ impl Core {
         IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
     }
 
-    /// Clients know a write that has not come to its place: a flush must not say that all is well.
+    /// A write-behind is not in place: the next flush must fail.
     pub fn fail_next_flush(&self, error: &IoError) {
         self.no_room.unflushed.borrow_mut().get_or_insert_with(|| error.clone());
     }
 
-    /// Rows of a member count as unreadable from now on; if that is for want of room, they are brought back later.
+    /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
     pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
         if self.no_room.is_careful(self.now()) {
             self.no_room.lacking.borrow_mut().push(Lacking { member, rows: rows.clone(), sync });
@@ -96,8 +95,8 @@ impl Core {
     }
 }
 
-/// Of the copies of a range those count from now on that took a write, or the first if none did; under the range's lock.
-/// `failed`: those that had no room for some of it.
+/// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
+/// Needs the range's lock. `failed`: members that had no space for some of it.
 pub(crate) async fn settle_copies(core: &Core, range: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
     let mut next = range.start;
     while next < range.end {
@@ -111,7 +110,7 @@ pub(crate) async fn settle_copies(core: &Core, range: &Range<u64>, failed: &[Mem
                 if core.mark_bad(member, rows.clone()).await {
                     core.refill_later(member, &rows, next..next + sectors);
                 } else {
-                    // Nothing keeps it from being read but to go.
+                    // Only dropping the member keeps it from being read.
                     core.fail_member(member, "it has no room, and its bad-block log none for what it lacks");
                 }
             }
@@ -121,8 +120,8 @@ pub(crate) async fn settle_copies(core: &Core, range: &Range<u64>, failed: &[Mem
     Ok(())
 }
 
-/// Makes parity of some rows of a stripe follow its data, under the rows' lock, after members had no room for parts of a write.
-/// `failed`: those, where parity does not.
+/// Makes parity of some rows of a stripe match the data, under the rows' lock, after members had no space for parts of a write.
+/// `failed`: those members; where parity cannot follow, their rows become bad blocks.
 pub(crate) async fn settle_parity(core: &Core, stripe: u64, rows: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
     let map = core.map(stripe);
     let wanted: SmallVec<[(Unit, Range<u64>); 8]> = (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
@@ -149,8 +148,8 @@ pub(crate) async fn settle_parity(core: &Core, stripe: u64, rows: &Range<u64>, f
     Ok(())
 }
 
-/// Brings back what members had no room for, as soon as they have some. Rows that a client has written meanwhile
-/// are good already; rows that nobody else can tell either wait for a client.
+/// Fills what members had no space for, as soon as they have some. Rows that a client has written meanwhile are good already.
+/// Rows that no other member can tell wait for a client's write.
 pub(crate) async fn refill_forever(core: Rc<Core>) {
     loop {
         core.ready.until(&core.no_room.refill, || !core.no_room.lacking.borrow().is_empty()).await;
@@ -167,7 +166,7 @@ pub(crate) async fn refill_forever(core: Rc<Core>) {
     }
 }
 
-/// `Err`: it still has no room.
+/// `Err`: there is still no space.
 async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
     let Lacking { member, rows, sync } = piece;
     let _guard = core.lock(sync.clone(), Mode::Exclusive).await;
@@ -197,7 +196,7 @@ async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
     }
 }
 
-/// What the other members of a parity array say of a slot's rows.
+/// What the other members of a parity array say about a slot's rows.
 async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Buffer> {
     let stripe = rows.start / core.geometry.strip_sectors();
     let map = core.map(stripe);
@@ -214,7 +213,7 @@ async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) -> Option<B
     Some(all.swap_remove(parity).1)
 }
 
-/// Brings these bytes to a member if it does not hold them; if it cannot take them, they count as unreadable there.
+/// Writes these bytes to a member if it does not hold them. If it cannot take them, the rows become bad blocks.
 async fn write_if_other(core: &Core, member: MemberId, rows: &Range<u64>, right: &Buffer) -> Result<(), IoError> {
     let read = core.io(std::iter::once(core.read_io(member, rows.start, rows.end - rows.start)).collect()).await;
     let holds = read.iter().any(|(result, operation)| {
