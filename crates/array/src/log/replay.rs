@@ -1,10 +1,10 @@
-//! Making sense of the records that a crash left: parity agrees again before anybody reads by it.
+//! Replay: what the log records of a crash demand is computed, and written, before parity is relied on.
 //!
-//! For every row the newest record counts that all parity members at hand have: one that some lack was not durable, so its
-//! write had not begun. First what the records demand is computed and kept as an overlay, which corrects what is read of
-//! members: new bytes, where records keep them, and the parity that then results. Nothing is written, so an array may be
-//! looked at read-only. Once it may be written to, the overlay goes to the members, always the same bytes: a replay may be
-//! broken off and begun again any number of times, also with a member less.
+//! Of the records of a row the newest counts that every in-sync parity member has. A record that one of them lacks was not
+//! durable, so its write had not begun (R29). First everything is computed into an overlay, which corrects what is read from
+//! members: new data where records hold it, and the parity that follows. Nothing is written so far, so the array can be looked
+//! at read-only. Once it may be written to, the overlay goes to the members, always the same bytes: replay may be interrupted
+//! and repeated any number of times, also with a member less.
 
 use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::core::{Action, Batch, Core, write_io};
@@ -19,33 +19,34 @@ use std::rc::Rc;
 use stria_block::{Buffer, Data, bytes};
 use stria_parity::Strip;
 
-/// Pieces of parity written at once.
+/// Pieces of the overlay written at once.
 const BATCH: usize = 64;
 
-/// Replays what the last run left, then lets the array be read, and, when it may be written to, written. `lacks`: some role has
-/// nobody, or somebody in the making.
+/// Replays the records of the last run, then lets the array be read and, if it may be written to, written. `lacks`: some slot
+/// is empty, rebuilding, or has a replacement.
 pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool) {
     let mut stripes: BTreeMap<u64, Vec<LogRecord>> = BTreeMap::new();
     for record in records {
         stripes.entry(record.stripe).or_default().push(record);
     }
-    // Who is dropped from now on was there when the records were read, so they count.
+    // A member that is dropped from now on was present when the records were read, so its records count.
     let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
     *core.log.carriers.borrow_mut() = pieces.iter().map(|piece| piece.carriers(&core)).collect();
-    // That a member was dropped may wait to be recorded until this is known.
+    // R30: a superblock update that drops a member may wait until this is known.
     core.log.stage_changed.wake_all(&core.ready);
     for piece in &pieces {
         settle_rows(&core, piece, piece.rows.clone()).await;
     }
     enter(&core, Stage::Readable);
     core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
-    // What was read of logs may still lie in volatile caches, and is needed until all of it is carried out.
+    // R31: what was read from logs may still lie in volatile caches, and is needed until replay has ended.
     if core.flush_members().await.is_err() {
         return give_up(&core);
     }
-    // Who is missing, or was dropped since the records were read, must not come back after another crash as if it had been there:
-    // by its log, of which its cache may forget the last, what is carried out now had not begun. So that is said first, if others
-    // keep the records too. Where nobody does, all data are there, and a resync makes parity follow them.
+    // R30: a member that is missing, or was dropped since the records were read, must not come back after another crash as in
+    // sync. Its cache may forget the records, and then its log would say that the writes replayed now had never begun. So its
+    // drop becomes durable first, if other members hold the records. If none does, all data is there, and a resync makes parity
+    // follow it.
     if lacks {
         core.raise_barrier();
     }
@@ -66,7 +67,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
             return give_up(&core);
         }
     }
-    // Reads that began before parity was mended may have found it as it was, and come only now: they need the overlay still.
+    // R33: reads that began before may have found parity as it was, and still need the overlay.
     let readers = core.lock(0..core.geometry.sync_sectors(), Mode::Exclusive).await;
     core.log.overlay.borrow_mut().clear();
     drop(readers);
@@ -79,7 +80,7 @@ fn enter(core: &Core, stage: Stage) {
     core.log.stage_changed.wake_all(&core.ready);
 }
 
-/// Reads go on by the overlay; writes are not let in over what could not be mended.
+/// Reads go on through the overlay. Writes are not allowed where replay could not write.
 fn give_up(core: &Core) {
     core.read_only.set(true);
     if core.share.lane_count > 1 {
@@ -88,16 +89,16 @@ fn give_up(core: &Core) {
     core.log.stage_changed.wake_all(&core.ready);
 }
 
-/// Rows of a stripe under the same records.
+/// Rows of a stripe that the same records cover.
 struct Piece<'a> {
     stripe: u64,
     rows: Range<u64>,
     records: Vec<&'a LogRecord>,
-    /// Whose members were in sync at the start.
+    /// The parities whose members were in sync at the start.
     parities: Strips,
 }
 
-/// The members that keep the records of some rows, with their slots.
+/// The members that hold the records of some rows, with their slots.
 pub(super) type Carriers = SmallVec<[(usize, MemberId); 2]>;
 
 impl Piece<'_> {
@@ -109,8 +110,8 @@ impl Piece<'_> {
 }
 
 impl Core {
-    /// Whether of the last run's records that are still to be carried out members that are left keep all, so that others may be
-    /// said to be gone.
+    /// True if the remaining members still hold every log record that awaits replay, so that a superblock update may drop
+    /// others (R30).
     pub fn records_are_kept(&self) -> bool {
         let members = self.members.borrow();
         let stays = |&(slot, member): &(usize, MemberId)| members.slots()[slot].member == Some(member);
@@ -136,12 +137,12 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
     pieces
 }
 
-/// The part of a record's bytes that stands for `rows` of its own.
+/// The part of a record's bytes that covers `rows`.
 fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<u64>) -> &'a [u8] {
     &data[bytes(rows.start - record.rows.start)..][..bytes(rows.end - rows.start)]
 }
 
-/// Finds what some rows of a piece must hold.
+/// Computes what some rows of a piece must hold, into the overlay.
 async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
     let Piece { stripe, records, parities, .. } = piece;
     let map = core.map(*stripe);
@@ -172,7 +173,8 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             if sectors <= block {
                 continue;
             }
-            // What can be read of a strip beside what cannot must not be taken for what parity says of it.
+            // R34: what can be read of a strip must not be replaced by what parity says, because of what cannot be read beside
+            // it.
             for start in rows.clone().step_by(block as usize) {
                 Box::pin(settle_rows(core, piece, start..rows.end.min(start + block))).await;
             }
@@ -182,7 +184,7 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
         let mut data: SmallVec<[(usize, Buffer); 4]> = unread.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
         if by_parity {
             if recover(core, map, &rows, &newest, &found, &mut data).is_err() {
-                // More is lost than the level survives: the parity stays as it is.
+                // More is lost than the level survives: parity stays as it is.
                 return;
             }
         } else {
@@ -222,7 +224,7 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
     }
 }
 
-/// Written strips that are lost, from parity as it lies on its members less what the strips left alone add to it.
+/// Recovers missing written strips from parity as it lies on its members, less partial parity.
 fn recover(
     core: &Core,
     map: &StripeMap,
