@@ -79,12 +79,12 @@ pub struct ArrayConfig {
     pub read_only: bool,
 }
 
-/// A rule of crash safety that an engine breaks on purpose, so that a simulator can show that it would find the bug.
+/// A rule of crash safety that an engine breaks on purpose, to show that the simulator would find the bug.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A read does not first make redundancy agree where a resync is due.
+    /// R36: a read does not resync first where that is due.
     ReadsUnaligned,
-    /// A resync leaves the parities of a stripe as they are while the stripe lacks data.
+    /// R37: a resync leaves the parities of a stripe as they are while the stripe lacks data.
     DegradedParityLeft,
 }
