@@ -99,8 +99,8 @@ impl Engine {
         engine
     }
 
-    /// True while the array starts: a crash is being repaired, or members are told who is missing. Requests wait, and no member
-    /// may return (R31).
+    /// True while the array starts: a crash is being repaired, or the superblocks do not name the missing members yet. Requests
+    /// wait, and no member may return (R31).
     pub fn is_starting(&self) -> bool {
         !self.core.serves()
     }

@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | submit | the request belongs to this lane's part of the array |
 //! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data |
-//! | client's write to members | its rows are locked; the superblocks say "dirty" and the write-intent bits are set, durably |
-//! | any request to a member | it lies in the data area (to a dropped member the binder sends nothing) |
-//! | superblock | nobody else writes metadata; it says "clean" only while no write runs |
-//! | acknowledgement | each member that was dropped because it did not take the write is recorded as such, durably |
+//! | client's write to members | its rows are locked; the superblocks say dirty (R1) and the bits are set (R2), durably |
+//! | any request to a member | it lies in the data area (a dropped member gets nothing from the driver) |
+//! | superblock | no other metadata update runs (R5); it says clean only while no write runs |
+//! | acknowledgement | the superblocks name each dropped member that did not take the write as failed, durably (R6) |
 //!
 //! Drives and clients are not asserted here: what they do wrong is an error. The assertions hold in builds with
 //! `debug_assertions`: tests, and the simulator's histories by the profile `checked`.
@@ -62,7 +62,7 @@ impl Core {
         );
     }
 
-    /// Before a superblock update is ordered.
+    /// Before a superblock update is sent.
     pub fn gate_state(&self, state: &ArrayState) {
         if !ON {
             return;

@@ -118,7 +118,7 @@ impl Locks {
         Some(key)
     }
 
-    /// Whether somebody holds all of `range` alone.
+    /// True if one lock holds all of `range` exclusively.
     pub fn is_exclusive(&self, range: &Range<u64>) -> bool {
         let state = self.0.borrow();
         let before = state.exclusive.partition_point(|held| held.start <= range.start);

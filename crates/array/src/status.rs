@@ -228,9 +228,9 @@ pub struct LogStatus {
     pub full_count: u64,
     /// Log records of the last run are being replayed.
     pub replaying: bool,
-    /// How many there were.
+    /// The number of log records that the last run left.
     pub replayed_count: u64,
-    /// As in [`crate::LogConfig`]: it is md's.
+    /// It is md's partial parity log, see [`crate::LogConfig`].
     pub newest_only: bool,
 }
 
@@ -239,7 +239,7 @@ pub struct LogStatus {
 pub enum Event {
     /// A member was dropped.
     MemberFailed {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Option<usize>,
@@ -248,7 +248,7 @@ pub enum Event {
     },
     /// A member is gone that the array cannot do without: it keeps its slot, and requests that need it fail.
     MemberGone {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// Its slot.
         slot: Option<usize>,
@@ -257,52 +257,52 @@ pub enum Event {
     },
     /// A member has no space for what was to be written. It keeps its slot, and clients get "no space".
     NoRoom {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// Its own words.
         reason: String,
     },
     /// A spare took a slot.
     SpareTaken {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// The slot.
         slot: usize,
     },
     /// A member is in sync with its slot.
     MemberInSync {
-        /// Who.
+        /// The member.
         member: MemberId,
         /// The slot.
         slot: usize,
     },
     /// Sectors that could not be read were recovered and written back.
     ReadCorrected {
-        /// Whose.
+        /// The member.
         member: MemberId,
-        /// Where on its data area.
+        /// First sector in its data area.
         start_sector: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
     /// Blocks of a member with checksums do not match. Reported by the layer that keeps the checksums, through the host; the
     /// engine sees them as unreadable sectors.
     WrongBytes {
-        /// Whose.
+        /// The member.
         member: MemberId,
-        /// Where on its data area.
+        /// First sector in its data area.
         start_sector: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
     /// Sectors could not be rebuilt because their source is lost, or were half-written beyond redundancy. They are bad blocks
     /// until they are written.
     BadBlocks {
-        /// Whose.
+        /// The member.
         member: MemberId,
-        /// Where on its data area.
+        /// First sector in its data area.
         start_sector: u64,
-        /// How many.
+        /// The number of sectors.
         sectors: u64,
     },
     /// A sweep began.
