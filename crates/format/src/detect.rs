@@ -1,7 +1,7 @@
 //! What a drive carries already, from its first and last MiB and a few sectors between them: asked before anything is
 //! overwritten.
 //!
-//! Knows the signatures of what people keep on drives: RAID members ([`firmware_raid`] has those of mainboards), partition
+//! Knows the signatures of what people keep on drives: RAID members (`firmware_raid` has those of mainboards), partition
 //! tables, volume managers, encryption, file systems, swap. A drive that cannot be read counts as carrying something. Finding
 //! nothing is no proof: contents without a signature (a database on a raw drive) are not seen.
 //!

@@ -403,7 +403,7 @@ impl ArrayLanes {
     }
 
     /// Lets what was submitted end, has the members say "clean", and ends the lanes. How the array was then. Drives that do not
-    /// answer are not waited for for ever, see [`ArrayLanes::stop_without`]; that is `told`.
+    /// answer are not waited for for ever, see `ArrayLanes::stop_without`; that is `told`.
     ///
     /// # Errors
     /// When a lane has ended before, or does by a panic, or a drive that cannot be spared does not answer.

@@ -50,7 +50,7 @@ impl Code {
         self.parity_count.into()
     }
 
-    /// Generates parity[j] for every j for which it is `Some`; P is 0, Q 1, R 2.
+    /// Generates `parity[j]` for every j for which it is `Some`; P is 0, Q 1, R 2.
     ///
     /// `data`: `data_count` strips. All slices have the same length, a multiple of 64; they may start anywhere.
     ///

@@ -2,8 +2,8 @@
 //!
 //! [`superblock`], [`bitmap`] and [`badblocks`] are the structures; [`member`] reads all three of one
 //! drive, [`log`] Stria's own beside them, or [`ppl`] md's in its place, and [`checksums`] behind the data; [`create`] makes them
-//! for a new array, [`assemble`] makes an array of them, [`recorder`] keeps them true while it runs; [`raw`] shows them byte
-//! by byte. An array that is a member of another one is marked as its [`span`].
+//! for a new array, [`mod@assemble`] makes an array of them, [`recorder`] keeps them true while it runs; [`raw`] shows them byte
+//! by byte. An array that is a member of another one is marked as its `span`.
 
 pub mod assemble;
 pub mod badblocks;
