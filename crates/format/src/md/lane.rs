@@ -12,12 +12,12 @@ pub struct LogPlaces {
     pub(crate) members: BTreeMap<MemberId, Place>,
 }
 
-/// A member's log, of either kind. What is equal goes on.
+/// A member's log, of either kind. A log whose area stays equal continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// With what its appends' sums are salted with.
+    /// With the salt of its checksums.
     Ring(LogPlace, [u8; 16]),
-    /// With the places of parity.
+    /// With the geometry, for the positions of parity.
     Ppl(PplPlace, Geometry),
 }
 

@@ -30,24 +30,25 @@ use stria_array::{AppendTerms, LogRecord};
 use stria_block::{Buffer, Claim, Data, Pool, bytes};
 use stria_parity::crc32c;
 
-/// 4 KiB: heads, and the unit of places in the ring.
+/// 4 KiB: heads, and the unit of positions in the ring.
 const PAGE_SECTORS: u64 = 8;
 const PAGE_BYTES: usize = 4096;
 
-/// 532 KiB, the least that a part has: the largest append fits on one side of a page that lies anywhere. Less room is left alone.
+/// 532 KiB, the shortest part: the largest append fits on one side of a page that lies anywhere. Where there is less space, no
+/// log is created.
 const RING_SECTORS_MIN: u64 = 2 * (LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS) + PAGE_SECTORS;
-/// 8 MiB, the most that a part has: at some thousand records a flush, or a slow write, stalls nobody.
+/// 8 MiB, the longest part: with some thousand records for each flush, a flush or a slow write holds up no other writes.
 const RING_SECTORS_MAX: u64 = 1 << 14;
 
-/// As many parts as an array has lanes at most. With the length of a part this bounds what is read of a member's log: 512 MiB,
-/// of which at most one part at a time is in memory, besides the records that count.
+/// The most lanes of an array. With the length of a part this bounds what is read of a member's log: 512 MiB, of which at most
+/// one part at a time is in memory, besides the records that count.
 const PARTS_MAX: usize = 64;
 
-/// How far a session may be ahead of its member's superblock: it is numbered before the record that begins it, and the member
-/// may have missed the one before.
+/// How far a session may be ahead of its member's superblock: it is numbered before the superblock update that begins it, and
+/// the member may have missed the update before.
 const SESSION_AHEAD_MAX: u64 = 2;
 
-/// A quarter of a part is the most that one append takes, so that it finds room while another is not retired yet.
+/// One append takes at most a quarter of a part, so that it finds space while another is not retired yet.
 const APPEND_SHARE: u64 = 4;
 
 const MAGIC: [u8; 8] = *b"StriaLog";
@@ -150,17 +151,18 @@ const HOLDS_PARTIAL: u8 = 1;
 const HOLDS_REDO: u8 = 2;
 const HOLDS_ZEROS: u8 = 4;
 
-/// The room that md leaves on a member.
+/// The space for a log that md leaves on a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogRoom {
     /// First sector of the head on the drive; the ring ends there.
     pub head_start: u64,
-    /// How long the ring may be.
+    /// The most that the ring may take.
     sectors: u64,
 }
 
 impl LogRoom {
-    /// `bitmap_sectors`: 0 where there is none. `None`: too little, or data come first, or md keeps a log of its own.
+    /// `bitmap_sectors`: 0 without a bitmap. `None`: too little space, or data comes first, or the array has md's partial
+    /// parity log.
     pub fn of(superblock: &Superblock, bitmap_sectors: u64) -> Option<Self> {
         if superblock.ppl().is_some() {
             return None;
@@ -181,12 +183,12 @@ impl LogRoom {
         fits.then_some(Self { head_start, sectors })
     }
 
-    /// How many parts there may be.
+    /// The most parts that a ring here may have.
     pub fn parts_max(&self) -> usize {
         ((self.sectors / RING_SECTORS_MIN) as usize).min(PARTS_MAX)
     }
 
-    /// A ring of so many parts; `None`: there may not be as many.
+    /// A ring of this many parts. `None`: more than [`LogRoom::parts_max`].
     pub fn cut(&self, parts: usize) -> Option<LogPlace> {
         let part_sectors = self.sectors / parts as u64 / PAGE_SECTORS * PAGE_SECTORS;
         let place = LogPlace { head_start: self.head_start, parts, part_sectors: part_sectors.min(RING_SECTORS_MAX) };
@@ -221,13 +223,13 @@ impl LogPlace {
         self.head_start - self.ring_sectors()
     }
 
-    /// The most that one append takes.
+    /// The size of the largest append.
     pub fn append_sectors_max(&self) -> u64 {
         (self.part_sectors / APPEND_SHARE).max(LogRecord::APPEND_SECTORS_MIN)
     }
 }
 
-/// The session that an array is in.
+/// A log session: one run of the array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Session {
     pub number: u64,
@@ -236,17 +238,19 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The session of a run that begins after `events` records: greater than any before, since each run makes records.
+    /// The session of a run that begins after `events` superblock updates. It is greater than all before, since each run
+    /// updates superblocks.
     pub fn after(events: u64, tag_before: u32) -> Self {
         let number = events + 1;
-        // Any tag does that differs from the one before.
+        // Any tag that differs from the one before will do.
         let tag = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % 999_999 + 1;
         let tag = if tag == tag_before { tag % 999_999 + 1 } else { tag };
         Self { number, tag, tag_before }
     }
 }
 
-/// What the sums of a member's appends are salted with: copies from elsewhere and those of its earlier lives do not count.
+/// The salt for checksums of a member's appends (R39): copies from elsewhere, and appends of its earlier incarnations, do not
+/// count.
 pub(crate) fn salt_of(superblock: &Superblock, life: u32) -> [u8; 16] {
     (u128::from_be_bytes(superblock.header.device_uuid) ^ u128::from(life) << 96).to_be_bytes()
 }
@@ -278,32 +282,32 @@ pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &S
     page(&head)
 }
 
-/// What lies in a member's log.
+/// What was found in a member's log.
 #[derive(Clone, Debug, Default)]
 pub struct FoundLog {
-    /// The array is to have none.
+    /// The array has no log, by choice.
     pub off: bool,
     /// As the head says.
     pub version: u32,
     /// Session, tag, and the tag before.
     pub(crate) session: Session,
-    /// By lane of that session; none where the session is not the superblock's.
+    /// By lane of that session. Empty if the session is not the superblock's.
     pub parts: Vec<FoundPart>,
 }
 
-/// What lies in a part of the ring.
+/// What was found in a part of the ring.
 #[derive(Clone, Debug, Default)]
 pub struct FoundPart {
     /// Records of the session, in the order of their appends.
     pub records: Vec<LogRecord>,
-    /// All records of this part with smaller numbers are retired, says the newest append.
+    /// The newest append declares all records of this part with smaller numbers retired.
     pub retired_below: u64,
-    /// Appends are missing among those that count: the drive lost what it had acknowledged.
+    /// An append that counts is missing: the drive lost what it had acknowledged.
     pub damaged: bool,
 }
 
 impl FoundLog {
-    /// Reads the log of a member; the ring only if its session is the superblock's. `None`: there is none, or it is
+    /// Reads the log of a member, and the ring only if its session is the superblock's. `None`: there is no log, or it is
     /// another member's.
     pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut super::member::Read) -> Option<Self> {
         let head_start = room.head_start;
@@ -344,29 +348,29 @@ impl FoundLog {
         Some(found)
     }
 
-    /// Whether this program knows what the head says.
+    /// True if this program understands the head.
     pub fn is_understood(&self) -> bool {
         self.version <= VERSION_MAX
     }
 
-    /// Whether some part of it is.
+    /// True if some part is damaged.
     pub fn is_damaged(&self) -> bool {
         self.parts.iter().any(|part| part.damaged)
     }
 
-    /// Whether superblocks with this tag were written under this log's watch.
+    /// True if superblocks with this tag belong to this log's session.
     pub(crate) fn speaks_for(&self, tag: u32) -> bool {
         tag != 0 && (tag == self.session.tag || tag == self.session.tag_before)
     }
 
-    /// Whether it was kept, without gaps, in this session.
+    /// True if it is a log of this session, without damage.
     pub(crate) fn is_of(&self, session: u64) -> bool {
         self.session.number == session && !self.is_damaged() && !self.off
     }
 }
 
 impl FoundPart {
-    /// Collects the appends that count, of a part that starts there in the ring.
+    /// Collects the appends that count, of a part that starts at this offset in the ring.
     fn scan(part: &[u8], start_sector: u64, of: (u64, &[u8; 16], &Bounds), sequence_from: u64) -> Self {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut contradicts = false;
@@ -401,7 +405,7 @@ impl FoundPart {
     }
 }
 
-/// What records may name, by the superblock of the member that keeps them. The engine takes records at their word.
+/// Bounds for what records may name, from the superblock of their member. The engine trusts records.
 struct Bounds {
     strip_sectors: u64,
     stripe_count: u64,
@@ -432,17 +436,17 @@ impl Bounds {
     }
 }
 
-/// What a page of the ring begins.
+/// What a page of the ring starts.
 enum Append {
-    /// None of this session, or one that was torn.
+    /// No append of this session, or one that was torn.
     None,
     /// One with these records.
     Whole(AppendHead, Vec<LogRecord>),
-    /// Its sums are right, and it names what the array does not have.
+    /// Its checksums match, and it names what the array does not have.
     Contradicts,
 }
 
-/// The append that starts with these bytes. `of`: session, salt, and what the array has.
+/// The append that starts with these bytes. `of`: session, salt, and bounds.
 fn parse_append(bytes: &[u8], start_sector: u64, (session, salt, bounds): (u64, &[u8; 16], &Bounds)) -> Append {
     if bytes[..8] != APPEND_MAGIC {
         return Append::None;
@@ -472,12 +476,12 @@ fn parse_append(bytes: &[u8], start_sector: u64, (session, salt, bounds): (u64, 
     Append::Whole(head, records)
 }
 
-/// An entry with its bytes, which are the next of `rest`; `None`: there are too few.
+/// An entry with its bytes, the next of `rest`. `None`: there are too few.
 fn record_of(entry: &Entry, rest: &mut &[u8]) -> Option<LogRecord> {
     let strip_len = entry.rows as usize * 512;
     let strips = if entry.holds & HOLDS_REDO != 0 { usize::from(entry.count) } else { 0 };
     let pieces = strips + usize::from(entry.holds & HOLDS_PARTIAL != 0);
-    // Empty pieces take no bytes, so only what `Bounds` allows bounds their count.
+    // Empty pieces take no bytes, so only `Bounds` limits their number.
     if strip_len == 0 || strip_len.checked_mul(pieces)? > rest.len() {
         return None;
     }
@@ -498,7 +502,7 @@ fn record_of(entry: &Entry, rest: &mut &[u8]) -> Option<LogRecord> {
     })
 }
 
-/// The sum of an append's head and entries.
+/// The checksum of an append's head and entries.
 fn append_crc(head: &[u8], salt: &[u8; 16]) -> u32 {
     let mut whole = [0; PAGE_BYTES + 16];
     whole[..head.len()].copy_from_slice(head);
@@ -512,24 +516,25 @@ fn append_crc(head: &[u8], salt: &[u8; 16]) -> u32 {
 struct Live {
     sequence: u64,
     range: Range<u64>,
-    /// It counts until all records with numbers up to here are retired. One without records frees the room of others until
-    /// the next one does.
+    /// The append counts until all records with numbers up to here are retired. One without records declares the space of
+    /// others free, until the next append does.
     last_number: u64,
 }
 
-/// A part of one member's ring while the array runs.
+/// A part of one member's ring, while the array runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ring {
     sequence: u64,
     next: u64,
     live: VecDeque<Live>,
-    /// Where the last append went, until it is taken back or another follows: its number, and where the next one went before it.
+    /// The last append, until it is taken back or another follows: its number, and where the next one would have gone before
+    /// it.
     last: Option<(u64, u64)>,
 }
 
 impl Ring {
-    /// A place for an append of so many sectors, given that what records below `free_below` had is free. With records, a head
-    /// without any will have room behind it.
+    /// A position for an append of this size, if the space of records below `free_below` is free (R22). With records, it leaves
+    /// space behind it for a head without any.
     fn place(&mut self, part_sectors: u64, sectors: u64, free_below: u64, has_records: bool) -> Option<u64> {
         while self.live.front().is_some_and(|live| live.last_number < free_below) {
             self.live.pop_front();
@@ -546,7 +551,8 @@ impl Ring {
         room.then_some(start)
     }
 
-    /// What appends `records` to a part in a session, and where on the drive it goes; `None`: no room before more are retired.
+    /// The bytes that append `records` to a part in a session, and their position on the drive. `None`: no space before more
+    /// are retired.
     pub fn append(
         &mut self,
         at: (&LogPlace, usize, &[u8; 16], u64),
@@ -555,7 +561,7 @@ impl Ring {
         memory: &mut Memory,
     ) -> Option<(u64, Data)> {
         let AppendTerms { retired_below, free_below, unsure_count } = terms;
-        // Without records it is there to free the oldest; else it would but fill the ring.
+        // Without records the append exists to free the oldest; otherwise it would only fill the ring.
         if records.is_empty() && self.live.front().is_none_or(|live| live.last_number >= retired_below) {
             return None;
         }
@@ -618,7 +624,7 @@ impl Ring {
         Some((place.ring_start() + place.part_start(part) + start, memory.give(buffer)))
     }
 
-    /// The last append could not be written: the next one takes its number and its place.
+    /// The last append could not be written: the next one takes its number and its position.
     pub fn take_back(&mut self) {
         if let Some((sequence, next)) = self.last.take()
             && self.live.back().is_some_and(|live| live.sequence == sequence)
@@ -629,7 +635,7 @@ impl Ring {
     }
 }
 
-/// Memory of appends, used again once they are written.
+/// Memory of appends, reused once they are written.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pool: Pool,
@@ -746,7 +752,7 @@ mod tests {
         found.records.iter().map(|record| record.number).collect()
     }
 
-    /// Seed 22045: the head was written after the first appends, and told of the next one only.
+    /// Seed 22045: the head was written after the first appends, and named only the next one as the first.
     #[test]
     fn appends_count_that_come_before_the_head_when_a_member_is_back_and_none_of_the_life_before() {
         let mut bench = Bench::new(2);
@@ -805,7 +811,7 @@ mod tests {
         assert_eq!(damaged, [true, true, false], "the first one cannot be read");
     }
 
-    /// As it was before rings had parts and members lives.
+    /// The format from before rings had parts and incarnations.
     #[test]
     fn a_head_of_the_old_form_is_read_as_it_was_meant() {
         let mut bench = Bench::new(1);
@@ -839,7 +845,7 @@ mod tests {
         }
     }
 
-    /// The engine takes records at their word, and pieces without bytes would cost nothing on the drive.
+    /// The engine trusts records, and pieces without bytes would cost nothing on the drive.
     #[test]
     fn records_of_what_the_array_does_not_have_count_for_nothing() {
         let entries: [(&str, fn(&mut Entry)); 10] = [
@@ -896,8 +902,8 @@ mod tests {
         free: u64,
     }
 
-    /// Around every part many times with records that are retired late: whichever append is torn, what counts is all there, in
-    /// this part and the others.
+    /// Goes around every part many times with records that are retired late. Whichever append is torn, everything that counts
+    /// is still there, in this part and the others.
     #[test]
     fn a_torn_append_harms_none_that_counts() {
         for (parts, steps) in [(1, 2000), (2, 1000), (3, 1000), (8, 1000)] {

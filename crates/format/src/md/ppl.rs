@@ -87,7 +87,7 @@ pub(crate) struct PplPlace {
 }
 
 impl PplPlace {
-    /// `None`: the array keeps none.
+    /// `None`: the array has no such log.
     pub fn of(superblock: &Superblock) -> Option<Self> {
         let (offset, size) = superblock.ppl()?;
         Some(Self {
@@ -98,7 +98,7 @@ impl PplPlace {
         })
     }
 
-    /// Whether every append of the engine's fits.
+    /// True if every append of the engine fits.
     pub fn suffices(&self) -> bool {
         self.sectors >= APPEND_SECTORS_MAX
     }
@@ -121,9 +121,9 @@ fn encode(signature: u32, generation: u64, entries: &[PplEntry]) -> Vec<u8> {
 /// What lies in a member's partial parity log.
 #[derive(Clone, Debug, Default)]
 pub struct FoundPpl {
-    /// Whole entries of the newest header, with their partial parity.
+    /// Complete entries of the newest header, with their partial parity.
     entries: Vec<(PplEntry, Data)>,
-    /// Something is not whole: the power was cut while it was written, and what it speaks of had not begun.
+    /// Something is torn: power was cut while it was written, so the write that it describes had not begun.
     torn: bool,
     /// It cannot be read, or is not this array's.
     damaged: bool,
@@ -177,17 +177,17 @@ impl FoundPpl {
         found
     }
 
-    /// Nothing of it is in doubt but what had not begun.
+    /// Nothing is torn but what had not begun.
     pub(crate) fn is_sound(&self) -> bool {
         !self.damaged
     }
 
-    /// Nothing is in doubt.
+    /// Nothing is torn.
     pub(crate) fn is_whole(&self) -> bool {
         !self.torn && !self.damaged
     }
 
-    /// The records that it stands for, on the member of a slot; `None`: an entry contradicts the array.
+    /// The log records that it stands for, on the member of a slot. `None`: an entry contradicts the array.
     pub(crate) fn records(&self, geometry: &Geometry, slot: usize) -> Option<Vec<LogRecord>> {
         let mut records = Vec::new();
         for (entry, partial) in &self.entries {
@@ -216,7 +216,7 @@ fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: us
     let (first, partial_sectors, data_sectors) =
         (entry.data_sector, u64::from(entry.pp_size) / 512, u64::from(entry.data_size) / 512);
     let (rows, end) = match partial_sectors {
-        // The entry's rows are those of the partial parity; of whole stripes those of each strip.
+        // The entry's rows are those of the partial parity; for full stripes, those of each strip.
         0 => (data_sectors / data_count, data_sectors / data_count + (data_count - 1) * strip),
         rows if rows < strip => (rows, rows + (data_sectors / rows).checked_sub(1)?.checked_mul(strip)?),
         _ => (strip, data_sectors),
@@ -264,7 +264,7 @@ pub(crate) struct Ppl {
 }
 
 impl Ppl {
-    /// The writes that make a member's log an empty one.
+    /// The writes that make a member's log empty.
     pub fn begin(member: MemberId, place: &PplPlace) -> Vec<MetadataWrite> {
         let empty = encode(place.signature, 0, &[]);
         let piece = |start: u64| {
@@ -277,7 +277,7 @@ impl Ppl {
         (0..place.sectors).step_by(CLEAR_SECTORS as usize).map(piece).collect()
     }
 
-    /// What keeps `records`, and where on the drive it goes; `None`: those before are not retired.
+    /// The bytes that log `records`, and their position on the drive. `None`: the records before are not retired.
     ///
     /// # Panics
     /// When the records do not fit into one append.
