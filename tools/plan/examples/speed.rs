@@ -14,6 +14,7 @@ fn main() {
         channel_bytes_per_s = 400_000_000
         program_bytes = 65_536
         read_ns = 60_000
+        read_spread = 0.1
         program_ns = 1_200_000
         erase_ns = 4_500_000
         block_programs = 512

@@ -2,16 +2,24 @@
 //!
 //! - [`model`]: the face of every model; [`modelled`] gives it that of a block device.
 //! - [`ssd`], [`hdd`]: drives. [`load`]: what is asked of them.
+//! - [`platform`], [`array`](mod@array), [`rig`]: hosts and controllers, levels, and arrays of drives behind them. [`profile`]: parameters with sources.
 //! - [`queueing`]: closed forms, which judge them in tests.
+//! - [`reproduce`]: published measurements beside the models. [`calc`]: arithmetic without a run.
 //!
 //! The crate knows nothing of the array engine, files on drives, clocks or threads. A seed replays a run exactly.
 #![forbid(unsafe_code)]
 
+pub mod array;
+pub mod calc;
 pub mod chance;
 pub mod hdd;
 pub mod load;
 pub mod model;
 pub mod modelled;
+pub mod platform;
+pub mod profile;
 pub mod queueing;
+pub mod reproduce;
+pub mod rig;
 pub mod ssd;
 pub mod station;

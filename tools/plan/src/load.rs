@@ -27,7 +27,9 @@ pub struct Load {
     pub read_share: f64,
     /// Where requests go.
     pub pattern: Pattern,
-    /// Bytes from the start of the device that are used.
+    /// Where the first block begins.
+    pub offset_bytes: u64,
+    /// Bytes from there on that are used.
     pub span_bytes: u64,
     /// A thread's own time for each request, before it is sent.
     pub host_ns: Nanos,
@@ -48,6 +50,7 @@ impl Load {
             block_bytes: 4096,
             read_share,
             pattern: Pattern::Random,
+            offset_bytes: 0,
             span_bytes: model.size_sectors() * SECTOR_BYTES,
             host_ns: 0,
             warm_up: 5_000,
@@ -120,7 +123,7 @@ struct Slot {
 pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> (Outcome, Nanos) {
     let mut chance = Chance::new(load.seed, 2);
     let block_sectors = load.block_bytes / SECTOR_BYTES;
-    let blocks = (load.span_bytes.min(model.size_sectors() * SECTOR_BYTES) / load.block_bytes).max(1);
+    let blocks = (load.span_bytes.min(model.size_sectors() * SECTOR_BYTES - load.offset_bytes) / load.block_bytes).max(1);
     let part = (blocks / u64::from(load.threads)).max(1);
     let mut cursors: Vec<u64> = vec![0; load.threads as usize];
     let mut workers = vec![Station::default(); load.threads as usize];
@@ -169,7 +172,12 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             slot.sent_at = now;
             in_flight += 1;
             let kind = if slot.write { Kind::Write { fua: false } } else { Kind::Read };
-            let ask = Ask { tag: index as Tag, kind, start_sector: block * block_sectors, sectors: block_sectors };
+            let ask = Ask {
+                tag: index as Tag,
+                kind,
+                start_sector: load.offset_bytes / SECTOR_BYTES + block * block_sectors,
+                sectors: block_sectors,
+            };
             model.submit(now, ask);
         }
     }

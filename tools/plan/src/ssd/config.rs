@@ -28,6 +28,9 @@ pub struct SsdConfig {
     pub program_bytes: u64,
     /// Array read.
     pub read_ns: Nanos,
+    /// The largest deviation of a read from that, over it, in both directions: pages of a cell and retries differ.
+    #[serde(default)]
+    pub read_spread: f64,
     /// Program, the mean of a block's pages.
     pub program_ns: Nanos,
     /// Erase of a block on all planes of a die.
@@ -47,6 +50,9 @@ pub struct SsdConfig {
     pub read_latency_ns: Nanos,
     /// Latency of a write that occupies nothing, beside the link.
     pub write_latency_ns: Nanos,
+    /// True if that latency is stretched by 1 / (1 - u), u being the share of time that the dies program: a shared server.
+    #[serde(default)]
+    pub write_contention: bool,
     /// Memory for writes that are not yet programmed.
     pub buffer_bytes: u64,
     /// True if the buffer survives the loss of power, so that a flush costs nothing.

@@ -5,7 +5,6 @@
 
 use super::config::{IDLE_AFTER_NS, PAGE_BYTES, SsdConfig, TRACKED_BLOCK_PAGES};
 use super::flash::Flash;
-use super::jump;
 use super::map::Counts;
 use super::sampled::SampledMap;
 use crate::chance::Chance;
@@ -16,6 +15,9 @@ use stria_block::{Nanos, Tag};
 
 /// 128 KiB: a processor takes a command's further bytes in steps of it. Source: the usual largest transfer of one command.
 const COMMAND_BYTES: u64 = 128 << 10;
+
+/// 0.9: beyond it writes wait for room in the buffer anyway, which is counted by itself.
+const CONTENTION_MAX: f64 = 0.9;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -112,20 +114,18 @@ impl Ssd {
         let mut chance = Chance::new(seed, 1);
         let tracked = (f64::from(self.map.tracked().shape().logical_pages) * share) as u64;
         for _ in 0..(tracked as f64 * times) as u64 {
-            let page = chance.below(tracked) as u32;
-            self.map.tracked_mut().write(page);
+            self.map.write_group(chance.below(tracked) as u32);
         }
     }
 
     /// The state after very many such overwrites of the whole drive, made without doing them.
     pub fn jump_to_used(&mut self, seed: u64) {
-        *self.map.tracked_mut() = jump::overwritten(self.map.tracked().shape(), seed);
+        self.map.jump_to_used(seed);
     }
 
     /// Trims the whole drive, without taking time.
     pub fn trim_at_once(&mut self) {
-        let pages = self.map.tracked().shape().logical_pages;
-        (0..pages).for_each(|page| self.map.tracked_mut().trim(page));
+        self.map.trim_all();
     }
 
     /// Nothing is asked of the drive for so long: the SLC cache is emptied and blocks are collected, as far as it gets.
@@ -250,12 +250,20 @@ impl Ssd {
         self.flash.programs_end().max(now)
     }
 
+    fn write_latency_ns(&self, now: Nanos) -> Nanos {
+        if !self.config.write_contention {
+            return self.config.write_latency_ns;
+        }
+        let free = 1.0 - self.flash.used_share(now).min(CONTENTION_MAX);
+        (self.config.write_latency_ns as f64 / free) as Nanos
+    }
+
     fn on_link(&mut self, now: Nanos, ask: Ask) {
         let transfer = transfer_ns(ask.bytes(), self.config.link_bytes_per_s);
         let inbound = ask.is_write() && !self.config.link_half_duplex;
         let crossed = self.link[usize::from(inbound)].serve(now, transfer);
         let end = match ask.is_write() {
-            true => self.admit(crossed, ask) + self.config.write_latency_ns,
+            true => self.admit(crossed, ask) + self.write_latency_ns(crossed),
             false => crossed + self.config.read_latency_ns,
         };
         self.calendar.add(end, Event::Done(ask.tag));

@@ -9,8 +9,8 @@ use crate::chance::{Chance, mix};
 use crate::station::{Station, transfer_ns};
 use stria_block::Nanos;
 
-/// 10 %: reads take so much more or less, as cells and retries differ. Source: as in `stria-sim`'s drives.
-const READ_SPREAD_PERCENT: u64 = 10;
+/// 20 ms: the time over which the use of the dies is averaged. Source: none; some tens of programs, well below any run.
+const USE_WINDOW_NS: f64 = 20e6;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Die {
@@ -27,11 +27,14 @@ pub struct Flash {
     channel_bytes_per_s: u64,
     program_bytes: u64,
     read_ns: Nanos,
+    spread_ns: Nanos,
     program_ns: Nanos,
     erase_ns: Nanos,
     block_programs: u32,
     suspend_ns: Option<Nanos>,
     chance: Chance,
+    /// The share of time that the dies program, as of a time.
+    used: (f64, Nanos),
     programs: u64,
     erases: u64,
 }
@@ -45,11 +48,13 @@ impl Flash {
             channel_bytes_per_s: config.channel_bytes_per_s,
             program_bytes: config.program_bytes,
             read_ns: config.read_ns,
+            spread_ns: (config.read_ns as f64 * config.read_spread) as Nanos,
             program_ns: config.program_ns,
             erase_ns: config.erase_ns,
             block_programs: config.block_programs,
             suspend_ns: config.suspend_ns,
             chance,
+            used: (0.0, 0),
             programs: 0,
             erases: 0,
         }
@@ -63,11 +68,10 @@ impl Flash {
     /// When a read of `bytes` within one program unit, the `unit`-th of the drive, is at the controller.
     pub fn read(&mut self, now: Nanos, unit: u64, bytes: u64) -> Nanos {
         let index = self.die_of(unit);
-        let spread = self.read_ns * READ_SPREAD_PERCENT / 100;
-        let cells = self.read_ns - spread + self.chance.below(2 * spread + 1);
+        let cells = self.read_ns - self.spread_ns + self.chance.below(2 * self.spread_ns + 1);
         let die = &mut self.dies[index];
         let start = die.reads_end.max(now);
-        let backlog = die.programs_end.saturating_sub(start);
+        let backlog = die.programs_end.saturating_sub(now);
         let mut wait = 0;
         if backlog > 0 && die.reads_end <= now {
             // The last program of the backlog need not be whole any more; the one that runs now ends after the remainder.
@@ -75,8 +79,9 @@ impl Flash {
             wait = self.suspend_ns.map_or(running, |suspend| suspend.min(running));
         }
         die.reads_end = start + wait + cells;
-        if backlog > 0 {
-            die.programs_end += if self.suspend_ns.is_some() { wait + cells } else { cells };
+        if die.programs_end > now {
+            // Programs that have not ended give way.
+            die.programs_end += cells + if self.suspend_ns.is_some() { wait } else { 0 };
         }
         let transfer = transfer_ns(bytes, self.channel_bytes_per_s);
         let channels = self.channels.len();
@@ -90,9 +95,12 @@ impl Flash {
         let index = self.least_busy();
         let transfer = transfer_ns(self.program_bytes, self.channel_bytes_per_s);
         let channels = self.channels.len();
+        let erase = self.erase_ns as f64 / f64::from(self.block_programs);
+        let time = (extra_ns + program_ns.unwrap_or(self.program_ns)) as f64 + erase;
+        self.used = (self.used_share(now) + time / self.dies.len() as f64 / USE_WINDOW_NS, now.max(self.used.1));
         let loaded = self.channels[index % channels].serve(now, transfer);
         let die = &mut self.dies[index];
-        let free = die.programs_end.max(die.reads_end.min(now + self.program_ns)).max(now);
+        let free = die.programs_end.max(die.reads_end).max(now);
         die.programs_end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
         die.programs += 1;
         self.programs += 1;
@@ -102,6 +110,11 @@ impl Flash {
             self.erases += 1;
         }
         free - now
+    }
+
+    /// The share of time that the dies program, averaged over the last 20 ms with less weight on what is longer ago.
+    pub fn used_share(&self, now: Nanos) -> f64 {
+        self.used.0 * (-(now.saturating_sub(self.used.1) as f64) / USE_WINDOW_NS).exp()
     }
 
     /// When everything that was put on dies is done.

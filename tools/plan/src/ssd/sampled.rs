@@ -3,11 +3,16 @@
 //! Pages are cut into groups of `every` neighbours, and a hash picks one page of each. Only writes and trims of picked pages
 //! reach the [`PageMap`], whose spare share is the drive's own, so that its write amplification is the drive's (as in the
 //! sampling of caches by hashed addresses, C. Waldspurger et al., "SHARDS", 2015). Each copy that it makes stands for `every`
-//! copies on the drive. They are owed, and paid evenly by the pages that the host writes until its open block is full. With
-//! `every` = 1 the map is the whole drive's.
+//! copies on the drive. They are owed, and paid along with the pages that the host writes next, in a share of [`SMOOTH_BLOCKS`]: a
+//! real drive collects a little with every write. With `every` = 1 the map is the whole drive's.
 
+use super::jump;
 use super::map::{Counts, PageMap, Policy, Shape};
 use crate::chance::mix;
+use crate::queueing::amplification_greedy;
+
+/// 8 tracked blocks: one collects one, two or three victims, so that copies of single ones vary by half of their mean.
+const SMOOTH_BLOCKS: u32 = 8;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -20,8 +25,8 @@ pub struct SampledMap {
     /// Copies that the drive made, and such as it has still to make.
     copied_pages: u64,
     owed_pages: u64,
-    /// Host pages until the owed copies should be paid.
-    term_pages: u64,
+    /// What the last payment left over of a whole page.
+    fraction: f64,
 }
 
 impl SampledMap {
@@ -29,17 +34,12 @@ impl SampledMap {
     pub fn new(pages: u64, spare_share: f64, block_pages: u32, policy: Policy, tracked_max: u64) -> Self {
         let every = pages.div_ceil(tracked_max);
         let map = PageMap::new(Shape::with_spare((pages / every) as u32, block_pages, spare_share), policy);
-        Self { map, every, host_pages: 0, padding_pages: 0, copied_pages: 0, owed_pages: 0, term_pages: 0 }
+        Self { map, every, host_pages: 0, padding_pages: 0, copied_pages: 0, owed_pages: 0, fraction: 0.0 }
     }
 
     /// The tracked pages' map.
     pub fn tracked(&self) -> &PageMap {
         &self.map
-    }
-
-    /// The same, to lay it out.
-    pub(super) fn tracked_mut(&mut self) -> &mut PageMap {
-        &mut self.map
     }
 
     /// Pages that one tracked page stands for.
@@ -65,6 +65,29 @@ impl SampledMap {
             }
         }
         self.pay(pages)
+    }
+
+    /// The host writes one page of the `group`-th group and all others of other groups: for states that are reached without taking
+    /// time. Copies are made along with it.
+    pub fn write_group(&mut self, group: u32) {
+        self.host_pages += self.every;
+        let copies = self.map.write(group);
+        self.owe(copies);
+        self.pay(self.every);
+    }
+
+    /// Trims everything; copies that are owed are of pages without data now, and are not made.
+    pub fn trim_all(&mut self) {
+        (0..self.map.shape().logical_pages).for_each(|group| self.map.trim(group));
+        self.owed_pages = 0;
+    }
+
+    /// The state that random overwrites lead to, made at once: see [`jump`](super::jump). The open block's share of copies is owed.
+    pub fn jump_to_used(&mut self, seed: u64) {
+        let shape = self.map.shape();
+        self.map = jump::overwritten(shape, seed);
+        let copies = amplification_greedy(shape.alpha(), shape.block_pages) - 1.0;
+        self.owed_pages = (copies * self.smooth_pages()) as u64;
     }
 
     /// Pages are programmed with nothing in them. Returns the copies that the drive makes along with them.
@@ -114,18 +137,18 @@ impl SampledMap {
     }
 
     fn owe(&mut self, copies: u64) {
-        if copies > 0 {
-            self.owed_pages += copies * self.every;
-            self.term_pages = u64::from(self.map.shape().block_pages) * self.every;
-        }
+        self.owed_pages += copies * self.every;
+    }
+
+    /// Host pages over which copies are spread.
+    fn smooth_pages(&self) -> f64 {
+        f64::from(SMOOTH_BLOCKS * self.map.shape().block_pages) * self.every as f64
     }
 
     fn pay(&mut self, pages: u64) -> u64 {
-        if self.owed_pages == 0 {
-            return 0;
-        }
-        let paid = if pages >= self.term_pages { self.owed_pages } else { self.owed_pages * pages / self.term_pages };
-        self.term_pages = self.term_pages.saturating_sub(pages);
+        let due = self.owed_pages as f64 * (pages as f64 / self.smooth_pages()).min(1.0) + self.fraction;
+        self.fraction = due.fract();
+        let paid = (due as u64).min(self.owed_pages);
         self.owed_pages -= paid;
         self.copied_pages += paid;
         paid

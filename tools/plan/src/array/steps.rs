@@ -1,0 +1,125 @@
+//! What a request to an array asks of its members, step by step: a step begins when the one before has ended.
+
+use super::layout::{Layout, Piece};
+use crate::model::{Ask, Kind};
+
+/// A member, and what it is asked; the tag is not used.
+pub type MemberAsk = (usize, Ask);
+
+/// The steps of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Reads before the writes, if any.
+    pub reads: Vec<MemberAsk>,
+    /// Writes, or of a read its own.
+    pub last: Vec<MemberAsk>,
+}
+
+fn ask(kind: Kind, start_sector: u64, sectors: u64) -> Ask {
+    Ask { tag: 0, kind, start_sector, sectors }
+}
+
+/// A read. `choose` picks one of the copies that begin at a member, for the sector.
+pub fn read(layout: &Layout, request: &Ask, mut choose: impl FnMut(usize, usize, u64) -> usize) -> Steps {
+    let mut last: Vec<MemberAsk> = Vec::new();
+    for piece in layout.pieces(request.start_sector, request.sectors) {
+        let sector = layout.member_sector(piece.stripe) + piece.offset_sectors;
+        let first = layout.data_member(piece.stripe, piece.column);
+        let member = choose(first, layout.level.copies(), sector);
+        push(&mut last, member, ask(Kind::Read, sector, piece.sectors));
+    }
+    Steps { reads: Vec::new(), last }
+}
+
+/// A write or a trim: of whole stripes at once, of parts by read-modify-write or reconstruct-write, whichever reads less.
+pub fn write(layout: &Layout, request: &Ask) -> Steps {
+    let mut steps = Steps::default();
+    let pieces: Vec<Piece> = layout.pieces(request.start_sector, request.sectors).collect();
+    for stripe in pieces.chunk_by(|a, b| a.stripe == b.stripe) {
+        let base = layout.member_sector(stripe[0].stripe);
+        for piece in stripe {
+            let first = layout.data_member(piece.stripe, piece.column);
+            for member in first..first + layout.level.copies() {
+                push(&mut steps.last, member, ask(request.kind, base + piece.offset_sectors, piece.sectors));
+            }
+        }
+        if layout.level.parities() > 0 && request.kind != Kind::Trim {
+            with_parity(layout, request.kind, stripe, base, &mut steps);
+        }
+    }
+    steps
+}
+
+fn with_parity(layout: &Layout, kind: Kind, stripe: &[Piece], base: u64, steps: &mut Steps) {
+    let number = stripe[0].stripe;
+    let from = stripe.iter().map(|piece| piece.offset_sectors).min().unwrap_or(0);
+    let to = stripe.iter().map(|piece| piece.offset_sectors + piece.sectors).max().unwrap_or(0);
+    let parities = (0..layout.level.parities()).map(|parity| layout.parity_member(number, parity));
+    let whole = stripe.len() == layout.columns() && stripe.iter().all(|piece| piece.sectors == layout.strip_sectors);
+    if !whole {
+        let untouched: Vec<usize> = (0..layout.columns()).filter(|column| stripe.iter().all(|p| p.column != *column)).collect();
+        let same = stripe.iter().all(|piece| piece.offset_sectors == from && piece.offset_sectors + piece.sectors == to);
+        if same && untouched.len() < stripe.len() + layout.level.parities() {
+            for column in untouched {
+                push(&mut steps.reads, layout.data_member(number, column), ask(Kind::Read, base + from, to - from));
+            }
+        } else {
+            for piece in stripe {
+                let member = layout.data_member(number, piece.column);
+                push(&mut steps.reads, member, ask(Kind::Read, base + piece.offset_sectors, piece.sectors));
+            }
+            parities.clone().for_each(|member| push(&mut steps.reads, member, ask(Kind::Read, base + from, to - from)));
+        }
+    }
+    parities.for_each(|member| push(&mut steps.last, member, ask(kind, base + from, to - from)));
+}
+
+/// Adds a request, as part of the member's last one where it continues that.
+fn push(asks: &mut Vec<MemberAsk>, member: usize, ask: Ask) {
+    if let Some((_, last)) = asks.iter_mut().rev().find(|(at, _)| *at == member)
+        && last.kind == ask.kind
+        && last.end_sector() == ask.start_sector
+    {
+        last.sectors += ask.sectors;
+        return;
+    }
+    asks.push((member, ask));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Level;
+
+    fn layout(level: Level, members: usize) -> Layout {
+        Layout { level, members, strip_sectors: 32, member_sectors: 32 * 100 }
+    }
+
+    /// Reads and writes of members for a write of `sectors` at the start of the array.
+    fn counts(level: Level, members: usize, sectors: u64) -> (usize, usize) {
+        let steps = write(&layout(level, members), &ask(Kind::Write { fua: false }, 0, sectors));
+        (steps.reads.len(), steps.last.len())
+    }
+
+    #[test]
+    fn small_writes_cost_what_the_level_says() {
+        assert_eq!(counts(Level::Raid0, 4, 8), (0, 1));
+        assert_eq!(counts(Level::Raid10, 4, 8), (0, 2));
+        assert_eq!(counts(Level::Raid5 { spans: 1 }, 6, 8), (2, 2));
+        assert_eq!(counts(Level::Raid6 { spans: 1 }, 8, 8), (3, 3));
+        // Of three members the other data strip alone is read: reconstruct-write.
+        assert_eq!(counts(Level::Raid5 { spans: 1 }, 3, 8), (1, 2));
+    }
+
+    #[test]
+    fn whole_stripes_are_written_without_reading() {
+        assert_eq!(counts(Level::Raid5 { spans: 1 }, 4, 96), (0, 4));
+        assert_eq!(counts(Level::Raid6 { spans: 1 }, 6, 128), (0, 6));
+    }
+
+    #[test]
+    fn neighbouring_strips_of_a_member_become_one_request() {
+        let steps = read(&layout(Level::Raid0, 2), &ask(Kind::Read, 0, 128), |first, _, _| first);
+        assert_eq!(steps.last, [(0, ask(Kind::Read, 0, 64)), (1, ask(Kind::Read, 0, 64))]);
+    }
+}

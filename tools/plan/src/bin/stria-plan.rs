@@ -1,0 +1,266 @@
+//! `stria-plan`: arithmetic of arrays, and the reproduction of published measurements.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use stria_plan::array::Level;
+use stria_plan::calc;
+use stria_plan::reproduce::{self, page, row::short};
+
+/// Models of drives, platforms and arrays.
+#[derive(Parser)]
+#[command(name = "stria-plan", version)]
+struct Cli {
+    /// Prints JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Arithmetic without a run
+    #[command(subcommand)]
+    Calc(Calc),
+    /// Runs the models of every published measurement and compares
+    Reproduce(Reproduce),
+}
+
+#[derive(Args)]
+struct Reproduce {
+    /// Writes the page (Markdown) to a file instead of printing it
+    #[arg(long)]
+    page: Option<PathBuf>,
+    /// Writes the numbers as CSV to a file
+    #[arg(long)]
+    csv: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Calc {
+    /// What may be written a year, a month and a day for an endurance rating to last
+    Endurance {
+        /// Terabytes written (TBW)
+        #[arg(long)]
+        tbw: f64,
+        /// Years of use
+        #[arg(long)]
+        years: f64,
+        /// Gigabytes of the drive, for full drive writes a day (DWPD)
+        #[arg(long)]
+        capacity_gb: Option<f64>,
+    },
+    /// The endurance rating that full drive writes a day stand for
+    Tbw {
+        /// Full drive writes a day (DWPD)
+        #[arg(long)]
+        dwpd: f64,
+        /// Gigabytes of the drive
+        #[arg(long)]
+        capacity_gb: f64,
+        /// Years of the warranty
+        #[arg(long)]
+        years: f64,
+    },
+    /// Days, years and the annual failure rate of a mean time between failures
+    Mtbf {
+        /// Hours
+        hours: f64,
+    },
+    /// The mean time between failures of an annual failure rate
+    Afr {
+        /// Percent of drives a year
+        percent: f64,
+    },
+    /// How long a drive takes to be filled, and the risk of an unreadable sector meanwhile
+    Rebuild {
+        /// Terabytes of the drive
+        #[arg(long)]
+        capacity_tb: f64,
+        /// Megabytes a second
+        #[arg(long)]
+        mb_per_s: f64,
+        /// Drives that are read, for the risk
+        #[arg(long, default_value_t = 1)]
+        read_drives: u32,
+        /// Bits read for one that is unreadable, as in data sheets
+        #[arg(long, default_value_t = 1e15)]
+        bits_per_error: f64,
+    },
+    /// The space of an array that data can take
+    Usable {
+        /// Level
+        #[arg(long, value_enum)]
+        level: LevelName,
+        /// Drives
+        #[arg(long)]
+        drives: usize,
+        /// Terabytes of the smallest drive
+        #[arg(long)]
+        capacity_tb: f64,
+        /// Spans of RAID 50 and 60
+        #[arg(long, default_value_t = 2)]
+        spans: usize,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum LevelName {
+    #[value(name = "0")]
+    Raid0,
+    #[value(name = "1")]
+    Raid1,
+    #[value(name = "10")]
+    Raid10,
+    #[value(name = "5")]
+    Raid5,
+    #[value(name = "6")]
+    Raid6,
+    #[value(name = "50")]
+    Raid50,
+    #[value(name = "60")]
+    Raid60,
+}
+
+impl LevelName {
+    fn level(self, spans: usize) -> Level {
+        match self {
+            Self::Raid0 => Level::Raid0,
+            Self::Raid1 => Level::Raid1,
+            Self::Raid10 => Level::Raid10,
+            Self::Raid5 => Level::Raid5 { spans: 1 },
+            Self::Raid6 => Level::Raid6 { spans: 1 },
+            Self::Raid50 => Level::Raid5 { spans },
+            Self::Raid60 => Level::Raid6 { spans },
+        }
+    }
+}
+
+/// A figure with its name and unit.
+struct Figure(&'static str, f64, &'static str);
+
+fn positive(name: &str, value: f64) -> Result<(), String> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(format!("{name} is {value}: say a number above 0")) }
+}
+
+fn calc(command: Calc) -> Result<Vec<Figure>, String> {
+    match command {
+        Calc::Endurance { tbw, years, capacity_gb } => {
+            positive("--tbw", tbw)?;
+            positive("--years", years)?;
+            let mut figures = vec![
+                Figure("a year", calc::written_per_year_gb(tbw, years), "GB"),
+                Figure("a month", calc::written_per_month_gb(tbw, years), "GB"),
+                Figure("a day", calc::written_per_day_gb(tbw, years), "GB"),
+            ];
+            if let Some(capacity) = capacity_gb {
+                positive("--capacity-gb", capacity)?;
+                figures.push(Figure("full drive writes a day", calc::drive_writes_per_day(tbw, capacity, years), ""));
+            }
+            Ok(figures)
+        }
+        Calc::Tbw { dwpd, capacity_gb, years } => {
+            positive("--dwpd", dwpd)?;
+            positive("--capacity-gb", capacity_gb)?;
+            positive("--years", years)?;
+            Ok(vec![Figure("terabytes written", calc::tbw_of_drive_writes(dwpd, capacity_gb, years), "TB")])
+        }
+        Calc::Mtbf { hours } => {
+            positive("the mean time", hours)?;
+            Ok(vec![
+                Figure("days", calc::mtbf_days(hours), ""),
+                Figure("years", calc::mtbf_years(hours), ""),
+                Figure("annual failure rate", 100.0 * calc::annual_failure_rate(hours), "%"),
+            ])
+        }
+        Calc::Afr { percent } => {
+            positive("the rate", percent)?;
+            if percent >= 100.0 {
+                return Err(format!("a rate of {percent} % leaves no drive: say less than 100"));
+            }
+            Ok(vec![Figure("mean time between failures", calc::mtbf_of_rate(percent / 100.0), "hours")])
+        }
+        Calc::Rebuild { capacity_tb, mb_per_s, read_drives, bits_per_error } => {
+            positive("--capacity-tb", capacity_tb)?;
+            positive("--mb-per-s", mb_per_s)?;
+            positive("--bits-per-error", bits_per_error)?;
+            let risk = calc::unreadable_probability(capacity_tb * f64::from(read_drives), 1.0 / bits_per_error);
+            Ok(vec![
+                Figure("rebuild", calc::rebuild_hours(capacity_tb, mb_per_s), "hours"),
+                Figure("risk of an unreadable sector", 100.0 * risk, "%"),
+            ])
+        }
+        Calc::Usable { level, drives, capacity_tb, spans } => {
+            positive("--capacity-tb", capacity_tb)?;
+            let level = level.level(spans);
+            let usable = calc::usable(level, drives, capacity_tb)?;
+            let share = 100.0 * usable / (drives as f64 * capacity_tb);
+            Ok(vec![Figure("usable", usable, "TB"), Figure("of the drives", share, "%")])
+        }
+    }
+}
+
+fn reproduce(options: &Reproduce, as_json: bool) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+    let cases = reproduce::all()?;
+    let markdown = page::markdown(&cases)?;
+    let write = |path: &PathBuf, text: &str| std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
+    if let Some(path) = &options.csv {
+        write(path, &page::csv(&cases))?;
+    }
+    if let Some(path) = &options.page {
+        write(path, &markdown)?;
+    }
+    if as_json {
+        let rows: Vec<Value> = cases
+            .iter()
+            .flat_map(|case| &case.rows)
+            .map(|row| {
+                json!({
+                    "place": row.place, "what": row.what, "unit": row.unit, "published": row.published,
+                    "model": row.model, "error": row.error(), "kind": row.count.word(),
+                })
+            })
+            .collect();
+        let sentences: Vec<Value> = cases
+            .iter()
+            .flat_map(|case| case.sentences.iter().map(move |sentence| (case.key, sentence)))
+            .map(|(key, sentence)| {
+                json!({
+                    "publication": key, "sentence": sentence.index, "claim": sentence.claim,
+                    "found": sentence.found, "holds": sentence.holds,
+                })
+            })
+            .collect();
+        println!("{:#}", json!({ "numbers": rows, "sentences": sentences }));
+    } else if options.page.is_none() && options.csv.is_none() {
+        print!("{markdown}");
+    }
+    Ok(cases.iter().flat_map(|case| &case.sentences).all(|sentence| sentence.holds))
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.command {
+        Command::Calc(command) => calc(command).map_err(Into::into).map(|figures| {
+            if cli.json {
+                let all: serde_json::Map<String, Value> =
+                    figures.iter().map(|Figure(name, value, _)| ((*name).to_owned(), json!(value))).collect();
+                println!("{:#}", Value::Object(all));
+            } else {
+                figures.iter().for_each(|Figure(name, value, unit)| println!("{name}: {} {unit}", short(*value)));
+            }
+            true
+        }),
+        Command::Reproduce(options) => reproduce(&options, cli.json),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
+        Err(error) => {
+            eprintln!("stria-plan: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What stands between a load and the drives: host, controller, cache, ports and the link that they share.
+
+use crate::array::Level;
+use serde::Deserialize;
+use stria_block::Nanos;
+
+/// A platform. Where a value is left out, that part costs nothing.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PlatformConfig {
+    /// A thread's own time for each request.
+    pub thread_ns: Nanos,
+    /// Time for each request that only one at a time can spend.
+    pub serial_ns: Nanos,
+    /// The same in the controller, beside the host.
+    pub controller_ns: Nanos,
+    /// The same in the controller, or else in the host, in addition on mirrors, for a read.
+    pub mirror_read_ns: Nanos,
+    /// The same for a write.
+    pub mirror_write_ns: Nanos,
+    /// The same in addition, for each request to a member beyond the first.
+    pub member_ns: Nanos,
+    /// Requests that a member is given at once, where that is less than the drive takes.
+    pub member_slots: Option<u32>,
+    /// Payload of the link that all ports share, towards the host; a port is held while it waits for the link.
+    pub link_read_bytes_per_s: Option<u64>,
+    /// The same towards the drives.
+    pub link_write_bytes_per_s: Option<u64>,
+    /// Payload of each port; the last value stands for all further ones.
+    pub port_bytes_per_s: Vec<u64>,
+    /// What the controller passes of each kind of work at most.
+    pub ceilings: Ceilings,
+    /// Memory for writes, in which stripes become whole.
+    pub write_back_bytes: u64,
+    /// Levels of which trims reach the drives.
+    pub trim: Vec<TrimLevel>,
+    /// The smallest strip.
+    pub strip_kib_min: u64,
+}
+
+/// Payload of the host in bytes a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ceilings {
+    /// Reads of any level.
+    pub read: Option<u64>,
+    /// Writes of any level, as they go to members: copies and parity included.
+    pub write_to_members: Option<u64>,
+    /// Redundant levels: reads and writes of levels with parity, without the parity; of levels with copies, each copy.
+    pub redundant: Option<u64>,
+    /// Writes of levels with parity, without the parity: the parity engine.
+    pub parity_write: Option<u64>,
+}
+
+/// A level in a profile's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrimLevel {
+    /// One drive.
+    Single,
+    /// RAID 0.
+    Raid0,
+    /// Every other.
+    Redundant,
+}
+
+impl PlatformConfig {
+    /// Payload of a port.
+    pub fn port_of(&self, member: usize) -> Option<u64> {
+        self.port_bytes_per_s.get(member).or(self.port_bytes_per_s.last()).copied()
+    }
+
+    /// True if trims reach the drives.
+    pub fn trims(&self, level: Level) -> bool {
+        let kind = match level {
+            Level::Single => TrimLevel::Single,
+            Level::Raid0 => TrimLevel::Raid0,
+            Level::Raid1 | Level::Raid10 | Level::Raid5 { .. } | Level::Raid6 { .. } => TrimLevel::Redundant,
+        };
+        self.trim.contains(&kind)
+    }
+}

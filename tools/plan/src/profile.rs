@@ -1,0 +1,220 @@
+//! Profiles: drives and platforms as data files, each parameter with its source.
+//!
+//! A file has a `name` and a table of parameters, each `[value, kind, source]`. The kinds are those of [`Origin`]. Of a calibrated
+//! parameter the source begins with the published number that it was calibrated on, followed by a colon.
+
+use crate::platform::PlatformConfig;
+use crate::rig::DriveConfig;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+/// Where a parameter comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A data sheet, a manual or a standard.
+    Sheet,
+    /// The single drive's own row of the publication.
+    Row,
+    /// One number of an array's rows, which no longer counts as predicted.
+    Calibrated,
+    /// What flash or disks of the kind do, where nobody says it of this one.
+    Technology,
+}
+
+/// A parameter of a profile and its source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameter {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its value, as in the file.
+    pub value: String,
+    /// The kind of source.
+    pub origin: Origin,
+    /// The source.
+    pub source: String,
+}
+
+impl Parameter {
+    /// The published number that the parameter was calibrated on.
+    pub fn calibrated_on(&self) -> Option<&str> {
+        (self.origin == Origin::Calibrated).then(|| self.source.split(": ").next().unwrap_or_default())
+    }
+}
+
+/// A profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile<T> {
+    /// The file's name, without its ending.
+    pub key: String,
+    /// What is modelled.
+    pub name: String,
+    /// The values.
+    pub config: T,
+    /// The sources.
+    pub parameters: Vec<Parameter>,
+}
+
+/// Why a profile is none.
+#[derive(Debug, thiserror::Error)]
+#[error("profile {key}: {problem}")]
+pub struct ProfileError {
+    key: String,
+    problem: String,
+}
+
+/// Reads the text of a profile.
+///
+/// # Errors
+/// If it is no TOML, a parameter has no source, or the values do not make a configuration.
+pub fn parse<T: DeserializeOwned>(key: &str, text: &str) -> Result<Profile<T>, ProfileError> {
+    let refuse = |problem: String| ProfileError { key: key.to_owned(), problem };
+    let table: Table = text.parse().map_err(|error: toml::de::Error| refuse(error.to_string()))?;
+    let (mut name, mut values, mut parameters) = (String::new(), Table::new(), Vec::new());
+    for (entry, value) in table {
+        match value {
+            Value::String(text) if entry == "name" => name = text,
+            Value::Table(part) => {
+                let mut plain = Table::new();
+                for (parameter, value) in part {
+                    let (value, found) = with_source(&parameter, value).map_err(&refuse)?;
+                    plain.insert(parameter, value);
+                    parameters.push(found);
+                }
+                values.insert(entry, Value::Table(plain));
+            }
+            _ => return Err(refuse(format!("{entry} is neither the name nor a table of parameters"))),
+        }
+    }
+    let config = Value::Table(values).try_into().map_err(|error: toml::de::Error| refuse(error.message().to_owned()))?;
+    if name.is_empty() {
+        return Err(refuse("it has no name".to_owned()));
+    }
+    Ok(Profile { key: key.to_owned(), name, config, parameters })
+}
+
+fn with_source(name: &str, value: Value) -> Result<(Value, Parameter), String> {
+    let explain = || format!("{name} is not [value, kind, source]");
+    let Value::Array(parts) = value else { return Err(explain()) };
+    let [value, Value::String(kind), Value::String(source)] = &parts[..] else { return Err(explain()) };
+    let origin = match kind.as_str() {
+        "sheet" => Origin::Sheet,
+        "row" => Origin::Row,
+        "calibrated" => Origin::Calibrated,
+        "technology" => Origin::Technology,
+        _ => return Err(format!("{name} has the kind {kind:?}: say sheet, row, calibrated or technology")),
+    };
+    if source.is_empty() || (origin == Origin::Calibrated && !source.contains(": ")) {
+        return Err(format!("{name} has no source; a calibrated one begins with the published number and a colon"));
+    }
+    let parameter = Parameter { name: name.to_owned(), value: shown(value), origin, source: source.clone() };
+    Ok((value.clone(), parameter))
+}
+
+/// A value as text; a table's entries with their names.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(truth) => truth.to_string(),
+        Value::Datetime(time) => time.to_string(),
+        Value::Array(parts) => parts.iter().map(shown).collect::<Vec<_>>().join(", "),
+        Value::Table(parts) => parts.iter().map(|(name, part)| format!("{name} {}", shown(part))).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// The files of the drives.
+const DRIVES: &[(&str, &str)] = &[
+    ("ssd520", include_str!("../profiles/drives/ssd520.toml")),
+    ("s3500", include_str!("../profiles/drives/s3500.toml")),
+    ("p4510", include_str!("../profiles/drives/p4510.toml")),
+    ("d3700", include_str!("../profiles/drives/d3700.toml")),
+    ("savvio10k5", include_str!("../profiles/drives/savvio10k5.toml")),
+];
+
+/// The files of the platforms.
+const PLATFORMS: &[(&str, &str)] = &[
+    ("z87", include_str!("../profiles/platforms/z87.toml")),
+    ("z77", include_str!("../profiles/platforms/z77.toml")),
+    ("a85x", include_str!("../profiles/platforms/a85x.toml")),
+    ("c226", include_str!("../profiles/platforms/c226.toml")),
+    ("rs25", include_str!("../profiles/platforms/rs25.toml")),
+    ("rs2", include_str!("../profiles/platforms/rs2.toml")),
+    ("a6805", include_str!("../profiles/platforms/a6805.toml")),
+    ("esrt2", include_str!("../profiles/platforms/esrt2.toml")),
+    ("p4510-host", include_str!("../profiles/platforms/p4510-host.toml")),
+    ("p4510-md", include_str!("../profiles/platforms/p4510-md.toml")),
+    ("p4510-megaraid", include_str!("../profiles/platforms/p4510-megaraid.toml")),
+    ("d3700-host", include_str!("../profiles/platforms/d3700-host.toml")),
+];
+
+fn find<T: DeserializeOwned>(what: &str, files: &[(&str, &str)], key: &str) -> Result<Profile<T>, ProfileError> {
+    let Some((_, text)) = files.iter().find(|(name, _)| *name == key) else {
+        let known: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+        return Err(ProfileError {
+            key: key.to_owned(),
+            problem: format!("there is no such {what}: choose of {}", known.join(", ")),
+        });
+    };
+    parse(key, text)
+}
+
+/// A drive's profile.
+///
+/// # Errors
+/// If there is none of the name.
+pub fn drive(key: &str) -> Result<Profile<DriveConfig>, ProfileError> {
+    find("drive", DRIVES, key)
+}
+
+#[derive(serde::Deserialize)]
+struct PlatformFile {
+    platform: PlatformConfig,
+}
+
+/// A platform's profile.
+///
+/// # Errors
+/// If there is none of the name.
+pub fn platform(key: &str) -> Result<Profile<PlatformConfig>, ProfileError> {
+    let Profile { key, name, config, parameters } = find::<PlatformFile>("platform", PLATFORMS, key)?;
+    Ok(Profile { key, name, config: config.platform, parameters })
+}
+
+/// Every parameter of every profile, with the profile's key.
+///
+/// # Errors
+/// If a profile is none.
+pub fn parameters() -> Result<Vec<(String, Parameter)>, ProfileError> {
+    let mut all = Vec::new();
+    for (key, _) in DRIVES {
+        all.extend(drive(key)?.parameters.into_iter().map(|parameter| ((*key).to_owned(), parameter)));
+    }
+    for (key, _) in PLATFORMS {
+        all.extend(platform(key)?.parameters.into_iter().map(|parameter| ((*key).to_owned(), parameter)));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_parameter_of_every_profile_has_a_source() {
+        assert!(parameters().expect("all profiles parse").len() > 100);
+    }
+
+    #[test]
+    fn a_parameter_without_a_source_is_refused() {
+        let refusal = |text: &str| parse::<PlatformFile>("x", text).map(|_| ()).expect_err("it lacks something").to_string();
+        assert!(refusal("name = 'x'\n[platform]\nserial_ns = 5").contains("serial_ns is not [value, kind, source]"));
+        assert!(refusal("name = 'x'\n[platform]\nserial_ns = [5, 'guess', 'me']").contains("\"guess\""));
+        assert!(refusal("name = 'x'\n[platform]\nserial_ns = [5, 'sheet', '']").contains("has no source"));
+        assert!(
+            refusal("name = 'x'\n[platform]\nserial_ns = [5, 'calibrated', 'by eye']")
+                .contains("begins with the published number")
+        );
+        assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
+    }
+}

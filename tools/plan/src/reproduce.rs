@@ -1,0 +1,39 @@
+//! Published measurements beside what the models say of them.
+//!
+//! - [`published`]: the numbers, by their place in `reference/published.toml`.
+//! - [`row`]: a number, its model, and how it counts; a sentence and whether it holds.
+//! - [`experiment`]: the runs that the cases are made of.
+//! - One module for each publication: what it measured, run on the models.
+//! - [`page`]: the table as a page and as CSV.
+
+mod c226;
+mod controllers;
+mod d3700;
+mod experiment;
+mod p4510;
+pub mod page;
+pub mod published;
+pub mod row;
+mod statistics;
+mod z87;
+
+pub use row::{Case, Count, Row, Sentence};
+
+/// All publications, computed anew.
+///
+/// # Errors
+/// If the published numbers or a profile cannot be read.
+pub fn all() -> Result<Vec<Case>, Box<dyn std::error::Error + Send + Sync>> {
+    let published = published::Published::read()?;
+    let cases = [
+        z87::case,
+        c226::case,
+        controllers::case,
+        statistics::spread,
+        statistics::endurance,
+        p4510::case,
+        d3700::case,
+        d3700::twelve,
+    ];
+    cases.iter().map(|case| case(&published)).collect()
+}

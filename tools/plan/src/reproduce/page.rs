@@ -1,0 +1,93 @@
+//! The table as a page (Markdown) and as CSV.
+
+use super::row::{Case, Count, Row, short};
+use crate::profile::{self, Origin, ProfileError};
+use std::fmt::Write as _;
+
+/// Rows of one kind: how many, and how many within a tenth.
+fn tally(cases: &[Case], kind: &str) -> (usize, usize) {
+    let rows = cases.iter().flat_map(|case| &case.rows).filter(|row| row.count.word() == kind);
+    rows.fold((0, 0), |(all, near), row| (all + 1, near + usize::from(row.is_near())))
+}
+
+fn percent(row: &Row) -> String {
+    row.error().map_or("–".to_owned(), |error| format!("{:+.1} %", error * 100.0))
+}
+
+/// The page.
+///
+/// # Errors
+/// If a profile cannot be read.
+pub fn markdown(cases: &[Case]) -> Result<String, ProfileError> {
+    let mut page = String::from(
+        "# Published measurements, and what the models say\n\nMade by `stria-plan reproduce`; do not edit. Every run has one seed, so the \
+         table is the same on every machine. *Predicted*: parameters come from data sheets or from the single drive's row. \
+         *Calibrated*: a parameter was taken from that number. *Given*: the single drive's row itself. *Not predictable*: the source hides \
+         what decides it. *Arithmetic*: statistics of the source's own numbers. The kinds are never added up.\n\n\
+         | kind | numbers | within 10 % |\n| --- | --- | --- |\n",
+    );
+    for kind in ["predicted", "calibrated", "given", "arithmetic", "not predictable"] {
+        let (all, near) = tally(cases, kind);
+        let near = if kind == "not predictable" { "–".to_owned() } else { near.to_string() };
+        let _ = writeln!(page, "| {kind} | {all} | {near} |");
+    }
+    let sentences: Vec<_> = cases.iter().flat_map(|case| &case.sentences).collect();
+    let held = sentences.iter().filter(|sentence| sentence.holds).count();
+    let _ = writeln!(page, "\nOf {} inequalities that the publications' sentences make, {held} hold.", sentences.len());
+    for case in cases {
+        let _ = writeln!(page, "\n## {}\n", case.title);
+        if !case.rows.is_empty() {
+            page.push_str("| what | published | model | error | kind |\n| --- | --- | --- | --- | --- |\n");
+        }
+        for row in &case.rows {
+            let model = row.model.map_or("–".to_owned(), short);
+            let mark = if row.count == Count::Predicted && !row.is_near() { "**" } else { "" };
+            let (what, unit, word) = (&row.what, row.unit, row.count.word());
+            let published = short(row.published);
+            let _ = writeln!(page, "| {what} | {published} {unit} | {model} | {mark}{}{mark} | {word} |", percent(row));
+        }
+        if !case.sentences.is_empty() {
+            page.push_str("\n| sentence | found | holds |\n| --- | --- | --- |\n");
+        }
+        for sentence in &case.sentences {
+            let holds = if sentence.holds { "yes" } else { "**no**" };
+            let _ = writeln!(page, "| {}: {} | {} | {holds} |", sentence.index + 1, sentence.claim, sentence.found);
+        }
+        for (index, reason) in &case.no_claim {
+            let _ = writeln!(page, "\nSentence {} {reason}.", index + 1);
+        }
+        let mut reasons: Vec<&str> = Vec::new();
+        for row in &case.rows {
+            if let Count::NotPredictable(reason) = row.count
+                && !reasons.contains(&reason)
+            {
+                reasons.push(reason);
+            }
+        }
+        reasons.iter().for_each(|reason| _ = writeln!(page, "\nNot predictable: {reason}."));
+        case.notes.iter().for_each(|note| _ = writeln!(page, "\n{note}"));
+    }
+    page.push_str("\n## Parameters\n\n| profile | parameter | value | kind | source |\n| --- | --- | --- | --- | --- |\n");
+    for (key, parameter) in profile::parameters()? {
+        let kind = match parameter.origin {
+            Origin::Sheet => "data sheet or standard",
+            Origin::Row => "the single drive's row",
+            Origin::Calibrated => "**calibrated**",
+            Origin::Technology => "technology",
+        };
+        let _ = writeln!(page, "| {key} | {} | {} | {kind} | {} |", parameter.name, parameter.value, parameter.source);
+    }
+    Ok(page)
+}
+
+/// The rows as CSV: place, what, unit, published, model, error, kind.
+pub fn csv(cases: &[Case]) -> String {
+    let mut text = String::from("place,what,unit,published,model,error,kind\n");
+    for row in cases.iter().flat_map(|case| &case.rows) {
+        let model = row.model.map_or(String::new(), |model| format!("{model:.6}"));
+        let error = row.error().map_or(String::new(), |error| format!("{error:.4}"));
+        let (place, what) = (&row.place, row.what.replace('"', "'"));
+        let _ = writeln!(text, "\"{place}\",\"{what}\",{},{},{model},{error},{}", row.unit, row.published, row.count.word());
+    }
+    text
+}

@@ -1,0 +1,175 @@
+//! Arrays behind platforms against arithmetic: copies, parity, ceilings, cache, locks.
+
+use stria_plan::array::Level;
+use stria_plan::load::{Load, Pattern, run, run_from};
+use stria_plan::model::{Ask, Kind, Model, SECTOR_BYTES};
+use stria_plan::platform::{Ceilings, PlatformConfig, TrimLevel};
+use stria_plan::profile;
+use stria_plan::rig::{DriveConfig, Rig};
+
+const RAID5: Level = Level::Raid5 { spans: 1 };
+const RAID6: Level = Level::Raid6 { spans: 1 };
+
+fn rig(platform: &PlatformConfig, drive: &str, level: Level, members: usize) -> Rig {
+    let drive = profile::drive(drive).expect("there is such a drive").config;
+    Rig::new(platform.clone(), &vec![drive; members], level, 64 << 10, 1)
+}
+
+fn near(found: f64, expected: f64, share: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() <= share, "{what}: {found:.1} instead of {expected:.1}");
+}
+
+fn stream(rig: &mut Rig, read_share: f64) -> f64 {
+    let load = Load { warm_up: 1_000, requests: 3_000, ..Load::sequential(rig, 64, 384 << 10, read_share) };
+    run(rig, &load).bytes_per_s / 1e6
+}
+
+#[test]
+fn streams_scale_with_the_members_that_hold_data() {
+    let free = PlatformConfig::default();
+    let one = stream(&mut rig(&free, "s3500", Level::Single, 1), 1.0);
+    near(stream(&mut rig(&free, "s3500", Level::Raid0, 3), 1.0), 3.0 * one, 0.03, "RAID 0 reads");
+    let one = stream(&mut rig(&free, "s3500", Level::Single, 1), 0.0);
+    near(stream(&mut rig(&free, "s3500", Level::Raid0, 3), 0.0), 3.0 * one, 0.03, "RAID 0 writes");
+    near(stream(&mut rig(&free, "s3500", Level::Raid10, 4), 0.0), 2.0 * one, 0.03, "RAID 10 writes");
+    near(stream(&mut rig(&free, "s3500", RAID5, 4), 0.0), 3.0 * one, 0.05, "RAID 5 writes, whole stripes");
+    near(stream(&mut rig(&free, "s3500", RAID6, 5), 0.0), 3.0 * one, 0.05, "RAID 6 writes, whole stripes");
+}
+
+#[test]
+fn a_ceiling_is_reached_and_not_passed() {
+    let limited = |ceilings: Ceilings| PlatformConfig { ceilings, ..PlatformConfig::default() };
+    let read = limited(Ceilings { read: Some(1_000_000_000), ..Ceilings::default() });
+    near(stream(&mut rig(&read, "s3500", Level::Raid0, 6), 1.0), 1000.0, 0.01, "reads");
+    let members = limited(Ceilings { write_to_members: Some(1_000_000_000), ..Ceilings::default() });
+    near(stream(&mut rig(&members, "s3500", Level::Raid10, 6), 0.0), 500.0, 0.01, "writes of two copies");
+    near(stream(&mut rig(&members, "s3500", RAID5, 4), 0.0), 750.0, 0.01, "writes with parity");
+    let parity = limited(Ceilings { parity_write: Some(600_000_000), ..Ceilings::default() });
+    near(stream(&mut rig(&parity, "s3500", RAID5, 4), 0.0), 600.0, 0.01, "the parity engine");
+}
+
+/// Ports wait for the shared link, so throughput falls off before the link is full.
+#[test]
+fn a_shared_link_has_a_soft_knee() {
+    let shared = PlatformConfig { link_read_bytes_per_s: Some(1_600_000_000), ..PlatformConfig::default() };
+    let drive = profile::drive("s3500").expect("there is such a drive").config;
+    let speed = |members: usize| {
+        let mut array = Rig::new(shared.clone(), &vec![drive.clone(); members], Level::Raid0, 16 << 10, 1);
+        let load = Load { threads: 2, warm_up: 1_000, requests: 5_000, ..Load::sequential(&array, 32, 128 << 10, 1.0) };
+        run(&mut array, &load).bytes_per_s / 1e6
+    };
+    let speeds: Vec<f64> = (1..=6).map(speed).collect();
+    near(speeds[0], 489.0, 0.01, "one drive");
+    assert!(speeds[2] < 0.95 * 3.0 * 489.0, "{speeds:?}");
+    near(speeds[5], 1600.0, 0.01, "the link");
+}
+
+#[test]
+fn littles_law_holds_on_arrays() {
+    let platform = profile::platform("c226").expect("there is such a platform").config;
+    for (level, members) in [(Level::Raid0, 4), (Level::Raid1, 2), (Level::Raid10, 4), (RAID5, 4), (RAID6, 6)] {
+        let mut array = rig(&platform, "s3500", level, members);
+        let load = Load { host_ns: 1_000, read_share: 0.7, ..Load::random(&array, 24, 0.7) };
+        let outcome = run(&mut array, &load);
+        near(outcome.iops * outcome.mean_ns() / 1e9, outcome.in_flight, 0.01, &format!("{level}"));
+    }
+}
+
+/// Unaligned writes that overlap, on every level, with a write-back cache and without: every request ends once, none hangs for a lock.
+#[test]
+fn every_request_ends_once() {
+    for write_back_bytes in [0, 4 << 20] {
+        let platform = PlatformConfig { write_back_bytes, ..PlatformConfig::default() };
+        for (level, members) in [(Level::Raid0, 3), (Level::Raid10, 4), (RAID5, 4), (RAID6, 5), (Level::Raid5 { spans: 2 }, 6)] {
+            let mut array = rig(&platform, "s3500", level, members);
+            let mut chance = stria_plan::chance::Chance::new(3, 0);
+            let mut ended = Vec::new();
+            let mut now = 0;
+            for tag in 0..3_000 {
+                let sectors = 8 * (1 + chance.below(64));
+                let kind = match chance.below(10) {
+                    0..4 => Kind::Read,
+                    4 => Kind::Trim,
+                    5 => Kind::Flush,
+                    _ => Kind::Write { fua: chance.below(4) == 0 },
+                };
+                let sectors = if kind == Kind::Flush { 0 } else { sectors };
+                array.submit(now, Ask { tag, kind, start_sector: chance.below(512) * 8, sectors });
+                now += chance.below(20_000);
+                array.poll(now, &mut ended);
+            }
+            while let Some(next) = array.next_wake() {
+                now = now.max(next);
+                array.poll(now, &mut ended);
+            }
+            ended.sort_unstable();
+            assert_eq!(ended, (0..3_000).collect::<Vec<_>>(), "{level}, cache of {write_back_bytes}");
+        }
+    }
+}
+
+#[test]
+fn writes_cost_members_what_the_level_says() {
+    let host_pages = |level: Level, members: usize| {
+        let mut array = rig(&PlatformConfig::default(), "s3500", level, members);
+        let load = Load { warm_up: 0, requests: 4_000, ..Load::random(&array, 1, 0.0) };
+        run_from(&mut array, &load, 0);
+        let written: u64 = array.ssds().map(|drive| drive.counts().host).sum();
+        written as f64 / 4_000.0
+    };
+    near(host_pages(Level::Raid0, 4), 1.0, 1e-3, "RAID 0");
+    near(host_pages(Level::Raid10, 4), 2.0, 1e-3, "RAID 10");
+    near(host_pages(RAID5, 4), 2.0, 1e-3, "RAID 5");
+    near(host_pages(RAID6, 6), 3.0, 1e-3, "RAID 6");
+}
+
+#[test]
+fn trims_reach_the_drives_where_the_platform_passes_them() {
+    let mapped = |trim: Vec<TrimLevel>| {
+        let platform = PlatformConfig { trim, ..PlatformConfig::default() };
+        let mut array = rig(&platform, "s3500", Level::Raid0, 2);
+        array.ssds().for_each(|drive| drive.fill_at_once(1.0));
+        array.submit(0, Ask { tag: 0, kind: Kind::Trim, start_sector: 0, sectors: array.size_sectors() / 128 * 128 });
+        let mut ended = Vec::new();
+        while let Some(now) = array.next_wake() {
+            array.poll(now, &mut ended);
+        }
+        assert_eq!(ended, [0]);
+        array.ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>()
+    };
+    assert!(mapped(vec![TrimLevel::Raid0]) < 10);
+    assert!(mapped(vec![TrimLevel::Redundant]) > 100_000);
+}
+
+/// A cache makes whole stripes of small sequential writes, which cost parity levels reads and writes without it.
+#[test]
+fn a_write_back_cache_makes_stripes_whole() {
+    let speed = |write_back_bytes: u64| {
+        let platform = PlatformConfig { write_back_bytes, ..PlatformConfig::default() };
+        let mut array = rig(&platform, "s3500", RAID5, 4);
+        let load = Load { warm_up: 3_000, requests: 6_000, ..Load::sequential(&array, 32, 16 << 10, 0.0) };
+        run(&mut array, &load).bytes_per_s
+    };
+    assert!(speed(16 << 20) > 3.0 * speed(0));
+}
+
+#[test]
+fn small_random_reads_of_mirrors_use_both_copies() {
+    let speed = |level: Level, members: usize| {
+        let mut array = rig(&PlatformConfig::default(), "s3500", level, members);
+        let load = Load { pattern: Pattern::Random, ..Load::random(&array, 64, 1.0) };
+        run(&mut array, &load).iops
+    };
+    near(speed(Level::Raid1, 2), 2.0 * speed(Level::Single, 1), 0.03, "reads of a mirror");
+}
+
+#[test]
+fn drives_of_different_size_are_used_as_far_as_the_smallest_goes() {
+    let DriveConfig::Ssd(large) = profile::drive("s3500").expect("it is there").config else { panic!("it is an SSD") };
+    let mut small = large.clone();
+    small.capacity_bytes /= 2;
+    let drives = [DriveConfig::Ssd(large), DriveConfig::Ssd(small.clone())];
+    let array = Rig::new(PlatformConfig::default(), &drives, Level::Raid1, 64 << 10, 1);
+    assert!(array.size_sectors() * SECTOR_BYTES <= small.capacity_bytes);
+    assert!(array.size_sectors() * SECTOR_BYTES > small.capacity_bytes - (1 << 20));
+}
