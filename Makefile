@@ -1,5 +1,5 @@
 # `make demo` and `make test` set everything up on a fresh Debian 12 machine; see README.md.
-SHELL := /bin/bash
+SHELL := /bin/bash -o pipefail
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
 .PHONY: build demo check test setup oracle parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
@@ -16,9 +16,11 @@ demo: build
 check: lint
 	$(CARGO) test --locked -p stria-block -p stria-parity -p stria-array -p stria-format --lib
 
-# Everything that is checked, lints included.
+# Everything that is checked, lints included; at the end of the tests, which of them took longest.
 test: setup lint
-	$(CARGO) test --workspace --locked
+	mkdir -p target
+	$(CARGO) test --workspace --locked 2>&1 | tee target/tests.log
+	scripts/timed target/tests.log
 	bench/instructions/check
 
 lint:
