@@ -9,7 +9,7 @@ use support::Place;
 
 const SCRIPT: &str = "#!/bin/sh\n\
     if [ \"$1\" = --describe-command-line ]; then echo '{\"name\": \"x\", \"subcommands\": [{\"name\": \"weigh\"}]}'; exit; fi\n\
-    trap 'kill $!; echo ended; exit 9' TERM\n\
+    trap 'kill $! 2>/dev/null; echo ended; exit 9' TERM\n\
     echo \"$# $* in $STRIA_SOCKET, process $$\"\n\
     if [ \"$1\" = wait ]; then sleep 60 & wait; fi\n\
     exit 7\n";

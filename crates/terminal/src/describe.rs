@@ -1,5 +1,6 @@
 //! What a command line takes, as JSON: `stria` asks its tools for it, since its completions name their options too.
 
+use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command, ValueHint};
 use serde_json::{Value, json};
 
@@ -25,12 +26,10 @@ fn described(command: &Command) -> Value {
 }
 
 fn argument(argument: &Arg) -> Value {
-    let values: Vec<String> = argument
-        .get_possible_values()
-        .iter()
-        .map(|value| value.get_name().to_owned())
-        .filter(|_| takes_value(argument))
-        .collect();
+    let value = |value: &PossibleValue| json!({"name": value.get_name(), "help": value.get_help().map(ToString::to_string)});
+    let values: Vec<Value> = argument.get_possible_values().iter().filter(|_| takes_value(argument)).map(value).collect();
+    // A flag has one too, which says nothing.
+    let value_name = argument.get_value_names().and_then(|names| names.first()).filter(|_| takes_value(argument));
     json!({
         "id": argument.get_id().as_str(),
         "short": argument.get_short_and_visible_aliases().unwrap_or_default(),
@@ -39,7 +38,7 @@ fn argument(argument: &Arg) -> Value {
         "takes_value": takes_value(argument),
         "several": matches!(argument.get_action(), ArgAction::Append),
         "last": argument.is_last_set(),
-        "value_name": argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str()),
+        "value_name": value_name.map(|name| name.as_str()),
         "values": values,
         "hint": format!("{:?}", argument.get_value_hint()),
     })
@@ -82,7 +81,14 @@ fn argument_of(description: &Value) -> Arg {
     if let Some(name) = word(&description["value_name"]) {
         argument = argument.value_name(name);
     }
-    let values = words("values");
+    let value = |value: &Value| {
+        let named = PossibleValue::new(word(&value["name"])?);
+        Some(match word(&value["help"]) {
+            Some(help) => named.help(help),
+            None => named,
+        })
+    };
+    let values: Vec<PossibleValue> = description["values"].as_array().into_iter().flatten().filter_map(value).collect();
     if !values.is_empty() {
         argument = argument.value_parser(values);
     }
@@ -102,7 +108,7 @@ fn word(value: &Value) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{Args, Parser, Subcommand};
+    use clap::{Args, Parser, Subcommand, ValueEnum};
     use std::path::PathBuf;
 
     #[derive(Parser)]
@@ -125,14 +131,21 @@ mod tests {
         /// How much.
         #[arg(long, short, visible_alias = "much", value_name = "SIZE")]
         size: Option<u64>,
-        #[arg(long, value_parser = ["one", "two"])]
-        kind: Vec<String>,
+        #[arg(long)]
+        kind: Vec<Kind>,
         #[arg(long)]
         fast: bool,
         #[arg(value_hint = ValueHint::FilePath)]
         files: Vec<PathBuf>,
         #[arg(last = true)]
         others: Vec<PathBuf>,
+    }
+
+    #[derive(Clone, ValueEnum)]
+    enum Kind {
+        /// The first.
+        One,
+        Two,
     }
 
     /// A command that was described and made again describes itself alike.
@@ -148,7 +161,7 @@ mod tests {
         assert_eq!((run["name"].as_str(), run["about"].as_str()), (Some("run"), Some("Does it")));
         assert_eq!(ids, ["size", "kind", "fast", "files", "others"]);
         assert_eq!(run["arguments"][0]["long"], json!(["size", "much"]));
-        assert_eq!(run["arguments"][1]["values"], json!(["one", "two"]));
+        assert_eq!(run["arguments"][1]["values"], json!([{"name": "one", "help": "The first"}, {"name": "two", "help": null}]));
         assert_eq!(run["arguments"][3]["hint"], "FilePath");
     }
 }
