@@ -70,7 +70,8 @@ impl Found {
     }
 }
 
-/// Reads `rows` (of members) of the wanted strips. If any fails, adds its slot to `unreadable` and returns `None`.
+/// Reads `rows` (of members) of the wanted strips. If any fails, adds its slot to `unreadable` and returns `None`. A slot whose
+/// member was replaced meanwhile is not added: the replaced member's failure says nothing about the next one.
 pub(crate) async fn read_units(
     core: &Core,
     map: &StripeMap,
@@ -89,14 +90,14 @@ pub(crate) async fn read_units(
     let mut ended = core.ended(batch).await;
     let mut buffers = SmallVec::new();
     let mut failed = false;
-    for ((unit, rows), Ended { result, operation, .. }) in wanted.iter().zip(ended.drain(..)) {
+    for ((unit, rows), Ended { member: asked, result, operation, .. }) in wanted.iter().zip(ended.drain(..)) {
         let Operation::Read { mut into } = operation else { unreachable!("a read comes back as a read") };
         core.log.correct(unit.slot(map), rows, &mut into[0]);
         buffers.extend(into);
         if result.is_err() {
             failed = true;
             let slot = unit.slot(map);
-            if !unreadable.contains(&slot) {
+            if !unreadable.contains(&slot) && member(unit) == Some(asked) {
                 unreadable.push(slot);
             }
         }
