@@ -7,7 +7,8 @@
 //! - A record goes to every member that it names. So a member that is behind was named as gone, or the crash was in that very
 //!   record, which then differs from the one before by what happened in it, and a member that is away does not become whole in
 //!   one record: it is filled first. A member is named by its device number. The number of a member that was taken out may be
-//!   another drive's since, so a name counts only where the freshest member stands alone and no drive has the number by now.
+//!   another drive's since, and the last record may be the one that lets the member in again, which is filled then. So a name counts
+//!   only where no other member knows the freshest one, and no drive has the number by now.
 //! - Members are a few records apart, or as many as a run makes, not thousands of millions.
 
 use super::superblock::{Role, Superblock, feature};
@@ -40,9 +41,12 @@ pub(crate) fn contradiction<'a>(
     }
     // Had the freshest run without the other, it would say so; had it come back to the other, it would have been filled.
     let tells_of_another = |third: &Superblock| {
-        let beside = third.header.events == freshest.header.events && third.header.dev_number != freshest.header.dev_number;
+        // The freshest member's last record may be torn, and let `other` in again.
+        let beside = third.header.dev_number != freshest.header.dev_number
+            && third.header.events.saturating_add(1) >= freshest.header.events
+            && names(third, freshest);
         let succeeds = third.header.dev_number == other.header.dev_number && third.header.events > other.header.events;
-        is_whole(third) && (beside || succeeds)
+        is_whole(third) && beside || succeeds
     };
     let lost = names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
     lost.then_some("the second had lost the first, which never noticed")
