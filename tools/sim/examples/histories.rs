@@ -5,6 +5,7 @@
 //! Unlike `stria sim` it goes on after a failure, and tells every seed that fails.
 
 use clap::Parser;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 use stria_sim::campaign::{caught, keep_memory, try_history};
@@ -29,6 +30,9 @@ struct Arguments {
     /// With a deliberate bug, by its name in `mutant.rs`, until that is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
+    /// Tell in the end what was met how often.
+    #[arg(long)]
+    met: bool,
     /// Make failing histories shorter first.
     #[arg(long)]
     shrink: bool,
@@ -48,12 +52,16 @@ fn main() {
     }
     keep_memory();
     let (begun, mut failures, mut requests) = (Instant::now(), 0, 0);
+    let mut met = BTreeMap::<String, u64>::new();
     for seed in arguments.from..arguments.from + arguments.count {
         let mut history = if arguments.more_faults { History::draw_more(seed, level) } else { History::draw(seed, level) };
         let mut run = if arguments.trace && !arguments.shrink {
             told(&history, rules, arguments.sectors.clone())
         } else {
-            try_history(&history, rules).map(|tally| requests += tally.requests)
+            try_history(&history, rules).map(|tally| {
+                requests += tally.requests;
+                tally.met.into_iter().for_each(|(what, count)| *met.entry(what).or_insert(0) += count);
+            })
         };
         if let (Err(failure), true) = (&run, arguments.shrink) {
             let (short, failure) = shrink(&history, failure.clone(), rules, std::time::Duration::from_secs(60));
@@ -70,6 +78,9 @@ fn main() {
                 break;
             }
         }
+    }
+    for (what, count) in met.iter().filter(|_| arguments.met) {
+        println!("{count:>9} {what}");
     }
     let seconds = begun.elapsed().as_secs_f64();
     println!(

@@ -63,6 +63,8 @@ struct Queued {
     request: Request,
     /// For a flush: the count of ends when it began.
     mark: u64,
+    /// A write that was on its way when the drive was cut short, and is done all the same.
+    lands: bool,
     /// Taken already when it began: its id among the unflushed.
     taken: Option<u64>,
     /// The handle that it came through; [`NOBODY`]: its end is told already.
@@ -79,6 +81,8 @@ pub enum Presence {
     There,
     /// It was pulled out.
     Pulled,
+    /// The process that used it is dead, and what that asked for is still under way: nobody else can open it.
+    Held,
 }
 
 /// Writes that fail until the cause is gone.
@@ -135,6 +139,12 @@ pub struct Drive {
     lies: bool,
     /// For a mutant: where bits lie that are to be cleared.
     bits_at: Option<u64>,
+    /// Where it ends, if it was cut short.
+    end: Option<u64>,
+    /// It was cut short while it was open: nothing is done any more until it is opened anew.
+    is_lost: bool,
+    /// How often it was opened.
+    openings: u32,
 }
 
 impl Drive {
@@ -181,6 +191,9 @@ impl Drive {
             adopted: 0,
             lies: false,
             bits_at: None,
+            end: None,
+            is_lost: false,
+            openings: 0,
         }
     }
 
@@ -204,6 +217,61 @@ impl Drive {
     /// What it is.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// How large it is now.
+    pub fn sectors(&self) -> u64 {
+        self.end.unwrap_or(self.model.sectors)
+    }
+
+    /// Whether it was cut short.
+    pub fn is_short(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Whether it was cut short since it was opened.
+    pub fn is_cut(&self) -> bool {
+        self.is_lost
+    }
+
+    /// It is cut short, and what lay behind `end` is lost. Half of the writes under way are still done.
+    pub fn shrink(&mut self, end: u64) {
+        let end = end.min(self.sectors());
+        self.tell(|| format!("is cut short to {end} sectors"));
+        self.end = Some(end);
+        self.is_lost = true;
+        let behind = self.model.sectors - end;
+        self.image.zero(end, behind);
+        if let Some(durable) = &mut self.durable {
+            durable.zero(end, behind);
+        }
+        self.unflushed.retain(|write| write.start_sector + write.sectors <= end);
+        self.heal(&(end..self.model.sectors));
+        for queued in &mut self.queue {
+            queued.lands = is_write(&queued.request.operation) && self.chance.one_in(2);
+        }
+    }
+
+    /// A new drive takes its place: as large as it was, and empty.
+    pub fn renew(&mut self) {
+        self.tell(|| "is another one, and empty".into());
+        let empty = Image::new(self.model.sectors);
+        self.durable = self.durable.is_some().then(|| empty.clone());
+        self.image = empty;
+        self.unflushed.clear();
+        self.bad.clear();
+        self.end = None;
+    }
+
+    /// Somebody opens it, and nobody else has it.
+    ///
+    /// # Panics
+    /// While requests are under way: whoever sent them holds it.
+    pub fn open(&mut self) {
+        assert!(self.queue.is_empty(), "drive {} is opened while its last owner's requests are under way", self.number);
+        self.openings += 1;
+        self.is_lost = false;
+        self.limits.size_sectors = self.sectors();
     }
 
     /// What reads see.
@@ -309,6 +377,27 @@ impl Drive {
             queued.due = queued.due.max(until);
         }
         self.look();
+    }
+
+    /// Whether requests under way wait for the end of a stall.
+    pub fn hangs(&self) -> bool {
+        self.stalled_until > self.power.now() && !self.queue.is_empty()
+    }
+
+    /// The process that used it dies, and its requests stay under way: the drive is held until they have ended.
+    pub fn hold(&mut self) {
+        self.tell(|| "is held by what a dead process asked for".into());
+        self.presence = Presence::Held;
+        self.queue.iter_mut().for_each(|queued| queued.owner = NOBODY);
+        self.ended.clear();
+    }
+
+    /// Whether a held drive is free again, as what was under way has ended.
+    pub fn is_let_go(&mut self) -> bool {
+        if self.presence == Presence::Held && self.stalled_until <= self.power.now() && !self.queue.is_empty() {
+            self.orphan();
+        }
+        self.presence == Presence::Held && self.queue.is_empty()
     }
 
     /// Turns bits of a sector over, at rest.
@@ -505,6 +594,30 @@ impl Drive {
         });
     }
 
+    /// What a drive that was cut short makes of a request.
+    fn shortness(&mut self, request: &Request) -> Option<IoError> {
+        let end = self.end?;
+        let behind = request.end_sector() > end;
+        match self.mutant {
+            Some(Mutant::ShortReadsUnreadable) if behind && matches!(request.operation, Operation::Read { .. }) => {
+                Some(IoError::new(ErrorKind::Medium, format!("short read at sector {}", request.start_sector)))
+            }
+            Some(Mutant::ShortReadsUnreadable | Mutant::ShortReadsZeros) => {
+                if behind && is_write(&request.operation) {
+                    let end = request.end_sector();
+                    self.end = (end < self.model.sectors).then_some(end);
+                }
+                None
+            }
+            _ if self.is_lost => {
+                let (before, drive) = (self.limits.size_sectors, self.number);
+                let what = format!("member drive{drive}: it was cut short while in use, from {before} to {end} sectors");
+                Some(IoError::new(ErrorKind::Gone, what))
+            }
+            _ => None,
+        }
+    }
+
     fn fault(&mut self, request: &Request) -> Option<IoError> {
         let range = request.start_sector..request.end_sector();
         let hits = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
@@ -599,10 +712,10 @@ impl Drive {
         let due = due.next_multiple_of(self.power.told_every.get().max(1));
         let fua = is_fua(&request.operation);
         let early = luck >> 63 == 0 && self.durable.is_some() && is_write(&request.operation);
-        let early = early && self.loses_write.is_none();
+        let early = early && self.loses_write.is_none() && self.end.is_none();
         let taken = (early && !fua && self.failing_writes == 0).then(|| self.take(&request));
         self.next_due = self.next_due.min(due);
-        self.queue.push(Queued { due, request, mark: self.ends, taken, owner });
+        self.queue.push(Queued { due, request, mark: self.ends, lands: false, taken, owner });
     }
 
     /// Whether a write is lost, after all; then what it should have done, and what it did elsewhere, is kept as witness.
@@ -723,8 +836,9 @@ impl Drive {
     }
 
     fn end(&mut self, queued: Queued) -> Completion {
-        let Queued { mut request, mark, taken, .. } = queued;
-        if let Some(error) = self.fault(&request) {
+        let Queued { mut request, mark, lands, taken, .. } = queued;
+        let short = if lands { None } else { self.shortness(&request) };
+        if let Some(error) = short.or_else(|| self.fault(&request)) {
             self.tell_of(&request, || format!("fails ({error})"));
             // What reads see of it is as durable by a flush as if it had not failed.
             if let Some(id) = taken {
@@ -815,6 +929,8 @@ pub struct DriveHandle {
     owner: u32,
     /// Whose it is, for mutants that mind.
     lane: usize,
+    /// Of which opening it is.
+    opening: u32,
 }
 
 impl DriveHandle {
@@ -822,7 +938,7 @@ impl DriveHandle {
     pub fn new(drive: &Rc<RefCell<Drive>>, lane: usize) -> Self {
         let mut own = drive.borrow_mut();
         own.owners += 1;
-        Self { drive: Rc::clone(drive), limits: own.limits.clone(), owner: own.owners, lane }
+        Self { drive: Rc::clone(drive), limits: own.limits.clone(), owner: own.owners, lane, opening: own.openings }
     }
 }
 
@@ -832,7 +948,9 @@ impl BlockDevice for DriveHandle {
     }
 
     fn submit(&mut self, request: Request) {
-        self.drive.borrow_mut().submit(self.owner, self.lane, request);
+        let mut drive = self.drive.borrow_mut();
+        assert_eq!(drive.openings, self.opening, "drive {} is used by one who let it go", drive.number);
+        drive.submit(self.owner, self.lane, request);
     }
 
     fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {

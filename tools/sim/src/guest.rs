@@ -60,6 +60,8 @@ impl Guest {
     /// Puts superblocks into what a client is about to write from `start` on, and notes them as what `write` holds. How many.
     pub fn fill(&mut self, write: u32, start: u64, bytes: &mut [u8], drives: &Drives, contents: &mut Contents) -> usize {
         let sectors = (bytes.len() / SECTOR_BYTES) as u64;
+        // A crash may have kept a write from beginning that had this number.
+        contents.retain(|&(known, _), _| known != write);
         let chance = &mut self.chance;
         let reached = self.places.range(start..start + sectors).map(|(&at, places)| (at, chance.pick(places)));
         let reached: Vec<(u64, Place)> = reached.collect();

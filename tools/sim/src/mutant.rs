@@ -57,6 +57,10 @@ pub enum Mutant {
     ReadsUnaligned,
     /// A resync leaves the parities of a stripe as they are while the stripe lacks data.
     DegradedParityLeft,
+    /// What cannot be read of a drive that was cut short passes for unreadable sectors.
+    ShortReadsUnreadable,
+    /// What cannot be read of a drive that was cut short passes for zeros.
+    ShortReadsZeros,
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -85,7 +89,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 24] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -108,6 +112,8 @@ impl Mutant {
         Mutant::YoungestTaken,
         Mutant::ReadsUnaligned,
         Mutant::DegradedParityLeft,
+        Mutant::ShortReadsUnreadable,
+        Mutant::ShortReadsZeros,
     ];
 
     /// Whether a request that a lane sends to a member ends without being done.
@@ -135,7 +141,9 @@ impl Mutant {
             | Mutant::LooksInside
             | Mutant::YoungestTaken
             | Mutant::ReadsUnaligned
-            | Mutant::DegradedParityLeft => false,
+            | Mutant::DegradedParityLeft
+            | Mutant::ShortReadsUnreadable
+            | Mutant::ShortReadsZeros => false,
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Setup {
     pub lanes_nap: bool,
     /// Sweeps are held after every start, until a step lets them go on: as where clients leave them little.
     pub late_sweeps: bool,
+    /// What a process asked a drive for that hangs outlives the process, and nobody can open the drive meanwhile.
+    pub holds: bool,
 }
 
 /// A family of arrays, as a person names it.
@@ -140,6 +142,7 @@ impl Setup {
             lanes: 1,
             lanes_nap: true,
             late_sweeps: false,
+            holds: false,
         }
     }
 
@@ -187,6 +190,7 @@ impl Setup {
             lanes: 1,
             lanes_nap: true,
             late_sweeps: false,
+            holds: false,
         }
     }
 

@@ -83,20 +83,20 @@ fn drive_name(index: usize) -> String {
 
 /// Whether a mutant takes a superblock at the end of a drive for its own because it is younger.
 fn takes_youngest(drive: &Drive) -> bool {
-    let at = |sector: u64| Superblock::parse(&drive.image().bytes_of(sector, 8), sector, drive.model().sectors).ok();
-    let last = Superblock::sector_of(0, drive.model().sectors).and_then(at);
+    let at = |sector: u64| Superblock::parse(&drive.image().bytes_of(sector, 8), sector, drive.sectors()).ok();
+    let last = Superblock::sector_of(0, drive.sectors()).and_then(at);
     drive.is_mutant(Mutant::YoungestTaken)
         && last.is_some_and(|last| at(SUPERBLOCK.start).is_none_or(|own| own.created_s() < last.created_s()))
 }
 
 /// What md wrote on a drive.
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
-    let model = drive.model();
-    let (name, block) = (drive_name(index), bytes(model.block_sectors) as u32);
+    let size_sectors = drive.sectors();
+    let (name, block) = (drive_name(index), bytes(drive.model().block_sectors) as u32);
     // Most drives that lie about were never written: there is nothing to look for.
-    if drive.image().is_empty(0, model.sectors) && !drive.is_spoiled() {
+    if drive.image().is_empty(0, size_sectors) && !drive.is_spoiled() {
         let (found, carries) = (Err(SuperblockError::Absent), Vec::new());
-        return Candidate { name, size_sectors: model.sectors, logical_block_bytes: block, found, carries };
+        return Candidate { name, size_sectors, logical_block_bytes: block, found, carries };
     }
     let hidden = takes_youngest(drive);
     let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
@@ -104,14 +104,14 @@ pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
         false if hidden && start == SUPERBLOCK.start => Ok(vec![0; bytes(sectors)]),
         false => Ok(drive.image().bytes_of(start, sectors)),
     };
-    Candidate::read(name, model.sectors, block, &mut read)
+    Candidate::read(name, size_sectors, block, &mut read)
 }
 
 /// Its superblock alone, where it has one that can be read.
 pub fn superblock_of(drive: &Drive) -> Option<Superblock> {
     let Range { start, end } = SUPERBLOCK;
     let readable = !drive.is_bad(&SUPERBLOCK);
-    readable.then(|| Superblock::parse(&drive.image().bytes_of(start, end - start), start, drive.model().sectors).ok())?
+    readable.then(|| Superblock::parse(&drive.image().bytes_of(start, end - start), start, drive.sectors()).ok())?
 }
 
 /// Makes the array of `setup` on empty drives.
@@ -273,6 +273,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 let (each, check): (Vec<Box<dyn BlockDevice>>, _) = match &source {
                     Source::Drive(index) => match (&swap, slot) {
                         (Some(swap), Some(slot)) => {
+                            drives[*index].borrow_mut().open();
                             let swapped = |lane| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index], lane));
                             ((0..lane_count).map(swapped).map(|device| Box::new(device) as _).collect(), None)
                         }
@@ -332,6 +333,7 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
 
 /// A drive as a member for each lane, behind its checksums where it has some.
 fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate, lanes: usize) -> (Vec<Box<dyn BlockDevice>>, Option<Checked>) {
+    drive.borrow_mut().open();
     let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
     let Some(found) = found else {
         return ((0..lanes).map(|lane| Box::new(DriveHandle::new(drive, lane)) as _).collect(), None);
@@ -575,7 +577,7 @@ impl Node {
         drives[drive].borrow_mut().adopted += 1;
         let adopt = Adopt {
             name: drive_name(drive),
-            size_sectors: model.sectors,
+            size_sectors: drives[drive].borrow().sectors(),
             logical_block_bytes: bytes(model.block_sectors) as u32,
             device_uuid: identity(4, drives[drive].borrow().adopted * 1000 + drive),
         };

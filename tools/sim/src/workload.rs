@@ -71,6 +71,17 @@ pub enum Step {
         /// For how long.
         pause: Nanos,
     },
+    /// A drive is cut short.
+    Shrink {
+        /// Which drive.
+        drive: u64,
+        /// Where it ends then, modulo its size.
+        at: u64,
+        /// Not now, but the next time that no process runs.
+        stopped: bool,
+    },
+    /// A member that hangs is failed on command.
+    FailHung,
     /// Some sectors become unreadable, and more whenever somebody tries to read them.
     Grow {
         /// Which drive.
@@ -151,6 +162,11 @@ pub struct History {
 impl History {
     /// The history of a seed.
     pub fn draw(seed: u64, family: Option<&str>) -> Self {
+        Self::draw_first(seed, family).with_drives_that_leave()
+    }
+
+    /// The history of a seed, without drives that are cut short or outlive their process.
+    pub fn draw_first(seed: u64, family: Option<&str>) -> Self {
         let mut chance = Chance::new(seed, 1);
         let mut setup = Setup::draw(&mut chance, family);
         if Chance::new(seed, 10).one_in(4) {
@@ -180,9 +196,50 @@ impl History {
 }
 
 impl History {
+    /// In one of three of them drives are cut short, or hang until they are failed, or their process dies.
+    fn with_drives_that_leave(mut self) -> Self {
+        let mut chance = Chance::new(self.seed, 14);
+        self.setup.holds = true;
+        if !self.setup.level.is_redundant() || !chance.one_in(3) {
+            return self;
+        }
+        for _ in 0..1 + chance.below(3) {
+            let which = chance.any();
+            let hang = Step::Stall {
+                drive: which % self.setup.drives.len() as u64,
+                pause: chance.pick(&[3_000_000_000, 30_000_000_000, 200_000_000_000]),
+            };
+            let kill = Step::Crash { after: chance.below(24), kill: true };
+            let short = |stopped| Step::Shrink { drive: which, at: which.rotate_left(17) >> 1, stopped };
+            let steps = match chance.below(8) {
+                0 | 1 => vec![short(false)],
+                2 => vec![short(true), if chance.one_in(2) { Step::Restart } else { kill }],
+                3 | 4 => vec![hang, Step::FailHung],
+                5 | 6 => vec![hang, kill],
+                _ => vec![hang, Step::FailHung, kill],
+            };
+            // Soon after each other, as clients who wait for a drive that hangs do nothing else; and later somebody comes back.
+            let mut place = chance.below(self.steps.len() as u64 + 1) as usize;
+            for step in steps {
+                self.steps.insert(place.min(self.steps.len()), step);
+                place += 1 + chance.below(4) as usize;
+            }
+            place += chance.below(16) as usize;
+            self.steps.insert(place.min(self.steps.len()), Step::Return(chance.any()));
+        }
+        self
+    }
+
     /// The history of a seed with faults that seeds did not have at first, and that those kept in tests are to go on without.
     pub fn draw_more(seed: u64, family: Option<&str>) -> Self {
-        let mut history = Self::draw(seed, family);
+        Self::draw(seed, family).with_more_faults()
+    }
+
+    /// The same with what [`History::draw_more`] has in addition.
+    #[must_use]
+    pub fn with_more_faults(self) -> Self {
+        let seed = self.seed;
+        let mut history = self;
         let small_blocks = history.setup.drives.iter().all(|drive| drive.block_sectors == 1);
         if history.setup.intent_chunk_bytes.is_some() && small_blocks && Chance::new(seed, 8).one_in(6) {
             history.setup = history.setup.with_bitmap_pages();

@@ -1,6 +1,7 @@
 //! Runs one history: the clock, the clients, the faults, and when the checkers look.
 
 mod faults;
+mod leaving;
 
 use crate::chance::Chance;
 use crate::crossed::{self, Crossed};
@@ -117,6 +118,12 @@ pub struct World<'a> {
     /// A scrub is asked about a drive: what it told.
     examined: Option<Option<faults::Scrubbed>>,
     superblock_to_lose: Option<u64>,
+    /// A drive to be cut short while no process runs, and where.
+    shrinks_at_start: Option<(u64, u64)>,
+    /// When somebody looks whether drives are as large as they were.
+    look_due: Option<Nanos>,
+    /// Somebody was failed who alone kept what a client was told.
+    leaned_on_is_gone: bool,
     pending: Vec<Pending>,
     ended: Vec<Completion>,
     tags: u64,
@@ -220,6 +227,9 @@ impl<'a> World<'a> {
             more_chance: Chance::new(history.seed, 9),
             examined: None,
             superblock_to_lose: None,
+            shrinks_at_start: None,
+            look_due: None,
+            leaned_on_is_gone: false,
             pending: Vec::new(),
             ended: Vec::new(),
             tags: 0,
@@ -476,10 +486,11 @@ impl<'a> World<'a> {
 
     /// Lets happen what is due, and moves the clock to what comes next. `false`: nothing does up to `limit`.
     fn turn(&mut self, limit: Nanos) -> Result<bool, Stop> {
+        self.look_at_sizes();
         let mut ended = std::mem::take(&mut self.ended);
         let node = self.node.as_mut().expect("an array runs");
         node.device.poll(self.power.now(), &mut ended);
-        let wake = node.device.next_wake();
+        let wake = node.device.next_wake().into_iter().chain(self.look_due).min();
         if self.power.bad_grew.take() {
             self.model.lose_member();
         }
@@ -560,6 +571,9 @@ impl<'a> World<'a> {
                 Event::MemberFailed { reason, .. } => {
                     self.meet("member failed");
                     self.model.lose_member();
+                    if drive.is_some_and(|drive| self.drives[drive].borrow().hangs()) {
+                        self.meet("dropped while it hangs");
+                    }
                     let asked = reason.contains("on command") || reason == "replaced";
                     if !asked && drive.is_some_and(|drive| !self.suspect[drive]) {
                         return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
@@ -646,7 +660,7 @@ impl<'a> World<'a> {
             return true;
         }
         let drive = self.drives[drive].borrow();
-        drive.is_spoiled() || drive.is_failing() || drive.presence() == Presence::Pulled
+        drive.is_spoiled() || drive.is_failing() || drive.presence() != Presence::There
     }
 
     /// The leaf in which a drive is in use.
@@ -772,7 +786,7 @@ impl<'a> World<'a> {
                 };
                 self.model.lose_member();
                 match step {
-                    Step::Fail(_) => self.fail(leaf, drive),
+                    Step::Fail(_) => self.fail(leaf, drive, false),
                     Step::Pull(_) => {
                         self.meet("pull");
                         self.suspect[drive] = true;
@@ -810,6 +824,8 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Step::Grow { drive, at } => self.grow_bad(drive, at),
+            Step::Shrink { drive, at, stopped } => self.shrink(drive, at, stopped),
+            Step::FailHung => self.fail_hung(),
             Step::Rot { drive, at, rot } => self.rot(drive, at, rot),
             Step::LoseSuperblock(which) => {
                 self.superblock_to_lose = Some(which);
@@ -876,8 +892,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Fails a drive on command, as the host does: once the array does not lean on it.
-    fn fail(&mut self, leaf: usize, drive: usize) -> Outcome {
+    /// Fails a drive on command, as the host does: once the array does not lean on it. `hangs`: and after a second all the same.
+    fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Outcome {
         let node = self.node().leaves()[leaf];
         let member = node.handle_of(drive).expect("it holds a slot");
         if node.device.is_replaying() {
@@ -892,12 +908,14 @@ impl<'a> World<'a> {
         while leans(self) && self.turn(end)? {}
         // Another may have gone meanwhile. Who hangs still keeps what a client was told, and a crash would lose it.
         let is_whole = self.node().leaves()[leaf].whole_drives().contains(&Some(drive));
-        if !is_whole || leans(self) || !self.may_lose(leaf, drive, false) {
+        let leaned_on = leans(self);
+        if !is_whole || leaned_on && !hangs || !self.may_lose(leaf, drive, false) {
             self.node().leaves()[leaf].device.command(|engine| engine.lean_no_more_on(None));
             return Ok(());
         }
         self.model.lose_member();
-        self.meet("fail");
+        self.leaned_on_is_gone |= leaned_on;
+        self.meet(if hangs { "fail while it hangs" } else { "fail" });
         let failed = self.node().leaves()[leaf].device.fail(member);
         failed.map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
     }
@@ -909,6 +927,7 @@ impl<'a> World<'a> {
             .filter(|&drive| {
                 // Who still works for its last owner is in use. RULE: what a cache lost can be told by nothing but the members, so
                 // a drive with one does not come back before they say that it left.
+                let held = self.drives[drive].borrow_mut().is_let_go();
                 let idle = self.drives[drive].borrow().is_idle();
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
                 let volatile = self.drives[drive].borrow().model().volatile_cache;
@@ -916,25 +935,21 @@ impl<'a> World<'a> {
                 // Nor before all lanes know that it failed.
                 let in_use = |leaf: &&Node| leaf.handle_of(drive).is_some_and(|member| !leaf.device.is_idle(member));
                 idle && !self.node().leaves().iter().any(in_use)
-                    && if pulled && volatile { self.is_told_of(drive) } else { pulled || failed() }
+                    && if pulled && volatile || held { self.is_told_of(drive) } else { pulled || failed() }
             })
             .collect();
         if away.is_empty() {
             return Ok(());
         }
         let drive = away[which as usize % away.len()];
-        let node = self.node.as_mut().expect("an array runs");
-        let leaves = node.leaves().len();
-        for leaf in 0..leaves {
-            let leaf = node.leaf_mut(leaf);
-            if let Some(member) = leaf.handle_of(drive) {
-                leaf.remove(member).map_err(|what| Stop::Wrong(format!("a failed member could not be removed: {what}")))?;
-            }
-        }
+        self.is_taken_out(drive)?;
         {
             let mut back = self.drives[drive].borrow_mut();
             back.put_back();
             back.fail_writes(0);
+            if back.is_short() && which & 1 << 20 == 0 {
+                back.renew();
+            }
             // It comes back with its unreadable sectors.
             self.suspect[drive] = back.grows_bad();
         }
@@ -956,11 +971,29 @@ impl<'a> World<'a> {
         others.iter().all(|other| other.as_ref().is_some_and(|other| other.header.events > header.events && !counts_on_it(other)))
     }
 
+    /// Takes a drive out where it has failed, as nobody can open it before. `false`: not all lanes know that it failed.
+    fn is_taken_out(&mut self, drive: usize) -> Result<bool, Stop> {
+        let node = self.node.as_mut().expect("an array runs");
+        for leaf in 0..node.leaves().len() {
+            let leaf = node.leaf_mut(leaf);
+            let Some(member) = leaf.handle_of(drive) else { continue };
+            if !leaf.device.is_idle(member) {
+                return Ok(false);
+            }
+            leaf.remove(member).map_err(|what| Stop::Wrong(format!("a failed member could not be removed: {what}")))?;
+        }
+        Ok(true)
+    }
+
     /// Gives a drive to the array that it comes from, or else to the `which`-th.
     fn let_in(&mut self, drive: usize, which: usize) -> Outcome {
         // Whoever had it lets it go when it has ended what it was given.
         let late = self.power.now() + PATIENCE;
         while self.drives[drive].borrow().is_busy() && self.turn(late)? {}
+        if !self.is_taken_out(drive)? {
+            self.meet("refused as a member");
+            return Ok(());
+        }
         let uuid = tree::superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
         let leaves = self.node().leaves();
         let home = leaves.iter().position(|leaf| Some(leaf.uuid) == uuid).unwrap_or(which % leaves.len());
@@ -1040,11 +1073,15 @@ impl<'a> World<'a> {
             Ok(()) => {}
         }
         self.events()?;
+        let short = self.shrinks_now(None);
         // Who was dropped without a word that others could record is not to be seen again by itself.
         self.node = None;
         for index in 0..self.drives.len() {
             let keep = self.keep();
             self.drives[index].borrow_mut().cut(keep);
+        }
+        if let Some((drive, end)) = short {
+            self.cut_short(drive, end);
         }
         // A clean stop leaves nothing in caches that matters, so power may go with it.
         let flushed = self.model.begin();
@@ -1090,26 +1127,44 @@ impl<'a> World<'a> {
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
-        let pulled = |&drive: &usize| self.drives[drive].borrow().presence() == Presence::Pulled;
-        let untold = self.node.is_some() && (0..self.drives.len()).filter(pulled).any(|drive| !self.is_told_of(drive));
+        let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There;
+        let untold = self.node.is_some()
+            && ((0..self.drives.len()).filter(away).any(|drive| !self.is_told_of(drive)) || self.takes_log_along());
         // With the power, sometimes a member too.
         let superblock = self.loses_superblock(&whole_before);
-        let lost = superblock.or_else(|| self.may_lose_with_power(&whole_before));
+        let short = if superblock.is_none() { self.shrinks_now(Some(&whole_before)) } else { None };
+        let taken = superblock.is_some() || short.is_some();
+        let hung = if taken { None } else { self.hangs_on(&whole_before) };
+        let lost = superblock.or(hung).or(short.map(|(drive, _)| drive));
+        let lost = lost.or_else(|| self.may_lose_with_power(&whole_before));
+        let free: Vec<bool> = (0..self.drives.len()).map(|drive| self.may_be_held(drive)).collect();
         self.node = None;
-        if let Some(drive) = lost {
-            self.lose_with_power(drive, superblock.is_some());
+        match (lost, short) {
+            (None, _) => {}
+            (Some(drive), Some((_, end))) => self.cut_short(drive, end),
+            (Some(drive), None) if hung == lost => self.suspect[drive] = true,
+            (Some(drive), None) => self.lose_with_power(drive, superblock.is_some()),
         }
-        let gone = (lost.is_some() || untold) && self.history.setup.level.parity_count() > 0;
+        let gone = (lost.is_some() || untold || std::mem::take(&mut self.leaned_on_is_gone))
+            && self.history.setup.level.parity_count() > 0;
         self.tally.crashes += 1;
         self.meet(if self.kill { "process killed" } else { "power cut" });
         let (kill, keep) = (self.kill, self.keep());
-        for index in 0..self.drives.len() {
+        let (mut held, mut held_now) = (Vec::new(), Vec::new());
+        for (index, free) in free.into_iter().enumerate() {
             let keep = if self.chance.one_in(2) { keep } else { self.keep() };
             let mut drive = self.drives[index].borrow_mut();
             match (drive.presence(), kill) {
                 (Presence::Pulled, _) => {}
+                // Who is no member any more may hang as long as it likes.
+                (Presence::There, true) if drive.hangs() && (hung == Some(index) || free) => {
+                    drive.hold();
+                    held_now.push(index);
+                }
                 (Presence::There, true) => drive.orphan(),
                 (Presence::There, false) => drive.cut(keep),
+                (Presence::Held, true) => held.push(index),
+                (Presence::Held, false) => drive.pull(keep),
             }
         }
         // With a drive goes its log: what was acknowledged by that is as after a power cut.
@@ -1120,6 +1175,15 @@ impl<'a> World<'a> {
         self.power.tell(|| if kill { "the process is killed" } else { "power goes" }.into());
         self.power.on();
         self.power.set_now(self.power.now() + 1_000_000);
+        self.look_due = None;
+        for index in held_now {
+            self.meet(if hung == Some(index) {
+                "member held when its process died"
+            } else {
+                "dropped, and held when its process died"
+            });
+        }
+        self.find_again(&held);
         // Sometimes it crashes again while it recovers.
         if self.chance.one_in(4) {
             self.kill = self.chance.one_in(3);
@@ -1127,8 +1191,8 @@ impl<'a> World<'a> {
             self.power.cut_after(self.chance.below(60));
         }
         let mounted = self.mount("after a crash");
-        let harmed = |drive: usize| self.is_harmed(drive) || self.drives[drive].borrow().presence() == Presence::Pulled;
-        let lacks = |world: &Self| !world.statuses().iter().all(is_whole) || (0..world.drives.len()).any(harmed);
+        let lacks =
+            |world: &Self| !world.statuses().iter().all(is_whole) || (0..world.drives.len()).any(|drive| world.is_harmed(drive));
         if mounted.is_ok() && lacks(self) {
             self.model.lose_member();
         }
@@ -1188,7 +1252,10 @@ impl<'a> World<'a> {
             let holders: Option<Vec<usize>> = leaf.whole_drives().into_iter().collect();
             let Some(holders) = holders else { continue };
             // Nobody may have asked a drive that was pulled for anything since.
-            if holders.iter().any(|&drive| self.drives[drive].borrow().presence() == Presence::Pulled) {
+            if holders.iter().any(|&drive| {
+                let drive = self.drives[drive].borrow();
+                drive.presence() != Presence::There || drive.is_cut()
+            }) {
                 continue;
             }
             if self.drives.iter().any(|drive| drive.borrow().is_spoiled()) {
@@ -1224,12 +1291,15 @@ impl<'a> World<'a> {
             .filter(|&index| self.drives[index].borrow().presence() == Presence::There)
             .map(|index| {
                 let drive = self.drives[index].borrow();
-                let copy = Drive::with_image(
+                let mut copy = Drive::with_image(
                     *drive.model(),
                     Rc::clone(&power),
                     Chance::new(self.history.seed, 3),
                     drive.image().clone(),
                 );
+                if drive.is_short() {
+                    copy.shrink(drive.sectors());
+                }
                 Rc::new(RefCell::new(copy))
             })
             .collect();

@@ -117,6 +117,16 @@ fn a_resync_that_leaves_the_parities_of_degraded_stripes_is_found() {
 }
 
 #[test]
+fn short_reads_that_pass_for_unreadable_sectors_are_found() {
+    is_found(Mutant::ShortReadsUnreadable, "5", 60);
+}
+
+#[test]
+fn short_reads_that_pass_for_zeros_are_found() {
+    is_found(Mutant::ShortReadsZeros, "5", 60);
+}
+
+#[test]
 fn a_superblock_that_counts_because_it_is_younger_is_found() {
     is_found(Mutant::YoungestTaken, "1", 30);
 }

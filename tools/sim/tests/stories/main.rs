@@ -7,6 +7,7 @@ mod clean_recorded_before_flush;
 mod crash_during_rebuild;
 mod crash_during_replace;
 mod discard_cut_short;
+mod drives_leave;
 mod killed_and_power_cut;
 mod lanes_drop_a_member;
 mod log_runs_full;

@@ -1,0 +1,141 @@
+//! Drives that leave in ways of their own: files that are cut short, under a running array or while nobody runs it, and drives that
+//! hang for so long that their member is dropped, and what they were given arrives later.
+
+use super::{Outcome, World};
+use crate::drive::Presence;
+use crate::mutant::Mutant;
+use stria_block::Nanos;
+
+/// How often the host looks whether drives are as large as they were.
+const LOOK_EVERY: Nanos = 1_000_000_000;
+
+impl World<'_> {
+    /// A drive is cut short at `at`, modulo its size: now, or (`stopped`) when no process runs next.
+    pub(super) fn shrink(&mut self, which: u64, at: u64, stopped: bool) -> Outcome {
+        if stopped {
+            self.shrinks_at_start = Some((which, at));
+            return Ok(());
+        }
+        let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
+            return Ok(());
+        };
+        self.meet(if self.node().leaves()[leaf].device.is_replaying() { "cut short while replaying" } else { "cut short" });
+        self.model.lose_member();
+        let end = self.end_of(drive, at);
+        self.cut_short(drive, end);
+        self.look_due = Some((self.power.now() / LOOK_EVERY + 1) * LOOK_EVERY);
+        Ok(())
+    }
+
+    fn end_of(&self, drive: usize, at: u64) -> u64 {
+        let drive = self.drives[drive].borrow();
+        let block = drive.model().block_sectors;
+        // Half of the time somewhere in the data, else anywhere.
+        let from = if at & 1 << 32 == 0 { drive.data_start_sector() } else { 0 };
+        (from + at % (drive.sectors().max(from + 1) - from)) / block * block
+    }
+
+    pub(super) fn cut_short(&mut self, drive: usize, end: u64) {
+        self.suspect[drive] = true;
+        self.drives[drive].borrow_mut().shrink(end);
+    }
+
+    /// The host looks at sizes, and tells the arrays.
+    pub(super) fn look_at_sizes(&mut self) {
+        if self.look_due.is_none_or(|due| due > self.power.now()) {
+            return;
+        }
+        self.look_due = None;
+        if matches!(self.rules.mutant, Some(Mutant::ShortReadsUnreadable | Mutant::ShortReadsZeros)) {
+            return;
+        }
+        for drive in (0..self.drives.len()).filter(|&drive| self.drives[drive].borrow().is_cut()) {
+            if let Some(leaf) = self.leaf_of(drive) {
+                let leaf = self.node().leaves()[leaf];
+                let member = leaf.handle_of(drive).expect("it is in use there");
+                leaf.device.command(|engine| engine.lose(member, "it was cut short while in use"));
+            }
+        }
+    }
+
+    /// The drive that is to be cut short while no process runs, and where. `crashed`: by leaf and slot the drives that were whole.
+    pub(super) fn shrinks_now(&mut self, crashed: Option<&[Vec<Option<usize>>]>) -> Option<(usize, u64)> {
+        let (which, at) = self.shrinks_at_start?;
+        self.node.as_ref()?;
+        let (leaf, drive) = self.holder(which)?;
+        let allowed = match crashed {
+            Some(whole) => self.may_lose_in_crash(whole, leaf, drive),
+            None => self.history.setup.level.is_redundant() && self.may_lose(leaf, drive, false),
+        };
+        if !allowed {
+            return None;
+        }
+        self.shrinks_at_start = None;
+        self.meet("cut short while nobody runs the array");
+        self.model.lose_member();
+        Some((drive, self.end_of(drive, at)))
+    }
+
+    /// Whether a member may be missing after a crash that comes now.
+    pub(super) fn may_lose_in_crash(&self, whole: &[Vec<Option<usize>>], leaf: usize, drive: usize) -> bool {
+        let level = self.history.setup.level;
+        level.is_redundant()
+            && (level.parity_count() == 0 || self.write_hole_closed && self.firm)
+            && whole[leaf].contains(&Some(drive))
+            && self.may_lose(leaf, drive, false)
+    }
+
+    /// Whether a drive that was cut short, or hangs, may take a log with it of which the others do not say that it is void.
+    pub(super) fn takes_log_along(&self) -> bool {
+        let short = |drive: usize| self.drives[drive].borrow().is_cut();
+        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_recorded());
+        (0..self.drives.len())
+            .any(|drive| short(drive) && self.leaf_of(drive).is_some() || !told && (short(drive) || self.may_be_held(drive)))
+    }
+
+    /// Whether a drive that no array uses any more may outlive its process with what it was given.
+    pub(super) fn may_be_held(&self, drive: usize) -> bool {
+        self.history.setup.holds
+            && self.node.is_some()
+            && self.kill
+            && self.drives[drive].borrow().hangs()
+            && self.leaf_of(drive).is_none()
+    }
+
+    /// Fails a drive on command that hangs.
+    pub(super) fn fail_hung(&mut self) -> Outcome {
+        let hung = self.hung().find(|&(leaf, drive)| self.may_lose(leaf, drive, false));
+        hung.map_or(Ok(()), |(leaf, drive)| self.fail(leaf, drive, true))
+    }
+
+    /// Members that are whole and hang, each with its leaf.
+    fn hung(&self) -> impl Iterator<Item = (usize, usize)> {
+        let leaves = self.node().leaves();
+        let whole: Vec<(usize, usize)> = (0..leaves.len())
+            .flat_map(|leaf| leaves[leaf].whole_drives().into_iter().flatten().map(move |drive| (leaf, drive)))
+            .collect();
+        whole.into_iter().filter(|&(_, drive)| self.drives[drive].borrow().hangs())
+    }
+
+    /// The member whose requests outlive the process that is being killed, so that the next one starts without it.
+    pub(super) fn hangs_on(&self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
+        if !self.kill || !self.history.setup.holds || self.node.is_none() {
+            return None;
+        }
+        self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(whole, leaf, drive)).map(|(_, drive)| drive)
+    }
+
+    /// Drives that were held by a process long dead are seen by the one that starts now, some of them, if they have been let go.
+    pub(super) fn find_again(&mut self, held: &[usize]) {
+        for &index in held {
+            let mut drive = self.drives[index].borrow_mut();
+            if drive.is_let_go() && self.more_chance.one_in(2) {
+                assert_eq!(drive.presence(), Presence::Held);
+                drive.put_back();
+                drop(drive);
+                self.suspect[index] = false;
+                self.meet("held, and found again at a start");
+            }
+        }
+    }
+}
