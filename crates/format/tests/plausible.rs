@@ -198,6 +198,23 @@ fn a_member_whose_number_is_anothers_by_now_contradicts_nobody() {
     }
 }
 
+/// Of two mirrors both were replaced, one after the other, and the first number was used again. Then only the youngest member is left, and
+/// beside it the old one that once had the number.
+#[test]
+fn the_youngest_member_starts_alone_beside_one_whose_number_is_anothers_by_now() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    change(&mut drives[0], |superblock| {
+        (superblock.header.dev_number, superblock.header.device_uuid) = (2, [0x52; 16]);
+        superblock.header.events += 10;
+        superblock.header.utime += 100;
+        superblock.roles[..3].copy_from_slice(&[Role::Faulty, Role::Slot(1), Role::Slot(0)]);
+    });
+    assert_eq!(holders(&started(&drives, &Options::default())), [Some(0), None]);
+    // Its count would be larger, and its time would not, had the count been altered.
+    change(&mut drives[0], |superblock| superblock.header.utime -= 200);
+    assert!(refused(&drives, &Options::default()).contains("altered"));
+}
+
 fn looked_at(drives: &[MemoryDrive]) -> (Vec<Candidate>, u64) {
     let read = Cell::new(0);
     let candidate = |drive: &MemoryDrive| {

@@ -9,6 +9,7 @@
 //!   one record: it is filled first. A member is named by its device number. The number of a member that was taken out may be
 //!   another drive's since, and the last record may be the one that lets the member in again, which is filled then. So a name counts
 //!   only where no other member knows the freshest one, and no drive has the number by now.
+//! - A larger count is written later. A count that was altered leaves the time of the member's last record as it was.
 //! - Members are a few records apart, or as many as a run makes, not thousands of millions.
 
 use super::superblock::{Role, Superblock, feature};
@@ -48,6 +49,8 @@ pub(crate) fn contradiction<'a>(
         let succeeds = third.header.dev_number == other.header.dev_number && third.header.events > other.header.events;
         is_whole(third) && beside || succeeds
     };
-    let lost = names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
+    // A count that was altered does not make the member's last record younger.
+    let is_older = freshest.updated_s() < other.updated_s();
+    let lost = is_older && names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
     lost.then_some("the second had lost the first, which never noticed")
 }
