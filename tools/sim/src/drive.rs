@@ -268,7 +268,8 @@ impl Drive {
     /// # Panics
     /// While requests are under way: whoever sent them holds it.
     pub fn open(&mut self) {
-        assert!(self.queue.is_empty(), "drive {} is opened while its last owner's requests are under way", self.number);
+        let is_free = self.queue.is_empty() || self.mutant == Some(Mutant::OpenedWhileHeld);
+        assert!(is_free, "drive {} is opened while its last owner's requests are under way", self.number);
         self.openings += 1;
         self.is_lost = false;
         self.limits.size_sectors = self.sectors();
@@ -390,6 +391,13 @@ impl Drive {
         self.presence = Presence::Held;
         self.queue.iter_mut().for_each(|queued| queued.owner = NOBODY);
         self.ended.clear();
+    }
+
+    /// As a mutant would: the next process opens the drive at once, and works beside what the dead one asked for.
+    pub fn leave_unheld(&mut self) {
+        self.queue.iter_mut().for_each(|queued| queued.owner = NOBODY);
+        self.ended.clear();
+        self.stalled_until = 0;
     }
 
     /// Whether a held drive is free again, as what was under way has ended.

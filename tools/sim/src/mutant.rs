@@ -61,6 +61,8 @@ pub enum Mutant {
     ShortReadsUnreadable,
     /// What cannot be read of a drive that was cut short passes for zeros.
     ShortReadsZeros,
+    /// A drive is opened while requests of a dead process are under way on it.
+    OpenedWhileHeld,
 }
 
 /// 2 ms, in which a superblock may still be lost that counts as recorded.
@@ -89,7 +91,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 25] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -114,6 +116,7 @@ impl Mutant {
         Mutant::DegradedParityLeft,
         Mutant::ShortReadsUnreadable,
         Mutant::ShortReadsZeros,
+        Mutant::OpenedWhileHeld,
     ];
 
     /// Whether a request that a lane sends to a member ends without being done.
@@ -143,7 +146,8 @@ impl Mutant {
             | Mutant::ReadsUnaligned
             | Mutant::DegradedParityLeft
             | Mutant::ShortReadsUnreadable
-            | Mutant::ShortReadsZeros => false,
+            | Mutant::ShortReadsZeros
+            | Mutant::OpenedWhileHeld => false,
         }
     }
 

@@ -1156,6 +1156,7 @@ impl<'a> World<'a> {
             let mut drive = self.drives[index].borrow_mut();
             match (drive.presence(), kill) {
                 (Presence::Pulled, _) => {}
+                (Presence::There, true) if drive.hangs() && drive.is_mutant(Mutant::OpenedWhileHeld) => drive.leave_unheld(),
                 // Who is no member any more may hang as long as it likes.
                 (Presence::There, true) if drive.hangs() && (hung == Some(index) || free) => {
                     drive.hold();

@@ -170,13 +170,16 @@ const LANES: [(&str, u64); 28] = [
 ];
 
 /// Seeds that run as they are drawn now, apart from drives that leave.
-const AS_DRAWN: [(&str, u64); 7] = [
+const AS_DRAWN: [(&str, u64); 9] = [
     // An old member that still lay about was named by members that had joined after it left, as its number was another's by then; the
     // array did not start.
     ("6", 5_327),
     ("5", 4_146),
     // A member that had been replaced came back beside one that it never knew, in a record that a crash tore; the array did not start.
     ("5", 602_006_025),
+    // The same with nobody left but the youngest member and one whose number is another's by now.
+    ("1", 630_001_445),
+    ("1", 630_001_759),
     // A degraded write read from a member that was replaced in that moment, took the strip for unreadable, and failed.
     ("6", 602_002_544),
     ("60", 602_005_424),

@@ -127,6 +127,11 @@ fn short_reads_that_pass_for_zeros_are_found() {
 }
 
 #[test]
+fn a_drive_that_is_opened_while_a_dead_process_holds_it_is_found() {
+    is_found(Mutant::OpenedWhileHeld, "5", 300);
+}
+
+#[test]
 fn a_superblock_that_counts_because_it_is_younger_is_found() {
     is_found(Mutant::YoungestTaken, "1", 30);
 }

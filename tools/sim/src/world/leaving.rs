@@ -119,7 +119,8 @@ impl World<'_> {
 
     /// The member whose requests outlive the process that is being killed, so that the next one starts without it.
     pub(super) fn hangs_on(&self, whole: &[Vec<Option<usize>>]) -> Option<usize> {
-        if !self.kill || !self.history.setup.holds || self.node.is_none() {
+        let unheld = self.rules.mutant == Some(Mutant::OpenedWhileHeld);
+        if !self.kill || !self.history.setup.holds || self.node.is_none() || unheld {
             return None;
         }
         self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(whole, leaf, drive)).map(|(_, drive)| drive)
