@@ -1,10 +1,9 @@
-//! Memory set aside once for a whole process, for buffers that come and go.
+//! Memory that a process allocates once, for buffers that come and go.
 //!
-//! Rings have it registered, which spares the kernel finding and pinning the pages of each transfer. Pools take from it as
-//! long as there is room, and other memory after that. It is never given back to the system, so that it may be registered
-//! anywhere without asking how long that lasts.
+//! Rings register it with the kernel, which then need not find and pin the pages of each transfer. Pools take from it first,
+//! and from the system when it is full. It is never returned to the system, so a registration never ends before its user.
 //!
-//! Room is dealt out in powers of two: a piece is halved until it fits, and united with its other half when both are free.
+//! Space is split in powers of two: a piece is halved until it fits, and joined with its other half when both are free.
 
 use crate::BLOCK_ALIGN;
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
@@ -12,20 +11,20 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The order of the whole: 32 MiB, as much as 32 requests of a megabyte, or all that smaller ones keep a lane busy with.
+/// The order of the arena: 32 MiB, enough for 32 requests of 1 MiB or for the smaller requests that keep a lane busy.
 const ORDERS: usize = 13;
 
-/// The memory of this process, once it has been asked for.
+/// The arena of this process, once it has been asked for.
 static ARENA: OnceLock<Arena> = OnceLock::new();
 
-/// What has been set aside.
+/// One allocation, and which of its pieces are free.
 pub struct Arena {
     start: NonNull<u8>,
-    /// By order: places of `BLOCK_ALIGN << order` bytes that are free, in such units from the start.
+    /// By order: free pieces of `BLOCK_ALIGN << order` bytes, as indices in units of that size.
     free: Mutex<[Vec<usize>; ORDERS + 1]>,
 }
 
-// SAFETY: it gives out each byte at most once at a time, and touches none itself.
+// SAFETY: the arena hands out each byte at most once at a time, and accesses none itself.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -33,13 +32,13 @@ unsafe impl Sync for Arena {}
 impl Arena {
     const LEN: usize = BLOCK_ALIGN << ORDERS;
 
-    /// Sets the memory aside, at the first call.
+    /// Allocates the arena at the first call.
     pub fn set_up() -> &'static Self {
         ARENA.get_or_init(Self::new)
     }
 
     fn new() -> Self {
-        // A large page's alignment, so that it can be made of such.
+        // Aligned to a large page, so that large pages can back it.
         let layout = Layout::from_size_align(Self::LEN, 2 << 20).expect("a fixed size");
         // SAFETY: the layout's size is not 0.
         let start = unsafe { alloc_zeroed(layout) };
@@ -48,13 +47,13 @@ impl Arena {
         Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), free: Mutex::new(free) }
     }
 
-    /// Where it lies.
+    /// The addresses of its memory.
     pub fn addresses(&self) -> Range<usize> {
         let start = self.start.as_ptr() as usize;
         start..start + Self::LEN
     }
 
-    /// A piece of `BLOCK_ALIGN << order` bytes of this process's arena, with whatever it held before, if there is one.
+    /// A piece of `BLOCK_ALIGN << order` bytes of this process's arena, if one is free. It holds old contents.
     pub(crate) fn take(order: usize) -> Option<NonNull<u8>> {
         let arena = ARENA.get()?;
         arena.piece(order).map(|at| {
@@ -63,7 +62,7 @@ impl Arena {
         })
     }
 
-    /// Takes a piece back, if it is one of the arena's.
+    /// Takes a piece back. False if it is not one of the arena's.
     pub(crate) fn give(start: NonNull<u8>, order: usize) -> bool {
         let Some(arena) = ARENA.get().filter(|arena| arena.addresses().contains(&(start.as_ptr() as usize))) else {
             return false;

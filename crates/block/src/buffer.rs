@@ -1,10 +1,9 @@
 //! Aligned memory that moves with requests.
 //!
-//! A [`Buffer`] is the only handle to its bytes and may be written; it can be split into several such
-//! handles, so that parts of one client buffer go to several members at once without a copy.
-//! [`Buffer::freeze`] turns it into [`Data`], which is read-only and may be cloned, so that one buffer
-//! is written to several members and summed into parity at the same time. A [`Claim`], taken before,
-//! gets the whole allocation back as one buffer once every other handle is gone.
+//! A [`Buffer`] is the only handle to its bytes and may be written. It can be split into several buffers, so that parts of a
+//! client's buffer go to several members at once without a copy. [`Buffer::freeze`] turns it into [`Data`], which is read-only
+//! and may be cloned, so that one buffer is written to several members and added to parity at the same time. A [`Claim`], taken
+//! before, returns the whole allocation as one buffer once every other handle is dropped.
 //!
 //! Invariant: at any time each byte of an allocation belongs to at most one `Buffer`, or to any number
 //! of `Data`, never to both. Splitting divides the range, freezing consumes the buffer, and a claim
@@ -43,7 +42,7 @@ impl Memory {
         Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), len }
     }
 
-    /// `BLOCK_ALIGN << order` bytes of the process's arena if there is room, with whatever they held before.
+    /// `BLOCK_ALIGN << order` bytes, of the process's arena if it has space. They hold old contents if so.
     fn pooled(order: usize) -> Self {
         let len = BLOCK_ALIGN << order;
         Arena::take(order).map_or_else(|| Self::zeroed(len), |start| Self { start, len })
@@ -55,7 +54,7 @@ impl Drop for Memory {
         if Arena::give(self.start, (self.len / BLOCK_ALIGN).trailing_zeros() as usize) {
             return;
         }
-        // SAFETY: not of the arena, so allocated in `zeroed` with this very layout, and dropped once.
+        // SAFETY: not part of the arena, so allocated in `zeroed` with this very layout, and dropped once.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) }
     }
 }
@@ -97,7 +96,7 @@ impl Buffer {
         buffer
     }
 
-    /// Takes the first `len` bytes off into a buffer of their own; `self` keeps the rest.
+    /// Splits off the first `len` bytes into a buffer of their own; `self` keeps the rest.
     ///
     /// # Panics
     /// When `len` is larger than the buffer.
@@ -109,7 +108,7 @@ impl Buffer {
         front
     }
 
-    /// Puts `next` back behind this buffer, undoing a split.
+    /// Appends `next` to this buffer, which undoes a split.
     ///
     /// # Errors
     /// `next` itself, when it does not follow in the same allocation.
@@ -126,7 +125,7 @@ impl Buffer {
         Data { memory: self.memory, start: self.start, len: self.len }
     }
 
-    /// The right to get the whole allocation back once all parts of it are gone.
+    /// The right to get the whole allocation back once all parts of it are dropped.
     pub fn claim(&self) -> Claim {
         Claim(Arc::clone(&self.memory))
     }
@@ -168,12 +167,12 @@ impl Data {
         Self { memory: Arc::clone(&self.memory), start: self.start + from, len }
     }
 
-    /// The right to get the whole allocation back once all handles to it are gone.
+    /// The right to get the whole allocation back once all handles to it are dropped.
     pub fn claim(&self) -> Claim {
         Claim(Arc::clone(&self.memory))
     }
 
-    /// The same for this handle, which goes.
+    /// The same, and drops this handle.
     pub fn into_claim(self) -> Claim {
         Claim(self.memory)
     }
@@ -182,7 +181,7 @@ impl Data {
 impl Deref for Data {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: in bounds by construction; only `Data` covers these bytes, so nobody writes them.
+        // SAFETY: in bounds by construction; only `Data` covers these bytes, so they are never written.
         unsafe { std::slice::from_raw_parts(self.memory.start.as_ptr().add(self.start), self.len) }
     }
 }
@@ -216,9 +215,10 @@ impl fmt::Debug for Data {
     }
 }
 
-/// Buffers of a few sizes, kept for reuse by one thread. New ones come from the process's [`Arena`], if there is one with room.
+/// Buffers of a few sizes, stored for reuse by one thread. New ones come from the process's [`Arena`], if there is one with
+/// space.
 ///
-/// `take` gives memory with **old contents**: only for callers that overwrite all of it.
+/// `take` returns memory with **old contents**: it is only for callers that overwrite all of it.
 #[derive(Debug, Default)]
 pub struct Pool {
     /// `free[n]`: whole allocations of `BLOCK_ALIGN << n` bytes.
@@ -227,14 +227,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// 64 MiB: what one thread keeps at most; beyond that memory goes back to the system.
+    /// 64 MiB: the most that one thread stores. Memory beyond that returns to the system.
     const KEPT_BYTES_MAX: usize = 64 << 20;
 
     fn class(len: usize) -> usize {
         len.div_ceil(BLOCK_ALIGN).max(1).next_power_of_two().trailing_zeros() as usize
     }
 
-    /// A buffer of exactly `len` bytes, with whatever it held before.
+    /// A buffer of exactly `len` bytes. It holds old contents.
     pub fn take(&mut self, len: usize) -> Buffer {
         let class = Self::class(len);
         let mut buffer = match self.free.get_mut(class).and_then(Vec::pop) {
@@ -244,25 +244,25 @@ impl Pool {
             }
             None => Buffer { memory: Arc::new(Memory::pooled(class)), start: 0, len: BLOCK_ALIGN << class },
         };
-        // Of a length near the end of the address space the class wraps, and the memory has less.
+        // For a length near the end of the address space the class wraps, and the memory is smaller.
         assert!(len <= buffer.memory.len, "a buffer of {len} bytes cannot be");
         buffer.len = len;
         buffer
     }
 
-    /// What a buffer of `len` bytes takes of memory.
+    /// How much memory a buffer of `len` bytes takes.
     pub fn held_bytes(len: usize) -> usize {
         BLOCK_ALIGN << Self::class(len)
     }
 
-    /// What is kept for reuse.
+    /// Bytes stored for reuse.
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// As [`Pool::take`], for an owner that may hold only so much memory: what is taken and what is kept are at most
-    /// `room_bytes` together afterwards, if need be by giving kept buffers back to the system. `room_bytes` is the owner's bound
-    /// less what it has taken before; this one is counted as taken.
+    /// As [`Pool::take`], for an owner with bounded memory. Afterwards this buffer and the stored ones take at most
+    /// `room_bytes` together; if need be, stored buffers return to the system first. `room_bytes` is the owner's bound less
+    /// what the owner took before.
     pub fn take_within(&mut self, len: usize, room_bytes: usize) -> Buffer {
         let is_kept = self.free.get(Self::class(len)).is_some_and(|free| !free.is_empty());
         if !is_kept && self.kept_bytes > room_bytes {
@@ -271,7 +271,7 @@ impl Pool {
         self.take(len)
     }
 
-    /// Gives kept buffers back to the system, the largest first, until at most `bytes` are kept.
+    /// Returns stored buffers to the system, the largest first, until at most `bytes` are stored.
     pub fn shrink_to(&mut self, bytes: usize) {
         while self.kept_bytes > bytes {
             let Some(buffer) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
@@ -279,12 +279,12 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer back. Kept when it is the only handle to an allocation of a fitting size.
+    /// Takes a buffer back. It is stored if it is the only handle to an allocation of a fitting size.
     pub fn give(&mut self, buffer: Buffer) {
         self.give_claim(Claim(buffer.memory));
     }
 
-    /// Takes an allocation back through its claim, if nothing else holds it.
+    /// Takes an allocation back through its claim, if there is no other handle to it.
     pub fn give_claim(&mut self, claim: Claim) {
         let Ok(buffer) = claim.redeem() else { return };
         let class = Self::class(buffer.len);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!((whole[0], whole[4095], whole[4096], whole.len()), (1, 1, 2, 8192));
     }
 
-    /// A range whose end wraps must not pass for one within the data: what it reads lies before the allocation.
+    /// A range whose end wraps must be refused: it would read memory before the allocation.
     #[test]
     fn no_slice_leaves_the_data_whatever_its_numbers() {
         let data = Buffer::copy_of(&[7; 8192]).freeze().slice(4096, 4096);
@@ -346,7 +346,7 @@ mod tests {
         let taken: Vec<Buffer> = (0..16).map(|_| pool.take(4096)).collect();
         taken.into_iter().for_each(|buffer| pool.give(buffer));
         assert_eq!((pool.kept_bytes, Pool::held_bytes(1), Pool::held_bytes(4097)), (16 << 12, 4096, 8192));
-        // A kept one costs nothing more; one of another size takes the room of kept ones.
+        // A stored buffer costs nothing more; one of another size takes the space of stored ones.
         drop(pool.take_within(512, 0));
         assert_eq!(pool.kept_bytes, 15 << 12);
         drop(pool.take_within(32 << 10, 8 << 12));

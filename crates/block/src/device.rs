@@ -1,14 +1,14 @@
-//! What a block device promises, and what it says of itself.
+//! What a block device promises, and what it reports about itself.
 
 use crate::{Completion, Request};
 
-/// Virtual or real time in nanoseconds since an arbitrary start; only differences mean anything.
+/// Virtual or real time in nanoseconds since an arbitrary start; only differences have a meaning.
 pub type Nanos = u64;
 
-/// The submitter's own name for a request; comes back in its [`Completion`].
+/// The submitter's number for a request. The [`Completion`] returns it.
 pub type Tag = u64;
 
-/// What a device can do. Probed once; a device never grows or shrinks under its user.
+/// What a device can do. Read once; a device never grows or shrinks while it is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Usable size.
@@ -17,21 +17,21 @@ pub struct Limits {
     pub logical_block_bytes: u32,
     /// Unit below which a write costs the device a read.
     pub physical_block_bytes: u32,
-    /// Best size and alignment of large I/O; 0 where the device does not say.
+    /// Best size and alignment of large I/O; 0 if the device does not report one.
     pub optimal_io_bytes: u32,
-    /// Whether completed writes may be lost with power until a flush (or FUA).
+    /// True if a power cut may take completed writes that were neither FUA nor flushed.
     pub volatile_cache: bool,
     /// Smallest range worth discarding in bytes; 0: the device cannot discard.
     pub discard_granularity_bytes: u32,
-    /// Whether [`Operation::WriteZeroes`](crate::Operation::WriteZeroes) with `unmap` is quick and
-    /// gives room back, so that a discard may be done in that form and leaves defined bytes.
+    /// True if [`Operation::WriteZeroes`](crate::Operation::WriteZeroes) with `unmap` is quick and frees space. A discard can
+    /// then be done in that form, and leaves defined bytes.
     pub unmap_zeroes: bool,
-    /// Whether the device has moving parts.
+    /// True if the device has moving parts.
     pub rotational: bool,
 }
 
 impl Limits {
-    /// Limits of a plain device of `size_sectors` with 512-byte blocks that does nothing special.
+    /// Limits of a plain device of `size_sectors` with 512-byte blocks and no special abilities.
     pub fn plain(size_sectors: u64) -> Self {
         Self {
             size_sectors,
@@ -46,32 +46,32 @@ impl Limits {
     }
 }
 
-/// A run of sectors in one state of allocation, as [`Operation::Extents`](crate::Operation::Extents) tells it.
+/// A run of sectors in one state of allocation, as [`Operation::Extents`](crate::Operation::Extents) reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Length of the run.
     pub sectors: u64,
-    /// Whether the run reads as zeros and takes no room.
+    /// True if the run reads as zeros and takes no space.
     pub hole: bool,
 }
 
 /// A device that takes requests and ends each of them exactly once, later.
 ///
-/// No call blocks. `submit` may only queue; work proceeds in `poll`. Requests may be carried out
-/// and end in any order: who needs an order waits for one to end before submitting the next.
-/// A flush covers every write that ended before the flush was submitted.
+/// No call blocks. `submit` may only queue; work proceeds in `poll`. Requests may run and end in any order: a submitter that
+/// needs an order waits for one to end before it submits the next. A flush covers every write that ended before the flush was
+/// submitted.
 pub trait BlockDevice {
     /// What the device can do.
     fn limits(&self) -> &Limits;
 
-    /// Takes a request. A bad one (out of range, misaligned) ends with an error like any other.
+    /// Takes a request. An invalid one (out of range, misaligned) ends with an error like any other.
     fn submit(&mut self, request: Request);
 
-    /// Makes progress, and appends what ended. `now` never goes back.
+    /// Makes progress, and appends the requests that ended. `now` never goes back.
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>);
 
-    /// When polling next makes progress with nothing arriving from outside: `Some(0)` at once,
-    /// `None` when the device is idle or waits for its drive.
+    /// When `poll` next makes progress without outside events: `Some(0)` at once, `None` if the device is idle or waits for its
+    /// drive.
     fn next_wake(&self) -> Option<Nanos>;
 }
 

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// What kind of failure, as far as anyone acts on it.
+/// The kind of failure, as finely as callers distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// These sectors cannot be read; the device works otherwise.
     Medium,
-    /// The device is gone or refuses everything, and stays so: it ends every later request with this.
+    /// The device is gone or refuses everything, for good: every later request ends with this too.
     Gone,
-    /// No room under a thin or file-backed device.
+    /// No space under a thin or file-backed device.
     NoSpace,
     /// The device cannot do this operation; nothing was done.
     Unsupported,

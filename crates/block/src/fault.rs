@@ -1,4 +1,4 @@
-//! A layer with the device's face on both sides that makes chosen requests fail.
+//! A device that wraps another and makes chosen requests fail.
 
 use crate::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ pub enum FaultKind {
     Write,
 }
 
-/// The faults of one device, shared with whoever commands them.
+/// The faults of one device, shared with the code that sets them.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     /// Ranges and how they fail.

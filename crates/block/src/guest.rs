@@ -1,33 +1,34 @@
-//! Who lives on a device's own thread and uses it there, without messages between threads: a client's session.
+//! Clients that use a device on the device's own thread, without messages between threads.
 
 use crate::{Completion, Nanos, Request};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// A user of a device on the device's own thread, driven by a socket. No call of it may block.
+/// A client on the device's thread, driven by a socket. No call of it may block.
 pub trait Guest: Send {
-    /// Makes progress: takes all that `ended` of its requests, puts new ones into `requests`, and says what it waits for.
+    /// Makes progress: takes those of its requests that `ended`, adds new ones to `requests`, and returns what it waits for.
     /// `signalled`: the socket is as the last [`Stay::Wait`] asked for.
     fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay;
 
-    /// The socket, which whoever watches it holds as well. When the guest is dropped it must be shut down, so that they let go.
+    /// The socket. The thread that watches it holds it as well, so it must be shut down when the guest is dropped: the watch
+    /// then ends.
     fn socket(&self) -> &Arc<OwnedFd>;
 }
 
-/// What a guest wants after a turn. Whatever it is, it gets another turn when one of its requests ends.
+/// What a guest wants after a turn. In every case it gets another turn when one of its requests ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// Another turn, after everybody else's.
+    /// Another turn, after all other guests had theirs.
     Again,
     /// A turn when the socket is ready, or at the time `until`.
     Wait {
         /// Bytes, or their end, have arrived.
         readable: bool,
-        /// There is room to send.
+        /// There is space to send.
         writable: bool,
         /// At the latest then.
         until: Option<Nanos>,
     },
-    /// No further turn: to be dropped, and what it has asked for and not got is nobody's.
+    /// No further turn: the guest is dropped, and completions of its open requests are discarded.
     Leave,
 }

@@ -1,16 +1,16 @@
-//! Messages between threads: front ends to a lane, and a lane's answers back.
+//! Messages between threads: from front ends to a lane, and the lane's answers back.
 
 use crate::{Completion, Guest, Limits, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A queue with many senders and one receiver, who sleeps in a system call of its own choosing.
+/// A queue with many senders and one receiver, which sleeps in a system call of its own choosing.
 ///
-/// The lock is held to move a few words, never around I/O; the receiver takes everything at once.
-/// Senders pay for a wake-up only when the receiver said that it sleeps.
+/// The lock is held to move a few words, never around I/O; the receiver takes everything at once. Senders pay for a wake-up
+/// only after the receiver announced that it sleeps.
 pub struct Mailbox<T> {
     queue: Mutex<Vec<T>>,
-    /// Written under the lock, read without: a receiver that looks out for work must not keep senders from the lock.
+    /// Written under the lock, read without it: a receiver that polls for work must not keep senders from the lock.
     filled: AtomicBool,
     asleep: AtomicBool,
     wake: Box<dyn Fn() + Send + Sync>,
@@ -44,7 +44,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Has the receiver look, as if something had arrived: what it is to look at lies elsewhere.
+    /// Wakes the receiver as if a message had arrived. What it should look at lies elsewhere.
     pub fn nudge(&self) {
         self.push_all(std::iter::empty());
     }
@@ -64,8 +64,8 @@ impl<T> Mailbox<T> {
         self.filled.load(Ordering::SeqCst)
     }
 
-    /// The receiver is about to sleep. `false`: something has arrived, take it first.
-    /// After `true` every sender wakes the receiver, until one has or [`Mailbox::awake`] is called.
+    /// The receiver is about to sleep. `false`: something has arrived, take it first. After `true` the next sender wakes the
+    /// receiver, unless [`Mailbox::awake`] is called first.
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
         if !self.filled.load(Ordering::SeqCst) {
@@ -75,28 +75,28 @@ impl<T> Mailbox<T> {
         false
     }
 
-    /// The receiver is up again.
+    /// The receiver is awake again.
     pub fn awake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-/// A device that lives on another thread: what front ends hold.
+/// A device that lives on another thread: the handle that front ends hold.
 pub trait RemoteDevice: Send + Sync {
     /// What the device can do.
     fn limits(&self) -> Limits;
 
-    /// Sends requests; each ends with one completion in `reply`, also when the device's thread has ended.
+    /// Sends requests. Each ends with one completion in `reply`, also after the device's thread has ended.
     fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>);
 
-    /// Takes a guest in, to live on the device's thread as long as it wishes.
+    /// Moves a guest to the device's thread, where it lives as long as it wishes.
     ///
     /// # Errors
-    /// The guest itself, where the device takes none: it then talks to the device by message, from a thread of its own.
+    /// The guest itself, if the device takes none: it then talks to the device by message, from a thread of its own.
     fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
         Err(guest)
     }
 
-    /// Gives every guest a turn: one of them is to look at something new.
+    /// Gives every guest a turn: one of them has something new to look at.
     fn stir(&self) {}
 }

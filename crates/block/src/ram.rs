@@ -1,4 +1,4 @@
-//! A device in memory: exact, quick, and in order.
+//! A device in memory. Requests end in the order in which they were submitted.
 
 use crate::{BlockDevice, Buffer, Completion, Extent, IoError, Limits, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 
@@ -26,7 +26,7 @@ impl RamDevice {
         &self.memory
     }
 
-    /// The device's bytes, to be set or damaged.
+    /// The device's bytes, for tests that set or damage them.
     pub fn memory_mut(&mut self) -> &mut [u8] {
         &mut self.memory
     }
@@ -78,7 +78,7 @@ impl BlockDevice for RamDevice {
     }
 }
 
-/// 1 MiB: what one answer about allocation looks at; a scan longer than that would stall the lane.
+/// 1 MiB: how much one answer about allocation looks at. A longer scan would stall the lane.
 const EXTENTS_SCAN_BYTES: usize = 1 << 20;
 
 /// Zero sectors as holes, the rest as data.

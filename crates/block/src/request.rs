@@ -24,17 +24,17 @@ pub enum Operation {
     },
     /// Make every write that has ended durable. The range is empty.
     Flush,
-    /// These bytes are not needed any more, and the room may be given back. On an array they read as zeros afterwards. A drive may
-    /// leave anything there, so arrays send [`Operation::WriteZeroes`] to their members and never this.
+    /// These bytes are no longer needed, and their space may be freed. On an array they read as zeros afterwards. A drive may
+    /// leave anything there, so arrays send [`Operation::WriteZeroes`] to their members, never this (R41).
     Discard,
-    /// Tell what room the range takes: `extents` comes back with at least one extent from the start of
-    /// the range on, none beyond it; it may stop early. A device that cannot tell says "all data".
+    /// Report what space the range takes. `extents` returns with at least one extent from the start of the range on, and none
+    /// beyond it; it may stop early. A device that cannot tell reports "all data".
     Extents {
         /// The answer.
         extents: Vec<Extent>,
     },
-    /// These bytes shall read as zeros. `unmap`: the room may be given back.
-    /// `fast`: fail with [`ErrorKind::Unsupported`] rather than write the zeros one by one.
+    /// These bytes must read as zeros. `unmap`: the space may be freed. `fast`: fail with [`ErrorKind::Unsupported`] rather
+    /// than write the zeros one by one.
     WriteZeroes {
         /// Force unit access.
         fua: bool,
@@ -48,7 +48,7 @@ pub enum Operation {
 /// One request to a device.
 #[derive(Debug)]
 pub struct Request {
-    /// Given back in the completion.
+    /// Returned in the completion.
     pub tag: Tag,
     /// First sector.
     pub start_sector: u64,
@@ -58,7 +58,7 @@ pub struct Request {
     pub operation: Operation,
 }
 
-/// All bytes of a request's memory, which mostly is one piece.
+/// Length of a request's memory, which is one piece in most cases.
 #[inline]
 fn len_of<T: Deref<Target = [u8]>>(segments: &[T]) -> usize {
     match segments {
@@ -67,10 +67,10 @@ fn len_of<T: Deref<Target = [u8]>>(segments: &[T]) -> usize {
     }
 }
 
-/// The one end of a request.
+/// The end of a request; there is exactly one.
 #[derive(Debug)]
 pub struct Completion {
-    /// The request's own.
+    /// The request's tag.
     pub tag: Tag,
     /// How it ended. After an error the memory of a read is undefined.
     pub result: Result<(), IoError>,
@@ -79,7 +79,7 @@ pub struct Completion {
 }
 
 impl Request {
-    /// The first sector after the range; `u64::MAX` of one that no device has.
+    /// The first sector after the range; `u64::MAX` if that overflows.
     pub fn end_sector(&self) -> u64 {
         self.start_sector.saturating_add(self.sectors)
     }
@@ -89,10 +89,10 @@ impl Request {
         Completion { tag: self.tag, result, operation: self.operation }
     }
 
-    /// What is wrong with the request for a device of these limits, if anything: every device's first duty.
+    /// Checks the request against a device's limits. Every device does this first.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when the range leaves the device, is misaligned, or its memory has another length.
+    /// [`ErrorKind::Invalid`] if the range leaves the device, is empty or misaligned, or its memory has another length.
     #[inline]
     pub fn check(&self, limits: &Limits) -> Result<(), IoError> {
         self.problem(limits).map_or(Ok(()), |problem| Err(self.refusal(problem, limits)))

@@ -1,15 +1,15 @@
-//! Text from elsewhere, made fit to be shown.
+//! Text from outside, made safe to print.
 //!
-//! Names lie on drives that anybody may plug in, and come from clients: their bytes reach terminals and logs. Printed as they
-//! are, an escape sequence commands the terminal, a newline forges a line, and marks that turn the direction of writing or pile up
-//! on a letter lie about what is there. [`Shown`] is the one place that decides what may be printed of such text; JSON keeps it
-//! as it is, by its own escapes.
+//! Names come from drives that anybody may plug in, and from clients; they reach terminals and logs. Printed as they are, an
+//! escape sequence commands the terminal, a newline forges a line, and marks that turn the direction of writing or pile up on a
+//! letter lie about the text. [`Shown`] alone decides what may be printed of such text. JSON stores it as it is, with its own
+//! escapes.
 
 use std::fmt::{self, Write};
 
-/// 512: a longer text is cut, and says so. No name of ours is as long.
+/// 512: a longer text is cut, and ends with an ellipsis. None of Stria's names is as long.
 const CHARS_MAX: usize = 512;
-/// Marks that one letter may carry: Vietnamese and Hebrew need two, and three are seen.
+/// Marks that one letter may carry: Vietnamese and Hebrew need two, and three are still legible.
 const MARKS_MAX: usize = 3;
 
 /// A text that prints as one line of visible characters: control characters, line ends, marks of writing direction, invisible
@@ -21,27 +21,28 @@ pub struct Shown<'a> {
     chars_max: usize,
 }
 
-/// For a name within a sentence, or between lines.
+/// For a name within a sentence, or within one of several lines.
 pub fn shown(text: &str) -> Shown<'_> {
     Shown { text, lines: false, chars_max: CHARS_MAX }
 }
 
-/// For a whole sentence, which is one line whatever the names in it hold.
+/// For a whole sentence. It prints as one line, whatever the names in it hold.
 pub fn shown_sentence(text: &str) -> Shown<'_> {
     Shown { text, lines: false, chars_max: usize::MAX }
 }
 
-/// For words that were put together of several lines: line ends and tabs stay, so names in them must have been [`shown`].
+/// For text of several lines: line ends and tabs stay, so names in it must have gone through [`shown`] before.
 pub fn shown_lines(text: &str) -> Shown<'_> {
     Shown { text, lines: true, chars_max: usize::MAX }
 }
 
-/// Whether a text prints as it is.
+/// True if a text prints as it is.
 pub fn is_plain(text: &str) -> bool {
     shown_sentence(text).to_string() == text
 }
 
-/// JSON that prints the same on any terminal: what is not visible is escaped within its strings, as JSON allows for any character.
+/// JSON that prints the same on any terminal: invisible characters within its strings are escaped, as JSON allows for any
+/// character.
 pub fn shown_json(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for char in json.chars() {
@@ -81,7 +82,7 @@ fn escape(char: char) -> String {
     }
 }
 
-/// Whether a character takes its own place, and only that.
+/// True if a character is visible and affects nothing beside it.
 fn is_visible(char: char) -> bool {
     let hidden = matches!(u32::from(char),
         0xad | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f
@@ -92,7 +93,7 @@ fn is_visible(char: char) -> bool {
     !char.is_control() && !hidden
 }
 
-/// Marks that combine with the letter before them: those of the blocks that are made for them, which fonts pile up.
+/// Marks that combine with the letter before them: those of the blocks made for them, which fonts pile up.
 fn is_mark(char: char) -> bool {
     matches!(u32::from(char),
         0x300..=0x36f | 0x483..=0x489 | 0x591..=0x5bd | 0x5bf..=0x5c7 | 0x610..=0x61a | 0x64b..=0x65f | 0x670 | 0x6d6..=0x6ed
@@ -102,7 +103,7 @@ fn is_mark(char: char) -> bool {
         | 0xfe20..=0xfe2f | 0x1d165..=0x1d172 | 0x1e000..=0x1e02a)
 }
 
-/// Text as the name of a file: `[A-Za-z0-9._-]`, not hidden, of 1 to 64 characters; what else there is becomes `_`.
+/// Text as a file name: `[A-Za-z0-9._-]`, not hidden, 1 to 64 characters. Other characters become `_`.
 pub fn file_name(text: &str) -> String {
     let char = |char: char| if char.is_ascii_alphanumeric() || "._-".contains(char) { char } else { '_' };
     let name: String = text.chars().map(char).take(64).collect();

@@ -1,21 +1,21 @@
-//! How long a drive's requests take: a histogram for reads and one for writes, kept by the thread that has the drive.
+//! How long a drive's requests take: one histogram for reads and one for writes, owned by the thread that has the drive.
 //!
-//! Buckets are an eighth of a power of two wide, so what they tell is exact to 12 %. They follow the drive: once 65536
-//! requests are counted, all counts are halved. Recording costs a few nanoseconds and takes no lock and no memory.
+//! Buckets are an eighth of a power of two wide, so the results are exact to 12 %. They follow the drive: once 65536 requests
+//! are counted, all counts are halved. Recording costs a few nanoseconds, takes no lock and allocates nothing.
 
 use crate::Nanos;
 
 /// Buckets of one power of two.
 const STEPS: usize = 8;
-/// Counts are halved when so many are there: the older half then weighs half.
+/// Counts are halved at this count: the older half then weighs half.
 const COUNT_MAX: u32 = 1 << 16;
-/// After so many requests it is seen anew what is slow.
+/// The bound above which a request is slow is computed again after so many requests.
 const LEARN_EVERY: u32 = 1 << 10;
-/// The first time after so many.
+/// The same for the first time.
 const LEARN_FIRST: u32 = 1 << 4;
-/// Slow is what takes so many times the median and longer than [`SLOW_MIN`].
+/// A request is slow if it takes more than so many times the median and more than [`SLOW_MIN`].
 const SLOW_FACTOR: Nanos = 10;
-/// 1 ms: below it, nothing that a drive does is slow.
+/// 1 ms: nothing that a drive does in less is slow.
 const SLOW_MIN: Nanos = 1_000_000;
 
 /// The times of one kind of request.
@@ -29,7 +29,7 @@ pub struct Histogram {
     slow_count: u64,
 }
 
-/// What a histogram says.
+/// The summary of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
     /// Half of the requests took no longer.
@@ -38,7 +38,7 @@ pub struct Latency {
     pub p99: Nanos,
     /// The longest since the drive was opened.
     pub max: Nanos,
-    /// Requests since then that took over ten times the median of their day, and over a millisecond.
+    /// Requests since then that took over ten times the median of that time, and over a millisecond.
     pub slow_count: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// What both have seen together, as something to be shown: it counts no requests any more.
+    /// Adds the counts of another, for display only: the result may not record requests any more.
     pub fn add(&mut self, other: &Self) {
         self.read.add(&other.read);
         self.write.add(&other.write);
@@ -80,7 +80,7 @@ impl Histogram {
         Nanos::try_from(end).unwrap_or(Nanos::MAX)
     }
 
-    /// Counts a request that took so long.
+    /// Counts a request that took `time`.
     pub fn record(&mut self, time: Nanos) {
         self.buckets[Self::bucket(time)] += 1;
         self.count += 1;
@@ -97,7 +97,7 @@ impl Histogram {
         }
     }
 
-    /// Counts what another has counted.
+    /// Adds the counts of another histogram.
     fn add(&mut self, other: &Self) {
         self.buckets.iter_mut().zip(other.buckets).for_each(|(count, more)| *count += more);
         self.count += other.count;
@@ -105,12 +105,12 @@ impl Histogram {
         self.slow_count += other.slow_count;
     }
 
-    /// Above this a request is slow; [`Nanos::MAX`]: too few are known.
+    /// A request that takes longer is slow; [`Nanos::MAX`] while too few are known.
     pub fn slow_above(&self) -> Nanos {
         self.slow_above
     }
 
-    /// What `part` of `whole` did not exceed.
+    /// The time that `part` of `whole` requests did not exceed.
     fn quantile(&self, part: u64, whole: u64) -> Nanos {
         let wanted = (u64::from(self.count) * part).div_ceil(whole);
         let mut below = 0;
@@ -121,7 +121,7 @@ impl Histogram {
         bucket.map_or(0, Self::end_of).min(self.max)
     }
 
-    /// What it says so far; `None`: nothing was counted.
+    /// The summary so far; `None` if nothing was counted.
     pub fn latency(&self) -> Option<Latency> {
         let (max, slow_count) = (self.max, self.slow_count);
         (self.count > 0).then(|| Latency { median: self.quantile(1, 2), p99: self.quantile(99, 100), max, slow_count })
