@@ -165,6 +165,26 @@ fn the_jump_makes_the_state_that_overwriting_leads_to() {
     }
 }
 
+/// Right after the jump a sampled drive copies as the closed form says, from the first thousands of writes on, also where fewer
+/// pages are copied than written.
+#[test]
+fn a_sampled_drive_copies_evenly() {
+    for spare in [0.1, 0.4, 0.8] {
+        let mut map = SampledMap::new(u64::from(PAGES) * 64, spare, 256, Policy::Greedy, u64::from(PAGES));
+        map.jump_to_used(11);
+        let shape = map.tracked().shape();
+        let mut chance = Chance::new(12, 0);
+        let mut before = map.counts();
+        for _ in 0..5 {
+            (0..5_000).for_each(|_| _ = map.write(chance.below(u64::from(PAGES) * 64), 1));
+            let found = map.counts().amplification_since(&before);
+            // Copies are owed block by block and spread over 32.
+            near(found, amplification_greedy(shape.alpha(), 256), 0.03, &format!("spare {spare}"));
+            before = map.counts();
+        }
+    }
+}
+
 /// A sampled drive amplifies as the whole one does, and what it owes is paid: it never copies in advance or for nothing.
 #[test]
 fn a_sampled_drive_amplifies_as_the_whole_one() {

@@ -141,6 +141,26 @@ fn programs_are_writes_copies_and_padding() {
     assert!((low..=high).contains(&programmed), "{programmed} pages programmed, {counts:?}");
 }
 
+/// Dies do one thing at a time: in a saturated mix their reads, programs and erases fit into the time that passed.
+#[test]
+fn dies_do_no_more_than_time_allows() {
+    for (read_share, buffer_bytes) in [(0.9, 1 << 20), (0.6, 1 << 20), (0.3, 8 << 20)] {
+        let config = SsdConfig { buffer_bytes, erase_ns: 3_000_000, ..plain() };
+        let mut drive = Ssd::new(config.clone(), 18);
+        drive.jump_to_used(4);
+        let load = Load { warm_up: 0, requests: 150_000, ..Load::random(&drive, 128, read_share) };
+        let outcome = run(&mut drive, &load);
+        let (programs, erases) = drive.programs_and_erases();
+        let reads = outcome.reads.count() as u64 * config.read_ns;
+        let work = reads + programs * config.program_ns + erases * config.erase_ns;
+        let available = u64::from(config.dies) * outcome.duration_ns;
+        // What lies ahead of the dies in the end was not done yet: their share of the buffer, and one unit each.
+        let ahead = u64::from(config.dies) * 2 * config.program_ns + buffer_bytes / config.program_bytes * config.program_ns;
+        assert!(work <= available + ahead, "{read_share}: {work} ns of work in {available}");
+        assert!(work > available / 2, "{read_share}: the dies were hardly used");
+    }
+}
+
 /// The states of the publications, each reached by doing it: fresh, filled, used, idle, trimmed.
 #[test]
 fn states_are_reached_by_doing() {

@@ -11,8 +11,8 @@ use super::map::{Counts, PageMap, Policy, Shape};
 use crate::chance::mix;
 use crate::queueing::amplification_greedy;
 
-/// 8 tracked blocks: one collects one, two or three victims, so that copies of single ones vary by half of their mean.
-const SMOOTH_BLOCKS: u32 = 8;
+/// 32 tracked blocks: copies are made block by block, which leaves a ripple of 1/64 of their mean.
+const SMOOTH_BLOCKS: u32 = 32;
 
 /// See the module.
 #[derive(Clone, Debug)]
