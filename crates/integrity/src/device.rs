@@ -1,13 +1,13 @@
-//! The layer: requests pass through, sums are checked and noted on the way.
+//! A device between an array and a drive: requests pass through, and their checksums are verified or recorded.
 //!
-//! Drives are asked at once, and sums are looked at when the answer and they are here: reading a page of sums costs no request
-//! time where both come together.
+//! The drive is asked at once. Checksums are compared when both the answer and the checksum page have arrived, so reading a
+//! page of checksums delays a request only where it takes longer than the drive.
 //!
-//! Requests that overlap in time are told apart block by block. A read may hold the old bytes of a block that is written at the
-//! same time, the new ones, or some of both, and rotten ones as well. If they do not match the sum, the drive is asked again once
-//! these writes have ended, and other writes to the range wait until that second read is verified. So every block that a client
-//! gets was compared with its sum, unless the sum is unknown. Where two writes overlap, nobody knows which one won: there the
-//! sum becomes unknown.
+//! Overlapping requests are distinguished block by block. A read may hold the old bytes of a block that is being written, the
+//! new bytes, some of both, or corrupt bytes. If they do not match the checksum, the drive is asked again once these writes
+//! have ended, and other writes to the range wait until that second read is verified. So every block that a client gets was
+//! compared with its checksum, unless the checksum is unknown. Where two writes overlap, it is unknown which one won: there the
+//! checksum becomes unknown.
 
 use crate::region::{BLOCK_BYTES, BLOCK_SECTORS, Header, Region, decode_page, encode_page};
 use crate::table::{Table, parts};
@@ -19,32 +19,32 @@ use std::rc::Rc;
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Segments, Tag};
 use stria_parity::crc32c;
 
-/// 5 s after the last write to a group its sums are written back.
+/// 5 s: checksums of a group are written back so long after the last write to it.
 const SETTLE_AFTER: Nanos = 5_000_000_000;
-/// How often it is looked whether any are due.
+/// 1 s: how often the device looks for groups that are due.
 const TICK: Nanos = 1_000_000_000;
-/// Nothing is known.
+/// The checksum is unknown.
 const UNKNOWN: u32 = 0;
 
-/// What the layer has met, in blocks.
+/// What the device has found, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Read, and as they were written.
+    /// Read, and equal to what was written.
     pub verified: u64,
-    /// Their sum was not known, and is now.
+    /// The checksum was unknown, and is known now.
     pub learned: u64,
-    /// Held other bytes than were written; each once, however often it was read.
+    /// Held other bytes than were written. Each counts once, however often it was read.
     pub wrong: u64,
-    /// Of those, written anew since.
+    /// Of those, rewritten since.
     pub mended: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dirt {
     Clean,
-    /// Must be dirty in the next header.
+    /// The next header must call it dirty.
     Wanted,
-    /// Is dirty in the header that is being written.
+    /// The header that is being written calls it dirty.
     Sent,
     Durable,
 }
@@ -56,14 +56,14 @@ struct Group {
     writes_in_flight: u32,
 }
 
-/// A request for blocks that have sums.
+/// A request for blocks that have checksums.
 struct Look {
     tag: Tag,
     blocks: Range<u64>,
     writes: bool,
-    /// Blocks that a write covered while this was under way: what it found or left there, that write may have changed.
+    /// Blocks that a write covered while this request ran: its result there may be a mixture of both.
     raced: Vec<Range<u64>>,
-    /// The drive has answered, and sums are not here yet, or writes must end before the drive is asked again.
+    /// The drive has answered, but checksums have not arrived yet, or writes must end before the drive is asked again.
     ended: Option<Box<Completion>>,
 }
 
@@ -74,7 +74,7 @@ impl Look {
 }
 
 enum Op {
-    /// Not ours to look at.
+    /// Not for data that has checksums.
     Pass {
         tag: Tag,
     },
@@ -88,16 +88,16 @@ enum Op {
     SaveHeader {
         last: bool,
     },
-    /// Of what earlier sessions left in the drive's cache.
+    /// Makes durable what earlier sessions left in the drive's cache.
     FirstFlush,
     Sync,
 }
 
-/// Writing back sums so that groups may be called clean.
+/// The write-back of checksums that lets groups become clean.
 struct Settling {
     groups: Vec<usize>,
     started: Nanos,
-    /// All is to be settled, and nothing comes after.
+    /// All groups become clean, and the device closes.
     last: bool,
     pending: usize,
     synced: bool,
@@ -120,19 +120,19 @@ struct Layer<D> {
     header: Header,
     session: u32,
     groups: Vec<Group>,
-    /// Groups that are not clean.
+    /// The count of groups that are not clean.
     dirty_count: usize,
     table: Table,
     ops: Slab<Op>,
-    /// Requests that wait for sums, by their place in `ops`.
+    /// Requests that wait for checksums, by their index in `ops`.
     held: Vec<usize>,
     /// Writes that wait for the header.
     parked: Vec<Request>,
-    /// Reads that the drive is asked again, by their place in `ops`. No write to their blocks begins meanwhile.
+    /// Reads that the drive is asked again, by their index in `ops`. No write to their blocks begins meanwhile.
     again: Vec<usize>,
     /// Writes that wait for these reads.
     kept_back: Vec<Request>,
-    /// What the drive's cache held when the session began is durable; `None`: not asked for yet.
+    /// True once everything that the drive's cache held when the session began is durable; `None`: no flush was sent yet.
     flushed: Option<bool>,
     header_busy: bool,
     settling: Option<Settling>,
@@ -148,7 +148,7 @@ struct Layer<D> {
     lacking: Vec<usize>,
 }
 
-/// A device whose data are verified. A handle may be cloned; all clones are the same device.
+/// A device whose data is verified. A handle may be cloned; all clones are the same device.
 pub struct IntegrityDevice<D> {
     layer: Rc<RefCell<Layer<D>>>,
     limits: Rc<Limits>,
@@ -161,11 +161,11 @@ impl<D> Clone for IntegrityDevice<D> {
 }
 
 impl<D: BlockDevice> IntegrityDevice<D> {
-    /// Wraps a whole drive, whose data and region lie where `header`, as it was read, says. `name`: for messages.
-    /// `read_only`: nothing of our own is written.
+    /// Wraps a drive. `header`, as it was read, says where data and checksums lie. `name`: for messages. `read_only`: the
+    /// device writes nothing of its own.
     ///
-    /// Blocks of 4 KiB are served from now on: a part of one could not be verified without reading the rest, and drives of
-    /// today write no less.
+    /// The device serves blocks of 4 KiB: a part of one could not be verified without reading the rest, and today's drives
+    /// write no less.
     pub fn new(inner: D, name: impl Into<String>, header: Header, read_only: bool) -> Self {
         let limits = Limits {
             logical_block_bytes: BLOCK_BYTES as u32,
@@ -206,24 +206,24 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         Self { layer: Rc::new(RefCell::new(layer)), limits: Rc::new(limits) }
     }
 
-    /// What messages about wrong blocks say at their end.
+    /// Text that ends every message about wrong blocks.
     #[must_use]
     pub fn advising(self, advice: impl Into<String>) -> Self {
         self.layer.borrow_mut().advice = advice.into();
         self
     }
 
-    /// What was met so far.
+    /// What was found so far.
     pub fn counts(&self) -> Counts {
         self.layer.borrow().counts
     }
 
-    /// What was found wrong since this was last asked, in sectors of the data.
+    /// What was found wrong since the last call, in sectors of the data.
     pub fn take_findings(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.layer.borrow_mut().findings)
     }
 
-    /// Writes all sums back; no request may be under way or come. See [`Self::closed`].
+    /// Writes all checksums back. No request may be in flight or follow. See [`Self::closed`].
     pub fn close(&self) {
         let mut layer = self.layer.borrow_mut();
         if matches!(layer.closing, Closing::No) {
@@ -231,7 +231,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         }
     }
 
-    /// Whether a close has gone through, and how.
+    /// The result of closing, once it has ended.
     pub fn closed(&self) -> Option<Result<(), IoError>> {
         match &self.layer.borrow().closing {
             Closing::Done(result) => Some(result.clone()),
@@ -241,7 +241,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
 }
 
 impl<D: BlockDevice> Layer<D> {
-    /// Blocks of the data that a request covers; `None`: it is for what lies beside.
+    /// Blocks of the data that a request covers; `None` if it is not for data that has checksums.
     fn blocks_of(&self, request: &Request) -> Option<Range<u64>> {
         let data = &self.region.data;
         let inside = request.start_sector >= data.start && request.end_sector() <= data.end;
@@ -250,7 +250,7 @@ impl<D: BlockDevice> Layer<D> {
             .then(|| (request.start_sector - data.start) / BLOCK_SECTORS..(request.end_sector() - data.start) / BLOCK_SECTORS)
     }
 
-    /// The drive has nothing to tell, and nor have we.
+    /// True if no request is in flight and none has ended.
     fn is_idle(&self) -> bool {
         self.ops.is_empty() && self.ended.is_empty()
     }
@@ -292,7 +292,7 @@ impl<D: BlockDevice> Layer<D> {
         self.write(request, blocks);
     }
 
-    /// Sends a write, or parks it until its groups are durably dirty and no read of its blocks is asked again.
+    /// Sends a write. It waits until its groups are durably dirty and no read of its blocks is being asked again.
     fn write(&mut self, request: Request, blocks: Range<u64>) {
         if self.again.iter().any(|&key| overlap(&self.look_at(key).blocks, &blocks)) {
             return self.kept_back.push(request);
@@ -318,7 +318,7 @@ impl<D: BlockDevice> Layer<D> {
         self.begin(request, blocks, true);
     }
 
-    /// Sends a request for data, and asks for the sums that it needs.
+    /// Sends a request for data, and reads the checksum pages that it needs.
     fn begin(&mut self, request: Request, blocks: Range<u64>, writes: bool) {
         let mut lacking = std::mem::take(&mut self.lacking);
         let mut raced = Vec::new();
@@ -329,7 +329,7 @@ impl<D: BlockDevice> Layer<D> {
                     && overlap(&other.blocks, &blocks)
                 {
                     let shared = other.blocks.start.max(blocks.start)..other.blocks.end.min(blocks.end);
-                    // Of a read and a write only the read is in doubt.
+                    // If a read and a write overlap, only the read is in doubt.
                     raced.extend(other.writes.then(|| shared.clone()));
                     other.raced.extend(writes.then_some(shared));
                 }
@@ -351,7 +351,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// Writes the header if it must say more than it does.
+    /// Writes the header if more groups must be dirty than it says.
     fn save_header(&mut self) {
         let wanted = self.groups.iter().any(|group| group.dirt == Dirt::Wanted);
         if wanted && !self.header_busy {
@@ -406,7 +406,7 @@ impl<D: BlockDevice> Layer<D> {
         self.send(Op::SavePage { page: number }, sector, BLOCK_SECTORS, Operation::Write { from, fua: false });
     }
 
-    /// Begins to settle groups that were written some time ago, or, to close, all of them.
+    /// Begins to make groups clean that were last written some time ago; on closing, all of them.
     fn tick(&mut self) {
         self.ticked = self.now;
         let last = matches!(self.closing, Closing::Wanted);
@@ -470,7 +470,7 @@ impl<D: BlockDevice> Layer<D> {
                 self.dirty_count -= 1;
             }
         }
-        // Where something was still on its way, the next look closes.
+        // If something was still in flight, the next tick closes.
         self.write_header(last && self.dirty_count == 0 && self.table.is_saved(0..self.table.count()));
     }
 
@@ -515,7 +515,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// A page's bytes have come. One that cannot be read, or not be believed, knows nothing.
+    /// A page has arrived. If it cannot be read or is not valid, its checksums stay unknown.
     fn loaded(&mut self, number: usize, result: &Result<(), IoError>, operation: &Operation) {
         let trusted_from = self.groups[number / self.region.group_pages() as usize].trusted_from;
         let page = self.table.page(number);
@@ -539,7 +539,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// The drive has answered, and the sums are here.
+    /// The drive has answered, and the checksums are in memory.
     fn look(&mut self, key: usize, mut completion: Completion) {
         let Op::Look(look) = self.ops.remove(key) else { unreachable!("only these are looked at") };
         if look.writes {
@@ -563,14 +563,14 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// A read found bytes that match no sum where a write was under way.
+    /// A read found bytes that do not match their checksum in a block that was being written.
     fn ask_again(&mut self, look: Look, completion: Completion) {
         let key = self.ops.insert(Op::Look(Look { raced: Vec::new(), ended: Some(Box::new(completion)), ..look }));
         self.again.push(key);
         self.ask_if_alone(key);
     }
 
-    /// Asks the drive again once no write to the blocks is under way.
+    /// Asks the drive again once no write to the blocks is in flight.
     fn ask_if_alone(&mut self, key: usize) {
         let blocks = self.look_at(key).blocks.clone();
         let written = |(_, op): (usize, &Op)| matches!(op, Op::Look(other) if other.writes && overlap(&other.blocks, &blocks));
@@ -585,7 +585,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// A request has ended, which stood at `key` of `ops`, while reads are asked again or wait to be.
+    /// The request at index `key` of `ops` has ended, while reads are being asked again or wait for it.
     fn go_on_again(&mut self, key: usize) {
         let before = self.again.len();
         self.again.retain(|&other| other != key);
@@ -605,7 +605,7 @@ impl<D: BlockDevice> Layer<D> {
         look
     }
 
-    /// Notes the sums of what was written; where nobody knows what that is, that nothing is known.
+    /// Records the checksums of what was written, or that they are unknown.
     fn note(&mut self, look: &Look, operation: &Operation, known: bool) {
         let blocks = &look.blocks;
         let mut sums = Sums::new(match operation {
@@ -630,7 +630,7 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// Holds what was read against its sums, and learns those that are not known.
+    /// Compares what was read with its checksums, and records those that were unknown.
     fn verify(&mut self, look: &Look, operation: &Operation) -> Verdict {
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut sums = Sums::new(Some(into));
@@ -643,7 +643,7 @@ impl<D: BlockDevice> Layer<D> {
                 let sum = sums.next().expect("a read is as long as it says");
                 match page.sums[entry] {
                     known if known == sum => self.counts.verified += 1,
-                    // Nothing is learned from bytes that a write may be changing.
+                    // Bytes that a write may be changing give no checksum.
                     known if look.is_raced(block) => doubtful |= known != UNKNOWN,
                     UNKNOWN => {
                         page.sums[entry] = sum;
@@ -675,11 +675,11 @@ impl<D: BlockDevice> Layer<D> {
     }
 }
 
-/// What the sums say of a read.
+/// What the checksums say about a read.
 struct Verdict {
-    /// Some blocks match no sum, and a write may be why.
+    /// Some blocks do not match their checksum, and a write may be the reason.
     doubtful: bool,
-    /// Some blocks are wrong, whatever is written.
+    /// Some blocks are wrong, and no write explains it.
     error: Option<IoError>,
 }
 
@@ -687,12 +687,12 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The sum of a block; never [`UNKNOWN`].
+/// The checksum of a block; never [`UNKNOWN`].
 fn sum_of(block: &[u8]) -> u32 {
     crc32c(block).max(1)
 }
 
-/// The sums of memory in pieces, block by block.
+/// The checksums of memory in pieces, block by block.
 struct Sums<'a, T> {
     pieces: std::slice::Iter<'a, T>,
     rest: &'a [u8],

@@ -1,26 +1,26 @@
-//! Checksums: a CRC-32C for each block of 4 KiB, in a region of its own behind the data it speaks of.
+//! Checksums: a CRC-32C for each block of 4 KiB, in a region of its own behind the data.
 //!
-//! [`IntegrityDevice`] is a layer with a device's face on both sides. What is read is checked, and what does not hold is a
-//! read error of the kind that redundancy above mends. What is written is noted. It knows neither arrays nor formats;
-//! [`Region`] and [`Header`] say which bytes lie where.
+//! [`IntegrityDevice`] is a block device that wraps another. It verifies what is read; a mismatch is a read error of the kind
+//! that redundancy above corrects. It records the checksums of what is written. It knows neither arrays nor formats. [`Region`]
+//! and [`Header`] define the bytes on the drive.
 //!
-//! # What may be believed
-//! A sum is 0 where nothing is known: then the first read says what is right. Sums are written back lazily and without a
-//! journal, so those of blocks that were written when the power went are not to be trusted:
+//! # Which checksums are trusted
+//! A checksum is 0 where it is unknown: the next read then records it. Checksums are written back lazily and without a journal,
+//! so after a power cut those of recently written blocks are not trusted:
 //!
-//! | a group of pages of sums is | |
+//! | a group of checksum pages is | |
 //! | --- | --- |
 //! | *dirty*, durably in the header | before the first write to its blocks starts |
-//! | clean again | some seconds after the last, when data and sums are down; or when the layer is closed |
+//! | clean again | some seconds after the last write, when data and checksums are durable; or when the device is closed |
 //!
-//! A page says in which **session** it was written. A dirty group trusts only pages of later sessions than the one that
-//! made it dirty. So a crash costs the sums of the groups that were being written, and nothing has to be recomputed at once:
-//! whoever resyncs, or scrubs, reads those blocks anyway.
+//! A page names the **session** that wrote it. A dirty group trusts only pages of later sessions than the one that made it
+//! dirty. So a crash costs the checksums of the groups that were being written, and nothing must be recomputed at once: a
+//! resync or a scrub reads those blocks anyway.
 //!
-//! What a drive's volatile cache held when a session begins may be read, and yet be lost with the power. So no sum that was
-//! learned is written down before a first flush has ended.
+//! Bytes in a drive's volatile cache when a session begins may be read, and may still be lost in a power cut. So no checksum
+//! that a read recorded is written to the drive before a first flush has ended.
 //!
-//! Who may have changed data without this layer is not told here: whoever opens knows, and says [`Header::void`].
+//! This crate cannot detect that data was changed without it. The code that opens the array knows, and calls [`Header::void`].
 #![forbid(unsafe_code)]
 
 mod device;

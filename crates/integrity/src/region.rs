@@ -1,4 +1,4 @@
-//! The bytes of the region: two headers in turn, then pages of sums.
+//! The bytes of the region: two headers that are written in turn, then pages of checksums.
 //!
 //! All numbers are little-endian. A header, 4 KiB:
 //!
@@ -14,16 +14,16 @@
 //! | 128 | for each group: the first session whose pages are trusted, u32 |
 //! | 4092 | CRC-32C of the rest |
 //!
-//! A page, 4 KiB: its CRC-32C from offset 4 on, its session (u32 each), the epoch XOR its own number (u64), 1020 sums.
+//! A page, 4 KiB: its CRC-32C from offset 4 on, its session (u32 each), the epoch XOR its own number (u64), 1020 checksums.
 
 use std::ops::Range;
 use stria_block::{SECTOR_BYTES, SECTORS_MAX};
 use stria_parity::crc32c;
 use thiserror::Error;
 
-/// 4 KiB: what one sum covers.
+/// 4 KiB: what one checksum covers.
 pub const BLOCK_SECTORS: u64 = 8;
-/// Sums in a page.
+/// Checksums in a page.
 pub const PAGE_BLOCKS: u64 = 1020;
 /// Groups in a header.
 pub const GROUP_COUNT_MAX: u64 = 991;
@@ -32,10 +32,10 @@ pub(crate) const BLOCK_BYTES: usize = BLOCK_SECTORS as usize * SECTOR_BYTES;
 const MAGIC: &[u8; 8] = b"StriaCRC";
 const VERSION: u32 = 1;
 const HEADER_COUNT: u64 = 2;
-/// Headers and runs that one region sees in its life; a larger count was not counted, and could not be added to.
+/// No region reaches this number of header writes or sessions. A larger one is damage, and adding to it could overflow.
 const SEQUENCE_MAX: u64 = 1 << 48;
 const SESSION_MAX: u32 = 1 << 31;
-/// Both headers, where a region starts.
+/// Both headers, at the start of a region.
 pub const HEADERS_SECTORS: u64 = HEADER_COUNT * BLOCK_SECTORS;
 const GROUPS_AT: usize = 128;
 const SUM_AT: usize = BLOCK_BYTES - 4;
@@ -44,7 +44,7 @@ const SUMS_AT: usize = 16;
 const _: () = assert!(GROUPS_AT + GROUP_COUNT_MAX as usize * 4 <= SUM_AT);
 const _: () = assert!(SUMS_AT + PAGE_BLOCKS as usize * 4 == BLOCK_BYTES);
 
-/// Where data and their sums lie on a drive.
+/// Where data and its checksums lie on a drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The data, in whole blocks.
@@ -54,18 +54,18 @@ pub struct Region {
 }
 
 impl Region {
-    /// Sectors of the region for so many sectors of data.
+    /// Size of the region for so much data.
     pub fn sectors_for(data_sectors: u64) -> u64 {
         (HEADER_COUNT + data_sectors.div_ceil(BLOCK_SECTORS).div_ceil(PAGE_BLOCKS)) * BLOCK_SECTORS
     }
 
-    /// How much data, in whole blocks, fit beside their region into so much room.
+    /// How much data, in whole blocks, fits into `room_sectors` together with its region.
     pub fn data_sectors_within(room_sectors: u64) -> u64 {
         let blocks = (room_sectors / BLOCK_SECTORS).saturating_sub(HEADER_COUNT);
         (blocks - blocks.div_ceil(PAGE_BLOCKS + 1)) * BLOCK_SECTORS
     }
 
-    /// The region right behind its data.
+    /// The region that follows `data`.
     pub fn behind(data: Range<u64>) -> Self {
         let data = data.start..data.start + (data.end - data.start) / BLOCK_SECTORS * BLOCK_SECTORS;
         Self { start_sector: data.end.next_multiple_of(BLOCK_SECTORS), data }
@@ -84,7 +84,7 @@ impl Region {
         self.start_sector + (HEADER_COUNT + page as u64) * BLOCK_SECTORS
     }
 
-    /// Where the header of this sequence number goes.
+    /// Where the header with this sequence number lies.
     pub fn header_sector(&self, sequence: u64) -> u64 {
         self.start_sector + sequence % HEADER_COUNT * BLOCK_SECTORS
     }
@@ -98,7 +98,7 @@ impl Region {
     }
 }
 
-/// The head of a region.
+/// The header of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The session that wrote it.
@@ -107,7 +107,7 @@ pub struct Header {
     pub sequence: u64,
     /// Pages of another epoch are void.
     pub epoch: u64,
-    /// The data that the sums are of.
+    /// The data that the checksums cover.
     pub data: Range<u64>,
     /// Identities of the array and of the member.
     pub identity: [[u8; 16]; 2],
@@ -115,16 +115,16 @@ pub struct Header {
     pub trusted_from: Vec<u32>,
 }
 
-/// Why there is no header to go by.
+/// Why there is no valid header.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum HeaderError {
-    /// There is none.
+    /// There is no header.
     #[error("there is no region of checksums")]
     Absent,
-    /// There is one that does not hold.
+    /// There is a damaged header.
     #[error("the head of the checksums is damaged")]
     Damaged,
-    /// A later program's.
+    /// A later version wrote it.
     #[error("the checksums are of version {0}, and this program knows version 1")]
     Version(u32),
 }
@@ -138,14 +138,14 @@ fn short(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Header {
-    /// The head of a new region, whose pages, whatever lies there, are void. `epoch`: random.
+    /// The header of a new region. Its pages are void, whatever lies there. `epoch`: random.
     pub fn new(region: &Region, identity: [[u8; 16]; 2], epoch: u64) -> Self {
         let trusted_from = vec![0; region.group_count()];
         Self { session: 0, sequence: 0, epoch, data: region.data.clone(), identity, trusted_from }
     }
 
-    /// Forgets all sums, as somebody else may have written: pages of this epoch count no more. Must be durable before
-    /// anything is written that says otherwise.
+    /// Makes all checksums unknown, as other software may have written to the drive: pages of this epoch are void. Must be
+    /// durable before any metadata is written that claims otherwise.
     #[must_use]
     pub fn void(self) -> Self {
         Self {
@@ -156,7 +156,7 @@ impl Header {
         }
     }
 
-    /// Where it goes.
+    /// Where it lies.
     pub fn sector(&self) -> u64 {
         Region::behind(self.data.clone()).header_sector(self.sequence)
     }
@@ -182,10 +182,10 @@ impl Header {
         bytes
     }
 
-    /// Reads one.
+    /// Parses a header.
     ///
     /// # Errors
-    /// When it is none, or cannot be believed.
+    /// When there is none, or it is damaged.
     pub fn parse(bytes: &[u8]) -> Result<Self, HeaderError> {
         if bytes.len() < BLOCK_BYTES || &bytes[..8] != MAGIC {
             return Err(HeaderError::Absent);
@@ -213,10 +213,10 @@ impl Header {
         })
     }
 
-    /// Of both headers of a region, given as the 8 KiB they take, the one that counts.
+    /// The valid one of both headers of a region, given as the 8 KiB that they take.
     ///
     /// # Errors
-    /// When neither can be believed, or the younger counts what nobody counted.
+    /// When neither is valid, or the newer one has impossible numbers.
     pub fn choose(bytes: &[u8]) -> Result<Self, HeaderError> {
         let (first, second) = bytes.split_at(BLOCK_BYTES.min(bytes.len()));
         let younger = match (Self::parse(first), Self::parse(second)) {
@@ -229,7 +229,7 @@ impl Header {
     }
 }
 
-/// A page's bytes.
+/// The bytes of a page.
 pub(crate) fn encode_page(page: usize, epoch: u64, session: u32, sums: &[u32], into: &mut [u8]) {
     into[4..8].copy_from_slice(&session.to_le_bytes());
     into[8..16].copy_from_slice(&(epoch ^ page as u64).to_le_bytes());
@@ -240,7 +240,7 @@ pub(crate) fn encode_page(page: usize, epoch: u64, session: u32, sums: &[u32], i
     into[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Takes a page's sums out of its bytes; whether they may be trusted.
+/// Decodes the checksums of a page. Returns true if they are trusted.
 pub(crate) fn decode_page(page: usize, epoch: u64, trusted_from: u32, bytes: &[u8], sums: &mut [u32]) -> bool {
     let trusted =
         number(bytes, 8) == epoch ^ page as u64 && short(bytes, 4) >= trusted_from && short(bytes, 0) == crc32c(&bytes[4..]);

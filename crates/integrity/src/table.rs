@@ -1,24 +1,24 @@
-//! The pages of sums that are in memory.
+//! The pages of checksums that are in memory.
 
 use crate::region::{PAGE_BLOCKS, Region};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// 16384 pages are 64 MiB of sums for 64 GiB of data; more are dropped, the oldest first.
+/// 16384 pages are 64 MiB of checksums for 64 GiB of data. If there are more, the oldest are dropped.
 const PAGES_MAX: usize = 16384;
 
 /// One page.
 pub(crate) struct Page {
     pub sums: Box<[u32]>,
-    /// Its bytes have come.
+    /// Its bytes have been read.
     pub ready: bool,
-    /// It differs from what lies on the drive.
+    /// It differs from the page on the drive.
     pub dirty: bool,
     /// It is being written back.
     pub saving: bool,
-    /// Requests under way for its blocks: they keep it here.
+    /// Requests in flight for its blocks: while there are any, it is not dropped.
     pins: u32,
-    /// Used since it was last looked at for dropping.
+    /// Used since it was last considered for dropping.
     used: bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Table {
     order: VecDeque<usize>,
 }
 
-/// What part of a page is meant: page, the entries in it.
+/// The pages of some blocks: page number, and the entries within it.
 pub(crate) fn parts(blocks: &Range<u64>) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
     let blocks = blocks.clone();
     (blocks.start / PAGE_BLOCKS..blocks.end.div_ceil(PAGE_BLOCKS)).map(move |page| {
@@ -47,8 +47,8 @@ impl Table {
         self.pages[page].as_deref_mut().expect("a page that is in use stays")
     }
 
-    /// Keeps the pages of some blocks here. Those that were not are to be read, and are given to `lacking`. Whether other
-    /// requests keep one of them too.
+    /// Pins the pages of some blocks in memory. Pages that are not there yet must be read, and are added to `lacking`. True if
+    /// other requests pin one of them too.
     pub fn pin(&mut self, blocks: &Range<u64>, lacking: &mut Vec<usize>) -> bool {
         let mut shared = false;
         for (number, _) in parts(blocks) {
@@ -74,7 +74,7 @@ impl Table {
         parts(blocks).all(|(page, _)| self.pages[page].as_deref().is_some_and(|page| page.ready))
     }
 
-    /// Drops old pages while there are too many; gives those that must be written back first.
+    /// Drops old pages while there are too many. Returns those that must be written back first.
     pub fn shrink(&mut self) -> Vec<usize> {
         let mut to_save = Vec::new();
         let mut looks = 64;
@@ -100,7 +100,7 @@ impl Table {
         pages.filter(|&page| self.pages[page].as_deref().is_some_and(|page| page.dirty && !page.saving)).collect()
     }
 
-    /// Whether the drive knows all that these pages say.
+    /// True if the drive has the current content of these pages.
     pub fn is_saved(&self, pages: Range<usize>) -> bool {
         self.pages[pages].iter().flatten().all(|page| !page.dirty && !page.saving)
     }
