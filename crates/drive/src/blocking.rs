@@ -14,9 +14,9 @@ use stria_block::{Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_B
 const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;
-/// What is bounced, or zeroed by writing, at once.
+/// How much is bounced, or zeroed by writing, at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
-/// A system call that says "again", or moves nothing, is repeated so many times.
+/// A system call that returns `EAGAIN` or `EINTR`, or moves nothing, is repeated at most so many times.
 const RETRIES_MAX: u8 = 16;
 
 /// Why a request failed.
@@ -24,7 +24,7 @@ enum Trouble {
     Errno(Errno),
     /// The drive ends after so many bytes of the range.
     End(usize),
-    /// There is no quick way to zeros.
+    /// There is no quick way to write zeros.
     Slow,
 }
 
@@ -34,7 +34,7 @@ impl From<Errno> for Trouble {
     }
 }
 
-/// Carries a request out, and waits for its end.
+/// Runs a request, and waits for its end.
 pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), IoError> {
     let (start_sector, sectors) = (request.start_sector, request.sectors);
     let (start, len) = (start_sector * SECTOR_BYTES as u64, sectors * SECTOR_BYTES as u64);
@@ -57,7 +57,7 @@ pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), 
     })
 }
 
-/// Repeats what a signal has interrupted.
+/// Repeats a call that was interrupted by a signal.
 fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     let mut retries = 0;
     loop {
@@ -68,7 +68,7 @@ fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
     }
 }
 
-/// Whether direct I/O takes this memory as it is.
+/// True if direct I/O takes this memory as it is.
 fn is_aligned(drive: &SyncDrive, memory: &[u8]) -> bool {
     let (memory_align, block_bytes) = drive.alignment();
     (memory.as_ptr() as usize).is_multiple_of(memory_align) && memory.len().is_multiple_of(block_bytes)
@@ -95,7 +95,7 @@ fn read_slices(drive: &SyncDrive, start: u64, mut slices: &mut [IoSliceMut<'_>])
     while !slices.is_empty() {
         let count = slices.len().min(PIECES_MAX);
         let moved = patiently(|| preadv(drive.file(), &mut slices[..count], start + done as u64))?;
-        // Direct I/O goes on at whole blocks only.
+        // Direct I/O continues at whole blocks only.
         let moved = moved - moved % drive.alignment().1;
         if moved == 0 {
             return Err(Trouble::End(done));
@@ -154,14 +154,14 @@ fn free(drive: &SyncDrive, flags: FallocateFlags, start: u64, len: u64) -> Resul
 }
 
 fn discard_device(device: &File, start: u64, len: u64) -> Result<(), Errno> {
-    // SAFETY: BLKDISCARD reads two u64 and touches no other memory of ours.
+    // SAFETY: BLKDISCARD reads two u64 and accesses no other memory of this process.
     unsafe { ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([start, len])) }
 }
 
-/// Zeros in the quickest way that keeps to what was asked: a hole, a command, or zeros written.
+/// Writes zeros in the quickest way that the request allows: a hole, a command, or written zeros.
 fn zero(drive: &SyncDrive, start: u64, len: u64, fua: bool, unmap: bool, fast: bool) -> Result<(), Trouble> {
     let info = drive.info();
-    // Block devices without a command for it: the kernel would write the zeros itself.
+    // On block devices without a command for it the kernel would write the zeros itself.
     let by_command = info.kind == DriveKind::File || !fast || info.zeroes_command;
     let ways = [
         (unmap && info.limits.unmap_zeroes).then_some(FallocateFlags::PUNCH_HOLE),

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
 
-/// Why a drive, a ring or a lane could not be had.
+/// Why a drive, a ring or a lane cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
     /// There is nothing at this path.
@@ -14,7 +14,7 @@ pub enum DriveError {
         /// As it was given.
         path: PathBuf,
     },
-    /// The user may not.
+    /// The user lacks the permission.
     #[error("{path} may not be opened {how}: {source}; run as a user who may (for block devices root, or the group disk)")]
     Denied {
         /// As it was given.
@@ -24,15 +24,15 @@ pub enum DriveError {
         /// The system's words.
         source: io::Error,
     },
-    /// Somebody else holds the drive.
+    /// The drive is in use.
     #[error("{path} is in use by {holder}; stop it first")]
     Busy {
         /// As it was given.
         path: PathBuf,
-        /// Who, as far as can be found out.
+        /// The user of the drive, as far as it can be found out.
         holder: String,
     },
-    /// What is there cannot be a member.
+    /// The path leads to something that cannot be a member.
     #[error("{path} cannot be a member: {reason}")]
     Unfit {
         /// As it was given.
@@ -40,7 +40,7 @@ pub enum DriveError {
         /// The cause, and what would do.
         reason: String,
     },
-    /// It takes no commands past the block layer.
+    /// The drive takes no commands past the block layer.
     #[error("{path} cannot be reached by NVMe commands: {reason}; serve it without --passthrough")]
     NoPassthrough {
         /// As it was given.
@@ -64,7 +64,7 @@ pub enum DriveError {
         /// The system's words.
         source: io::Error,
     },
-    /// No thread, or not on the processor asked for.
+    /// A thread could not be started, or not on the processor that was asked for.
     #[error("lane {name} cannot {action}: {source}")]
     Lane {
         /// The lane's name.
@@ -76,7 +76,7 @@ pub enum DriveError {
     },
 }
 
-/// What lets a ring be set up that the system refused (io_uring_setup(2), *ERRORS*).
+/// What to do when the system refused to set up a ring (io_uring_setup(2), *ERRORS*).
 fn ring_remedy(source: &io::Error) -> &'static str {
     match Errno::from_io_error(source) {
         Some(Errno::NOMEM) => {
@@ -92,7 +92,7 @@ fn ring_remedy(source: &io::Error) -> &'static str {
     }
 }
 
-/// What a system call on a member was to do, for [`io_error`].
+/// What a system call on a member should do, for [`io_error`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Read,

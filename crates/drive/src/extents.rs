@@ -5,11 +5,11 @@ use rustix::io::Errno;
 use std::fs::File;
 use stria_block::{Extent, SECTOR_BYTES};
 
-/// What one answer holds at most; the caller asks again from where it ended.
+/// The most extents in one answer; the caller continues where it ended.
 const EXTENTS_MAX: usize = 256;
 
-/// The extents of `sectors` from `start_sector` on, in units of `block_sectors`; a block that is partly
-/// a hole is data. A file system that cannot tell makes everything data.
+/// The extents of `sectors` from `start_sector` on, in units of `block_sectors`. A block that is partly a hole is data. On a
+/// file system that cannot report holes, everything is data.
 ///
 /// Moves the file's offset, which nothing else here uses.
 pub(crate) fn extents_of(file: &File, start_sector: u64, sectors: u64, block_sectors: u64) -> Result<Vec<Extent>, Errno> {

@@ -1,11 +1,11 @@
 //! A drive as a [`BlockDevice`]: requests become jobs on the ring.
 //!
-//! Knows which way a request goes. Transfers go to the ring, with word to the kernel not to wait; what it cannot take without
-//! waiting, and all else, goes to threads of this drive alone ([`crate::workers`]). So nothing blocks the lane, and a drive that
-//! hangs takes nothing that another one needs.
+//! It decides which way a request takes. Transfers go to the ring, and the kernel is told not to wait. What the kernel cannot
+//! take without waiting, and everything else, goes to threads that belong to this drive alone ([`crate::workers`]). So nothing
+//! blocks the lane, and a drive that hangs occupies nothing that another drive needs.
 //!
-//! One flush is under way at a time. Flushes that come meanwhile wait for its end and then go as one: a flush covers what had
-//! ended before it began, and a running one may have begun too early.
+//! One flush is in flight at a time. Flushes that arrive meanwhile wait for its end and then run as one: a flush covers the
+//! writes that ended before it began, and a running one may have begun too early.
 
 use crate::info::Waits;
 use crate::job::{Job, Pieces, Step};
@@ -24,18 +24,18 @@ use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, N
 
 /// A block device or file on a ring.
 ///
-/// Dropping it leaves requests that the kernel has to end there; their completions are not told, and the
-/// file and its lock stay until they have ended ([`Ring::drain`]).
+/// Dropping it leaves requests to the kernel that are in flight there. Their completions are discarded, and the file and its
+/// lock stay until they have ended ([`Ring::drain`]).
 pub struct FileDrive {
     drive: SyncDrive,
     ring: Ring,
-    /// What the ring has sorted out for this drive.
+    /// Jobs of this drive that have ended, as the ring sorted them.
     ended_jobs: Rc<EndedJobs>,
-    /// The same, while it is worked off.
+    /// The same, while they are processed.
     at_hand: Vec<(Job, i32)>,
     completions: Vec<Completion>,
     workers: Workers,
-    /// How many requests the ring was told to be with them.
+    /// How many of its requests are with its threads, as last reported to the ring.
     told_count: usize,
     flushes: Flushes,
     spare_pieces: Vec<Pieces>,
@@ -43,10 +43,10 @@ pub struct FileDrive {
     /// The addresses of memory that is registered with the ring.
     memory: Range<usize>,
     registered: Option<Rc<Registered>>,
-    /// Why it is not reached as was asked for.
+    /// Why the drive is not reached in the way that was asked for.
     way_note: Option<String>,
     watched: Rc<Watched>,
-    /// What its file took when it was last looked at, and in which turn that was.
+    /// What was last seen of the space that its file takes, and in which turn.
     room: Room,
     looked_at: Option<Nanos>,
 }
@@ -54,33 +54,33 @@ pub struct FileDrive {
 /// Flushes that have not ended.
 #[derive(Default)]
 struct Flushes {
-    /// Those that the one under way stands for.
+    /// The flushes that the one in flight stands for.
     running: Vec<Request>,
-    /// Those that came since.
+    /// Flushes that arrived since.
     next: Vec<Request>,
 }
 
 /// How reads and writes reach a drive and come back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// Through the block layer or the file system; an interrupt tells their ends.
+    /// Through the block layer or the file system; completions raise interrupts.
     #[default]
     Usual,
-    /// Through the block layer; their ends are polled for.
+    /// Through the block layer; completions are polled for.
     Polled,
-    /// As NVMe commands past the block layer, and discards with them; flushes too if they are not polled for.
+    /// As NVMe commands past the block layer, discards included. Flushes too, unless completions are polled for.
     Passthrough {
-        /// Their ends are polled for.
+        /// Completions are polled for.
         polled: bool,
     },
 }
 
 impl Way {
-    /// Whether this step goes as a command.
+    /// True if this step is sent as a command.
     fn commands(self, step: Step) -> bool {
         match (self, step) {
             (Self::Passthrough { .. }, Step::Transfer | Step::Deallocate) => true,
-            // A command without data cannot be polled for: Linux 6.1 takes what tells its end for what is to be polled, and oopses.
+            // A command without data cannot be polled for: Linux 6.1 mistakes what reports its end for something to poll, and oopses.
             (Self::Passthrough { polled }, Step::Sync) => !polled,
             _ => false,
         }
@@ -92,11 +92,11 @@ impl Way {
 struct Watched {
     way: Cell<Way>,
     timings: RefCell<Timings>,
-    /// When the oldest request came that is with the drive's threads.
+    /// The arrival time of the oldest request that is with the drive's threads.
     oldest_of_workers: Cell<Option<Nanos>>,
 }
 
-/// Tells how a drive answers, also while somebody else has the drive.
+/// Reports how a drive answers, also while other code owns the drive.
 #[derive(Clone)]
 pub struct DriveWatch {
     ring: Ring,
@@ -106,12 +106,12 @@ pub struct DriveWatch {
 }
 
 impl DriveWatch {
-    /// Looks whether the drive still is as large as it was when it was opened. Why it is lost, if it is.
+    /// Checks that the drive is still as large as when it was opened. Returns why it is lost, if it is.
     pub fn look_at_size(&self) -> Option<IoError> {
         self.drive.upgrade()?.look_at_size()
     }
 
-    /// How its reads and writes go now.
+    /// How its reads and writes reach it now.
     pub fn way(&self) -> Way {
         self.watched.way.get()
     }
@@ -121,7 +121,7 @@ impl DriveWatch {
         self.watched.timings.borrow().clone()
     }
 
-    /// When the oldest request came that it has not answered, by the clock of its lane.
+    /// The arrival time of the oldest request that it has not answered, by the clock of its lane.
     pub fn oldest(&self) -> Option<Nanos> {
         self.ring.oldest(&self.jobs).into_iter().chain(self.watched.oldest_of_workers.get()).min()
     }
@@ -136,7 +136,7 @@ pub fn open(path: &Path, ring: &Ring, access: Access) -> Result<FileDrive, Drive
 }
 
 impl FileDrive {
-    /// Puts an open drive on `ring`. Several lanes may each have one of the same drive.
+    /// Puts an open drive on `ring`. Several lanes may each have a `FileDrive` of the same drive.
     pub fn new(drive: SyncDrive, ring: &Ring) -> Self {
         let (way, way_note) = way_to(&drive, ring);
         let aside = match way {
@@ -164,18 +164,18 @@ impl FileDrive {
         }
     }
 
-    /// Why it is not reached as was asked for, if it is not.
+    /// Why the drive is not reached in the way that was asked for, if so.
     pub fn way_note(&self) -> Option<&str> {
         self.way_note.as_deref()
     }
 
-    /// What tells how it answers.
+    /// A handle that reports how the drive answers.
     pub fn watch(&self) -> DriveWatch {
         let (ring, jobs, watched) = (self.ring.clone(), Rc::clone(&self.ended_jobs), Rc::clone(&self.watched));
         DriveWatch { ring, jobs, watched, drive: self.drive.downgrade() }
     }
 
-    /// What it is.
+    /// What kind of drive it is.
     pub fn info(&self) -> &DriveInfo {
         self.drive.info()
     }
@@ -187,7 +187,7 @@ impl FileDrive {
 
     fn check(&mut self, request: &Request) -> Result<(), IoError> {
         request.check(self.limits())?;
-        // Nothing is written behind the end of a file that has become shorter.
+        // Nothing may be written behind the end of a file that has become shorter.
         if !matches!(request.operation, Operation::Read { .. } | Operation::Extents { .. })
             && self.looked_at != Some(self.ring.now())
         {
@@ -204,7 +204,7 @@ impl FileDrive {
         }
     }
 
-    /// See [`crate::size`]: whether the file is as long as it was; once for all that a turn hands over or takes.
+    /// Checks that the file is still as long as it was, see [`crate::size`]. One look serves all requests of a turn.
     fn look_at_file(&mut self) {
         if self.drive.size().is_of_file() {
             self.looked_at = Some(self.ring.now());
@@ -212,7 +212,7 @@ impl FileDrive {
         }
     }
 
-    /// The end of a request: what a drive has read or taken that has become smaller is not to be relied on.
+    /// The result of a request. If the drive has become smaller, it is an error: what was read or written cannot be relied on.
     fn unless_lost(&self, result: Result<(), IoError>) -> Result<(), IoError> {
         if result.is_err() {
             self.drive.look_at_size();
@@ -273,7 +273,7 @@ impl FileDrive {
         }
     }
 
-    /// Has the drive's threads carry it out.
+    /// Passes a request to the drive's threads.
     fn ask_workers(&mut self, work: Work) {
         if gives_room_back(&work.request.operation) {
             self.drive.size().release_begins();
@@ -288,7 +288,7 @@ impl FileDrive {
         self.ring.set_outside(before, self.told_count);
     }
 
-    /// A thread has ended this.
+    /// A thread has ended a request.
     fn worked(&mut self, work: Work, result: Result<(), IoError>) {
         let Work { request, since, part_of } = work;
         if gives_room_back(&request.operation) {
@@ -318,7 +318,7 @@ impl FileDrive {
         }
     }
 
-    /// The flush under way has ended, and with it those that it stands for.
+    /// The flush in flight has ended, and with it all flushes that it stands for.
     fn flushed(&mut self, result: &Result<(), IoError>) {
         let next = std::mem::take(&mut self.flushes.next);
         for request in std::mem::replace(&mut self.flushes.running, next) {
@@ -351,7 +351,7 @@ impl FileDrive {
         let is = |errno: Errno| result == -errno.raw_os_error();
         let refused = is(Errno::OPNOTSUPP) || is(Errno::NOSYS);
         if refused && job.step == Step::Transfer && way == Way::Polled {
-            // The driver has given its queues for it up since.
+            // The driver has given up its polled queues since.
             self.watched.way.set(Way::Usual);
             return self.enter(job);
         }
@@ -360,10 +360,10 @@ impl FileDrive {
             && self.drive.waits() == Waits::Told
             && (refused || is(Errno::AGAIN))
         {
-            // The kernel would have to wait. All of it goes again: what was moved already is moved once more.
+            // The kernel would have to wait. The whole request runs again: what was moved already is moved once more.
             let (since, part_of) = (job.since, job.part_of);
             let request = self.take_apart(job);
-            // A write behind the end of a file is one that the kernel has to wait for: this is where it is kept from growing.
+            // The kernel also waits for a write behind the end of a file: here it is kept from growing the file.
             self.look_at_file();
             if let Some(lost) = self.drive.lost() {
                 return self.end_part(part_of, request, Err(lost));
@@ -400,12 +400,12 @@ impl Drop for FileDrive {
     }
 }
 
-/// Whether a request may give room of a file back. A file system may zero by giving room back and taking other.
+/// True if a request may free space of a file. A file system may zero a range by freeing its space and allocating other.
 fn gives_room_back(operation: &Operation) -> bool {
     matches!(operation, Operation::Discard | Operation::WriteZeroes { .. })
 }
 
-/// How to reach a drive, and why not as asked for.
+/// How to reach a drive, and why not in the way that was asked for.
 fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
     let (name, polled) = (drive.name(), drive.io().poll && drive.info().io_poll);
     let note = (drive.io().poll && !polled).then(|| format!("{name} offers no polled completion: interrupts tell its ends"));

@@ -1,4 +1,4 @@
-//! What a drive is: everything that can be learned without reading its sectors.
+//! What a drive is: everything that is known without reading its sectors.
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -19,23 +19,24 @@ pub enum DriveKind {
     File,
 }
 
-/// Whether handing a read or write over to the kernel may wait: for a lock, for room in a queue, for a server that has stopped.
+/// Whether the kernel may wait when it takes a read or write: for a lock, for space in a queue, for a server that has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// Never: the file lies in memory.
     Never,
-    /// The kernel says so when it would (`RWF_NOWAIT`): block devices, and files on most local file systems.
+    /// It refuses when it would wait (`RWF_NOWAIT`): block devices, and files on most local file systems.
     Told,
-    /// Nobody says so: FUSE, network file systems. Such drives get threads of their own for all their requests.
+    /// Unknown: FUSE, network file systems. Such drives get threads of their own for all their requests.
     Untold,
 }
 
 impl Waits {
-    /// Of this open drive.
+    /// For this open drive.
     pub(crate) fn of(file: &File, kind: DriveKind, block_bytes: u32) -> Self {
         /// linux/magic.h: tmpfs, ramfs.
         const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
-        /// Those that heed `RWF_NOWAIT`: ext4, xfs, btrfs, f2fs, bcachefs, overlayfs. FUSE (Linux 6.18) takes the flag and waits.
+        /// File systems that obey `RWF_NOWAIT`: ext4, xfs, btrfs, f2fs, bcachefs, overlayfs. FUSE (Linux 6.18) accepts the flag
+        /// and waits.
         const TELLING: [u64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0xca45_1a4e, 0x794c_7630];
         if kind == DriveKind::File {
             match rustix::fs::fstatfs(file).map(|found| found.f_type as u64) {
@@ -52,7 +53,7 @@ impl Waits {
     }
 }
 
-/// What makes two paths the same drive, through symbolic and hard links and second device nodes.
+/// The identity of a drive, the same through symbolic links, hard links and second device nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Identity {
     /// A block device by its number.
@@ -76,39 +77,39 @@ pub enum Identity {
 pub struct DriveInfo {
     /// As it was given.
     pub path: PathBuf,
-    /// Without links, as it was when the drive was opened: to ask again may wait for a drive that hangs.
+    /// Without links, as it was when the drive was opened: resolving it again may wait for a drive that hangs.
     pub real_path: PathBuf,
     /// Device or file.
     pub kind: DriveKind,
-    /// The drive itself, whatever the path.
+    /// The drive itself, independent of the path.
     pub identity: Identity,
     /// Size, blocks and abilities.
     pub limits: Limits,
-    /// Whether I/O goes past the page cache.
+    /// True if I/O bypasses the page cache.
     pub direct: bool,
     /// Why it does not.
     pub direct_note: Option<String>,
     /// Alignment of memory for direct I/O, in bytes; 1 otherwise.
     pub memory_align_bytes: u32,
-    /// The most that one transfer moves without being split by the kernel, which would cost a worker thread; larger ones
-    /// are cut by us. For block devices by their queue's limits (`max_sectors_kb`, `max_segments`), for commands past the
-    /// block layer by the controller's.
+    /// The most that one transfer moves without a split by the kernel, which would cost a worker thread; larger transfers are
+    /// cut here. For block devices it follows from the limits of their queue (`max_sectors_kb`, `max_segments`), for commands
+    /// past the block layer from the controller's.
     pub transfer_bytes_max: usize,
-    /// Whether its completions can be polled for: I/O is direct, and the driver keeps queues for that (`queue/io_poll`).
+    /// True if completions can be polled for: I/O is direct, and the driver has queues for it (`queue/io_poll`).
     pub io_poll: bool,
-    /// The model that the device names.
+    /// The model that the device reports.
     pub model: Option<String>,
-    /// The serial number that the device names.
+    /// The serial number that the device reports.
     pub serial: Option<String>,
-    /// The block layer splits what crosses a multiple of this; 0: there is no such bound.
+    /// The block layer splits requests that cross a multiple of this; 0: no such bound.
     pub(crate) chunk_sectors: u64,
-    /// What is known of system calls that wait.
+    /// Whether system calls on it may wait.
     pub(crate) waits: Waits,
-    /// Whether the block layer has a command that writes zeros (block devices), so that it need not write them itself.
+    /// True if the block layer has a command that writes zeros (block devices), so that it need not write them itself.
     pub(crate) zeroes_command: bool,
 }
 
-/// The path without links. A file system that hangs is not waited for longer than `patience`: then it is the path as it is.
+/// The path without links. If a file system hangs for longer than `patience`, the path as it is.
 pub fn real_path_within(path: &Path, patience: Duration) -> PathBuf {
     let (asked, (found, answer)) = (path.to_owned(), channel());
     let thread = std::thread::Builder::new().name("stria path".into()).spawn(move || found.send(asked.canonicalize()));
@@ -127,14 +128,14 @@ impl Identity {
     }
 }
 
-/// The kernel's pages about one block device.
+/// The sysfs pages of one block device.
 pub(crate) struct Sysfs {
     /// The whole device, also for a partition.
     device: PathBuf,
 }
 
 impl Sysfs {
-    /// Of the device with this number; a file system without a device has none.
+    /// Of the device with this number. `None` for a file system without a device.
     pub(crate) fn of(number: u64) -> Option<Self> {
         let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         let device = Path::new(&link).canonicalize().ok()?;
@@ -175,8 +176,8 @@ impl Sysfs {
     }
 }
 
-/// Alignment that direct I/O asks for, as the kernel tells it (Linux 6.1): memory and offset, in bytes.
-/// Offset 0: none is done on this file. `None`: the kernel does not tell.
+/// The alignment that direct I/O needs, as the kernel reports it (Linux 6.1): memory and offset, in bytes. Offset 0: direct I/O
+/// is not possible on this file. `None`: the kernel does not report it.
 pub(crate) fn direct_alignment(file: &File) -> Option<(u32, u32)> {
     let told = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let known = told.stx_mask & StatxFlags::DIOALIGN.bits() != 0;

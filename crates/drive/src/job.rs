@@ -1,8 +1,8 @@
-//! One request on its way through the kernel: what is done next, and the memory it is done with.
+//! One request on its way through the kernel: the next step, and the memory it uses.
 //!
-//! A transfer may take several system calls: one that the kernel cut short, or that is larger than one call may be. A job
-//! knows how far it is and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer.
-//! What is no transfer is a command past the block layer; anything else goes to the drive's own threads, see [`crate::workers`].
+//! A transfer may take several system calls: the kernel cut one short, or it is larger than one call may be. A job knows how
+//! far it is and builds the next entry. Memory that does not meet the drive's alignment goes through a bounce buffer. Any other
+//! request is a command past the block layer, or goes to the drive's own threads, see [`crate::workers`].
 
 use crate::SyncDrive;
 use crate::error::{Action, io_error};
@@ -21,15 +21,15 @@ use stria_block::{BLOCK_ALIGN, Buffer, IoError, Nanos, Operation, Request, SECTO
 
 /// linux/fs.h: `RWF_DSYNC`, durable as if by fdatasync.
 const RWF_DSYNC: i32 = 2;
-/// linux/fs.h: `RWF_NOWAIT`, fail with `EAGAIN` rather than wait for anything before the transfer is on its way.
+/// linux/fs.h: `RWF_NOWAIT`, fail with `EAGAIN` instead of waiting for anything before the transfer is sent.
 const RWF_NOWAIT: i32 = 8;
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;
-/// One system call moves less than 2 GiB (`MAX_RW_COUNT`); aligned and far from it.
+/// One system call moves less than 2 GiB (`MAX_RW_COUNT`); this is aligned and well below.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
-/// What is bounced at once.
+/// How much is bounced at once.
 const BOUNCE_BYTES_MAX: usize = 1 << 20;
-/// A system call that says "again", or moves nothing, is repeated so many times.
+/// A system call that returns `EAGAIN` or `EINTR`, or moves nothing, is repeated at most so many times.
 const RETRIES_MAX: u8 = 16;
 
 /// `struct iovec`.
@@ -40,11 +40,11 @@ pub(crate) struct Piece {
     len: usize,
 }
 
-/// The segments of a transfer. One lies inside and is put into the entry itself; more lie on the heap,
-/// where the entry points to.
+/// The segments of a transfer. A single one lies inline and is put into the entry itself; more lie on the heap, and the entry
+/// points there.
 pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
-/// The system call that a job is at.
+/// The present step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Read or write the request's memory.
@@ -55,16 +55,16 @@ pub(crate) enum Step {
     Deallocate,
 }
 
-/// A request, the step it is at, and everything the kernel may touch meanwhile.
+/// A request, its present step, and everything that the kernel may access meanwhile.
 pub(crate) struct Job {
     pub(crate) request: Request,
     pub(crate) step: Step,
-    /// When the request came.
+    /// The arrival time of the request.
     pub(crate) since: Nanos,
     /// The transfer that this is a part of.
     pub(crate) part_of: Option<PartOf>,
     drive: SyncDrive,
-    /// The drive's place among the ring's registered files.
+    /// The index of the drive's file among the ring's registered files.
     registered: Option<Rc<Registered>>,
     done_bytes: usize,
     pieces: Pieces,
@@ -78,12 +78,12 @@ impl Job {
         Self { request, step, since, part_of: None, registered: None, drive, done_bytes: 0, pieces, bounce: None, retries: 0 }
     }
 
-    /// The same, by the ring's name for the drive's file.
+    /// The same job, with the index of the drive's registered file.
     pub(crate) fn registered(self, registered: Option<Rc<Registered>>) -> Self {
         Self { registered, ..self }
     }
 
-    /// The same, as a part.
+    /// The same job, as a part of a transfer.
     pub(crate) fn part_of(self, part_of: Option<PartOf>) -> Self {
         Self { part_of, ..self }
     }
@@ -94,16 +94,16 @@ impl Job {
         (self.request, self.pieces)
     }
 
-    /// The entry for the present step. Every address in it lies in memory that the job owns on the heap (a
-    /// segment, the list, the bounce buffer) or is static, and the job's `drive` keeps the descriptor open.
-    /// `registered`: where the ring's registered memory lies; whether the entry uses it is told.
+    /// The entry for the present step. Every address in it lies in memory that the job owns on the heap (a segment, the list,
+    /// the bounce buffer) or is static, and the job's `drive` keeps the descriptor open. `registered`: the addresses of the
+    /// ring's registered memory. Returns also whether the entry uses that memory.
     pub(crate) fn entry(&mut self, registered: &Range<usize>) -> (squeue::Entry, bool) {
-        // The ring's number for the file says which it is only together with the flag, which is set at the end.
+        // The index of a registered file is valid only together with the flag, which is set at the end.
         let number = self.registered.as_ref().map(|registered| registered.index() as i32);
         let fd = Fd(number.unwrap_or_else(|| self.drive.file().as_raw_fd()));
         assert_eq!(self.step, Step::Transfer, "the other steps are commands");
         self.gather(TRANSFER_BYTES_MAX);
-        // Pages of registered memory are segments of their own to direct I/O: each must be of whole blocks.
+        // Direct I/O treats pages of registered memory as segments: each must consist of whole blocks.
         let (_, block_bytes) = self.drive.alignment();
         let fits = |start: usize| registered.contains(&start) && start.is_multiple_of(block_bytes);
         let fixed = matches!(self.pieces[..], [Piece { start, .. }] if fits(start as usize));
@@ -111,8 +111,8 @@ impl Job {
         (if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }, fixed)
     }
 
-    /// The entry for the present step as a command past the block layer. As [`Job::entry`]'s, and the drive keeps that
-    /// descriptor open as well.
+    /// The entry for the present step as a command past the block layer. Addresses are as in [`Job::entry`], and the drive
+    /// keeps that descriptor open as well.
     pub(crate) fn command(&mut self) -> squeue::Entry128 {
         let drive = self.drive.clone();
         let to = drive.passthrough().expect("the drive goes past the block layer");
@@ -145,7 +145,7 @@ impl Job {
         if number.is_some() { entry.flags(squeue::Flags::FIXED_FILE) } else { entry }
     }
 
-    /// What a command's end comes to as the result of a system call: the bytes done, or an error number.
+    /// A command's status as the result of a system call: the bytes done, or an error number.
     pub(crate) fn result_of(&self, status: i32) -> i32 {
         match (status, self.step) {
             (0, Step::Transfer) => self.listed_bytes() as i32,
@@ -156,12 +156,12 @@ impl Job {
         }
     }
 
-    /// Where the present step begins, in bytes.
+    /// The start of the present step, in bytes.
     fn start(&self) -> u64 {
         self.request.start_sector * SECTOR_BYTES as u64 + self.done_bytes as u64
     }
 
-    /// Whether it writes, and durably so.
+    /// Whether the request is a write, and whether it has FUA.
     fn writes(&self) -> (bool, bool) {
         match self.request.operation {
             Operation::Write { fua, .. } => (true, fua),
@@ -199,13 +199,13 @@ impl Job {
         }
     }
 
-    /// Lists the memory from `done_bytes` on, as much as one call takes, at most so much.
+    /// Lists the memory from `done_bytes` on, as much as one call takes and at most `len_max`.
     fn gather(&mut self, len_max: usize) {
         let (memory_align, block_bytes) = self.drive.alignment();
         let left = self.total_bytes() - self.done_bytes;
         let window = self.done_bytes..self.done_bytes + left.min(len_max);
         self.pieces.clear();
-        // Buffers and data are handles to the heap: these addresses hold wherever the job moves.
+        // Buffers and data are handles to the heap: these addresses stay valid when the job moves.
         let mut list = |start: *const u8, len: usize| {
             if len > 0 && self.pieces.len() < PIECES_MAX {
                 self.pieces.push(Piece { start: start.cast_mut(), len });
@@ -229,11 +229,11 @@ impl Job {
         }
     }
 
-    /// Whether the block layer takes the present transfer as one. What is to be polled for it does not split, but (Linux 6.1)
-    /// refuses each time that it is handed over.
+    /// True if the block layer takes the present transfer without a split. A split transfer cannot be polled for: Linux 6.1
+    /// refuses it each time it is sent.
     pub(crate) fn is_unsplit(&self) -> bool {
         let Some(first) = self.pieces.first() else { return false };
-        // Whatever a queue allows, pages that follow each other are no gap.
+        // Whatever a queue allows, adjacent pages are no gap.
         let follows = |pair: &[Piece]| {
             (pair[0].start as usize + pair[0].len).is_multiple_of(BLOCK_ALIGN)
                 && (pair[1].start as usize).is_multiple_of(BLOCK_ALIGN)
@@ -248,7 +248,7 @@ impl Job {
             && (info.chunk_sectors == 0 || in_chunk(info.chunk_sectors))
     }
 
-    /// Makes the present transfer one of a bounce buffer of `len` bytes.
+    /// Makes the present transfer use a bounce buffer of `len` bytes.
     fn bounce(&mut self, len: usize) {
         let mut bounce = Buffer::zeroed(len);
         if let Operation::Write { from, .. } = &self.request.operation {
@@ -264,7 +264,7 @@ impl Job {
         self.bounce = Some(bounce);
     }
 
-    /// Takes the kernel's result of the present step. `Ok(false)`: the step is to be entered again.
+    /// Takes the kernel's result of the present step. `Ok(false)`: the step must be entered again.
     pub(crate) fn advance(&mut self, result: i32) -> Result<bool, IoError> {
         if result < 0 {
             return match Errno::from_raw_os_error(-result) {
@@ -305,7 +305,7 @@ impl Job {
         stria_block::bytes(self.request.sectors)
     }
 
-    /// The request's error for a system call that failed so.
+    /// The request's error for a system call that failed with `errno`.
     pub(crate) fn error(&self, errno: Errno) -> IoError {
         let action = match self.request.operation {
             Operation::Read { .. } => Action::Read,

@@ -1,18 +1,18 @@
 //! One thread that owns a ring and a device, and serves it to other threads.
 //!
-//! Each turn of a lane takes all messages, submits all requests, polls the device once, answers every
-//! client with one batch, and hands everything queued for the drives to the kernel at once, in the very
-//! call that sleeps when nothing else is due. The lane knows nothing of what its device is.
+//! Each turn of a lane takes all messages, submits all requests, polls the device once, answers every client with one batch,
+//! and hands everything queued for the drives to the kernel. The same system call sleeps if nothing else is due. The lane knows
+//! nothing about its device.
 //!
-//! Clients are other threads, who send messages, or [`Guest`]s, who live on the lane and take part in its turns: the
-//! ring watches their sockets. A guest costs no hand-over between threads, and shares the lane's processor.
+//! Clients are other threads, which send messages, or [`Guest`]s, which live on the lane and take part in its turns: the ring
+//! watches their sockets. A guest costs no message between threads, and shares the lane's processor.
 //!
-//! Invariant: every request taken from the mailbox is answered exactly once, whatever happens. Its tag is
-//! replaced on the way in by the number of a slot in the [`Desk`], which remembers the client and its tag.
-//! When the thread ends, in peace or by a panic, the desk answers what is open, and `stopped` is set; from
-//! then on whoever sends a message empties the mailbox himself.
+//! Invariant: every request taken from the mailbox is answered exactly once, in every case. On the way in, the number of a slot
+//! in the [`Desk`] replaces its tag; the desk remembers the client and its tag. When the thread ends, normally or by a panic,
+//! the desk answers all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox
+//! itself.
 //!
-//! Several lanes may serve one device: a [`Dealer`] is their common face, a [`Bond`] has them break off together.
+//! Several lanes may serve one device: a [`Dealer`] represents them to clients, and a [`Bond`] ends them together.
 
 mod bond;
 mod dealer;
@@ -38,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Request};
 
-/// How a lane shall be; [`Lane::spawn`] starts it.
+/// The settings of a lane; [`Lane::spawn`] starts it.
 pub struct Lane {
     name: String,
     cpus: Vec<usize>,
@@ -47,39 +47,39 @@ pub struct Lane {
     bond: Bond,
 }
 
-/// The other threads' end of a lane. Dropping it stops the lane.
+/// The handle by which other threads reach a lane. Dropping it stops the lane.
 pub struct LaneHandle<D> {
     shared: Arc<Shared<D>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The lane has ended: stopped, or its device panicked, or that of one it was bound to.
+/// The lane has ended: it was stopped, or its device panicked, or that of a lane bound to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("lane {name} {}", if *.panicked { "broke off on an internal error (a panic, see the log)" } else { "has stopped" })]
 pub struct LaneStopped {
     /// The lane's name.
     pub name: String,
-    /// Whether it ended by a panic: a mistake of ours.
+    /// True if it ended by a panic: a mistake of ours.
     pub panicked: bool,
 }
 
 enum Message<D> {
-    /// The requests behind this one, up to the next such message, are to be answered here.
+    /// Requests behind this message, up to the next such message, are answered here.
     Client(Arc<Mailbox<Completion>>),
     Request(Request),
     Call(Box<dyn FnOnce(&mut D) + Send>),
     Guest(Box<dyn Guest>),
     Stir,
     Stop,
-    /// End now; what is open ends with an error.
+    /// End now; open requests end with an error.
     Leave,
-    /// As if the device had panicked.
+    /// End as if the device had panicked.
     BreakOff,
 }
 
 struct Shared<D> {
     name: String,
-    /// When the lane was to take its next turn, or began this one; [`Nanos::MAX`]: it sleeps until it is asked for something.
+    /// When the lane was to take its next turn, or began this one. [`Nanos::MAX`]: it sleeps until a message arrives.
     turn_due: AtomicU64,
     /// The kernel's number of the thread.
     thread_id: AtomicI32,
@@ -91,28 +91,28 @@ struct Shared<D> {
     panicked: AtomicBool,
 }
 
-/// The clock that lanes tell their devices: `CLOCK_MONOTONIC` in nanoseconds, the same on all threads.
+/// The clock that lanes pass to their devices: `CLOCK_MONOTONIC` in nanoseconds, the same on all threads.
 pub fn monotonic_now() -> Nanos {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Lane {
-    /// A lane of this name, on any processor, that spins for 50 microseconds at most. It takes guests where there are at
-    /// most two processors: with more, clients on threads of their own keep work off the lane's.
+    /// A lane on any processor that spins for at most 50 microseconds. It takes guests if there are at most two processors:
+    /// with more, clients on threads of their own take work off the lane's processor.
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
         Self { name: name.into(), cpus: Vec::new(), spin_max, takes_guests: processor_count <= 2, bond: Bond::default() }
     }
 
-    /// Keeps the thread on these processors, counted from 0; any if empty.
+    /// Restricts the thread to these processors, counted from 0; any if empty.
     pub fn on_cpus(self, cpus: Vec<usize>) -> Self {
         Self { cpus, ..self }
     }
 
-    /// How long the lane may look out for the next event before it sleeps, if events have lately come as
-    /// quickly as that. Zero: it sleeps at once. [`Duration::MAX`]: it never sleeps.
+    /// How long the lane may poll for the next event before it sleeps, if recent events came that quickly. Zero: it sleeps at
+    /// once. [`Duration::MAX`]: it never sleeps.
     pub fn spin_max(self, spin_max: Duration) -> Self {
         Self { spin_max, ..self }
     }
@@ -122,7 +122,7 @@ impl Lane {
         Self { takes_guests, ..self }
     }
 
-    /// A lane that is to break off when another of the same bond does.
+    /// A lane that breaks off when another lane of the same bond does.
     pub fn bound_by(self, bond: &Bond) -> Self {
         Self { bond: bond.clone(), ..self }
     }
@@ -174,7 +174,7 @@ impl Lane {
                         lane.send([Message::BreakOff]);
                     }
                 });
-                // If the caller is gone, so is its handle, which has asked to stop.
+                // If the caller is gone, so is its handle, which has sent a stop.
                 let _ = ready.send(Ok(Arc::clone(&shared)));
                 drop(ready);
                 live(&shared, &ring, device, self.spin_max, &self.bond);
@@ -188,10 +188,10 @@ impl Lane {
     }
 }
 
-/// Keeps this thread on some processors, counted from 0; where it is, if none are named.
+/// Restricts this thread to some processors, counted from 0. Does nothing if none are named.
 ///
 /// # Errors
-/// When there is one that cannot be, or none of them is there.
+/// When a number is out of range, or none of the processors exists.
 pub fn keep_to(cpus: &[usize]) -> std::io::Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -204,26 +204,26 @@ pub fn keep_to(cpus: &[usize]) -> std::io::Result<()> {
 }
 
 impl<D: BlockDevice + 'static> LaneHandle<D> {
-    /// What front ends talk to. Outlives the lane; then every request ends with an error.
+    /// The device as front ends reach it. It outlives the lane; then every request ends with an error.
     pub fn remote(&self) -> Arc<dyn RemoteDevice> {
         Arc::<Shared<D>>::clone(&self.shared)
     }
 
-    /// Runs `work` on the device, between two turns, and waits for its result. Not for the lane's own thread, which
-    /// would wait for itself.
+    /// Runs `work` on the device, between two turns, and waits for its result. Must not be called on the lane's own thread,
+    /// which would wait for itself.
     ///
     /// # Errors
     /// [`LaneStopped`] when the lane ended before the work did.
     pub fn call<R: Send + 'static>(&self, work: impl FnOnce(&mut D) -> R + Send + 'static) -> Result<R, LaneStopped> {
         let (sender, result) = channel();
         self.shared.send([Message::Call(Box::new(move |device| {
-            // A caller that is gone wants no result.
+            // A caller that is gone needs no result.
             let _ = sender.send(work(device));
         }))]);
         result.recv().map_err(|_| self.shared.end())
     }
 
-    /// As [`LaneHandle::call`], but waits no longer than `patience`; `Ok(None)`: the lane has not come to it, and will when it can.
+    /// As [`LaneHandle::call`], but waits at most `patience`. `Ok(None)`: the lane has not run it yet, and will when it can.
     ///
     /// # Errors
     /// As [`LaneHandle::call`].
@@ -243,25 +243,25 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         }
     }
 
-    /// How long the lane has stood still: it is in a turn, or due to begin one, for so long. Nobody waits for an answer to that.
+    /// How long the lane has been in its present turn, or overdue to begin one. Does not wait for the lane.
     pub fn stands_still(&self) -> Duration {
         let due = self.shared.turn_due.load(Ordering::Relaxed);
         Duration::from_nanos(if self.is_running() { monotonic_now().saturating_sub(due) } else { 0 })
     }
 
-    /// Whether the lane is at work, or will be at some time without being asked.
+    /// True if the lane is at work, or will be at some time without a message.
     pub fn is_awake(&self) -> bool {
         self.shared.turn_due.load(Ordering::Relaxed) != Nanos::MAX
     }
 
-    /// Its name, and where in the kernel its thread is, as far as that is told: for when it stands still.
+    /// Its name, and the kernel function in which its thread waits, if the kernel reports one: for a lane that stands still.
     pub fn whereabouts(&self) -> (String, Option<String>) {
         let path = format!("/proc/self/task/{}/wchan", self.shared.thread_id.load(Ordering::Relaxed));
         let place = std::fs::read_to_string(path).ok().filter(|place| !place.is_empty() && place != "0");
         (self.shared.name.clone(), place)
     }
 
-    /// Ends the lane without waiting for what its drives have: requests that are open end with an error.
+    /// Ends the lane without waiting for its drives: open requests end with an error.
     ///
     /// # Errors
     /// [`LaneStopped`] when the lane ended by a panic.
@@ -270,15 +270,15 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         self.stop()
     }
 
-    /// Lets what was submitted end, drops the device and waits for the thread. Later requests end with an error.
-    /// Again is harmless.
+    /// Waits for the end of submitted requests, drops the device and waits for the thread. Later requests end with an error.
+    /// Harmless if repeated.
     ///
     /// # Errors
     /// [`LaneStopped`] when the lane ended by a panic.
     pub fn stop(&self) -> Result<(), LaneStopped> {
         self.shared.send([Message::Stop]);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // Its panic is told by `panicked`, or came from the device's drop and was printed.
+            // A panic while serving is in `panicked`; one in the device's drop was printed.
             if thread.join().is_err() {
                 self.shared.panicked.store(true, Ordering::SeqCst);
             }
@@ -294,7 +294,7 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         self.shared.takes_guests
     }
 
-    /// Whether the lane serves.
+    /// True if the lane serves.
     pub fn is_running(&self) -> bool {
         !self.shared.stopped.load(Ordering::SeqCst)
     }
@@ -312,13 +312,13 @@ impl<D> Drop for LaneHandle<D> {
 impl<D> Shared<D> {
     fn send(&self, messages: impl IntoIterator<Item = Message<D>>) {
         self.mailbox.push_all(messages);
-        // The lane sets this before its last look into the mailbox: either it saw our messages, or we see this.
+        // The lane sets this before it takes the mailbox for the last time: either it saw our messages, or we see this.
         if self.stopped.load(Ordering::SeqCst) {
             self.refuse(&mut Vec::new());
         }
     }
 
-    /// Answers what is in the mailbox, with the calls dropped.
+    /// Answers all requests in the mailbox with an error, and drops all calls.
     fn refuse(&self, messages: &mut Vec<Message<D>>) {
         self.mailbox.take(messages);
         let mut client = None;
@@ -329,7 +329,7 @@ impl<D> Shared<D> {
                     let reply = client.as_ref().expect("requests follow their client");
                     reply.push(request.complete(Err(desk::stopped(&self.name))));
                 }
-                // A guest that is dropped hangs up.
+                // A guest that is dropped closes its connection.
                 Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop | Message::Leave | Message::BreakOff => {}
             }
         }
@@ -381,12 +381,12 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     desk.close();
     desk.send(|room| guests.call(room));
     shared.refuse(&mut inbox);
-    // Guests send their last answers; what they ask for now is refused, and not told any more. The turn that a panic broke
-    // off may have been one of theirs, so nothing is relied on.
+    // Guests send their last answers; their new requests are refused, and those refusals are not sent. A panic may have
+    // interrupted a guest's turn, so a second one is caught here.
     let _ = catch_unwind(AssertUnwindSafe(|| guests.turn(monotonic_now(), ring, &mut desk, Desk::refuse)));
 }
 
-/// How a lane's work ended, when not by a panic of its own.
+/// How a lane's work ended, if not by a panic of its own.
 enum End {
     Stopped,
     BrokenOff,
@@ -441,7 +441,7 @@ fn serve<D: BlockDevice>(
                 }
             }
         };
-        // What clients sent goes in, what the device ended goes out, in one turn.
+        // In one turn, new requests go in and results go out.
         if guests.look(ring, now) {
             active = true;
             guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));

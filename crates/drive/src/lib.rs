@@ -1,10 +1,10 @@
-//! Real members, and the thread an array lives on.
+//! Drives as members, and the thread an array lives on.
 //!
-//! [`probe`] and [`SyncDrive`] find and hold a block device or a file; [`FileDrive`] makes a
-//! [`BlockDevice`](stria_block::BlockDevice) of it over io_uring; a [`Ring`] is shared by all drives
-//! of one thread; a [`Lane`] is that thread, with a device of any kind on it, served by message.
+//! [`probe`] and [`SyncDrive`] inspect and hold a block device or a file. [`FileDrive`] makes a
+//! [`BlockDevice`](stria_block::BlockDevice) of it over io_uring. All drives of one thread share a [`Ring`]. A [`Lane`] is that
+//! thread; it serves a device of any kind by message.
 //!
-//! This crate knows nothing of RAID: not what the sectors mean, nor what a failed member costs.
+//! This crate knows nothing of RAID: neither what the sectors mean, nor what a failed member costs.
 
 mod blocking;
 mod error;

@@ -1,4 +1,4 @@
-//! One user at a time: `O_EXCL` for block devices, `flock` for all, and who holds what.
+//! One user at a time: `O_EXCL` for block devices, `flock` for all, and which process holds them.
 
 use crate::{DriveError, Identity};
 use std::fs::{File, TryLockError};
@@ -6,14 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A block device may be busy for moments without a user: udev looks at it under a shared lock, and the
-/// kernel closes a file that io_uring had a little after its last completion.
+/// A block device may be busy for moments without a user: udev inspects it under a shared lock, and the kernel closes a file of
+/// io_uring a little after its last completion.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a ring of a killed process held the kernel closes in its own time, and late on a busy machine.
+/// The kernel closes files of a killed process's ring in its own time, and late on a busy machine.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
 
-/// Tries until `attempt` gives something else than `None`, or patience ends.
+/// Repeats `attempt` until it returns `Some`, or patience ends.
 pub(crate) fn patiently<T>(attempt: impl FnMut() -> Option<T>) -> Option<T> {
     try_for(PATIENCE, attempt)
 }
@@ -59,18 +59,18 @@ fn holding_pid(file: &File) -> Option<u32> {
     pid_of_lock(&locks, &name)
 }
 
-/// Whether a process has ended, waited for or not, or is about to: one that was killed waits for what its ring has under way.
+/// True if a process has ended or is about to: a killed one waits for the requests that its ring has in flight.
 fn is_dying(pid: u32) -> bool {
     /// `PF_EXITING` of the kernel.
     const EXITING: u64 = 4;
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    // The state follows the name in parentheses, which may hold anything; the flags are the seventh field from it.
+    // The state follows the name in parentheses, which may hold anything. The flags are the seventh field from there.
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ended = fields.next().is_none_or(|state| matches!(state, "Z" | "X"));
     ended || fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
 }
 
-/// Who has the lock on `file`.
+/// The process that has the lock on `file`, in words.
 fn lock_holder(file: &File) -> String {
     match holding_pid(file) {
         Some(pid) if pid == std::process::id() => "this very process".into(),
@@ -93,7 +93,7 @@ fn pid_of_lock(locks: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// Who has the block device `number` open exclusively: a device above it, a mount, or swap.
+/// The exclusive user of the block device `number`: a device above it, a mount, or swap.
 pub(crate) fn exclusive_holder(number: u64) -> String {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let holders = std::fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders"))
@@ -112,7 +112,7 @@ pub(crate) fn exclusive_holder(number: u64) -> String {
     }
 }
 
-/// The loop device that makes a block device of this file, whose users know nothing of our lock.
+/// The loop device that makes a block device of this file. Its users know nothing of our lock.
 pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
     std::fs::read_dir("/sys/block").ok()?.flatten().find_map(|device| {
         let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;

@@ -4,15 +4,15 @@ use crate::info::Sysfs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// The node that the drive at `path` is attached to; of a file, the drive that its file system lies on. `None`: the kernel
-/// does not tell, as of what is no hardware, or where there is one node.
+/// The node that the drive at `path` is attached to; for a file, the node of the drive below its file system. `None`: there is
+/// only one node, or the kernel reports none, as for devices without hardware.
 pub fn node_of(path: &Path) -> Option<u32> {
     let metadata = std::fs::metadata(path).ok()?;
     let number = if metadata.file_type().is_block_device() { metadata.rdev() } else { metadata.dev() };
     node_above(Sysfs::of(number)?.device())
 }
 
-/// The node told by the page of a device, or else of what it is attached to.
+/// The node that the page of a device reports, or else that of what the device is attached to.
 fn node_above(device: &Path) -> Option<u32> {
     let told = |folder: &Path| std::fs::read_to_string(folder.join("numa_node")).ok()?.trim().parse::<i64>().ok();
     // -1: none in particular.
@@ -24,7 +24,7 @@ pub fn node_count() -> usize {
     std::fs::read_to_string("/sys/devices/system/node/has_cpu").map_or(1, |list| numbers(&list).len())
 }
 
-/// The processors of a node, counted from 0; none where there is no such node.
+/// The processors of a node, counted from 0; none if there is no such node.
 pub fn processors_of(node: u32) -> Vec<usize> {
     std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist")).map_or(Vec::new(), |list| numbers(&list))
 }

@@ -1,15 +1,15 @@
 //! Large transfers as several smaller ones, each no larger than the device takes at once.
 //!
-//! io_uring hands over without waiting, and the block layer refuses to split what may not wait: a larger transfer would
-//! go to a worker thread of the kernel, one after the other. Parts go at the same time, and end as one.
+//! io_uring submits without waiting, and the block layer refuses to split a request that may not wait: larger transfers would
+//! go to a worker thread of the kernel, one after the other. Parts run at the same time, and end as one.
 
 use smallvec::SmallVec;
 use stria_block::{Buffer, Completion, Data, IoError, Operation, Request, SECTOR_BYTES, Segments, Tag};
 
-/// Where a part belongs: its whole, and its place there.
+/// Where a part belongs: the index of its transfer, and its index there.
 pub(crate) type PartOf = (u32, u32);
 
-/// The wholes of one drive.
+/// The transfers of one drive that were cut.
 #[derive(Default)]
 pub(crate) struct Wholes {
     open: Vec<Option<Whole>>,
@@ -17,9 +17,9 @@ pub(crate) struct Wholes {
 
 struct Whole {
     tag: Tag,
-    /// A write's own operation; a read's is put together from its parts.
+    /// A write's own operation; a read's is reassembled from its parts.
     operation: Operation,
-    /// Lengths of a read's segments as they came.
+    /// Lengths of a read's segments as they arrived.
     segment_lens: SmallVec<[usize; 4]>,
     parts: Vec<Segments<Buffer>>,
     open_count: usize,
@@ -27,7 +27,7 @@ struct Whole {
 }
 
 impl Wholes {
-    /// Cuts a read or write into parts of at most `len_max` bytes. They are to be told of by [`Wholes::end`].
+    /// Cuts a read or write into parts of at most `len_max` bytes. [`Wholes::end`] must be called for each of them.
     pub(crate) fn cut(&mut self, mut request: Request, len_max: usize) -> Vec<(Request, PartOf)> {
         let index = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
@@ -71,7 +71,8 @@ impl Wholes {
         pieces.into_iter().enumerate().map(place).collect()
     }
 
-    /// A part has ended; the whole's end, if it was the last. The first error of any part is the whole's.
+    /// A part has ended. Returns the completion of the transfer if it was the last. The first error of any part is the
+    /// transfer's.
     pub(crate) fn end(&mut self, (index, part): PartOf, ended: Operation, result: Result<(), IoError>) -> Option<Completion> {
         let place = &mut self.open[index as usize];
         let whole = place.as_mut().expect("it ends with its last part");

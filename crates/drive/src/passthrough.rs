@@ -1,8 +1,8 @@
 //! Commands for NVMe drives past the block layer: `/dev/ngXnY`, which lies beside the block device `/dev/nvmeXnY`.
 //!
-//! What the block layer would do for a request is done here: name logical blocks, keep to what the controller takes at once,
-//! and read its status. The block device stays open beside it, exclusively, so that nobody else uses the drive, and for
-//! what has no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
+//! What the block layer would do for a request is done here: address logical blocks, keep to the size that the controller takes
+//! at once, and read its status. The block device stays open, exclusively, so that nothing else uses the drive, and for
+//! requests that have no command here. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
 
 use crate::info::Sysfs;
 use crate::{Access, DriveInfo, DriveKind, Identity};
@@ -20,17 +20,17 @@ use stria_block::{BLOCK_ALIGN, Buffer};
 const COMMAND_BYTES: usize = 72;
 /// `NVME_URING_CMD_IO`: `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
 const URING_CMD_IO: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x80);
-/// `NVME_URING_CMD_IO_VEC`: the same of a list of segments, whose count stands for the length.
+/// `NVME_URING_CMD_IO_VEC`: the same for a list of segments, whose count takes the place of the length.
 const URING_CMD_IO_VEC: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x81);
 /// `NVME_IOCTL_ADMIN_CMD`: `_IOWR('N', 0x41, struct nvme_passthru_cmd)`.
 const ADMIN_CMD: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES]>(b'N', 0x41);
 
-/// One command names its blocks by 16 bits.
+/// One command counts its blocks with 16 bits.
 const BLOCKS_MAX: usize = 1 << 16;
-/// What is deallocated at once: a result that says so fits 31 bits.
+/// How much is deallocated at once: the result in bytes must fit into 31 bits.
 const DEALLOCATE_BYTES_MAX: u64 = 1 << 30;
 
-/// A drive's way for commands.
+/// A drive's device for commands.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
     pub file: File,
@@ -40,10 +40,10 @@ pub(crate) struct Passthrough {
     pub deallocate_bytes_max: u64,
 }
 
-/// What a command is to do.
+/// What a command does.
 #[derive(Clone, Copy)]
 pub(crate) enum Command {
-    /// Of `len` bytes at `start`, to or from memory.
+    /// `len` bytes at `start`, into memory.
     Read,
     Write {
         fua: bool,
@@ -60,7 +60,7 @@ pub(crate) enum Memory {
 }
 
 impl Passthrough {
-    /// Opens the way to the drive behind an open block device, or says why there is none.
+    /// Opens the command device of the drive behind an open block device. The error says why there is none.
     pub fn open(info: &DriveInfo, access: Access) -> Result<Self, String> {
         let Identity::BlockDevice { major, minor } = info.identity else { return Err("it is a file".into()) };
         let page = format!("/sys/dev/block/{major}:{minor}");
@@ -108,7 +108,7 @@ impl Passthrough {
             Command::Flush => (0x00, [0; 3]),
             Command::Write { fua } => (0x01, of_blocks(u32::from(fua) << 30)),
             Command::Read => (0x02, of_blocks(0)),
-            // One range; the attribute says: deallocate.
+            // One range; the attribute means: deallocate.
             Command::Deallocate => (0x09, [0, 1 << 2, 0]),
         };
         let (operation, at, count) = match memory {
@@ -120,7 +120,7 @@ impl Passthrough {
         opcode::UringCmd80::new(fd, operation).cmd(whole).build()
     }
 
-    /// What is to be deallocated, as the drive reads it: attributes, the count of blocks, the first of them.
+    /// The range to deallocate, as the drive reads it: attributes, the count of blocks, the first block.
     pub fn range(&self, start: u64, len: u64) -> [u8; 16] {
         let mut range = [0; 16];
         range[4..8].copy_from_slice(&((len / self.block_bytes) as u32).to_le_bytes());
@@ -142,7 +142,7 @@ fn bytes_of(number: u8, namespace: u32, at: u64, len: u32, words: [u32; 3]) -> [
     bytes
 }
 
-/// Asks the controller about the namespace. Zeros where it does not say.
+/// Reads the controller's description of the namespace. Zeros where it has none.
 fn identify(file: &File, namespace: u32) -> Result<Buffer, Errno> {
     let mut answer = Buffer::zeroed(4096);
     let mut command = bytes_of(0x06, namespace, answer.as_mut_ptr() as u64, answer.len() as u32, [0; 3]);
@@ -151,7 +151,7 @@ fn identify(file: &File, namespace: u32) -> Result<Buffer, Errno> {
     Ok(answer)
 }
 
-/// Whether blocks are as the block device says, with nothing beside their data.
+/// Checks that blocks are as the block device reports, without metadata beside their data.
 fn check_format(answer: &[u8], info: &DriveInfo) -> Result<(), String> {
     let mut size = [0; 8];
     size.copy_from_slice(&answer[..8]);
@@ -175,14 +175,14 @@ fn check_format(answer: &[u8], info: &DriveInfo) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the same command may succeed if it is sent again.
+/// True if the same command may succeed when it is sent again.
 pub(crate) fn may_be_sent_again(status: i32) -> bool {
     const DO_NOT_RETRY: i32 = 1 << 14;
-    // Of errors of the medium (status code type 2) who asks shall hear.
+    // Medium errors (status code type 2) must reach the submitter.
     status & DO_NOT_RETRY == 0 && (status >> 8) & 7 != 2
 }
 
-/// What the block layer would make of a drive's status.
+/// The error that the block layer makes of a drive's status.
 pub(crate) fn errno_of(status: i32) -> Errno {
     match status & 0x7ff {
         // Invalid opcode, field or namespace; unsupported.

@@ -1,16 +1,15 @@
 //! One io_uring for all drives of a thread.
 //!
-//! Drives queue entries; [`Ring::poll`] hands all of them to the kernel with one system call and sorts
-//! what ended into the drives' own queues; [`Ring::wait`] does the same and sleeps. The ring knows
-//! nothing of requests: it keeps each entry's [`Job`] and gives it back with the kernel's result.
+//! Drives queue entries. [`Ring::poll`] submits all of them to the kernel with one system call and sorts completed jobs into
+//! the drives' own queues; [`Ring::wait`] does the same and sleeps. The ring knows nothing of requests: it stores each entry's
+//! [`Job`] and returns it with the kernel's result.
 //!
-//! Why the `unsafe` here is sound. The kernel reads and writes memory named by an entry between its
-//! submission and its completion. That memory (buffers, the list of segments, the open file behind the
-//! descriptor) is owned by the entry's job, at addresses that do not change when the job moves, and the
-//! job lies in a slot of the ring from before the entry is queued until its completion was read.
-//! Nothing takes it out earlier: dropping a drive leaves its jobs in their slots, and dropping the ring
-//! waits until none is left, or, where a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs. One thread has the ring (`Rc`),
-//! which is also what single-issuer mode asks for.
+//! Why the `unsafe` here is sound. The kernel reads and writes memory named by an entry between its submission and its
+//! completion. That memory (buffers, the list of segments, the open file behind the descriptor) is owned by the entry's job, at
+//! addresses that do not change when the job moves. The job lies in a slot of the ring from before the entry is queued until
+//! its completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring
+//! waits until none is left, or, if a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs.
+//! One thread has the ring (`Rc`), as single-issuer mode requires.
 
 mod setup;
 mod side;
@@ -37,23 +36,23 @@ use stria_block::{Arena, Buffer, Nanos};
 
 /// The completion that is the eventfd's, not a slot's.
 const WAKE: u64 = u64::MAX;
-/// The completion that says that something has ended on the side that tells.
+/// The completion that reports that something has ended on the side that is not polled.
 const SIDE: u64 = u64::MAX - 1;
-/// The completion of what takes an alarm or a watch back.
+/// The completion of an entry that cancels an alarm or a watch.
 const REMOVED: u64 = u64::MAX - 2;
-/// Set in the completions of alarms, whose place the rest is.
+/// Set in the completions of alarms; the rest is the alarm's index.
 const ALARM: u64 = 1 << 33;
-/// Set in the completions of watched sockets, whose place the rest is. Slots are numbered below.
+/// Set in the completions of watched sockets; the rest is the watch's index. Slots have smaller numbers.
 const WATCH: u64 = 1 << 32;
 
-/// How long the end of a ring waits for what drives still have. What a drive that hangs holds is never given back.
+/// How long a ring that is dropped waits for its drives. Memory that a hanging drive may still access is never freed.
 const LAST_JOBS: Duration = Duration::from_secs(2);
 
-/// Files that a ring can have registered, its sides as many; further drives go by their descriptors.
+/// Files that a ring can have registered, its sides as many; further drives use their descriptors.
 const FILES_MAX: u32 = 256;
 
-/// A file's place among those registered with a ring and its sides, which spares the kernel looking it up for each entry. Held by the
-/// drive and each of its jobs; given back, and the file let go, once none is left.
+/// A file's index among those registered with a ring and its sides, which saves the kernel a look-up for each entry. The drive
+/// and each of its jobs hold it; the index is freed, and the file unregistered, once none of them is left.
 pub(crate) struct Registered {
     index: u32,
     released: Rc<RefCell<Vec<u32>>>,
@@ -67,12 +66,12 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // Not at once: it may be the ring itself that drops a job.
+        // Not at once: the ring itself may be dropping a job.
         self.released.borrow_mut().push(self.index);
     }
 }
 
-/// What ended for one drive: the job, and the kernel's result.
+/// Ended jobs of one drive, with the kernel's results.
 pub(crate) type EndedJobs = RefCell<Vec<(Job, i32)>>;
 
 /// The io_uring that all drives of one thread share. Cloning gives another handle to the same.
@@ -85,7 +84,7 @@ pub struct Waker(Arc<OwnedFd>);
 
 struct Inner {
     uring: IoUring,
-    /// The job of every entry from `push` until its completion, with where it goes then.
+    /// The job of every entry from `push` until its completion, with its destination.
     slots: Vec<Option<(Job, Rc<EndedJobs>)>>,
     free: Vec<u32>,
     /// Entries that found the submission queue, or the kernel, full.
@@ -93,35 +92,35 @@ struct Inner {
     /// Entries in the submission queue or with the kernel, the wake-up's included.
     in_kernel: usize,
     in_kernel_max: usize,
-    /// One that polls, or one that tells, or both, or none.
+    /// Rings beside this one: at most one that is polled and one that is not.
     sides: Vec<Side>,
     has_files: bool,
-    /// Requests of its drives that are with threads of theirs.
+    /// Requests of its drives that are with the drives' own threads.
     outside: usize,
-    /// Memory that is registered, here and with the sides, as the first of its kind.
+    /// Memory that is registered, here and with the sides, as the first buffer.
     memory: Option<&'static Arena>,
-    /// Places for registered files that are free; empty where the kernel has none.
+    /// Free indices for registered files; empty if the kernel does not support them.
     free_files: Vec<u32>,
-    /// Those whose last user is gone, while their file is still registered.
+    /// Indices whose last user is gone, while their file is still registered.
     released: Rc<RefCell<Vec<u32>>>,
     driven: bool,
     now: Nanos,
     wake_fd: Arc<OwnedFd>,
-    /// What a lane has others call.
+    /// What a lane provides for other threads to call.
     nudge: Option<Arc<dyn Fn() + Send + Sync>>,
     wake_armed: bool,
     wake_count: Buffer,
-    /// Timers that end a sleep; as many as there were reasons to wake ever earlier, which is few.
+    /// Timers that end a sleep. There are as many as there were reasons to wake ever earlier, which is few.
     alarms: Slab<Alarm>,
     /// Watched sockets, with their keys.
     watches: Slab<(u32, Arc<OwnedFd>)>,
-    /// Keys of those that became ready.
+    /// Keys of sockets that became ready.
     ready: Vec<u32>,
     counters: RingCounters,
     setup: &'static str,
 }
 
-/// A timer of the kernel's that is set.
+/// A timer that is set in the kernel.
 struct Alarm {
     due: Nanos,
     /// The kernel reads it when it takes the entry.
@@ -131,13 +130,13 @@ struct Alarm {
 /// What a ring has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
-    /// Calls into the kernel: handing over, sleeping, or both at once.
+    /// Calls into the kernel: to submit, to sleep, or both at once.
     pub call_count: u64,
-    /// Entries handed over.
+    /// Entries submitted.
     pub entry_count: u64,
-    /// Those of them that were drives' reads, writes and other work.
+    /// Of them, drives' reads, writes and other work.
     pub job_count: u64,
-    /// Those of these that moved registered memory.
+    /// Of those, transfers of registered memory.
     pub fixed_count: u64,
 }
 
@@ -162,13 +161,13 @@ impl Ring {
         Ok(Self(Rc::new(RefCell::new(Inner::new(modes)?))))
     }
 
-    /// How the ring was set up, the best that the kernel has: for status displays.
+    /// How the ring was set up, the best mode that the kernel has: for status displays.
     pub fn setup(&self) -> &'static str {
         self.0.borrow().setup
     }
 
-    /// Registers a file, and with a side the one that is used there, under the same number. `None`: there is no room, or the
-    /// kernel has no such thing.
+    /// Registers a file, and with a side the file that is used there, under the same index. `None`: there is no free index, or
+    /// the kernel does not support it.
     pub(crate) fn register(&self, file: &File, aside: Option<(bool, &File)>) -> Option<Rc<Registered>> {
         let inner = &mut *self.0.borrow_mut();
         inner.let_go();
@@ -181,8 +180,8 @@ impl Ring {
         Some(registered)
     }
 
-    /// Registers the memory that pools take from, for this ring's drives to come, if the user may lock so much. Transfers of
-    /// it spare the kernel finding and pinning its pages each time.
+    /// Registers the arena's memory for drives that are added to this ring later, if the user may lock that much. Transfers of
+    /// it save the kernel finding and pinning its pages each time.
     pub fn register_memory(&self) {
         let inner = &mut *self.0.borrow_mut();
         let arena = Arena::set_up();
@@ -200,7 +199,7 @@ impl Ring {
         self.0.borrow_mut().counters.fixed_count += 1;
     }
 
-    /// Sees to it that there is a side of this kind.
+    /// Opens a side of this kind, if there is none yet.
     pub(crate) fn open_side(&self, polled: bool) -> io::Result<()> {
         let inner = &mut *self.0.borrow_mut();
         if !inner.sides.iter().any(|side| side.polled == polled) {
@@ -209,7 +208,7 @@ impl Ring {
         Ok(())
     }
 
-    /// Whether something is under way whose end nobody tells: then [`Ring::poll`] is to be called again and again, and
+    /// True if requests are in flight whose end nothing reports: then [`Ring::poll`] must be called again and again, and
     /// [`Ring::wait`] does not sleep.
     pub fn is_polling(&self) -> bool {
         self.0.borrow().sides.iter().any(Side::is_polling)
@@ -220,23 +219,25 @@ impl Ring {
         self.0.borrow().counters
     }
 
-    /// Hands everything queued to the kernel, and what ended to the drives. Makes no system call when there is neither.
+    /// Submits everything queued to the kernel, and moves completed jobs to the drives. Makes no system call if there is
+    /// neither.
     pub fn poll(&self) {
         self.0.borrow_mut().turn();
     }
 
-    /// Like [`Ring::poll`], and when nothing has ended sleeps until something has, a [`Waker`] is used,
-    /// or `timeout` is over (`None`: no limit). May return early.
+    /// Like [`Ring::poll`]. If nothing has ended, it sleeps until something has, a [`Waker`] is used, or `timeout` is over
+    /// (`None`: no limit). May return early.
     pub fn wait(&self, timeout: Option<Duration>) {
         self.0.borrow_mut().wait(timeout);
     }
 
-    /// What ends this ring's wait from other threads.
+    /// A handle that ends this ring's wait from other threads.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.0.borrow().wake_fd))
     }
 
-    /// Has the ring's lane take a turn soon, from any thread; costs a system call only when it sleeps. Off a lane it wakes the ring.
+    /// Makes the ring's lane take a turn soon, from any thread. Costs a system call only if the lane sleeps. Without a lane it
+    /// wakes the ring.
     pub fn nudge(&self) -> Arc<dyn Fn() + Send + Sync> {
         let nudge = self.0.borrow().nudge.clone();
         nudge.unwrap_or_else(|| {
@@ -249,7 +250,7 @@ impl Ring {
         self.0.borrow_mut().nudge = Some(Arc::new(nudge));
     }
 
-    /// Waits until the kernel holds nothing of any drive: then a dropped drive's lock is free.
+    /// Waits until the kernel has no job of any drive: then a dropped drive's lock is free.
     pub fn drain(&self) {
         let inner = &mut *self.0.borrow_mut();
         while inner.slots.len() > inner.free.len() {
@@ -258,7 +259,7 @@ impl Ring {
         inner.let_go();
     }
 
-    /// Keeps `job`, queues `entry`, and moves the job to `ended` once the entry has completed.
+    /// Stores `job`, queues `entry`, and moves the job to `ended` once the entry has completed.
     ///
     /// # Safety
     /// Every address and descriptor in `entry` must be valid as long as `job` lives, wherever it is moved.
@@ -279,9 +280,9 @@ impl Ring {
         inner.side(polled).queue(entry.user_data(slot));
     }
 
-    /// Watches a socket once: `key` is among [`Ring::take_ready`] when it is readable (or its peer has ended), or else,
-    /// if `room` is asked for, writable. It stays open until then, so whoever has done with it shuts it down: an entry that is
-    /// still to be handed over would else watch whatever comes to have its number.
+    /// Watches a socket once: [`Ring::take_ready`] returns `key` when it is readable (or its peer has ended), or with `room`,
+    /// when it is writable. The socket stays open until then, so a user that is done with it must shut it down. If it were
+    /// closed, an entry that is not submitted yet would watch another file of the same number.
     pub(crate) fn watch(&self, socket: &Arc<OwnedFd>, room: bool, key: u32) {
         let events = if room { PollFlags::OUT } else { PollFlags::IN | PollFlags::RDHUP };
         let entry = opcode::PollAdd::new(Fd(socket.as_raw_fd()), u32::from(events.bits()));
@@ -290,7 +291,7 @@ impl Ring {
         inner.queue(entry.build().user_data(WATCH | watch as u64));
     }
 
-    /// Whether a watched socket has become ready.
+    /// True if a watched socket has become ready.
     pub(crate) fn has_ready(&self) -> bool {
         !self.0.borrow().ready.is_empty()
     }
@@ -300,7 +301,7 @@ impl Ring {
         into.append(&mut self.0.borrow_mut().ready);
     }
 
-    /// The time of this turn, for whoever starts or ends something in it.
+    /// Sets the time of this turn.
     pub(crate) fn set_now(&self, now: Nanos) {
         self.0.borrow_mut().now = now;
     }
@@ -310,7 +311,7 @@ impl Ring {
         self.0.borrow().now
     }
 
-    /// Whether any drive's job is under way.
+    /// True if any drive's job is in flight.
     pub fn is_busy(&self) -> bool {
         let inner = self.0.borrow();
         inner.outside > 0 || inner.slots.len() > inner.free.len()
@@ -322,20 +323,20 @@ impl Ring {
         *outside = *outside - before + now;
     }
 
-    /// When the oldest of the jobs was started that end there.
+    /// The start of the oldest job whose completion goes to `ended`.
     pub(crate) fn oldest(&self, ended: &Rc<EndedJobs>) -> Option<Nanos> {
         let inner = self.0.borrow();
         let theirs = inner.slots.iter().flatten().filter(|(_, to)| Rc::ptr_eq(to, ended));
         theirs.map(|(job, _)| job.since).min()
     }
 
-    /// From now on the caller promises a [`Ring::poll`] or [`Ring::wait`] after each turn of its loop, so that drives
-    /// need not make system calls in their polls: one call then serves all of them, often the one that sleeps.
+    /// From now on the caller promises a [`Ring::poll`] or [`Ring::wait`] after each turn of its loop, so that drives need not
+    /// make system calls in their polls: one call then serves all of them, often the one that sleeps.
     pub(crate) fn set_driven(&self) {
         self.0.borrow_mut().driven = true;
     }
 
-    /// For a drive's poll: sorts out what has ended, and makes progress if nobody else sees to that.
+    /// For a drive's poll: sorts completed jobs. Also submits, unless a lane does that.
     pub(crate) fn poll_for_drive(&self) {
         let inner = &mut *self.0.borrow_mut();
         if inner.driven {
@@ -353,10 +354,10 @@ impl Inner {
         if !(params.is_feature_nodrop() && params.is_feature_submit_stable() && params.is_feature_ext_arg()) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this kernel's io_uring is too old"));
         }
-        // Linux 5.19. Without it every entry goes by its descriptor.
+        // Linux 5.19. Without it every entry uses its descriptor.
         let has_files = uring.submitter().register_files_sparse(FILES_MAX).is_ok();
         let in_kernel_max = params.cq_entries() as usize;
-        // Not O_NONBLOCK: a read of it through the ring shall wait rather than fail.
+        // Without O_NONBLOCK: a read of it through the ring must wait instead of failing.
         let wake_fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         Ok(Self {
             uring,
@@ -385,7 +386,7 @@ impl Inner {
         })
     }
 
-    /// Puts a job into a slot, whose number it gives.
+    /// Puts a job into a slot, and returns its number.
     fn keep(&mut self, job: Job, ended: &Rc<EndedJobs>) -> u64 {
         self.counters.job_count += 1;
         let occupant = Some((job, Rc::clone(ended)));
@@ -420,15 +421,15 @@ impl Inner {
         if self.in_kernel == self.in_kernel_max {
             return false;
         }
-        // SAFETY: the module head's argument; `push` holds its callers to it, the wake-up's memory is the ring's own, as is an
-        // alarm's, which stays where it is until it has ended, and a watch names none.
+        // SAFETY: the module head's argument. `push` requires it of its callers; the wake-up's memory is the ring's own, as is
+        // an alarm's, which does not move until it has ended; a watch names no memory.
         let queued = unsafe { self.uring.submission().push(entry) }.is_ok();
         self.in_kernel += usize::from(queued);
         self.counters.entry_count += u64::from(queued);
         queued
     }
 
-    /// Moves from the backlog what has room now.
+    /// Moves entries from the backlog to the submission queue, as far as there is space.
     fn refill(&mut self) {
         while let Some(entry) = self.backlog.pop_front() {
             if !self.try_queue(&entry) {
@@ -438,7 +439,7 @@ impl Inner {
         }
     }
 
-    /// Lets go of files that nobody uses any more.
+    /// Unregisters files that are no longer used.
     fn let_go(&mut self) {
         while let Some(index) = self.released.borrow_mut().pop() {
             let submitters = std::iter::once(self.uring.submitter()).chain(self.sides.iter().map(|side| side.uring.submitter()));
@@ -449,13 +450,13 @@ impl Inner {
         }
     }
 
-    /// Whether the kernel has entries to take or completions to hand out.
+    /// True if the kernel has entries to take or completions to deliver.
     fn needs_kernel(&mut self) -> bool {
         let submission = self.uring.submission();
         !submission.is_empty() || submission.taskrun()
     }
 
-    /// Hands over what is queued aside, and looks for what ends there; whether anything has.
+    /// Submits what is queued on the sides, and takes what ended there. True if anything ended.
     fn turn_sides(&mut self) -> bool {
         let mut any_ended = false;
         for side in &mut self.sides {
@@ -478,7 +479,7 @@ impl Inner {
         any_ended
     }
 
-    /// Hands over what is queued and dispatches what has ended; whether anything had.
+    /// Submits what is queued and dispatches what has ended. True if anything had.
     fn turn(&mut self) -> bool {
         self.let_go();
         let mut any_ended = self.turn_sides();
@@ -513,7 +514,7 @@ impl Inner {
         if let Some(timeout) = timeout.filter(|timeout| !timeout.is_zero()) {
             self.set_alarm(timeout);
         }
-        // One call can both hand over and sleep, unless there is more than it takes, or nothing to sleep for.
+        // One call can both submit and sleep, unless there is more than it takes, or no reason to sleep.
         let at_once = !self.backlog.is_empty() || !self.uring.completion().is_empty() || timeout == Some(Duration::ZERO);
         if !(at_once && self.turn()) && self.ready.is_empty() && timeout != Some(Duration::ZERO) {
             self.enter(1);
@@ -522,8 +523,8 @@ impl Inner {
         }
     }
 
-    /// Sees to it that a sleep ends in that time. An alarm stays set when something else ends the sleep before, and then serves the
-    /// next ones, which are for the same reason most of the time: setting a timer for each costs more than a request, in a virtual
+    /// Ensures that a sleep ends within `timeout`. An alarm stays set when something else ends the sleep first, and serves
+    /// later sleeps, which mostly have the same reason: setting a timer for each costs more than a request, in a virtual
     /// machine some ten microseconds.
     fn set_alarm(&mut self, timeout: Duration) {
         let due = crate::monotonic_now() + Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX / 2);
@@ -535,7 +536,7 @@ impl Inner {
         self.queue(entry.build().user_data(ALARM | key as u64));
     }
 
-    /// The system call. `want` 1: sleeps until a completion is there.
+    /// The system call. `want` 1: sleeps until there is a completion.
     fn enter(&mut self, want: usize) {
         self.try_enter(want).expect("io_uring takes entries as long as its descriptor is open");
     }
@@ -546,7 +547,7 @@ impl Inner {
         result.map(drop).or_else(|error| try_again(error, want > 0))
     }
 
-    /// Takes jobs out of their slots as their completions come; whether any came.
+    /// Takes jobs out of their slots as their completions arrive. True if any did.
     fn dispatch(&mut self) -> bool {
         let before = self.in_kernel;
         for completion in self.uring.completion() {
@@ -564,19 +565,19 @@ impl Inner {
     }
 }
 
-/// Takes a job out of its slot, as its completion has come.
+/// Takes a completed job out of its slot.
 fn end(slots: &mut [Option<(Job, Rc<EndedJobs>)>], free: &mut Vec<u32>, slot: u64, result: i32) {
     let (job, ended) = slots[slot as usize].take().expect("the kernel completes an entry once");
     free.push(slot as u32);
     ended.borrow_mut().push((job, result));
 }
 
-/// Passes over errors of the system call after which the caller comes back.
+/// Ignores errors of the system call after which the caller simply tries again.
 fn try_again(error: io::Error, sleeps: bool) -> io::Result<()> {
     match Errno::from_io_error(&error) {
         // Woken early, timed out, or the kernel wants completions taken first.
         Some(Errno::INTR | Errno::TIME | Errno::BUSY) => {}
-        // The kernel is short of memory: entries stay queued. A sleeper shall not turn into a busy loop.
+        // The kernel is short of memory: entries stay queued. A sleep must not become a busy loop.
         Some(Errno::AGAIN | Errno::NOMEM) if sleeps => std::thread::sleep(Duration::from_millis(1)),
         Some(Errno::AGAIN | Errno::NOMEM) => {}
         _ => return Err(error),
@@ -586,7 +587,7 @@ fn try_again(error: io::Error, sleeps: bool) -> io::Result<()> {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Entries that the kernel has not seen are not carried out for anybody.
+        // Entries that the kernel has not seen are discarded.
         self.backlog.clear();
         self.sides.iter_mut().for_each(Side::clear_backlog);
         if self.wake_armed {
@@ -596,8 +597,8 @@ impl Drop for Inner {
         for key in alarms {
             self.queue(opcode::TimeoutRemove::new(ALARM | key as u64).build().user_data(REMOVED));
         }
-        // What the kernel holds ends by itself: requests in their drive's time, the wake-up, alarms and the watch were just given theirs.
-        // A drive that hangs takes for ever, so that an alarm ends the wait.
+        // What the kernel has will end by itself: requests when their drive answers; the wake-up, alarms and the watch were
+        // just cancelled. A drive that hangs may never answer, so an alarm ends the wait.
         let until = Instant::now() + LAST_JOBS;
         let last = self.alarms.insert(Alarm { due: 0, after: Box::new(Timespec::from(LAST_JOBS)) });
         let entry = opcode::Timeout::new(&*self.alarms[last].after);
@@ -618,8 +619,8 @@ impl Drop for Inner {
         }
         while left.is_ok() && self.in_kernel > self.alarms.len() && Instant::now() < until {
             if self.sides.iter().any(|side| side.watched) {
-                // Again if need be: a watch that has fired, but not told so yet, is not to be taken back, and if it then finds
-                // nothing it watches on.
+                // Repeated if necessary: a watch that has fired, but has not reported it yet, cannot be cancelled; if it then
+                // finds nothing, it goes on watching.
                 self.queue(opcode::PollRemove::new(SIDE).build().user_data(REMOVED));
             }
             self.refill();
@@ -627,7 +628,7 @@ impl Drop for Inner {
             self.dispatch();
         }
         if left.is_err() || self.slots.len() > self.free.len() || self.in_kernel > self.alarms.len() {
-            // Unknown what the kernel still does: its memory is never given back.
+            // It is unknown what the kernel still does: its memory is never freed.
             std::mem::forget(std::mem::take(&mut self.slots));
             std::mem::forget(std::mem::take(&mut self.alarms));
             std::mem::forget(std::mem::replace(&mut self.wake_count, Buffer::zeroed(0)));

@@ -1,20 +1,20 @@
-//! Whether a drive still is as large as it was when it was opened.
+//! Checks that a drive is still as large as it was when it was opened.
 //!
-//! A file that is cut short while it is a member (`truncate`, `cp x FILE`) does not answer with errors. Reads behind its end are
-//! short, but the next write there makes the file grow again, and from then on the hole before it reads as zeros without any error.
-//! So the size is looked at *after* each read, before anybody believes what was read, and before each write. One look serves all
-//! requests of a turn. What makes that sound: a write of ours leaves the file as long as the write's own end, so the file stays
-//! shorter than it was until its very last block is written; for that case, and for a file that somebody makes long again, the
-//! room that the file takes is compared as well ([`Room`]).
+//! A file that is cut short while it is a member (`truncate`, `cp x FILE`) does not answer with errors. Reads behind its end
+//! are short, but the next write there makes the file grow again, and from then on the hole before it reads as zeros without
+//! any error. So the size is checked *after* each read, before its data is used, and before each write. One check serves all
+//! requests of a turn. This is sound: our own write makes the file no longer than the write's end, so the file stays shorter
+//! than it was until its very last block is written. For that case, and for a file that other software makes long again, the
+//! space that the file takes is compared as well ([`Room`]).
 //!
 //! A drive that was once seen to be shorter is lost for good: every request to it ends with [`ErrorKind::Gone`], through every
 //! handle, until it is opened anew.
 //!
-//! - A file is looked at by `statx`, which waits for no server.
-//! - Behind a loop device is a file, which the loop device's own size says nothing of: a loop device without direct I/O reads
-//!   zeros behind the end of its file. That file is looked at as well.
-//! - Other block devices do not grow by writes, and end reads behind their end short or with an error. So their size is looked at
-//!   only when a request ends oddly, and once a second.
+//! - A file is checked by `statx`, which waits for no server.
+//! - A loop device has a file behind it, and its own size says nothing about that file: without direct I/O it reads zeros
+//!   behind the file's end. That file is checked as well.
+//! - Other block devices do not grow by writes, and reads behind their end are short or fail. So their size is checked only
+//!   when a request fails, and once a second.
 
 use crate::info::Sysfs;
 use crate::{DriveInfo, DriveKind};
@@ -32,19 +32,19 @@ const LOOP_GET_STATUS64: Opcode = 0x4c05;
 /// 232 bytes: `struct loop_info64`.
 type LoopInfo = [u64; 29];
 
-/// Room that a file may lose between two looks without being suspected: file systems merge blocks of their own.
+/// Space that a file may lose between two checks without suspicion: file systems merge blocks of their own.
 const ROOM_SLACK_BYTES: u64 = 64 << 10;
-/// How often a file that lacks room is looked at again, a millisecond apart, before it is lost.
+/// How often a file that lacks space is checked again, a millisecond apart, before it is lost.
 const LOOKS: usize = 20;
 
-/// What is known of an open drive's size; shared by all its handles.
+/// What is known about an open drive's size; shared by all its handles.
 #[derive(Debug)]
 pub(crate) struct Size {
-    /// The file that the member is, or that a loop device keeps its bytes in.
+    /// The file that is the member, or that is behind a loop device.
     file: Option<Backing>,
-    /// Of a block device, in bytes.
+    /// For a block device, in bytes.
     device_bytes: Option<u64>,
-    /// Steps that give room back, begun and ended.
+    /// Operations that free space, begun and ended.
     releases_begun: AtomicU64,
     releases_ended: AtomicU64,
     /// Why the drive is lost.
@@ -55,13 +55,13 @@ pub(crate) struct Size {
 struct Backing {
     /// `None`: the member's own file.
     other: Option<File>,
-    /// It must not become shorter than this.
+    /// The file must not become shorter than this.
     bytes: u64,
-    /// Whether the room that it takes tells anything.
+    /// True if the space that it takes is meaningful.
     tells_room: bool,
 }
 
-/// What one handle saw when it last looked: room that vanishes without our giving it back was cut off.
+/// What one handle saw at its last check: space that vanishes although Stria freed none was cut off.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room(Option<Seen>);
 
@@ -72,7 +72,7 @@ struct Seen {
 }
 
 impl Size {
-    /// Of a drive that was just opened.
+    /// For a drive that was just opened.
     pub(crate) fn of(info: &DriveInfo, file: &File, metadata: &Metadata) -> Self {
         let (backing, device_bytes) = match info.kind {
             DriveKind::File => {
@@ -98,17 +98,17 @@ impl Size {
         self.lost.get().map(|why| IoError::new(ErrorKind::Gone, &**why))
     }
 
-    /// The drive has shown that it ends before its end.
+    /// The drive has turned out to end before its recorded end.
     pub(crate) fn lose(&self, why: String) {
         self.lost.get_or_init(|| why.into());
     }
 
-    /// Whether looks between requests tell anything: there is a file, and reads behind its end may come without an error.
+    /// True if the size must be checked between requests: there is a file, and reads behind its end may succeed.
     pub(crate) fn is_of_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// A step that gives room back begins.
+    /// An operation that frees space begins.
     pub(crate) fn release_begins(&self) {
         self.releases_begun.fetch_add(1, Ordering::SeqCst);
     }
@@ -118,7 +118,7 @@ impl Size {
         self.releases_ended.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Looks at the file, if there is one. `own`: the drive as it is open; `room`: what this handle saw last.
+    /// Checks the file, if there is one. `own`: the open drive; `room`: what this handle saw last.
     pub(crate) fn look_at_file(&self, own: &File, name: impl std::fmt::Display, room: &mut Room) {
         let Some(backing) = &self.file else { return };
         if self.lost.get().is_some() {
@@ -126,7 +126,7 @@ impl Size {
         }
         let releases_ended = self.releases_ended.load(Ordering::SeqCst);
         let file = backing.other.as_ref().unwrap_or(own);
-        // A look that fails tells nothing; requests do.
+        // A check that fails means nothing; requests will show an error.
         let Some((bytes, room_bytes)) = bytes_and_room(file) else { return };
         if bytes < backing.bytes {
             let whose = if backing.other.is_some() { "the file behind it" } else { "it" };
@@ -137,7 +137,7 @@ impl Size {
             return;
         }
         let before = room.0.replace(Seen { room_bytes, releases_ended });
-        // None was under way at any time since the look before.
+        // No operation that frees space was in flight at any time since the previous check.
         let kept = |before: &Seen| self.releases_begun.load(Ordering::SeqCst) == before.releases_ended;
         if let Some(Seen { room_bytes: before, .. }) = before.filter(kept)
             && let Some(left) = is_still_lacking(file, before.saturating_sub(ROOM_SLACK_BYTES), room_bytes)
@@ -148,7 +148,7 @@ impl Size {
         }
     }
 
-    /// Looks at a block device itself.
+    /// Checks a block device itself.
     pub(crate) fn look_at_device(&self, own: &File, name: impl std::fmt::Display) {
         let Some(bytes) = self.device_bytes else { return };
         if let Ok(now) = rustix::fs::seek(own, SeekFrom::End(0))
@@ -159,15 +159,15 @@ impl Size {
     }
 }
 
-/// Length of a file, and the room that it takes.
+/// Length of a file, and the space that it takes.
 fn bytes_and_room(file: &File) -> Option<(u64, u64)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let now = statx(file, c"", flags, StatxFlags::SIZE | StatxFlags::BLOCKS).ok()?;
     Some((now.stx_size, now.stx_blocks * SECTOR_BYTES as u64))
 }
 
-/// The room that a file takes, if that is less than it should be, and not only for a moment: a file system that puts a copy of
-/// a shared block in its place takes the one off before it adds the other.
+/// The space that a file takes, if that is too little for more than a moment: a file system that replaces a shared block by a
+/// copy subtracts the one before it adds the other.
 fn is_still_lacking(file: &File, least_bytes: u64, mut room_bytes: u64) -> Option<u64> {
     for _ in 0..LOOKS {
         if room_bytes >= least_bytes {
@@ -179,24 +179,24 @@ fn is_still_lacking(file: &File, least_bytes: u64, mut room_bytes: u64) -> Optio
     (room_bytes < least_bytes).then_some(room_bytes)
 }
 
-/// Whether the file system tells the room of a file exactly and at once: no compression, nothing counted later.
+/// True if the file system reports the space of a file exactly and at once: no compression, no delayed counting.
 fn counts_exactly(file: &File) -> bool {
     /// linux/magic.h: ext4, xfs, tmpfs.
     const EXACT: [u64; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
     rustix::fs::fstatfs(file).is_ok_and(|found| EXACT.contains(&(found.f_type as u64)))
 }
 
-/// The file that keeps the bytes of a loop device, as far as it can be found.
+/// The file behind a loop device, as far as it can be found.
 fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     let sysfs = Sysfs::of(number)?;
     let path = sysfs.text("loop/backing_file")?;
     let file = File::from(rustix::fs::open(&*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?);
     let metadata = file.metadata().ok()?;
-    // SAFETY: the ioctl writes no more than the structure has.
+    // SAFETY: the ioctl writes no more than the structure's size.
     let info: LoopInfo = unsafe { ioctl(device, Getter::<LOOP_GET_STATUS64, LoopInfo>::new()) }.ok()?;
-    // The path may lead elsewhere by now, or be another's in this container.
+    // The path may lead to another file by now, or in this container.
     let is_it = info[..2] == [metadata.dev(), metadata.ino()] && metadata.is_file();
-    // The end of what the device uses: its file may reach further.
+    // The end of what the device uses: its file may be longer.
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
     is_it.then_some(Backing { other: Some(file), bytes: end.min(metadata.len()), tells_room: false })

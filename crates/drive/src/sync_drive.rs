@@ -1,7 +1,7 @@
-//! A drive held open: found out about, locked, and read and written by blocking calls.
+//! An open drive: inspected, locked, and read and written by blocking calls.
 //!
-//! What tools use to look at metadata, and what [`FileDrive`](crate::FileDrive)s, one per lane, share:
-//! the lock is held until the last of them, and the last request of theirs, is gone.
+//! Tools read metadata with it, and [`FileDrive`](crate::FileDrive)s, one per lane, share it: the lock is held until the last
+//! of them, and the last of their requests, is gone.
 
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
@@ -22,18 +22,18 @@ use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES}
 /// What a drive is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To look, also while somebody else uses it.
+    /// To read, also while other software uses it.
     ReadOnly,
-    /// To read and write, while nobody else does.
+    /// To read and write, as the only user.
     Exclusive,
 }
 
-/// How requests shall reach a drive, where it offers more than the usual.
+/// How requests should reach a drive that offers more than the usual way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoOptions {
-    /// Poll for the ends of reads and writes, rather than have an interrupt tell them.
+    /// Poll for the completions of reads and writes, instead of taking interrupts.
     pub poll: bool,
-    /// Send reads, writes, flushes and discards as NVMe commands, past the block layer. Refused where that cannot be.
+    /// Send reads, writes, flushes and discards as NVMe commands, past the block layer. Refused where that is impossible.
     pub passthrough: bool,
 }
 
@@ -41,9 +41,9 @@ pub struct IoOptions {
 #[derive(Clone, Debug)]
 pub struct SyncDrive(Arc<Opened>);
 
-/// How long closing a drive may take before it goes on without us.
+/// How long to wait for a drive to be closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
-/// A [`SyncDrive`] that others keep open, as long as they do.
+/// A [`SyncDrive`] that does not keep the drive open.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakDrive(Weak<Opened>);
 
@@ -55,7 +55,7 @@ impl WeakDrive {
 
 #[derive(Debug)]
 struct Opened {
-    /// There until it is dropped.
+    /// Present until it is dropped.
     file: Option<File>,
     info: DriveInfo,
     access: Access,
@@ -68,14 +68,14 @@ impl Drop for Opened {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         let close = move || {
-            // The kernel may close the file a little later than we do, but nothing is done with it any more.
+            // The kernel may close the file a little later, but nothing uses it any more.
             let _ = file.unlock();
             drop(file);
         };
         if self.info.waits != Waits::Untold {
             return close();
         }
-        // A file system with a server asks that, which may have stopped, before it closes.
+        // A file system with a server asks it before it closes, and the server may have stopped.
         let (closed, end) = channel();
         let thread = std::thread::Builder::new().name("stria close".into()).spawn(move || {
             close();
@@ -87,29 +87,29 @@ impl Drop for Opened {
     }
 }
 
-/// Finds out about the drive at `path` and closes it again. Changes nothing, takes no lock.
+/// Inspects the drive at `path` and closes it again. Changes nothing, takes no lock.
 ///
 /// # Errors
-/// When there is none, or it may not be read, or cannot be a member.
+/// When there is none, it may not be read, or it cannot be a member.
 pub fn probe(path: &Path) -> Result<DriveInfo, DriveError> {
     SyncDrive::open(path, Access::ReadOnly).map(|drive| drive.info().clone())
 }
 
 impl SyncDrive {
-    /// Opens the block device or file at `path`, with `Exclusive` for this process alone.
+    /// Opens the block device or file at `path`; `Exclusive`: for this process alone.
     ///
     /// # Errors
-    /// As [`probe`], and [`DriveError::Busy`] when somebody else holds it.
+    /// As [`probe`], and [`DriveError::Busy`] if the drive is in use.
     pub fn open(path: &Path, access: Access) -> Result<Self, DriveError> {
         Self::open_with(path, access, IoOptions::default())
     }
 
-    /// The same, to be reached so by [`FileDrive`](crate::FileDrive)s.
+    /// The same; `io` says how [`FileDrive`](crate::FileDrive)s should reach it.
     ///
     /// # Errors
     /// As [`SyncDrive::open`], and [`DriveError::NoPassthrough`].
     pub fn open_with(path: &Path, access: Access, io: IoOptions) -> Result<Self, DriveError> {
-        // Looked at before it is opened: opening a FIFO would wait, opening a tape would wind it.
+        // Inspected before it is opened: opening a FIFO would wait, opening a tape would wind it.
         let metadata = std::fs::metadata(path).map_err(|source| open_error(path, access, source, 0))?;
         let kind = kind_of(path, &metadata)?;
         let (file, refusal) = open_direct(path, kind, access)?;
@@ -136,7 +136,7 @@ impl SyncDrive {
         Ok(Self(Arc::new(Opened { file: Some(file), info, access, io, passthrough, size })))
     }
 
-    /// What it is.
+    /// What kind of drive it is.
     pub fn info(&self) -> &DriveInfo {
         &self.0.info
     }
@@ -146,29 +146,29 @@ impl SyncDrive {
         self.0.access
     }
 
-    /// How it is to be reached.
+    /// How requests should reach it.
     pub(crate) fn io(&self) -> IoOptions {
         self.0.io
     }
 
-    /// The way past the block layer, if it is to go there.
+    /// The device for commands past the block layer, if requests go there.
     pub(crate) fn passthrough(&self) -> Option<&Passthrough> {
         self.0.passthrough.as_ref()
     }
 
-    /// Why the drive is lost, if it was seen to be smaller than it was when it was opened.
+    /// Why the drive is lost, if it has become smaller since it was opened.
     pub fn lost(&self) -> Option<IoError> {
         self.0.size.lost()
     }
 
-    /// Looks whether it still is as large; waits for nothing.
+    /// Checks that the drive is still as large; waits for nothing.
     pub fn look_at_size(&self) -> Option<IoError> {
         self.0.size.look_at_device(self.file(), self.name());
         self.0.size.look_at_file(self.file(), self.name(), &mut Room::default());
         self.lost()
     }
 
-    /// What is known of its size.
+    /// What is known about its size.
     pub(crate) fn size(&self) -> &Size {
         &self.0.size
     }
@@ -178,7 +178,7 @@ impl SyncDrive {
         WeakDrive(Arc::downgrade(&self.0))
     }
 
-    /// Fills `into` from `start_sector` on; waits for the drive. Any whole sectors, also parts of larger blocks.
+    /// Fills `into` from `start_sector` on; waits for the drive. Takes any whole sectors, also parts of larger blocks.
     ///
     /// # Errors
     /// As a [`Read`](stria_block::Operation::Read).
@@ -197,7 +197,7 @@ impl SyncDrive {
         Ok(())
     }
 
-    /// Writes `from` from `start_sector` on, whole blocks; waits until the drive has it, see [`SyncDrive::sync`].
+    /// Writes `from`, whole blocks, from `start_sector` on. Waits until the drive has it; [`SyncDrive::sync`] makes it durable.
     ///
     /// # Errors
     /// As a [`Write`](stria_block::Operation::Write).
@@ -205,7 +205,7 @@ impl SyncDrive {
         self.check_writable()?;
         self.check(start_sector, from.len(), u64::from(self.info().limits.logical_block_bytes) / SECTOR_BYTES as u64)?;
         self.look_at_size().map_or(Ok(()), Err)?;
-        // Copied to aligned memory by parts, as a caller may zero much.
+        // Copied to aligned memory in parts, as a caller may zero a large range.
         let mut bounce = Buffer::zeroed(from.len().min(1 << 20));
         let mut at = start_sector * SECTOR_BYTES as u64;
         for part in from.chunks(bounce.len().max(1)) {
@@ -230,17 +230,18 @@ impl SyncDrive {
         self.0.file.as_ref().expect("it is closed only when it is dropped")
     }
 
-    /// Whether handing over to the kernel may wait.
+    /// Whether the kernel may wait when it takes a request.
     pub(crate) fn waits(&self) -> Waits {
         self.0.info.waits
     }
 
-    /// The error of a request behind whose first `done_bytes` the drive ends.
+    /// The error of a request after whose first `done_bytes` the drive ends.
     pub(crate) fn ends_within(&self, start_sector: u64, sectors: u64, done_bytes: usize) -> IoError {
         let at = start_sector + (done_bytes / SECTOR_BYTES) as u64;
         let what = format!("member {} ends at sector {at}, within {sectors} sectors from {start_sector}", self.name());
         let what = what + ": it was cut short while in use";
-        // The member is gone, not these sectors: a write there would make it longer, and zeros of what lay before.
+        // The member is gone, not only these sectors: a write there would make the file longer, and turn what lay before into
+        // zeros.
         self.0.size.lose(what.clone());
         IoError::new(ErrorKind::Gone, what)
     }
@@ -258,7 +259,7 @@ impl SyncDrive {
         }
     }
 
-    /// The refusal of anything that changes a drive opened to look at.
+    /// The refusal of any change to a drive that was opened for reading only.
     pub(crate) fn check_writable(&self) -> Result<(), IoError> {
         match self.0.access {
             Access::Exclusive => Ok(()),
@@ -286,7 +287,7 @@ impl SyncDrive {
     fn error(&self, action: Action, start_sector: u64, len: usize, error: &io::Error) -> IoError {
         match Errno::from_io_error(error) {
             Some(errno) => io_error(self.name(), action, start_sector, (len / SECTOR_BYTES) as u64, errno),
-            // `read_exact_at` met the end of the file.
+            // `read_exact_at` reached the end of the file.
             None => IoError::new(ErrorKind::Gone, format!("member {}: {error}: it was cut short while in use", self.name())),
         }
     }
@@ -339,13 +340,13 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
     }
 }
 
-/// Whether the kernel keeps the block device read-only. Some drivers let it be opened for writing all the same.
+/// True if the block device is read-only in the kernel. Some drivers let it be opened for writing all the same.
 fn is_write_protected(number: u64) -> bool {
     let page = format!("/sys/dev/block/{}:{}/ro", rustix::fs::major(number), rustix::fs::minor(number));
     std::fs::read_to_string(page).is_ok_and(|page| page.trim() == "1")
 }
 
-/// Opens past the page cache; where the file system refuses that, through it, with the refusal.
+/// Opens the file without the page cache. If the file system refuses that, with it; then the refusal is returned too.
 fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Option<String>), DriveError> {
     let mut flags = match access {
         Access::ReadOnly => OFlags::RDONLY,
@@ -375,7 +376,7 @@ fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Op
         }
         _ => return Ok((file, None)),
     };
-    // The flag goes from the same open file, so that nothing can take the path's place in between.
+    // The flag is cleared on the same open file, so that nothing can take the path's place in between.
     let now = rustix::fs::fcntl_getfl(&file).and_then(|flags| rustix::fs::fcntl_setfl(&file, flags - OFlags::DIRECT));
     now.map_err(|errno| system(path, "turn direct I/O off", errno.into()))?;
     Ok((file, Some(refusal)))
@@ -431,7 +432,7 @@ fn inspect(
                 logical_block_bytes,
                 physical_block_bytes: rustix::fs::ioctl_blkpbszget(file).map_err(ask)?.max(logical_block_bytes),
                 optimal_io_bytes: small(page("queue/optimal_io_size")),
-                // Unknown counts as volatile: a flush too many loses time, one too few data.
+                // Unknown counts as volatile: a needless flush costs time, a missing one data.
                 volatile_cache: sysfs.as_ref().and_then(|sysfs| sysfs.text("queue/write_cache")).as_deref()
                     != Some("write through"),
                 discard_granularity_bytes: if discards {
@@ -472,7 +473,7 @@ fn inspect(
     })
 }
 
-/// What a queue takes as one: `max_sectors_kb`, and as many scattered pages as `max_segments` says. 1 GiB without a queue.
+/// The largest request that a queue takes whole: `max_sectors_kb`, and `max_segments` scattered pages. 1 GiB without a queue.
 fn transfer_bytes_max(sysfs: Option<&Sysfs>) -> usize {
     let page = |name, unit| sysfs.and_then(|sysfs| sysfs.number(name)).filter(|&count| count > 0).map(|count| count * unit);
     let bytes = page("queue/max_sectors_kb", 1024).into_iter().chain(page("queue/max_segments", BLOCK_ALIGN as u64)).min();
@@ -481,15 +482,15 @@ fn transfer_bytes_max(sysfs: Option<&Sysfs>) -> usize {
     (bytes / BLOCK_ALIGN * BLOCK_ALIGN).max(BLOCK_ALIGN)
 }
 
-/// The block of direct I/O where the kernel does not tell: the smallest that a read succeeds with.
+/// The block of direct I/O if the kernel does not report it: the smallest size with which a read succeeds.
 fn smallest_direct_read(file: &File) -> u32 {
     let mut memory = Buffer::zeroed(BLOCK_ALIGN);
     let works = |len: &u32| file.read_at(&mut memory[..*len as usize], 0).is_ok();
     [512, 1024, 2048].into_iter().find(works).unwrap_or(BLOCK_ALIGN as u32)
 }
 
-/// Whether the file system can deallocate. Who may write asks it, behind the end of the file where nothing is;
-/// that touches the file's times, so who only looks goes by the kind of file system.
+/// True if the file system can deallocate. With write access it is tried, behind the end of the file where nothing is. A try
+/// changes the file's times, so with read access the kind of file system decides.
 fn punches_holes(file: &File, len: u64, access: Access) -> bool {
     /// linux/magic.h: ext4, xfs, btrfs, tmpfs, f2fs.
     const PUNCHING: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];

@@ -1,12 +1,12 @@
-//! Threads for the system calls of one drive that may wait: flushes, discards, zeroing, the search for holes, every request
-//! to a file whose file system waits for a server, and transfers that the kernel could not take at once.
+//! Threads for one drive's system calls that may wait: flushes, discards, zeroing, the search for holes, every request to a
+//! file whose file system waits for a server, and transfers that the kernel could not take at once.
 //!
-//! Why not io_uring's own worker threads. All rings of a thread share a few of them, so that a drive that hangs in a flush would
-//! take those that the healthy drives need; and two files can share one of their queues. Here each drive has its own threads, so a
-//! drive that hangs keeps nobody but itself waiting.
+//! io_uring's own worker threads would not do. All rings of a thread share a few of them, so a drive that hangs in a flush
+//! would occupy those that the healthy drives need; and two files can share one of their queues. Here each drive has its own
+//! threads, so a drive that hangs delays only itself.
 //!
-//! Threads are started as they are needed and end after a while without work. A thread owns its request with all memory, and
-//! a handle of the drive, until the system call returns: nothing is taken from a call that hangs.
+//! Threads are started as needed and end after a while without work. A thread owns its request with all memory, and a handle of
+//! the drive, until the system call returns: nothing is taken from a call that hangs.
 
 use crate::SyncDrive;
 use crate::blocking::carry_out;
@@ -17,19 +17,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_block::{ErrorKind, IoError, Nanos, Request};
 
-/// As many system calls of one drive may wait at once; later requests wait for a thread.
+/// The most system calls of one drive that may wait at once; later requests wait for a thread.
 const THREADS_MAX: usize = 16;
 /// A thread without work ends after this time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// How long the end of a drive waits for calls under way. Their threads keep the drive open for as long as they last.
+/// How long dropping a drive waits for calls in flight. Their threads keep the drive open until they return.
 const LAST_CALLS: Duration = Duration::from_secs(1);
-/// A call needs little: the memory of its request lies elsewhere.
+/// A call needs little stack: the memory of its request lies elsewhere.
 const STACK_BYTES: usize = 256 << 10;
 
-/// The near end of the threads.
+/// The handle of the threads.
 pub(crate) struct Workers {
     shared: Arc<Shared>,
-    /// When the requests came that have not ended, with their numbers.
+    /// Arrival times of the requests that have not ended, with their numbers.
     open: BTreeSet<(Nanos, u64)>,
     count: u64,
 }
@@ -48,7 +48,7 @@ struct Shared {
     changed: Condvar,
     /// A call has returned.
     returned: Condvar,
-    /// Of the owner's ring. Not of its lane, which takes no turns while the array is opened.
+    /// The waker of the owner's ring. Not of its lane, which takes no turns while the array is opened.
     waker: Waker,
 }
 
@@ -58,18 +58,18 @@ struct State {
     done: Vec<(u64, Work, Result<(), IoError>)>,
     threads: usize,
     idle: usize,
-    /// The drive is gone.
+    /// The drive was dropped.
     closed: bool,
 }
 
 impl Workers {
-    /// No thread yet. `waker` is used when something has ended.
+    /// Starts no thread yet. `waker` is used when a request has ended.
     pub(crate) fn new(waker: Waker) -> Self {
         let shared = Shared { state: Mutex::default(), changed: Condvar::new(), returned: Condvar::new(), waker };
         Self { shared: Arc::new(shared), open: BTreeSet::new(), count: 0 }
     }
 
-    /// Hands a request over. Its end, an error if there is no thread, is among those of [`Workers::poll`].
+    /// Submits a request. [`Workers::poll`] returns its end; it is an error if there is no thread.
     pub(crate) fn submit(&mut self, drive: &SyncDrive, work: Work) {
         let number = self.count;
         self.count += 1;
@@ -84,7 +84,7 @@ impl Workers {
                     state.threads += 1;
                     return;
                 }
-                // The threads that there are will come to it.
+                // The existing threads will run it.
                 Err(_) if state.threads > 0 => {}
                 Err(error) => {
                     let (number, drive, work) = state.queue.pop_back().expect("just put there");
@@ -98,17 +98,17 @@ impl Workers {
         self.shared.changed.notify_one();
     }
 
-    /// When the oldest request came that has not ended.
+    /// The arrival time of the oldest request that has not ended.
     pub(crate) fn oldest(&self) -> Option<Nanos> {
         self.open.first().map(|&(since, _)| since)
     }
 
-    /// How many have not ended.
+    /// How many requests have not ended.
     pub(crate) fn open_count(&self) -> usize {
         self.open.len()
     }
 
-    /// Takes what has ended.
+    /// Takes the requests that have ended.
     pub(crate) fn poll(&mut self) -> Vec<(Work, Result<(), IoError>)> {
         if self.open.is_empty() {
             return Vec::new();
@@ -121,7 +121,7 @@ impl Workers {
         done.into_iter().map(end).collect()
     }
 
-    /// Whether [`Workers::poll`] has something to give.
+    /// True if [`Workers::poll`] has something to return.
     pub(crate) fn has_ended(&self) -> bool {
         !self.open.is_empty() && !self.shared.lock().done.is_empty()
     }
@@ -165,7 +165,7 @@ impl Shared {
             };
             drop(state);
             let result = carry_out(&drive, &mut work.request);
-            // The owner may rely on it that an ended request does not keep the drive open.
+            // The owner may rely on this: an ended request does not keep the drive open.
             drop(drive);
             state = self.lock();
             state.done.push((number, work, result));

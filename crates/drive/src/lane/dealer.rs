@@ -5,19 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use stria_block::{Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Request, Stay};
 
-/// Lanes any of which takes any request of one device. A guest lives on the lane that has the fewest; a client on a thread of
-/// its own sends each request to the lane that owns its first sector, or, where none does, to one after the other.
+/// Lanes any of which takes any request of one device. A guest lives on the lane that has the fewest. A client on a thread of
+/// its own sends each request to the lane that owns its first sector; if sectors have no owners, the lanes take turns.
 pub struct Dealer {
     lanes: Vec<Arc<dyn RemoteDevice>>,
-    /// Sectors that one lane owns, before it is the next one's turn.
+    /// How many consecutive sectors one lane owns before the next lane's begin.
     group_sectors: Option<u64>,
-    /// By lane: held once for each guest, and here.
+    /// By lane: one reference for each guest, and one here.
     guests: Mutex<Vec<Arc<()>>>,
     next: AtomicUsize,
 }
 
 impl Dealer {
-    /// Deals out to these lanes. `group_sectors`: so many sectors in a row are one lane's own, from the first lane on.
+    /// Distributes requests over these lanes. `group_sectors`: so many consecutive sectors belong to one lane, from the first
+    /// lane on.
     ///
     /// # Panics
     /// Without lanes.
@@ -64,9 +65,9 @@ impl RemoteDevice for Dealer {
     }
 }
 
-/// A guest that counts on its lane.
+/// A guest that is counted for its lane.
 struct Lodger {
-    /// Given back before the guest is seen to be gone.
+    /// Released before the guest's end can be noticed.
     _place: Arc<()>,
     guest: Box<dyn Guest>,
 }

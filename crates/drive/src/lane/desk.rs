@@ -1,9 +1,9 @@
-//! Who asked for what: the lane's open requests and the clients to answer.
+//! The lane's open requests, and the clients to answer.
 //!
-//! Clients get the device in turn (deficit round robin). As long as several ask, the device has at most a *window* of their
-//! bytes, so that a small read does not stand behind 64 MiB of another client's writes; what is beyond waits here, and each
-//! client's share of the window grows by the same count of bytes a round. A client alone has the device for itself, and one
-//! that asks for little at a time is never held.
+//! Clients get the device in turn (deficit round robin). While several clients are active, the device has at most a *window* of
+//! their bytes, so that a small read does not wait behind 64 MiB of another client's writes. Requests beyond the window wait
+//! here, and each client's allowance grows by the same count of bytes in every round. A single client has the device to itself,
+//! and a client with few bytes in flight never waits.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use stria_block::{Completion, ErrorKind, IoError, Mailbox, Nanos, Operation, Req
 
 /// 4 KiB: what a request costs the device besides its bytes.
 const REQUEST_COST: usize = 4 << 10;
-/// 512 KiB: up to this at the device a client is never held: 64 requests of 4 KiB.
+/// 512 KiB, 64 requests of 4 KiB: a client with no more than this at the device never waits.
 const SMALL_COST: usize = 512 << 10;
-/// 8 MiB: the least window; four milliseconds of two gigabytes a second, and far more than fits between a drive and its answer.
-/// With 4 MiB four clients that write 1 MiB at a time to a RAM device took a fifth more processor time.
+/// 8 MiB: the smallest window; four milliseconds at two gigabytes a second, and far more than a drive needs to stay busy. With
+/// 4 MiB four clients that write 1 MiB at a time to a RAM device took a fifth more processor time.
 const WINDOW_COST_MIN: usize = 8 << 20;
 /// 64 MiB: the largest window.
 const WINDOW_COST_MAX: usize = 64 << 20;
-/// 256 KiB: what a client's share grows by in a round.
+/// 256 KiB: how much a client's allowance grows in a round.
 const ROUND_COST: usize = 256 << 10;
-/// 500 ms: a client that has asked in this or the last such period counts as active.
+/// 500 ms: a client with a request in this period or the last counts as active.
 const SEASON: Nanos = 500_000_000;
 
 /// The requests of a lane's device by slot, and their clients.
@@ -29,28 +29,28 @@ pub(super) struct Desk {
     slots: Vec<Option<Open>>,
     free: Vec<u32>,
     clients: Vec<Client>,
-    /// The client whose requests come in now.
+    /// The client whose requests are being accepted.
     current: usize,
     /// Clients with answers to send.
     waiting: Vec<usize>,
-    /// What the device has, in bytes.
+    /// The cost of all requests at the device, in bytes.
     cost: usize,
-    /// What it may have while several clients ask.
+    /// The largest cost at the device while several clients are active.
     window_cost: usize,
-    /// Clients with requests that are held, in the order of their turns.
+    /// Clients with waiting requests, in the order of their turns.
     turns: VecDeque<usize>,
-    /// Clients with held requests of which the device has so little that they need not wait for their turn.
+    /// Clients with waiting requests and so little at the device that they need not wait for their turn.
     modest: Vec<usize>,
-    /// How many clients ask.
+    /// How many clients are active.
     season: Season,
 }
 
-/// How many clients have asked of late.
+/// How many clients were active lately.
 #[derive(Default)]
 struct Season {
     number: u64,
     began: Nanos,
-    /// In the last one, and in this one so far.
+    /// In the last period, and in this one so far.
     counts: [usize; 2],
 }
 
@@ -66,29 +66,29 @@ struct Client {
     reply: Reply,
     answers: Vec<Completion>,
     open: usize,
-    /// Of what the device has.
+    /// The cost of its requests at the device.
     cost: usize,
     /// Requests that wait for the client's turn, the oldest first.
     held: VecDeque<Request>,
-    /// What may go before its next turn.
+    /// The cost that it may still send in this round.
     deficit: usize,
-    /// Whether it is in the list of turns.
+    /// True if it is in `turns`.
     has_turn: bool,
-    /// The season in which it last asked.
+    /// The period of its last request.
     season: u64,
 }
 
 /// Where a client's answers go.
 enum Reply {
     Mailbox(Arc<Mailbox<Completion>>),
-    /// To the guest in this room, who takes them with [`Desk::answers`].
+    /// To the guest in this room, which takes them with [`Desk::answers`].
     Guest(u32),
-    /// The guest has left: nowhere.
+    /// The guest has left: answers are discarded.
     Gone,
 }
 
 impl Client {
-    /// Whether nobody is left who could ask or be answered.
+    /// True if the client can neither send requests nor receive answers any more.
     fn has_left(&self) -> bool {
         let gone = match &self.reply {
             Reply::Mailbox(reply) => Arc::strong_count(reply) == 1,
@@ -105,8 +105,8 @@ pub(super) fn stopped(name: &str) -> IoError {
 }
 
 impl Desk {
-    /// `optimal_io_bytes`: what the device likes to get at once; the window takes several of that, so that whole stripes are
-    /// written whole.
+    /// `optimal_io_bytes`: the device's preferred size of I/O. The window holds two of that, so that full stripes are written
+    /// as such.
     pub(super) fn new(lane: &str, optimal_io_bytes: u32) -> Self {
         Self {
             lane: lane.to_owned(),
@@ -123,17 +123,17 @@ impl Desk {
         }
     }
 
-    /// Tells the time, once a turn of the lane.
+    /// Sets the time, once in each turn of the lane.
     pub(super) fn set_now(&mut self, now: Nanos) {
         let season = &mut self.season;
         if now >= season.began + SEASON {
-            // After a longer silence nobody was there.
+            // After a longer pause the last period had no clients.
             let last = if now < season.began + 2 * SEASON { season.counts[1] } else { 0 };
             *season = Season { number: season.number + 1, began: now, counts: [last, 0] };
         }
     }
 
-    /// The requests that follow are this client's.
+    /// The requests that follow come from this client.
     pub(super) fn turn_to(&mut self, reply: Arc<Mailbox<Completion>>) {
         let known = |client: &Client| matches!(&client.reply, Reply::Mailbox(known) if Arc::ptr_eq(known, &reply));
         if self.clients.get(self.current).is_some_and(known) {
@@ -145,30 +145,30 @@ impl Desk {
         };
     }
 
-    /// The guest in this room becomes a client; its number.
+    /// Makes the guest in this room a client. Returns the client's index.
     pub(super) fn admit(&mut self, room: u32) -> usize {
         self.seat(Reply::Guest(room))
     }
 
-    /// The requests that follow are this guest's.
+    /// The requests that follow come from this guest.
     pub(super) fn turn_to_guest(&mut self, client: usize) {
         self.current = client;
     }
 
-    /// The guest wants no answers any more.
+    /// The guest wants no more answers.
     pub(super) fn dismiss(&mut self, client: usize) {
         self.clients[client].reply = Reply::Gone;
         self.clients[client].answers.clear();
-        // What the device has not got yet it need not carry out: nobody would hear of it.
+        // Requests that the device does not have yet need not run: their results would be discarded.
         self.clients[client].held.clear();
     }
 
-    /// A guest's answers, which it takes all.
+    /// A guest's answers; it takes all of them.
     pub(super) fn answers(&mut self, client: usize) -> &mut Vec<Completion> {
         &mut self.clients[client].answers
     }
 
-    /// A client that is gone makes room.
+    /// Adds a client, in the place of one that has left if there is one.
     fn seat(&mut self, reply: Reply) -> usize {
         match self.clients.iter().position(Client::has_left) {
             Some(index) => {
@@ -183,8 +183,8 @@ impl Desk {
         }
     }
 
-    /// The current client asks; its request comes back with a slot as its tag, to be submitted, or is held until
-    /// [`Desk::next`] gives it.
+    /// Takes a request of the current client. Returns it with a slot as its tag, to be submitted; or it waits until
+    /// [`Desk::next`] returns it.
     pub(super) fn accept(&mut self, request: Request) -> Option<Request> {
         let client = &mut self.clients[self.current];
         if client.season != self.season.number {
@@ -204,7 +204,7 @@ impl Desk {
         None
     }
 
-    /// A request that was held and may go now.
+    /// A request that waited and may be submitted now.
     pub(super) fn next(&mut self) -> Option<Request> {
         while let Some(&index) = self.modest.last() {
             let client = &mut self.clients[index];
@@ -237,7 +237,7 @@ impl Desk {
         None
     }
 
-    /// Gives a client's request a slot, which becomes its tag.
+    /// Gives a client's request a slot, whose number becomes its tag.
     fn open(&mut self, client: usize, mut request: Request) -> Request {
         let cost = cost_of(&request);
         self.cost += cost;
@@ -266,7 +266,7 @@ impl Desk {
         request
     }
 
-    /// Takes the device's completion; sent with the next [`Desk::send`].
+    /// Takes the device's completion. The next [`Desk::send`] sends it.
     ///
     /// # Panics
     /// When the device ends a request twice, or one that it never got.
@@ -291,7 +291,7 @@ impl Desk {
         self.put(self.current, request.complete(Err(error)));
     }
 
-    /// Sends the answers, each client's with one lock and at most one wake-up; guests are called by their rooms.
+    /// Sends the answers, each client's with one lock and at most one wake-up. Guests are called by their rooms.
     pub(super) fn send(&mut self, mut call: impl FnMut(u32)) {
         for client in self.waiting.drain(..) {
             let client = &mut self.clients[client];
@@ -303,12 +303,12 @@ impl Desk {
         }
     }
 
-    /// Whether every request was answered.
+    /// True if every request was answered.
     pub(super) fn is_clear(&self) -> bool {
         self.slots.len() == self.free.len() && self.clients.iter().all(|client| client.held.is_empty())
     }
 
-    /// Answers everything that is open with an error, to be sent; its memory is lost with the device.
+    /// Answers all open requests with an error; [`Desk::send`] sends the answers. Their memory is lost with the device.
     pub(super) fn close(&mut self) {
         for open in std::mem::take(&mut self.slots).into_iter().flatten() {
             let completion = Completion { tag: open.tag, result: Err(stopped(&self.lane)), operation: open.hollow };
@@ -332,7 +332,7 @@ impl Desk {
 }
 
 impl Season {
-    /// Whether at most one client asks.
+    /// True if at most one client is active.
     fn is_quiet(&self) -> bool {
         self.counts.iter().all(|&count| count <= 1)
     }

@@ -1,23 +1,23 @@
-//! The guests of a lane: who is ready for a turn, and what the others wait for.
+//! The guests of a lane: which are due a turn, and what the others wait for.
 //!
-//! A guest has a room, whose number is its socket's key on the ring. A socket is watched once for each direction at a
-//! time; what was watched for a guest that has left may still call whoever has the room now, which costs him a turn.
+//! A guest has a room, whose number is its socket's key on the ring. A socket is watched once for each direction at a time. A
+//! watch for a guest that has left may still fire for the next guest in the room, which costs that guest a needless turn.
 
 use super::desk::Desk;
 use crate::Ring;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stria_block::{Guest, Nanos, Request, Stay};
 
-/// Set in the key of a socket that is watched for room to send.
+/// Set in the key of a socket that is watched for space to send.
 const ROOM_TO_SEND: u32 = 1 << 31;
 
-/// Everybody who lives on the lane.
+/// All guests of the lane.
 #[derive(Default)]
 pub(super) struct Guests {
     rooms: Vec<Option<Resident>>,
-    /// Rooms of guests who are due a turn, each once.
+    /// Rooms of guests that are due a turn, each once.
     due: Vec<u32>,
-    /// No `until` of anybody is before this.
+    /// No `until` of any guest is before this.
     earliest: Option<Nanos>,
     keys: Vec<u32>,
     requests: Vec<Request>,
@@ -25,7 +25,7 @@ pub(super) struct Guests {
 
 struct Resident {
     guest: Box<dyn Guest>,
-    /// At the desk.
+    /// Its index at the desk.
     client: usize,
     is_due: bool,
     signalled: bool,
@@ -57,12 +57,12 @@ impl Guests {
         }
     }
 
-    /// Everybody is due a turn.
+    /// All guests are due a turn.
     pub(super) fn call_all(&mut self) {
         (0..self.rooms.len()).for_each(|room| self.call(room as u32));
     }
 
-    /// Calls those whose sockets are ready and those whose time has come; whether anybody is due a turn.
+    /// Calls guests whose socket is ready or whose time has come. True if any guest is due a turn.
     pub(super) fn look(&mut self, ring: &Ring, now: Nanos) -> bool {
         let mut keys = std::mem::take(&mut self.keys);
         ring.take_ready(&mut keys);
@@ -86,20 +86,20 @@ impl Guests {
         self.is_due()
     }
 
-    /// Whether anybody is due a turn.
+    /// True if any guest is due a turn.
     pub(super) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// When somebody's time comes.
+    /// When the next guest's time comes.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.earliest
     }
 
-    /// Gives a turn to everybody who is due one; whether anybody asked for something.
+    /// Gives a turn to every guest that is due one. True if any of them sent a request.
     pub(super) fn turn(&mut self, now: Nanos, ring: &Ring, desk: &mut Desk, mut submit: impl FnMut(&mut Desk, Request)) -> bool {
         let mut asked = false;
-        // Who is called meanwhile gets his turn in the next round.
+        // A guest that is called meanwhile gets its turn in the next round.
         let count = self.due.len();
         for index in 0..count {
             let room = self.due[index];
@@ -126,7 +126,7 @@ impl Guests {
                         ring.watch(resident.guest.socket(), true, room | ROOM_TO_SEND);
                     }
                 }
-                // A guest that panics (which is printed) goes alone.
+                // If a guest panics (which is printed), only that guest ends.
                 Ok(Stay::Leave) | Err(_) => {
                     desk.dismiss(resident.client);
                     self.rooms[room as usize] = None;

@@ -1,23 +1,22 @@
-//! How long a lane looks out for the next event before it sleeps.
+//! How long a lane polls for the next event before it sleeps.
 //!
-//! Going to sleep and being woken costs several microseconds on each side, more in a virtual machine.
-//! Looking out for the next event pays when that comes sooner, and only then: so the lane learns from
-//! its pauses, as KVM does with its halts (`halt_poll_ns`). A pause that was short enough to be spun
-//! through makes it more patient, one that was not makes it sleep at once.
+//! Going to sleep and being woken costs several microseconds on each side, more in a virtual machine. Polling pays only if the
+//! next event comes sooner. So the lane learns from its pauses, as KVM does with its halts (`halt_poll_ns`): after a pause that
+//! was short enough to be polled through it polls for longer, after a longer one it sleeps at once.
 
 use std::time::Duration;
 use stria_block::Nanos;
 
-/// Of the order of a sleep and a wake-up together: spinning longer cannot pay.
+/// About the cost of a sleep and a wake-up together: polling for longer cannot pay.
 pub(super) const SPIN_MAX: Duration = Duration::from_micros(50);
-/// What patience begins with when it may pay.
+/// The first time to poll for, when polling may pay.
 const SPIN_FIRST: Nanos = 5_000;
 
 /// The pauses of one lane.
 pub(super) struct Patience {
     spin_max: Nanos,
     spin: Nanos,
-    /// Of the present pause.
+    /// The start of the present pause.
     start: Nanos,
 }
 
@@ -27,7 +26,7 @@ impl Patience {
         Self { spin_max, spin: 0, start: 0 }
     }
 
-    /// Told once per turn, whether something happened in it; says whether to go on without sleep.
+    /// Called once a turn. `active`: something happened in it. Returns true if the lane should go on without sleep.
     pub(super) fn lasts(&mut self, active: bool, now: Nanos) -> bool {
         if active {
             let pause = now - self.start;

@@ -1,4 +1,4 @@
-//! How a ring and its sides are set up: the leanest way that the kernel has.
+//! How a ring and its sides are set up: in the cheapest mode that the kernel has.
 
 use io_uring::{IoUring, cqueue, squeue};
 use rustix::io::Errno;
@@ -6,16 +6,16 @@ use std::io;
 use std::ops::Range;
 use stria_block::Arena;
 
-/// Entries handed over by one system call at most; more take another one.
+/// Entries submitted by one system call at most; more need another one.
 const SUBMISSION_ENTRIES: u32 = 512;
-/// Bounds what the kernel holds at once, so that its completion queue never overflows; the rest waits with the ring.
+/// Bounds how much the kernel has at once, so that its completion queue never overflows. The rest waits in the ring.
 const COMPLETION_ENTRIES: u32 = 4096;
 
 /// A way to set a ring up, and its name.
 pub(super) type Mode<S, C> = (fn(&mut io_uring::Builder<S, C>), &'static str);
 
-/// Leanest first: completions are worked off only when asked for (Linux 6.1), or at least without
-/// interrupting the thread (5.19), or the plain way.
+/// The cheapest first: completions are processed only on request (Linux 6.1), or at least without interrupting the thread
+/// (5.19), or the plain mode.
 pub(super) fn modes<S: squeue::EntryMarker, C: cqueue::EntryMarker>() -> [Mode<S, C>; 3] {
     [
         (
@@ -34,7 +34,7 @@ pub(super) fn modes<S: squeue::EntryMarker, C: cqueue::EntryMarker>() -> [Mode<S
     ]
 }
 
-/// The first of `modes` that the kernel has, with what else is wanted of it.
+/// The first of `modes` that the kernel has, with the settings of `and`.
 pub(super) fn set_up<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     modes: &[Mode<S, C>],
     and: impl Fn(&mut io_uring::Builder<S, C>),
@@ -53,10 +53,10 @@ pub(super) fn set_up<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     Err(refusal)
 }
 
-/// Registers the arena's memory, as the first and only.
+/// Registers the arena's memory, as the first and only buffer.
 pub(super) fn register_memory(with: &io_uring::Submitter<'_>, arena: &'static Arena) -> io::Result<()> {
     let Range { start, end } = arena.addresses();
     let memory = libc::iovec { iov_base: start as *mut _, iov_len: end - start };
-    // SAFETY: an arena stays where it is as long as the process lives.
+    // SAFETY: an arena is never moved or freed.
     unsafe { with.register_buffers(&[memory]) }
 }

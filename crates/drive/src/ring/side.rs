@@ -1,9 +1,9 @@
 //! A second io_uring beside a thread's usual one, for what that cannot do.
 //!
-//! Polled completion needs a ring of its own, as such a ring takes nothing else: nobody is told of what ends there, but it
-//! is looked for in the drive's queue at each turn. Commands of NVMe drives need entries and completions of twice the size.
-//! A side has both sizes, so that there are at most two: a polled one, and one that is told. Their jobs lie in the usual
-//! ring's slots, where the module head says why it is sound to hand addresses over.
+//! Polled completion needs a ring of its own, which takes nothing else: nothing reports the end of its requests, and each turn
+//! looks for completions in the drive's queue. NVMe commands need entries and completions of twice the size. A side has both
+//! sizes, so that there are at most two: one polled, one not. Their jobs lie in the usual ring's slots; its module head says
+//! why passing addresses to the kernel is sound.
 
 use super::setup::{Mode, modes, register_memory, set_up};
 use super::try_again;
@@ -14,9 +14,9 @@ use stria_block::Arena;
 
 pub(super) struct Side {
     pub uring: IoUring<squeue::Entry128, cqueue::Entry32>,
-    /// Completions are looked for rather than told.
+    /// Completions are polled for.
     pub polled: bool,
-    /// The usual ring tells when something has ended here.
+    /// The usual ring watches for completions here.
     pub watched: bool,
     backlog: VecDeque<squeue::Entry128>,
     pub in_kernel: usize,
@@ -24,7 +24,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// With places for `files` registered files, and `memory` registered.
+    /// With indices for `files` registered files, and `memory` registered.
     pub fn new(polled: bool, files: u32, memory: Option<&'static Arena>) -> io::Result<Self> {
         let modes: [Mode<squeue::Entry128, cqueue::Entry32>; 3] = modes();
         let (uring, _) = set_up(&modes, |builder| {
@@ -42,7 +42,7 @@ impl Side {
         Ok(Self { uring, polled, watched: false, backlog: VecDeque::new(), in_kernel: 0, in_kernel_max })
     }
 
-    /// Whether somebody must look for what ends here.
+    /// True if the lane must poll for completions here.
     pub fn is_polling(&self) -> bool {
         self.polled && (self.in_kernel > 0 || !self.backlog.is_empty())
     }
@@ -56,7 +56,7 @@ impl Side {
         while self.in_kernel < self.in_kernel_max
             && let Some(entry) = self.backlog.front()
         {
-            // SAFETY: the ring's module head; `Ring::push_aside` holds its callers to it.
+            // SAFETY: the ring's module head; `Ring::push_aside` requires it of its callers.
             if unsafe { self.uring.submission().push(entry) }.is_err() {
                 return;
             }
@@ -65,24 +65,24 @@ impl Side {
         }
     }
 
-    /// Whether there is more to hand over, and room for it.
+    /// True if there is more to submit, and space for it.
     pub fn has_more(&mut self) -> bool {
         !self.backlog.is_empty() && self.in_kernel < self.in_kernel_max && !self.uring.submission().is_full()
     }
 
-    /// Whether there is something to hand over, to look for, or to take, and so a reason for [`Side::enter`].
+    /// True if there is something to submit, to poll for, or to take, and so a reason for [`Side::enter`].
     pub fn needs_kernel(&mut self) -> bool {
         self.refill();
         let submission = self.uring.submission();
         !submission.is_empty() || submission.taskrun() || self.polled && self.in_kernel > 0
     }
 
-    /// The system call. `want` 1: waits for a completion, or looks for one until it is there.
+    /// The system call. `want` 1: waits or polls until there is a completion.
     pub fn enter(&mut self, want: usize) -> io::Result<()> {
         self.uring.submitter().submit_and_wait(want).map(drop).or_else(|error| try_again(error, want > 0))
     }
 
-    /// Forgets what the kernel has not seen.
+    /// Discards entries that the kernel has not seen.
     pub fn clear_backlog(&mut self) {
         self.backlog.clear();
     }
