@@ -185,6 +185,20 @@ const PARITY_LAYOUTS: [(ParityLayout, &[&str]); 14] = [
     (ParityLayout::ParityFirst6, &["parity-first-6"]),
 ];
 
+impl Layout {
+    /// Every level with each of its layouts; RAID 10, which has one for any count of copies, with one of each kind.
+    pub fn of_all_levels() -> impl Iterator<Item = (Level, Self)> {
+        let zones = [Zones::Original, Zones::Alternate].map(|zones| (Level::Raid0, Layout::Zones(zones)));
+        let plain = [Level::Raid1, Level::Raid4].map(|level| (level, Layout::Plain));
+        let parity = [Level::Raid5, Level::Raid6].into_iter().flat_map(|level| {
+            ParityLayout::all().filter(move |layout| layout.suits(level)).map(move |layout| (level, Layout::Parity(layout)))
+        });
+        let copies = [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, false), (1, 2, true), (2, 2, false), (1, 3, true)];
+        let copies = copies.map(|(near, far, offset)| (Level::Raid10, Layout::Copies(Copies { near, far, offset })));
+        std::iter::once((Level::Linear, Layout::Plain)).chain(zones).chain(plain).chain(parity).chain(copies)
+    }
+}
+
 impl ParityLayout {
     /// Every layout.
     pub fn all() -> impl Iterator<Item = Self> {

@@ -99,24 +99,10 @@ fn what_cannot_be_is_refused_in_words() {
 
 /// Every small geometry of every level and layout.
 fn all() -> Vec<Geometry> {
-    let mut shapes = vec![
-        (Level::Linear, Layout::Plain),
-        (Level::Raid0, Layout::Zones(Zones::Original)),
-        (Level::Raid0, Layout::Zones(Zones::Alternate)),
-        (Level::Raid1, Layout::Plain),
-        (Level::Raid4, Layout::Plain),
-    ];
-    for level in [Level::Raid5, Level::Raid6] {
-        shapes.extend(ParityLayout::all().filter(|layout| layout.suits(level)).map(|layout| (level, Layout::Parity(layout))));
-    }
-    for (near, far, offset) in [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, true), (2, 2, false)] {
-        shapes.push((Level::Raid10, Layout::Copies(Copies { near, far, offset })));
-    }
     let sizes =
         |level: Level, count: usize| (0..count as u64).map(move |n| if level.is_redundant() { 96 } else { 64 + 24 * (n % 3) });
     let counts = |shape| (4..7).map(move |count| (shape, count));
-    let made = shapes
-        .into_iter()
+    let made = Layout::of_all_levels()
         .flat_map(counts)
         .map(|((level, layout), count)| Geometry::new(level, layout, 8, &sizes(level, count).collect::<Vec<_>>()).expect("good"));
     made.collect()

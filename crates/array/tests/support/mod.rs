@@ -383,29 +383,12 @@ impl World {
 
 /// Every level and layout in small, with `count` members.
 pub fn geometries(count: usize, strip: u64, strips: u64) -> Vec<Geometry> {
-    let mut found = Vec::new();
-    let sectors = vec![strip * strips; count];
-    let mut add = |level: Level, layout: Layout, sectors: &[u64]| {
-        if let Ok(geometry) = Geometry::new(level, layout, strip, sectors) {
-            found.push(geometry);
-        }
-    };
+    let equal = vec![strip * strips; count];
     let unequal: Vec<u64> = (0..count as u64).map(|index| strip * (strips - 3 * (index % 3))).collect();
-    add(Level::Linear, Layout::Plain, &unequal);
-    for zones in [Zones::Original, Zones::Alternate] {
-        add(Level::Raid0, Layout::Zones(zones), &unequal);
-    }
-    add(Level::Raid1, Layout::Plain, &sectors);
-    add(Level::Raid4, Layout::Plain, &sectors);
-    for level in [Level::Raid5, Level::Raid6] {
-        for layout in ParityLayout::all().filter(|layout| layout.suits(level)) {
-            add(level, Layout::Parity(layout), &sectors);
-        }
-    }
-    for (near, far, offset) in [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, false), (1, 2, true), (2, 2, false)] {
-        add(Level::Raid10, Layout::Copies(Copies { near, far, offset }), &sectors);
-    }
-    found
+    let made = |(level, layout): (Level, Layout)| {
+        Geometry::new(level, layout, strip, if level.is_redundant() { &equal } else { &unequal }).ok()
+    };
+    Layout::of_all_levels().filter_map(made).collect()
 }
 
 /// Tries every level and layout with so many members, on as many lanes as `lanes` says of their count and the geometry's index.
