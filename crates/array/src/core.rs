@@ -285,10 +285,7 @@ impl Core {
             place.set(if place.get() == u64::MAX { u64::MAX } else { below });
         }
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
-            match below {
-                u64::MAX => intent.all_resynced(),
-                _ => intent.resynced(&(0..below)),
-            }
+            intent.resynced(below);
         }
         if below == u64::MAX {
             self.alignments.forget();

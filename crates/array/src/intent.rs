@@ -29,6 +29,8 @@ struct Chunk {
 pub(crate) struct Intent {
     chunk_sectors: u64,
     chunks: Vec<Chunk>,
+    /// No chunk before this one needs a resync, so a resync visits each chunk once.
+    agreed: usize,
     /// Bits to be set by the next update.
     wanted: Vec<u64>,
     /// Chunks whose bit is set, for the task that clears them: a superset, in no order.
@@ -44,7 +46,7 @@ impl Intent {
         for &chunk in &listed {
             chunks[chunk as usize] = Chunk { on_members: true, needs_resync: crashed, kept: true, ..Chunk::default() };
         }
-        Self { chunk_sectors: config.chunk_sectors, chunks, wanted: Vec::new(), listed }
+        Self { chunk_sectors: config.chunk_sectors, chunks, agreed: 0, wanted: Vec::new(), listed }
     }
 
     pub fn chunk_sectors(&self) -> u64 {
@@ -142,23 +144,15 @@ impl Intent {
         self.chunks[self.span(range)].iter().any(|chunk| chunk.on_members || chunk.writers > 0)
     }
 
-    /// Redundancy is consistent in the chunks that lie entirely in `range`.
-    pub fn resynced(&mut self, range: &Range<u64>) {
-        let last = if range.end >= self.chunks.len() as u64 * self.chunk_sectors {
-            self.chunks.len() as u64
-        } else {
-            range.end / self.chunk_sectors
-        };
-        for index in range.start.div_ceil(self.chunk_sectors)..last {
-            self.chunks[index as usize].needs_resync = false;
-        }
-    }
-
-    /// Redundancy is consistent everywhere.
-    pub fn all_resynced(&mut self) {
-        for chunk in &mut self.chunks {
+    /// Redundancy is consistent in the chunks that lie entirely below a position; `u64::MAX`: in all.
+    pub fn resynced(&mut self, below: u64) {
+        let count = self.chunks.len();
+        let whole = usize::try_from(below / self.chunk_sectors).map_or(count, |whole| whole.min(count));
+        let end = if below >= count as u64 * self.chunk_sectors { count } else { whole };
+        for chunk in self.chunks.get_mut(self.agreed..end).unwrap_or_default() {
             chunk.needs_resync = false;
         }
+        self.agreed = self.agreed.max(end);
     }
 
     /// Count of chunks whose bit is set on the members.
