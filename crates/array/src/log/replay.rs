@@ -6,14 +6,17 @@
 //! at read-only. Once it may be written to, the overlay goes to the members, always the same bytes: replay may be interrupted
 //! and repeated any number of times, also with a member less.
 
+mod over;
+
 use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::core::{Action, Batch, Core, write_io};
 use crate::lock::Mode;
 use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
 use crate::plan::{Presence, Strips};
 use crate::{MemberId, StripeMap};
+use over::{Newest, Over};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Data, bytes};
@@ -89,11 +92,12 @@ fn give_up(core: &Core) {
     core.log.stage_changed.wake_all(&core.ready);
 }
 
-/// Rows of a stripe that the same records cover.
+/// Rows of a stripe for which the same record counts.
 struct Piece<'a> {
     stripe: u64,
     rows: Range<u64>,
-    records: Vec<&'a LogRecord>,
+    /// The record of each parity, of the newest write that all parities have one of. Empty: there is none.
+    newest: Newest<'a>,
     /// The parities whose members were in sync at the start.
     parities: Strips,
 }
@@ -122,18 +126,16 @@ impl Core {
 
 fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'a>> {
     let base = stripe * core.geometry.strip_sectors();
-    let cuts: BTreeSet<u64> = records.iter().flat_map(|record| [record.rows.start, record.rows.end]).collect();
-    let cuts: Vec<u64> = cuts.into_iter().collect();
+    let mut over = Over::default();
     let mut pieces = Vec::new();
-    for pair in cuts.windows(2) {
-        let over = |record: &&LogRecord| record.rows.start <= pair[0] && pair[1] <= record.rows.end;
-        for start in (pair[0]..pair[1]).step_by(BAND_SECTORS as usize) {
-            let rows = start..pair[1].min(start + BAND_SECTORS);
+    over.walk(records, |rows, over| {
+        for start in rows.clone().step_by(BAND_SECTORS as usize) {
+            let rows = start..rows.end.min(start + BAND_SECTORS);
             let there = presences(core, core.map(stripe), &(base + rows.start..base + rows.end), &Strips::new());
-            let parities = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Whole).collect();
-            pieces.push(Piece { stripe, rows, records: records.iter().filter(over).collect(), parities });
+            let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Whole).collect();
+            pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
         }
-    }
+    });
     pieces
 }
 
@@ -144,18 +146,16 @@ fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<u64>) -> &'a [u8] {
 
 /// Computes what some rows of a piece must hold, into the overlay.
 async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
-    let Piece { stripe, records, parities, .. } = piece;
+    let Piece { stripe, newest, parities, .. } = piece;
+    if newest.is_empty() {
+        return;
+    }
     let map = core.map(*stripe);
     let base = stripe * core.geometry.strip_sectors();
     let on_member = base + rows.start..base + rows.end;
     let sectors = rows.end - rows.start;
     let mut unreadable = Strips::new();
     loop {
-        let numbers: BTreeSet<u64> = records.iter().map(|record| record.number).collect();
-        let of = |number: u64, parity: usize| records.iter().find(|record| record.number == number && record.parity == parity);
-        let complete = |number: &u64| parities.iter().all(|&parity| of(*number, parity).is_some());
-        let Some(number) = numbers.into_iter().rev().find(complete).filter(|_| !parities.is_empty()) else { return };
-        let newest: SmallVec<[&LogRecord; 2]> = parities.iter().map(|&parity| *of(number, parity).expect("complete")).collect();
         let written = newest[0].written.clone();
         let redone = !newest[0].redo.is_empty() || newest[0].zeros;
         let there = presences(core, map, &on_member, &unreadable);
@@ -183,7 +183,7 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read).collect());
         let mut data: SmallVec<[(usize, Buffer); 4]> = unread.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
         if by_parity {
-            if recover(core, map, &rows, &newest, &found, &mut data).is_err() {
+            if recover(core, map, &rows, newest, &found, &mut data).is_err() {
                 // More is lost than the level survives: parity stays as it is.
                 return;
             }
