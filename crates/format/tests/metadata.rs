@@ -3,7 +3,7 @@
 
 mod support;
 
-use stria_array::{ArrayState, Copies, Layout, Level, MemberId, ParityLayout, Place, Recorder, Zones};
+use stria_array::{ArrayState, Layout, Level, MemberId, Place, Recorder, SlotState};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Options, Role, Superblock, Verdict, assemble};
 use support::*;
@@ -14,26 +14,9 @@ fn forced() -> Options {
     Options { force: true, ..Options::default() }
 }
 
-fn every_layout() -> Vec<(Level, Layout)> {
-    let mut all = vec![
-        (Level::Linear, Layout::Plain),
-        (Level::Raid0, Layout::Zones(Zones::Original)),
-        (Level::Raid0, Layout::Zones(Zones::Alternate)),
-        (Level::Raid1, Layout::Plain),
-        (Level::Raid4, Layout::Plain),
-    ];
-    for level in [Level::Raid5, Level::Raid6] {
-        all.extend(ParityLayout::all().filter(|layout| layout.suits(level)).map(|layout| (level, Layout::Parity(layout))));
-    }
-    for (near, far, offset) in [(2, 1, false), (3, 1, false), (1, 2, false), (1, 3, false), (1, 2, true), (2, 2, false)] {
-        all.push((Level::Raid10, Layout::Copies(Copies { near, far, offset })));
-    }
-    all
-}
-
 #[test]
 fn created_arrays_assemble_to_what_was_asked_for() {
-    for (level, layout) in every_layout() {
+    for (level, layout) in Layout::of_all_levels() {
         for count in 4..8 {
             let spares = usize::from(level.is_redundant());
             let create = request(level, layout, count, spares, DRIVE_SECTORS);
@@ -515,4 +498,89 @@ fn a_spare_with_the_number_of_a_member_is_refused_and_not_the_member() {
     assert_eq!(*verdict("drive1"), Verdict::InSync { slot: 1 });
     assert!(matches!(verdict("drive3"), Verdict::Unusable { reason } if reason.contains("drive1 has the same device number, 1")));
     assert!(assembly.outcome.is_ok());
+}
+
+/// Found by a mutant: a drive that was being filled and a stale one were both given the slot.
+#[test]
+fn a_stale_member_that_is_taken_by_force_is_alone_in_its_slot() {
+    for replaces in [false, true] {
+        let mut drives = created(Level::Raid5, 3, 1);
+        let mut start = started(&drives, &Options::default());
+        let mut state = state_of(&start.config, true);
+        let filled = Place { member: MemberId(3), recovered_sector: 2048, by_intent: false };
+        state.spares.clear();
+        if replaces {
+            state.slots[1] = SlotState { member: None, replacement: Some(filled) };
+        } else {
+            state.slots[1].member = Some(filled);
+        }
+        state.failed.push((MemberId(1), Some(1)));
+        state.whole = false;
+        for _ in 0..2 {
+            apply(&mut drives, &start.recorder.record_state(&state, NOW));
+        }
+        drives.remove(2);
+        assert!(refused(&drives, &Options::default()).contains("--force"));
+        let assembly = assembled(&drives, &forced());
+        let verdict = &assembly.drives[2].verdict;
+        assert!(matches!(verdict, Verdict::Unusable { reason } if reason.contains("add it anew")), "{verdict:?}");
+        assert_eq!(holders(&assembly.outcome.expect("two of three suffice")), [Some(0), Some(1), None]);
+    }
+}
+
+/// Found by a mutant: such a spare kept its own numbers when it took a slot, and the next start believed them.
+#[test]
+fn a_spare_of_another_shape_takes_no_slot() {
+    let changes: [&dyn Fn(&mut Superblock); 4] = [
+        &|superblock| superblock.header.level = 4,
+        &|superblock| superblock.header.chunksize *= 2,
+        &|superblock| superblock.header.raid_disks += 1,
+        &|superblock| superblock.header.size -= 128,
+    ];
+    for change in changes {
+        let mut drives = created(Level::Raid5, 3, 1);
+        let mut superblock = drives[3].candidate().found.expect("a member").superblock;
+        change(&mut superblock);
+        drives[3].write(8, &superblock.encode());
+        let assembly = assembled(&drives, &Options::default());
+        let verdict = &assembly.drives[3].verdict;
+        assert!(matches!(verdict, Verdict::Unusable { reason } if reason.contains("another shape")), "{verdict:?}");
+        assert_eq!(assembly.outcome.expect("the others suffice").config.spares.len(), 0);
+    }
+}
+
+/// Found by a mutant: an array that ran without a member did not start again, as that member asked for what is not served.
+#[test]
+fn what_a_member_that_is_out_asks_for_does_not_keep_the_others_from_starting() {
+    let changes: [&dyn Fn(&mut Superblock); 4] = [
+        // Of another age, it would be taken back, and then tell of another shape than the others.
+        &|superblock| superblock.header.ctime -= 1,
+        &|superblock| superblock.header.level = 8,
+        &|superblock| superblock.header.feature_map |= 0x200,
+        &|superblock| superblock.header.feature_map |= 1 << 31,
+    ];
+    for change in changes {
+        let mut drives = created(Level::Raid5, 3, 0);
+        let mut start = started(&without(&drives, 1), &Options::default());
+        let state = state_of(&start.config, true);
+        let mut rest = without(&drives, 1);
+        for _ in 0..3 {
+            apply(&mut rest, &start.recorder.record_state(&state, NOW));
+        }
+        let mut superblock = drives[1].candidate().found.expect("a member").superblock;
+        change(&mut superblock);
+        drives[1].write(8, &superblock.encode());
+        rest.insert(1, drives[1].clone());
+        for options in [Options::default(), forced(), Options { take_back: true, ..Options::default() }] {
+            let assembly = assembled(&rest, &options);
+            let verdict = &assembly.drives[1].verdict;
+            let out = matches!(verdict, Verdict::Unusable { .. } | Verdict::Away { obstacle: Some(_), .. });
+            assert!(out, "{verdict:?}");
+            assert_eq!(holders(&assembly.outcome.expect("two of three suffice")), [Some(0), None, Some(2)]);
+        }
+    }
+}
+
+fn without(drives: &[MemoryDrive], lost: usize) -> Vec<MemoryDrive> {
+    drives.iter().enumerate().filter(|(index, _)| *index != lost).map(|(_, drive)| drive.clone()).collect()
 }

@@ -247,12 +247,12 @@ impl<'a> Found<'a> {
     }
 }
 
+const ANOTHER_SHAPE: &str = "its superblock tells of another shape than the other members'; it cannot be used with them";
+
 /// What tells an array's shape; it must be the same on all current members.
-fn shape(superblock: &Superblock) -> impl PartialEq {
-    let header = &superblock.header;
+fn shape(superblock: &Superblock) -> impl PartialEq + use<> {
     let optional = feature::RAID0_LAYOUT | feature::BITMAP_OFFSET | feature::PPL | feature::MULTIPLE_PPLS;
-    let features = header.feature_map & optional;
-    (header.ctime, header.level, header.layout, header.chunksize, header.raid_disks, header.size, features)
+    (superblock.shape(), superblock.header.feature_map & optional)
 }
 
 fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
@@ -351,6 +351,8 @@ impl Sorter<'_> {
         let own = superblock.role();
         if own == Role::Spare {
             return match header.data_size {
+                // It would keep saying so once it has a slot, as its superblock goes on as it is.
+                _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
                 room if room < truth.size => unusable(format!("it has room for {room} sectors, {} are needed", truth.size)),
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
                     unusable("it and the array do not both have a partial parity log; add it anew".into())
@@ -362,11 +364,15 @@ impl Sorter<'_> {
         let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
         let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
         if events_behind > 1 {
+            // What it asks for does not concern the others, which ran without it.
+            if let Err(error) = superblock.servable() {
+                return unusable(error.to_string());
+            }
             // R27: two events less means that it was away. Whether the bitmap reaches back is decided when the bitmap is known.
             return away(own_slot, None);
         }
         if shape(superblock) != shape(freshest) {
-            return unusable("its superblock tells of another shape than the other members'; it cannot be used with them".into());
+            return unusable(ANOTHER_SHAPE.into());
         }
         if header.data_size < truth.size {
             return unusable(format!("it has room for {} sectors, {} are needed", header.data_size, truth.size));
@@ -797,6 +803,15 @@ impl Sorter<'_> {
                 found.candidate.name
             ));
             self.verdicts.insert(found.drive, Verdict::InSync { slot });
+            // What was being filled there is newer in part, and no whole copy of it.
+            for verdict in self.verdicts.values_mut() {
+                if matches!(*verdict, Verdict::Rebuilding { slot: held, .. } | Verdict::Replacement { slot: held, .. } if held == slot)
+                {
+                    let reason =
+                        format!("{} was taken for its slot, {slot}, as asked by --force; add it anew", found.candidate.name);
+                    *verdict = Verdict::Unusable { reason };
+                }
+            }
         }
     }
 

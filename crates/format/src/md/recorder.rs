@@ -554,9 +554,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if common.minor_version() != away.minor_version() {
         return Err("its superblock is of another version than those of the members".into());
     }
-    if (ours.level, ours.layout, ours.size, ours.chunksize, ours.raid_disks)
-        != (theirs.level, theirs.layout, theirs.size, theirs.chunksize, theirs.raid_disks)
-    {
+    if common.shape() != away.shape() {
         return Err("the array has had another shape since".into());
     }
     let Role::Slot(slot) = away.role() else {

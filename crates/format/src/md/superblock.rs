@@ -421,6 +421,12 @@ impl Superblock {
         shape::layout_of(&self.header).map(|_| ())
     }
 
+    /// The numbers that tell an array's shape, and are the same on all its members.
+    pub(crate) fn shape(&self) -> impl PartialEq + use<> {
+        let header = &self.header;
+        (header.ctime, header.level, header.layout, header.chunksize, header.raid_disks, header.size)
+    }
+
     /// Whether any of these feature bits is set.
     pub fn has(&self, features: u32) -> bool {
         self.header.feature_map & features != 0

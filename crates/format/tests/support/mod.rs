@@ -1,6 +1,7 @@
 //! Drives in memory, sparse, for metadata only.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod firmware;
 pub mod running;
 
 use std::collections::BTreeMap;
@@ -30,7 +31,11 @@ impl MemoryDrive {
         if self.broken {
             return Err(IoError::new(ErrorKind::Medium, "medium error"));
         }
-        Ok((start..start + count).flat_map(|sector| self.sectors.get(&sector).copied().unwrap_or([0; 512])).collect())
+        let mut bytes = vec![0; (count * 512) as usize];
+        for (sector, held) in self.sectors.range(start..start + count) {
+            bytes[((sector - start) * 512) as usize..][..512].copy_from_slice(held);
+        }
+        Ok(bytes)
     }
 
     pub fn write(&mut self, start: u64, bytes: &[u8]) {

@@ -1,0 +1,324 @@
+//! Goal: whatever lies on drives, with every checksum right, nothing panics, hangs, takes memory without bound, writes where
+//! nothing may be written, or takes old bytes for new ones.
+//! Method: members of arrays of every level in every state, and drives with the marks of others, are altered: single fields,
+//! several at once, bytes, torn halves of pages, drives cut short. Each mutant is examined, found, opened, replayed, read,
+//! written, stopped and found again, in memory, as `stria-host` does it.
+//!
+//!     STRIA_MUTANTS=1000000 cargo test --release -p stria-format --test mutants      a night's worth
+//!     STRIA_MUTANT=4711 cargo test -p stria-format --test mutants -- --nocapture     one of them, in words
+
+#[path = "mutants/mod.rs"]
+mod mutants;
+
+use mutants::alter::{Mutant, Target};
+use mutants::chance::Chance;
+use mutants::scenes::{LOOKED_AT, Scene};
+use mutants::support::MemoryDrive;
+use mutants::support::running::pattern;
+use mutants::tree::{Node, World, activate};
+use mutants::{alter, scenes};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stria_array::Health;
+use stria_block::{BlockDevice, Buffer, Operation};
+use stria_format::detect::{detect, wipes};
+use stria_format::md::{Candidate, Options, examine, raw};
+
+/// What one mutant may take. Most take some milliseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A mutant that takes so long never ends.
+const STUCK: Duration = Duration::from_secs(20);
+
+/// 320 MiB: what opening the drives of one mutant may take. It is 64 MiB for zeros as long as the largest strip, as much again for
+/// one strip in the hands of a request, 32 MiB for each bitmap, and what is read at once of a drive.
+const MEMORY_MAX: u64 = 320 << 20;
+
+const SEEDS: u64 = 10_000;
+
+/// What became of the mutants.
+#[derive(Debug, Default)]
+struct Tally(BTreeMap<&'static str, u64>);
+
+impl Tally {
+    fn count(&mut self, what: &'static str) {
+        *self.0.entry(what).or_default() += 1;
+    }
+    fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+    fn add(&mut self, other: Self) {
+        for (what, count) in other.0 {
+            *self.0.entry(what).or_default() += count;
+        }
+    }
+}
+
+/// All that people can ask of a drive.
+fn examined(drive: &MemoryDrive) -> Candidate {
+    let candidate = drive.candidate();
+    examine::lines(&candidate);
+    examine::span_of(&candidate);
+    if let Ok(member) = &candidate.found {
+        raw::fields(member);
+    }
+    candidate
+}
+
+/// What is found on a drive can be wiped, and then it is not there any more.
+fn wiped(drive: &MemoryDrive) {
+    let mut drive = drive.clone();
+    for _ in 0..8 {
+        let found = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
+        if found.is_empty() {
+            return;
+        }
+        found.iter().for_each(|signature| assert!(!signature.to_string().is_empty()));
+        for (start, count) in wipes(&found, 512) {
+            drive.write(start, &vec![0; (count * 512) as usize]);
+        }
+    }
+    panic!("{} still carries something after it was wiped eight times", drive.name);
+}
+
+/// Reads here and there, and writes where that is allowed; what was written is read.
+fn use_array(world: &mut World, node: &mut Node, writes: bool, chance: &mut Chance) {
+    let capacity = node.geometry().capacity_sectors();
+    let block = u64::from(node.device.limits().logical_block_bytes) / 512;
+    let cut = |start: u64, sectors: u64| {
+        let start = start.min(capacity - 1) / block * block;
+        (start, sectors.next_multiple_of(block).min((capacity - start) / block * block))
+    };
+    for start in [0, chance.below(capacity), capacity.saturating_sub(5)] {
+        let (start, sectors) = cut(start, 1 + chance.below(40));
+        if sectors == 0 {
+            continue;
+        }
+        let _ = world.read(node, start, sectors);
+        if !writes {
+            continue;
+        }
+        let data = pattern(start, sectors, 3);
+        let written = world.write(node, start, &data);
+        let read = world.read(node, start, sectors);
+        if let (Ok(()), Ok(read)) = (written, read) {
+            assert!(read == data, "sectors {start}..{} are not what was just written", start + sectors);
+        }
+    }
+    if writes {
+        let _ = world.request(node, 0, 0, Operation::Flush).result;
+        let (start, sectors) = cut(capacity / 2, 16);
+        if sectors > 0 {
+            let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+            let _ = world.request(node, start, sectors, operation).result;
+        }
+    }
+}
+
+/// The whole life of a mutant.
+fn life(scene: &Scene, mutant: &Mutant, chance: &mut Chance, tally: &mut Tally) {
+    let force = chance.one_in(3);
+    let read_only = chance.one_in(2);
+    let how = Options { force, take_back: chance.one_in(2), read_only: true };
+    let nested = chance.one_in(4);
+    for drive in &mutant.drives {
+        examined(drive);
+        if !scene.marks.is_empty() || chance.one_in(16) {
+            wiped(drive);
+        }
+    }
+    let mut world = World::new(&mutant.drives, u64::MAX);
+    world.power.frozen.set(read_only);
+    let mut tops = world.open(&how, true, nested);
+    world.refusals.iter().for_each(|sentence| assert!(!sentence.is_empty()));
+    tally.count(if tops.is_empty() { "refused" } else { "opened" });
+    let array = scene.drives[0].candidate().found.map_or([0; 16], |member| member.superblock.header.set_uuid);
+    let mut stopped = Vec::new();
+    for node in &mut tops {
+        let replays = !node.config.replay.is_empty();
+        node.each(&mut |node| {
+            if !node.config.replay.is_empty() {
+                tally.count("replayed");
+            }
+            if node.config.slots.iter().any(|slot| slot.member.is_none()) {
+                tally.count("opened with a member missing");
+            }
+        });
+        if !force && node.uuid == array && mutant.stays_stale(scene) {
+            tally.count("opened beside a member that stays stale");
+            let found = world.read(node, 0, LOOKED_AT).expect("the others hold it");
+            assert!(found == pattern(0, LOOKED_AT, 2), "old bytes are served, of a member that missed them");
+        }
+        use_array(&mut world, node, false, chance);
+        let _ = node.device.status();
+        if read_only {
+            continue;
+        }
+        activate(node);
+        if chance.one_in(4) {
+            node.each(&mut |node| node.device.command(|engine| engine.pause(false)));
+            for _ in 0..200 {
+                world.turn(node, &mut Vec::new());
+            }
+        }
+        use_array(&mut world, node, true, chance);
+        if chance.one_in(4) {
+            continue;
+        }
+        let lost = node.device.status().health == Health::Failed;
+        world.stop(node);
+        tally.count(if replays { "stopped after a replay" } else { "stopped" });
+        stopped.extend((!force && !lost).then_some(node.uuid));
+    }
+    drop(tops);
+    if read_only {
+        assert!(world.images().iter().zip(&mutant.drives).all(|(now, before)| now.sectors == before.sectors));
+        return;
+    }
+    let mut world = World::new(&world.images(), u64::MAX);
+    let again = world.open(&Options { read_only: true, ..Options::default() }, true, nested);
+    tally.count(if again.is_empty() { "not found again" } else { "found again" });
+    let gone = stopped.iter().find(|uuid| !again.iter().any(|node| node.uuid == **uuid));
+    assert!(gone.is_none(), "an array that was stopped does not start any more: {:?}", world.refusals);
+}
+
+/// The mutant of a seed, and the chance that goes on from there.
+fn made<'a>(seed: u64, scenes: &'a [Scene], targets: &[Vec<Target>]) -> (&'a Scene, Mutant, Chance) {
+    let mut chance = Chance(seed);
+    let any = chance.below(scenes.len() as u64) as usize;
+    // As rare as they are, members that missed something are what most is at stake with.
+    let stale: Vec<usize> = (0..scenes.len()).filter(|&index| scenes[index].stale.is_some()).collect();
+    let index = if chance.one_in(8) { chance.pick(&stale) } else { any };
+    let mutant = alter::alter(&scenes[index], &targets[index], scenes, &mut chance);
+    (&scenes[index], mutant, chance)
+}
+
+/// What goes wrong with a seed, in words, and how much memory it took.
+fn try_seed(seed: u64, scenes: &[Scene], targets: &[Vec<Target>], tally: &mut Tally) -> (Option<String>, u64) {
+    let (scene, mutant, mut chance) = made(seed, scenes, targets);
+    let begun = Instant::now();
+    let mut panicked = None;
+    let memory = allocation_counter::measure(|| {
+        let lived = catch_unwind(AssertUnwindSafe(|| life(scene, &mutant, &mut chance, tally)));
+        panicked = lived.err().map(|cause| words(&*cause));
+    });
+    let took = begun.elapsed();
+    let wrong = match panicked {
+        Some(words) => Some(words),
+        None if memory.bytes_max > MEMORY_MAX => Some(format!("{} MiB of memory at once", memory.bytes_max >> 20)),
+        None if took > PATIENCE => Some(format!("it took {took:?}")),
+        None => None,
+    };
+    (wrong.map(|wrong| told(seed, scene, &mutant, &wrong)), memory.bytes_max)
+}
+
+fn words(cause: &(dyn std::any::Any + Send)) -> String {
+    let text = cause.downcast_ref::<String>().cloned();
+    text.or_else(|| cause.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_else(|| "a panic".into())
+}
+
+fn told(seed: u64, scene: &Scene, mutant: &Mutant, wrong: &str) -> String {
+    let changes: Vec<String> = mutant.changes.iter().map(|change| format!("    {change}\n")).collect();
+    format!("seed {seed}: {wrong}\n  {}, altered:\n{}  replay it with STRIA_MUTANT={seed}\n", scene.name, changes.concat())
+}
+
+fn asked(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+#[test]
+fn scenes_are_what_they_are_said_to_be() {
+    for scene in scenes::all() {
+        let mut world = World::new(&scene.drives, u64::MAX);
+        world.power.frozen.set(true);
+        let mut tops = world.open(&Options::default(), true, true);
+        assert_eq!(!tops.is_empty(), scene.starts, "{}: {:?}", scene.name, world.refusals);
+        if let Some(node) = tops.first_mut() {
+            let mut replays = false;
+            node.each(&mut |node| replays |= !node.config.replay.is_empty());
+            assert!(replays || !scene.replays, "{}: there is nothing to replay", scene.name);
+            if scene.stale.is_some() {
+                assert!(world.read(node, 0, LOOKED_AT).expect("it reads") == pattern(0, LOOKED_AT, 2), "{}", scene.name);
+            }
+        }
+        // What is right stays right when its checksums are made anew.
+        let mut sealed = scene.drives.clone();
+        sealed.iter_mut().for_each(alter::seal);
+        let same = sealed.iter().zip(&scene.drives).position(|(now, before)| now.sectors != before.sectors);
+        assert!(same.is_none() || scene.torn, "{}: a checksum changed on drive {same:?}", scene.name);
+        if !scene.marks.is_empty() {
+            let found = detect(scene.drives[0].size_sectors, &mut |start, count| scene.drives[0].read(start, count));
+            assert!(!found.is_empty(), "{}: it is not found", scene.name);
+        }
+    }
+}
+
+#[test]
+fn no_mutant_does_harm() {
+    let scenes = scenes::all();
+    let targets: Vec<Vec<Target>> = scenes.iter().map(|scene| alter::targets(&scene.drives)).collect();
+    if let Some(seed) = asked("STRIA_MUTANT") {
+        let (scene, mutant, _) = made(seed, &scenes, &targets);
+        eprintln!("{}", told(seed, scene, &mutant, "as asked for"));
+        mutant.drives.iter().for_each(|drive| eprintln!("{}: {}", drive.name, alter::shown(drive)));
+        let (wrong, memory) = try_seed(seed, &scenes, &targets, &mut Tally::default());
+        eprintln!("{} KiB of memory at once", memory >> 10);
+        return assert_eq!(wrong, None);
+    }
+    let count = asked("STRIA_MUTANTS").unwrap_or(SEEDS);
+    let first = asked("STRIA_MUTANTS_FROM").unwrap_or(0);
+    let next = AtomicU64::new(first);
+    let (found, most) = (Mutex::new((Vec::new(), Tally::default())), AtomicU64::new(0));
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(16);
+    // What each is busy with.
+    let busy: Vec<Mutex<Option<(u64, Instant)>>> = (0..lanes).map(|_| Mutex::new(None)).collect();
+    let work = |busy: &Mutex<Option<(u64, Instant)>>| {
+        let mut tally = Tally::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            *busy.lock().expect("nobody panics with it") = (seed < first + count).then(|| (seed, Instant::now()));
+            if seed >= first + count {
+                break;
+            }
+            let (wrong, memory) = try_seed(seed, &scenes, &targets, &mut tally);
+            most.fetch_max(memory, Ordering::Relaxed);
+            if let Some(wrong) = wrong {
+                eprintln!("{wrong}");
+                found.lock().expect("nobody panics with it").0.push(wrong);
+            }
+        }
+        found.lock().expect("nobody panics with it").1.add(tally);
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = busy.iter().map(|busy| scope.spawn(|| work(busy))).collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            std::thread::sleep(Duration::from_millis(50));
+            let stuck = busy
+                .iter()
+                .find_map(|busy| busy.lock().expect("nobody panics with it").filter(|(_, since)| since.elapsed() > STUCK));
+            if let Some((seed, _)) = stuck {
+                let (scene, mutant, _) = made(seed, &scenes, &targets);
+                eprintln!("{}", told(seed, scene, &mutant, "it does not end"));
+                std::process::exit(101);
+            }
+        }
+    });
+    let (wrong, tally) = found.into_inner().expect("nobody panics with it");
+    eprintln!("{tally:#?}, {} MiB of memory at most", most.into_inner() >> 20);
+    assert!(wrong.is_empty(), "{} of {count} mutants do harm, the first of them:\n{}", wrong.len(), wrong[0]);
+    // Else it tries less than it seems to.
+    let stale = "opened beside a member that stays stale";
+    for (what, share) in [("opened", 4), ("refused", 10), ("replayed", 20), ("stopped", 10), (stale, 100)] {
+        assert!(tally.of(what) >= count / share, "only {} of {count} mutants were {what}", tally.of(what));
+    }
+}
+
+/// Reads take the memory of what they ask for, and no more is kept.
+#[test]
+fn memory_is_counted() {
+    let found = allocation_counter::measure(|| drop(Buffer::zeroed(1 << 20)));
+    assert!((1 << 20..2 << 20).contains(&found.bytes_max), "{found:?}");
+}
