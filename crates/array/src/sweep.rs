@@ -563,7 +563,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
             sweep.next.set(end);
             advance(&core, &sweep);
             skips += 1;
-            if skips % SKIPS_MAX == 0 {
+            if skips.is_multiple_of(SKIPS_MAX) {
                 core.sleep_until(core.now() + 1).await;
             }
             continue;

@@ -187,7 +187,7 @@ pub fn targets(drives: &[MemoryDrive]) -> Vec<Target> {
 
 /// Bytes at which pages with something on them start.
 fn pages(drive: &MemoryDrive) -> Vec<u64> {
-    drive.sectors.keys().filter(|&&sector| sector % 8 == 0).map(|sector| sector * 512).collect()
+    drive.sectors.keys().filter(|sector| sector.is_multiple_of(8)).map(|sector| sector * 512).collect()
 }
 
 /// Makes every checksum right, whatever it is over.
