@@ -1,10 +1,12 @@
 //! Goal: whatever is wrong with drives, sockets or wishes gets a sentence that says what to do, and no byte is changed.
 //! Method: each case is tried with the real program; the drives are compared before and after.
 
+#[path = "../../format/tests/support/firmware.rs"]
+mod firmware;
 mod support;
 
 use std::os::unix::fs::FileExt;
-use support::{Place, contents, may_skip, run_tool};
+use support::{Place, contents, may_skip, run_tool, unwrapped};
 
 /// A stopped RAID 5 of three files with a spare file beside.
 fn array(place: &Place) -> Vec<String> {
@@ -106,6 +108,35 @@ fn drives_that_carry_something_are_refused() {
     assert!(foreign == contents(&images[3..]));
     place.ok(&["add", "tank", &images[3], "--force"]);
     drop(serve);
+}
+
+/// The marks of Promise, Adaptec, Silicon Image, NVIDIA, VIA, JMicron, LSI and HighPoint, in each place that they may have.
+#[test]
+fn firmware_raid_is_refused_by_name_and_leaves_nothing_when_it_is_overwritten_by_force() {
+    let size = 64 << 20;
+    for (offset, sector, name, _) in firmware::firmware_raids(size) {
+        let place = Place::new();
+        let images = place.images(2, size);
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open(&images[1])
+            .and_then(|image| image.write_all_at(&sector, offset))
+            .expect("a mark");
+        let before = contents(&images);
+        let create = ["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]];
+        let refused = place.run(&create);
+        refused.refused(4, &["--force", "d1"]);
+        assert!(unwrapped(&refused.stderr).contains(&name), "{name}: {refused:?}");
+        assert!(before == contents(&images), "{name}: bytes were changed");
+        let examined = unwrapped(&place.ok(&["examine", &images[1]]));
+        assert!(examined.contains(&name), "{name}: {examined}");
+        place.ok(&[&create[..], &["--force"]].concat());
+        for image in &images {
+            let Some(found) = run_tool("wipefs", &["-n", "-i", "-O", "TYPE,OFFSET", image]) else { return };
+            let found: Vec<String> = found.lines().map(unwrapped).collect();
+            assert_eq!(found, ["linux_raid_member 0x1000"], "{name}");
+        }
+    }
 }
 
 #[test]
