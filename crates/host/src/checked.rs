@@ -1,4 +1,4 @@
-//! Drives with checksums of what they hold: opened with them, or as they are.
+//! Drives with checksums of their content, opened with or without them.
 
 use crate::{HostError, HostedDrive};
 use stria_block::BlockDevice;
@@ -7,17 +7,17 @@ use stria_format::md::Candidate;
 use stria_integrity::IntegrityDevice;
 use uuid::Uuid;
 
-/// A drive whose data are verified.
+/// A drive whose data is verified.
 pub(crate) type Checked = IntegrityDevice<FileDrive>;
 
-/// Where nothing else tells that somebody wrote without us.
+/// For levels on which nothing else shows that other software wrote to the drive.
 pub(crate) const ADVICE: &str = ": it changed by itself, or the array was written by Linux, which leaves no trace of that at this level; \
                       `stria serve --forget-checksums` takes what is there";
 
-/// Puts a member on the ring, behind its checksums where it has some; and what is to be told of both.
+/// Puts a member on the ring, behind its checksums if it has some. Returns also what the administrator must know.
 ///
 /// # Errors
-/// When they are a later program's, or old ones cannot be made void.
+/// When a newer version wrote the checksums, or old ones cannot be made void.
 pub(crate) fn bind_drive(
     drive: SyncDrive,
     candidate: &Candidate,
@@ -52,7 +52,7 @@ pub(crate) fn bind_drive(
     }
     let read_only = drive.access() == Access::ReadOnly;
     if void && !read_only {
-        // Durable before any superblock says that nobody else wrote.
+        // Must be durable before a superblock claims that Stria was the last to write.
         drive.write_at(header.sector(), &header.encode())?;
         drive.sync()?;
     }

@@ -1,4 +1,4 @@
-//! Which arrays a command line asks for: drives, names, or everything that is there.
+//! Which arrays a command line means: by drives, by names, or all.
 
 use crate::{Found, HostError, OpenOptions, PlannedArray, find};
 use std::collections::HashSet;
@@ -13,15 +13,15 @@ pub fn short_name(full_name: &str) -> &str {
     full_name.split_once(':').map_or(full_name, |(_, name)| name)
 }
 
-/// Drives and array names among the arguments: what has a slash or exists is a drive.
+/// Sorts the arguments into drives and array names: a drive has a slash in it or exists.
 pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     let is_drive = |path: &&PathBuf| path.components().count() != 1 || path.is_absolute() || path.exists();
     let drives = what.iter().filter(is_drive).map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect();
     (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
 }
 
-/// All block devices of this machine that may be read; those that may not are told. Not arrays that Linux runs, nor what is served
-/// over NBD: these hold clients' bytes, which may look like a member of any array.
+/// All block devices of this machine that may be read, and why others may not. Arrays that Linux runs and NBD devices are left
+/// out: they hold clients' data, which may look like a member of any array.
 pub fn block_devices() -> (Vec<PathBuf>, Vec<String>) {
     let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let is_drive = |name: &OsStr| !["md", "nbd"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
@@ -45,7 +45,7 @@ fn is_named(full_name: &str, names: &[String]) -> bool {
     names.is_empty() || names.iter().any(|name| name == full_name || name == short_name(full_name))
 }
 
-/// The arrays called so, all if `names` is empty, with the spans below them.
+/// The arrays with these names, all if `names` is empty, with the spans below them.
 pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assembly> {
     let mut below: HashSet<&str> = HashSet::new();
     let mut found = Vec::new();
@@ -60,7 +60,7 @@ pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assemb
     found
 }
 
-/// An array that cannot start, in a sentence: refused for safety where --force would start it.
+/// The error for an array that cannot start: unsafe if --force would start it.
 pub fn refusal(error: &AssembleError, sentence: String) -> HostError {
     match error.kind {
         AssembleErrorKind::DirtyDegraded => HostError::Unsafe(sentence),
@@ -68,11 +68,11 @@ pub fn refusal(error: &AssembleError, sentence: String) -> HostError {
     }
 }
 
-/// The arrays that were asked for, all of which can start: on these drives, or, if there are none, on all block devices. `warn` is told
-/// what stays out.
+/// The arrays that were asked for, all of which can start. They lie on these drives, or on any block device if there are none.
+/// `warn` receives what stays out.
 ///
 /// # Errors
-/// The first that cannot, or what was not found.
+/// The first array that cannot start, or a name that was not found.
 pub fn choose(
     drives: &[PathBuf],
     names: &[String],
@@ -82,12 +82,12 @@ pub fn choose(
     let scanned = drives.is_empty();
     let drives = if scanned { &block_devices().0 } else { drives };
     let Found { mut arrays, assemblies, strangers } = find(drives, options)?;
-    // A member whose superblock is damaged is among them.
+    // A stranger may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);
     let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
     for assembly in named(&assemblies, names) {
         match &assembly.outcome {
-            // Everything was asked for: what can start does, as under mdadm.
+            // All arrays were asked for: those that can start do, as with mdadm.
             Err(error) if scanned && names.is_empty() && !arrays.is_empty() => warn(format!("not served: {error}")),
             Err(error) if error.kind == AssembleErrorKind::DirtyDegraded || arrays.is_empty() || !names.is_empty() => {
                 return Err(refusal(error, told(error)));
@@ -125,7 +125,7 @@ pub fn choose(
             "{all}: by name, spans of a RAID 50 or 60 that an early Stria made and did not mark; serve the array over them with \
              --nested, which marks them for good, or one by itself by its name (stria serve {first} DRIVE…)"
         );
-        // Everything was asked for: what can start does.
+        // All arrays were asked for: those that can start do.
         if !(scanned && names.is_empty() && spans.len() < arrays.len()) {
             return Err(HostError::Refused(told));
         }
@@ -147,8 +147,8 @@ pub fn choose(
     }
 }
 
-/// Whether an array looks like a span of a 50 or 60 that Stria made before it marked them: by its own name, as its clients have no
-/// part in that. It is not served as an array of its own unless it is asked for by that name.
+/// True if an array looks like a span of a 50 or 60 that Stria made before it marked spans. The array's own name decides, as
+/// clients cannot change it. Such an array is served by itself only if it is asked for by that name.
 fn is_unmarked_span(assembly: &Assembly) -> bool {
     let number = assembly.name.rsplit_once("-span").map_or("", |(_, number)| number);
     let is_called_so = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

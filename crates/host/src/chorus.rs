@@ -1,6 +1,6 @@
-//! What the lanes of an array tell, each for itself, as people are to hear it.
+//! Merges what the lanes of an array report separately.
 //!
-//! Events are joined array by array ([`LaneEvents`]), and silent drives drive by drive.
+//! Events are merged by array ([`LaneEvents`]), unanswered requests by drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use stria_array::{Event, LaneEvents};
 use stria_block::Nanos;
 
-/// What was heard of the lanes of one array and its spans.
+/// What the lanes of one array and its spans have reported.
 pub(crate) struct Chorus {
     lane_count: usize,
     heard: Mutex<Heard>,
-    /// Sweeps are held: those that stop will go on.
+    /// Sweeps are paused: a sweep that stops will go on.
     paused: AtomicBool,
 }
 
@@ -24,19 +24,19 @@ struct Heard {
     silent: BTreeMap<PathBuf, Silent>,
 }
 
-/// A drive that does not answer: how long when that was told, and which lanes.
+/// A drive with an unanswered request: how long it took when that was last reported, and on which lanes.
 struct Silent {
     told: Nanos,
     lanes: BTreeSet<usize>,
 }
 
-/// What is heard of a drive.
+/// What is new about a drive.
 pub(crate) enum Hush {
     /// Nothing new.
     Nothing,
-    /// It has not answered for longer than was told.
+    /// Its oldest request has waited so long that it must be reported, for the first time or again.
     Longer,
-    /// It has, on every lane.
+    /// It has answered, on every lane.
     Over,
 }
 
@@ -45,12 +45,12 @@ impl Chorus {
         Self { lane_count, heard: Mutex::default(), paused: AtomicBool::new(false) }
     }
 
-    /// Sweeps are to be held, or go on.
+    /// Records whether sweeps are paused.
     pub fn set_paused(&self, paused: bool) {
         self.paused.store(paused, Ordering::SeqCst);
     }
 
-    /// Whether sweeps are held.
+    /// True if sweeps are paused.
     pub fn is_paused(&self) -> bool {
         self.paused.load(Ordering::SeqCst)
     }
@@ -59,14 +59,14 @@ impl Chorus {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What people are to hear, now that this lane tells this of that array.
+    /// Takes an event of a lane. Returns the events to report.
     pub fn hear(&self, lane: usize, array: [u8; 16], event: Event) -> Vec<Event> {
         let paused = self.is_paused();
         let mut heard = self.lock();
         heard.events.entry(array).or_insert_with(|| LaneEvents::new(self.lane_count)).hear(lane, event, paused)
     }
 
-    /// On this lane the drive's oldest request has been waiting for so long; silence is from `after` on.
+    /// On this lane the drive's oldest request has waited for `silent`. It is reported from `after` on.
     pub fn waits(&self, lane: usize, drive: &Path, silent: Nanos, after: Nanos) -> Hush {
         let mut heard = self.lock();
         match heard.silent.get_mut(drive) {
@@ -94,7 +94,7 @@ impl Chorus {
         }
     }
 
-    /// Whether any drive is silent.
+    /// True if any drive has an unanswered request that was reported.
     pub fn knows_silent(&self) -> bool {
         !self.lock().silent.is_empty()
     }

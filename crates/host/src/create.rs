@@ -1,4 +1,4 @@
-//! Makes arrays, one above the other where the level asks for it.
+//! Creates arrays, nested if the level requires it.
 
 use crate::HostError;
 use crate::clock::unix_seconds_at_zero;
@@ -15,7 +15,7 @@ use stria_format::md::create::CreateError;
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 use uuid::Uuid;
 
-/// A level as people name it: of one array, or of a RAID 0 over arrays.
+/// A level as users name it: of one array, or of a RAID 0 over arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayLevel {
     /// One array.
@@ -44,7 +44,7 @@ impl fmt::Display for ArrayLevel {
     }
 }
 
-/// What to make.
+/// What to create.
 #[derive(Clone, Debug)]
 pub struct CreateSpec {
     /// Its name.
@@ -57,26 +57,26 @@ pub struct CreateSpec {
     pub strip_sectors: Option<u64>,
     /// Spans of a striped level; `None`: two.
     pub span_count: Option<usize>,
-    /// Members in the order of their roles; `None`: missing from the start.
+    /// Members in the order of their slots; `None`: missing from the start.
     pub drives: Vec<Option<PathBuf>>,
-    /// Drives that wait for a role; those of a striped level are dealt out to the spans in turn.
+    /// Spares. Those of a striped level are distributed over the spans in turn.
     pub spares: Vec<PathBuf>,
     /// Keep a write-intent bitmap, with this many bytes a bit.
     pub bitmap: BitmapChoice,
-    /// Use no more than this of each drive.
+    /// Use at most so much of each drive.
     pub member_sectors_max: Option<u64>,
     /// Keep a write log on parity levels.
     pub log: LogChoice,
-    /// Keep checksums of what the drives hold; clients are then served blocks of 4 KiB.
+    /// Keep checksums of the drives' content; clients are then served blocks of 4 KiB.
     pub checksums: bool,
-    /// The members agree already: no first resync.
+    /// The members are consistent already: no first resync.
     pub assume_clean: bool,
     /// Overwrite what the drives carry.
     pub force: bool,
 }
 
-/// The strip taken when none is named: small for SSDs, so that a request of usual size stays on one drive and a full
-/// stripe stays near; large for hard disks, whose heads cost more than bytes.
+/// The strip size if none is given. It is small for SSDs, so that a request of usual size stays on one drive and a full stripe
+/// is small. It is large for hard disks, where a seek costs more than a transfer.
 pub fn default_strip_sectors(member_count: usize, rotational: bool) -> u64 {
     let kib = match (rotational, member_count) {
         (true, _) => 256,
@@ -92,12 +92,12 @@ struct Drives {
     spares: Vec<SyncDrive>,
 }
 
-/// Makes the array. Nothing is written before everything has been checked.
+/// Creates the array. Nothing is written before everything has been checked.
 ///
 /// # Errors
-/// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise what is impossible, in words.
+/// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise why it is impossible.
 pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
-    // Before any is locked: the second name of a drive would meet the lock of the first.
+    // Before any drive is locked: a second name of a drive would meet the lock of the first.
     let infos: Vec<_> = spec.drives.iter().flatten().chain(&spec.spares).map(|path| probe(path)).collect::<Result<_, _>>()?;
     refuse_twins(infos.iter())?;
     let open = |path: &PathBuf| SyncDrive::open(path, Access::Exclusive);
@@ -145,8 +145,8 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
     for (span, name) in spans.iter().zip(&names) {
         plans.push(plan(spec, name, level, strip, span, Some(uuid))?);
     }
-    // The array above stripes in units of a whole stripe of a span where that is a power of two, else in strips,
-    // so that large writes fill stripes.
+    // The array above stripes in units of a span's whole stripe if that is a power of two, else in strips, so that large writes
+    // fill stripes.
     let width_sectors = plans[0].1.geometry.data_count() as u64 * strip;
     let upper_strip = if width_sectors.is_power_of_two() && width_sectors <= 2048 { width_sectors } else { strip };
     let capacities: Vec<u64> = plans.iter().map(|(_, plan)| plan.geometry.capacity_sectors()).collect();
@@ -179,7 +179,7 @@ fn create_striped(spec: &CreateSpec, level: Level, drives: Drives, rotational: b
     for (span, (_, plan)) in spans.iter().zip(&plans) {
         carry_out(plan, span)?;
     }
-    // What lies above is written through the spans, so that their parity covers it.
+    // The array above is written through the spans, so that their parity covers it.
     for (index, (span, (span_uuid, _))) in spans.into_iter().zip(&plans).enumerate() {
         let ring = Ring::new()?;
         let mut array = open_new(span.members.into_iter().flatten().chain(span.spares).collect(), span_uuid, &ring)?;

@@ -1,10 +1,10 @@
-//! Why an array could not be made, opened or changed: one sentence each.
+//! Why an array could not be created, opened or changed: one sentence each.
 
 use stria_array::Refusal;
 use stria_block::IoError;
 use stria_drive::{DriveError, LaneStopped};
 
-/// What went wrong, by what a caller does about it.
+/// What went wrong, by what the caller does about it.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A drive could not be opened.
@@ -16,10 +16,10 @@ pub enum HostError {
     /// The array's thread has ended.
     #[error(transparent)]
     Lane(#[from] LaneStopped),
-    /// Refused for safety: data might be lost. Says how to insist.
+    /// Refused for safety: data might be lost. Names the option that overrides it.
     #[error("{0}")]
     Unsafe(String),
-    /// Asked for in a way that makes no sense, whatever the drives are.
+    /// The request makes no sense, with any drives.
     #[error("{0}")]
     Usage(String),
     /// Cannot be done as asked.

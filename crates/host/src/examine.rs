@@ -1,4 +1,4 @@
-//! What drives carry: looked at, refused, or wiped.
+//! What drives carry: inspected, refused, or wiped.
 
 use crate::HostError;
 use std::ops::Range;
@@ -8,22 +8,22 @@ use stria_drive::{Access, DriveInfo, SyncDrive};
 use stria_format::detect::{detect, wipes};
 use stria_format::md::Candidate;
 
-/// 256 KiB: what is zeroed, or looked at for zeros, at once.
+/// 256 KiB: how much is zeroed, or checked for zeros, at once.
 const ZERO_SECTORS: u64 = 512;
 
-/// A drive and what lies on it.
+/// A drive and what it carries.
 #[derive(Clone, Debug)]
 pub struct Examined {
-    /// What it is.
+    /// What kind of drive it is.
     pub info: DriveInfo,
     /// What it carries.
     pub candidate: Candidate,
 }
 
-/// Looks at one drive.
+/// Inspects one drive.
 ///
 /// # Errors
-/// When it cannot be opened; what cannot be read on it is told in the candidate.
+/// When it cannot be opened. Read errors are noted in the candidate.
 pub fn examine(path: &Path) -> Result<Examined, HostError> {
     let drive = SyncDrive::open(path, Access::ReadOnly)?;
     Ok(Examined { info: drive.info().clone(), candidate: candidate_of(&drive) })
@@ -55,7 +55,7 @@ pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Re
     Ok(())
 }
 
-/// A drive that carries something is not overwritten unasked.
+/// Refuses to overwrite a drive that carries something, unless forced.
 pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), HostError> {
     if force {
         return Ok(());
@@ -72,7 +72,7 @@ pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), 
     }
 }
 
-/// Makes what lay on a drive unrecognisable, so that nobody finds the old beside the new.
+/// Erases the signatures of what was on a drive, so that the old content is not found beside the new.
 pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
     let limits = &drive.info().limits;
     let signatures = detect(limits.size_sectors, &mut |start, sectors| read(drive, start, sectors));
@@ -82,7 +82,7 @@ pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Makes sectors zeros. What is zero already stays as it is: image files keep their holes.
+/// Zeroes sectors. Those that are zero already stay as they are: image files keep their holes.
 pub(crate) fn zero(drive: &SyncDrive, sectors: Range<u64>) -> Result<(), HostError> {
     let mut start = sectors.start;
     while start < sectors.end {

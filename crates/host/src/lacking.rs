@@ -1,8 +1,8 @@
-//! What an administrator must know of an array that starts: what it lacks, and what a crash left it to do.
+//! What the administrator must know about an array that starts: what it lacks, and what a crash left behind.
 
 use stria_array::{ArrayConfig, SlotConfig};
 
-/// In words; nothing of an array that is whole and was stopped in good order.
+/// The warnings; none for an optimal array that was stopped cleanly.
 pub(crate) fn start_warnings(config: &ArrayConfig) -> Vec<String> {
     lacks(config).into_iter().chain(left_by_a_crash(config)).collect()
 }

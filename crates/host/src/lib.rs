@@ -1,7 +1,7 @@
 //! From drives to a running array and back.
 //!
-//! Opens drives, has `format` say what lies on them, and binds arrays, nested ones too, into one block device that
-//! lives on a lane, or on several. Owns no policy: when to rebuild is the engine's business, what to serve the caller's.
+//! Opens drives, lets `format` parse their content, and binds arrays, nested ones too, into one block device on one lane or
+//! several. Makes no policy: the engine decides when to rebuild, the caller what to serve.
 #![forbid(unsafe_code)]
 
 mod checked;

@@ -1,8 +1,9 @@
 //! Marks for arrays over arrays that an early Stria made, which marked no spans.
 //!
-//! Somebody has said that the arrays on the drives are spans (`--nested`). If they are called as `create` calls the spans of the
-//! array that was found on them, they get the marks that they would have today, and start without being asked from then on. Other
-//! nested arrays, such as mdadm's, get none: what lies on them may be a client's after all, and then the mark would lock it in.
+//! With `--nested` the administrator has said that the arrays on the drives are spans. If their names are those that `create`
+//! gives to spans of the array found on them, they get the marks that they would have today, and start without `--nested` from
+//! then on. Other nested arrays, such as mdadm's, get none: their content may be a client's after all, and the mark would make
+//! it permanent.
 
 use crate::HostError;
 use crate::examine::candidate_of;
@@ -16,7 +17,7 @@ pub(crate) fn span_name(upper: &str, index: usize) -> String {
     format!("{upper}-span{index}")
 }
 
-/// Whether Stria made this array over arrays before there were marks, and they are not all there yet.
+/// True if Stria made this array over arrays before spans were marked, and some marks are missing.
 pub(crate) fn is_ours_without_marks(plan: &ArrayPlan) -> bool {
     let config = &plan.start.config;
     let upper = plan.start.recorder.superblock();
@@ -32,10 +33,10 @@ pub(crate) fn is_ours_without_marks(plan: &ArrayPlan) -> bool {
     is_striped && marks.is_some_and(|marks| marks.contains(&None))
 }
 
-/// Marks the spans, on every drive below them. What was done, in words.
+/// Marks the spans, on every drive below them. Returns what was done, in words.
 ///
 /// # Errors
-/// When a drive cannot be written. Any mark that is there counts by then; opening the array again writes the others.
+/// When a drive cannot be written. Marks that were written are valid; opening the array again writes the others.
 pub(crate) fn write(plan: &ArrayPlan) -> Result<String, HostError> {
     for member in &plan.members {
         let PlannedMember::Array(span) = member else { continue };

@@ -1,10 +1,10 @@
-//! From a heap of drives to the arrays on them, arrays of arrays included.
+//! Finds the arrays on a set of drives, nested arrays included.
 //!
-//! What an array carries is its clients' business. It is a member of another array only if its own superblock is marked so, or if
-//! the person who opens it says so ([`OpenOptions::nested`]); any other array is not even looked into.
+//! What an array carries is its clients' data. It is a member of another array only if its own superblock is marked so, or if
+//! the administrator says so ([`OpenOptions::nested`]). Other arrays are not searched.
 //!
-//! Everything is read before anything is written: arrays are opened read-only, level by level; only when the last one is open are
-//! they let loose.
+//! Everything is read before anything is written: arrays are opened read-only, level by level, and activated only when the last
+//! one is open.
 
 use crate::checked::bind_drive;
 use crate::examine::{candidate_of, refuse_twins};
@@ -21,15 +21,15 @@ use stria_format::md::{Candidate, SuperblockError, assemble, uuid_text};
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Start although something may be lost.
+    /// Start although data may be lost.
     pub force: bool,
-    /// Serve reads only; nothing is written to any member.
+    /// Serve reads only. Nothing is written to any member.
     pub read_only: bool,
-    /// Take what the drives hold for right, whatever its checksums say, and learn them anew.
+    /// Trust what the drives hold, whatever its checksums say, and record the checksums again.
     pub forget_checksums: bool,
-    /// Look for another array on arrays that have no mark, so many levels deep: mdadm marks none, nor did Stria up to 2026.
+    /// Search for another array on arrays without a mark, so many levels deep. mdadm marks none, nor did Stria up to 2026.
     pub nested: u8,
-    /// How requests shall reach the drives.
+    /// How requests should reach the drives.
     pub io: IoOptions,
 }
 
@@ -48,7 +48,7 @@ pub struct PlannedArray {
 pub struct Found {
     /// Arrays that can be opened and are not part of another.
     pub arrays: Vec<PlannedArray>,
-    /// Everything that was recognised, spans before the arrays above them.
+    /// Every array that was found, spans before the arrays above them.
     pub assemblies: Vec<Assembly>,
     /// Drives that belong to no array.
     pub strangers: Vec<Stranger>,
@@ -57,7 +57,7 @@ pub struct Found {
 const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
 
-/// Where several arrays may be spans without a mark.
+/// For several arrays that may be spans without a mark.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";
 
 enum Source {
@@ -65,13 +65,13 @@ enum Source {
     Array(Box<(HostedArray, ArrayPlan)>),
 }
 
-/// What lies on some drives: arrays that are no part of another, all that was recognised, drives of no array, and what is to be told.
+/// What lies on some drives: arrays that are not part of another, every array that was found, drives of no array, and messages.
 type Built = (Vec<(HostedArray, ArrayPlan)>, Vec<Assembly>, Vec<Stranger>, Vec<String>);
 
-/// Looks what arrays lie on `paths`. Nothing is written, no drive is locked.
+/// Finds the arrays on `paths`. Nothing is written, no drive is locked.
 ///
 /// # Errors
-/// When a drive cannot be opened or is named twice. That an array cannot start is told in its assembly.
+/// When a drive cannot be opened or is named twice. An array that cannot start says so in its assembly.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
     let ring = Ring::new()?;
     let options = OpenOptions { read_only: true, io: IoOptions::default(), ..options };
@@ -97,7 +97,7 @@ pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(Hos
 }
 
 /// Opens the one array that lies on `paths` for the home lane of up to `lanes_wanted`. Nothing is written before
-/// [`HostedArray::activate`], and by then the others must have made their parts by the plan.
+/// [`HostedArray::activate`]; by then the other lanes must have made their parts from the plan.
 ///
 /// # Errors
 /// As [`open`].
@@ -112,7 +112,7 @@ pub(crate) fn open_at_home(
     if count == 1 {
         return Ok((array, plan, warnings));
     }
-    // It has only been read from: made anew, its lanes start alike.
+    // So far it was only read from: made again, all its lanes start alike.
     drop(array);
     ring.drain();
     let plan = plan.on_lanes(count);
@@ -128,7 +128,7 @@ fn open_to_look(
     if options.read_only || !crate::marks::is_ours_without_marks(&plan) {
         return Ok((array, plan, warnings));
     }
-    // It has only been read from: opened anew, its spans know of their marks.
+    // So far it was only read from: opened again, its spans have their marks.
     drop(array);
     ring.drain();
     let told = crate::marks::write(&plan)?;
@@ -143,7 +143,7 @@ fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedA
     let (mut arrays, assemblies, strangers, told) = build(paths, ring, access, options)?;
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
-            // A member whose superblock is damaged is among the strangers.
+            // A stranger may be a member whose superblock is damaged.
             let told = strangers.first().map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
             return Err(match error.kind {
                 AssembleErrorKind::DirtyDegraded => HostError::Unsafe(told),
@@ -185,7 +185,7 @@ fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -
     let mut told = Vec::new();
     for depth in 0u8.. {
         let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
-        // Members that were away come back on their own account only when somebody says `add`.
+        // Members that were away come back only by `add`.
         let how = Options { force: options.force, take_back: false, read_only: true };
         let (mut assemblies, outside) = assemble(&candidates, &how);
         strangers.extend(outside);
@@ -217,7 +217,7 @@ fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -
     Ok((arrays, all, strangers, told))
 }
 
-/// Why a span does not start where nothing is left of the array above it.
+/// Why a span does not start if nothing is left of the array above it.
 fn without_upper(span: &Assembly, error: &SuperblockError) -> AssembleError {
     let upper = span.freshest.span_of.map_or_else(String::new, |uuid| uuid_text(&uuid));
     let reason = format!(
@@ -227,7 +227,7 @@ fn without_upper(span: &Assembly, error: &SuperblockError) -> AssembleError {
     AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason }
 }
 
-/// Opens an array that has just been written on these drives, by its identity, for writing. What lies on it is nobody's yet.
+/// Opens an array that was just written on these drives, by its identity, for writing. It has no content yet.
 pub(crate) fn open_new(drives: Vec<SyncDrive>, uuid: &[u8; 16], ring: &Ring) -> Result<HostedArray, HostError> {
     let candidates: Vec<Candidate> = drives.iter().map(candidate_of).collect();
     let (assemblies, _) = assemble(&candidates, &Options { force: true, take_back: false, read_only: true });

@@ -1,4 +1,4 @@
-//! What lanes make their parts of an array from: the same tree on every lane, of drives that were opened once.
+//! How lanes make their parts of an array: the same tree on every lane, of drives that were opened once.
 
 use crate::clock::unix_seconds_at_zero;
 use crate::{HostedArray, HostedDrive, MemberSource};
@@ -8,10 +8,10 @@ use stria_drive::{FileDrive, Ring, SyncDrive, monotonic_now};
 use stria_format::md::MdRecorder;
 use stria_format::md::assemble::Start;
 
-/// How many lanes an array may have where its metadata set no bound.
+/// The most lanes of an array whose metadata sets no bound.
 const LANES_MAX: usize = 64;
 
-/// An array as it was found, and what it is made of.
+/// An array as it was found, and its members.
 #[derive(Clone)]
 pub(crate) struct ArrayPlan {
     pub uuid: [u8; 16],
@@ -20,10 +20,10 @@ pub(crate) struct ArrayPlan {
     pub ports: Ports<<<MdRecorder as Recorder>::Log as LaneLog>::Places>,
 }
 
-/// What a member is to be made of.
+/// What a member is made of.
 #[derive(Clone)]
 pub(crate) enum PlannedMember {
-    /// A drive without checksums, which belong to one lane.
+    /// A drive. [`ArrayPlan::make`] adds no checksums to it: an array with checksums runs on one lane.
     Drive(SyncDrive),
     Array(Box<ArrayPlan>),
 }
@@ -36,13 +36,13 @@ impl ArrayPlan {
         })
     }
 
-    /// How many lanes all arrays of the tree may have.
+    /// The most lanes that all arrays of the tree can have.
     pub fn lanes_max(&self) -> usize {
         let own = self.start.recorder.lanes_max().min(LANES_MAX);
         self.spans().map(Self::lanes_max).fold(own, Ord::min)
     }
 
-    /// The same, to be made on so many lanes.
+    /// The same plan for so many lanes.
     pub fn on_lanes(self, count: usize) -> Self {
         let members = self.members.into_iter().map(|member| match member {
             PlannedMember::Drive(drive) => PlannedMember::Drive(drive),
@@ -51,7 +51,7 @@ impl ArrayPlan {
         Self { members: members.collect(), start: self.start.with_lanes(count), ports: Ports::new(count), ..self }
     }
 
-    /// A lane's part.
+    /// Makes a lane's part.
     pub fn make(&self, ring: &Ring, lane: usize) -> HostedArray {
         let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
         let mut sources = Vec::new();
@@ -74,7 +74,7 @@ impl ArrayPlan {
         self.bind(devices, sources, ring, lane)
     }
 
-    /// A lane's part over devices that are there already, by member handle.
+    /// Makes a lane's part over devices that exist already, by member handle.
     pub fn bind(&self, devices: Vec<Box<dyn BlockDevice>>, sources: Vec<MemberSource>, ring: &Ring, lane: usize) -> HostedArray {
         let (config, at_zero) = (&self.start.config, unix_seconds_at_zero(monotonic_now()));
         let recorder = (lane == 0).then(|| self.start.recorder.clone());

@@ -1,4 +1,4 @@
-//! An array at one moment, as plain data: made on each lane, and joined to one of the whole.
+//! An array at one moment, as plain data: made on each lane, and merged into a report of the whole array.
 
 use crate::{HostedArray, MemberSource};
 use stria_array::{ArrayStatus, Geometry};
@@ -16,9 +16,9 @@ pub struct ArrayReport {
     pub uuid: [u8; 16],
     /// Level, layout, sizes.
     pub geometry: Geometry,
-    /// How it is.
+    /// Its state.
     pub status: ArrayStatus,
-    /// What its metadata say: known on the home lane, and so of the whole.
+    /// What its metadata says. Only the home lane knows it.
     pub description: Option<Description>,
     /// By handle.
     pub members: Vec<MemberReport>,
@@ -31,22 +31,22 @@ pub enum MemberReport {
     Drive(Box<DriveReport>),
     /// An array of its own: a span.
     Array(Box<ArrayReport>),
-    /// A drive that was taken out.
+    /// A drive that was removed.
     Removed,
 }
 
 /// A drive that is a member.
 #[derive(Clone, Debug)]
 pub struct DriveReport {
-    /// What it is.
+    /// What kind of drive it is.
     pub info: DriveInfo,
-    /// How its reads and writes go.
+    /// How its reads and writes reach it.
     pub way: Way,
     /// How long its requests take.
     pub timings: Timings,
-    /// When the oldest request came that it has not answered, by the clock of lanes.
+    /// The arrival time of the oldest request that it has not answered, by the clock of lanes.
     pub oldest: Option<Nanos>,
-    /// What its checksums have met; `None`: it has none.
+    /// What its checksums have found; `None`: it has none.
     pub checksums: Option<Counts>,
 }
 
@@ -73,10 +73,10 @@ impl ArrayReport {
         }
     }
 
-    /// The whole array of what its lanes say, the home lane first.
+    /// Merges the reports of an array's lanes, the home lane first.
     ///
     /// # Panics
-    /// Without any.
+    /// Without any report.
     pub fn joined(lanes: Vec<Self>) -> Self {
         let mut lanes = lanes.into_iter();
         let mut all = lanes.next().expect("an array has a lane");
@@ -84,7 +84,7 @@ impl ArrayReport {
         let mut spans: Vec<Vec<Self>> = Vec::new();
         for lane in lanes {
             statuses.push(lane.status);
-            // A drive that joins just now may not be known to all.
+            // A drive that is just joining may not be known to all lanes.
             for (index, (known, other)) in all.members.iter_mut().zip(lane.members).enumerate() {
                 match (known, other) {
                     (MemberReport::Drive(known), MemberReport::Drive(other)) => {

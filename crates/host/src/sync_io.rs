@@ -5,7 +5,7 @@ use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Operation, Request, SECTOR_BYTES, bytes};
 use stria_drive::{Ring, monotonic_now};
 
-/// A device that nobody else drives meanwhile.
+/// A device that only this code drives meanwhile.
 pub struct SyncIo<'a, D: ?Sized> {
     device: &'a mut D,
     ring: &'a Ring,
@@ -17,7 +17,7 @@ impl<'a, D: BlockDevice + ?Sized> SyncIo<'a, D> {
         Self { device, ring }
     }
 
-    /// Lets the device work until `done`.
+    /// Drives the device until `done`.
     pub fn run_until(&mut self, mut done: impl FnMut(&mut D, &[Completion]) -> bool) -> Vec<Completion> {
         let mut completions = Vec::new();
         loop {
@@ -34,7 +34,7 @@ impl<'a, D: BlockDevice + ?Sized> SyncIo<'a, D> {
         }
     }
 
-    /// Carries out one request.
+    /// Runs one request.
     ///
     /// # Errors
     /// The device's.
@@ -69,7 +69,7 @@ impl<'a, D: BlockDevice + ?Sized> SyncIo<'a, D> {
 }
 
 impl SyncIo<'_, crate::HostedArray> {
-    /// Stops the array in good order.
+    /// Stops the array cleanly.
     ///
     /// # Errors
     /// When it cannot be said to be clean.
