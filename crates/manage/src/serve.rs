@@ -4,8 +4,8 @@
 //!   choose drives and arrays ─ check that they and the addresses are free ─ open, on lanes ─ listen ─ say so ─ wait ─ stop
 //! ```
 //! Nothing is written to any member before everything before `open` has succeeded. Sockets appear when all that they lead to
-//! is there, so a client that waits for one is served at once, and go at every end but a kill. SIGINT, SIGTERM and `stria stop`
-//! end it in good order; a later signal ends it at once, as a power cut would.
+//! is there, so a client that waits for one is served at once, and go at every end but a kill. SIGINT, SIGTERM, SIGHUP and `stria
+//! stop` end it in good order; a later signal ends it at once, as a power cut would. SIGHUP stays ignored where it was (`nohup`).
 
 use crate::cli::{Clients, ServeOptions};
 use crate::lane_spec::LaneSpec;
@@ -199,7 +199,9 @@ fn socket_name(name: &str, uuid: &[u8; 16]) -> String {
 
 async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOptions, json: bool) -> Result<(), Failure> {
     let caught = |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
-    let signals = [caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?];
+    // `nohup` asks for a serve that outlives its terminal.
+    let hangup = if is_ignored(SignalKind::hangup()) { None } else { Some(caught(SignalKind::hangup())?) };
+    let signals = Signals { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())?, hangup };
     let socket = match &options.control.socket {
         Some(path) => absolute(path),
         None => sockets::own_folder()?.join(socket_name(&names[0], &planned[0].uuid)),
@@ -284,7 +286,7 @@ fn ended(service: &Service) -> Result<(), Failure> {
 
 /// What signals ask for.
 struct Wishes {
-    signals: [Signal; 2],
+    signals: Signals,
     /// When the first one came.
     since: Option<Instant>,
 }
@@ -299,7 +301,7 @@ enum Wish {
 impl Wishes {
     async fn next(&mut self) -> Wish {
         loop {
-            let name = either(&mut self.signals).await;
+            let name = self.signals.next().await;
             match self.since {
                 None => {
                     tracing::info!("{name}: stopping; once more ends at once");
@@ -324,11 +326,35 @@ impl Wish {
     }
 }
 
-async fn either([interrupt, terminate]: &mut [Signal; 2]) -> &'static str {
-    tokio::select! {
-        _ = interrupt.recv() => "SIGINT",
-        _ = terminate.recv() => "SIGTERM",
+/// The signals that end a serve.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    /// `None`: it is ignored.
+    hangup: Option<Signal>,
+}
+
+impl Signals {
+    async fn next(&mut self) -> &'static str {
+        let hung_up = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = hung_up => "SIGHUP",
+        }
     }
+}
+
+/// Whether this process was started with the signal ignored (proc(5): `SigIgn`, a bit for each signal).
+fn is_ignored(signal: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal.as_raw_value() - 1) & 1 == 1)
 }
 
 #[cfg(test)]

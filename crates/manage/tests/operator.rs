@@ -74,6 +74,36 @@ fn several_arrays_take_a_line_each_the_worst_first() {
     assert!(place.run(&["status", "-v"]).stdout.contains("io_uring"), "lanes are told with -v");
 }
 
+/// What is missing, what that means, what to do, and what a crash left: as warnings, which `--quiet` leaves.
+#[test]
+fn a_start_without_all_members_warns_of_what_is_left() {
+    let place = Place::new();
+    let images = create(&place, "6", 5, &[]);
+    let drives = slices(&images);
+    let warned = |drives: &[&str], more: &[&str], kill: bool| {
+        let serve = place.serve(&[drives, &["--quiet"], more].concat());
+        let mut client = serve.client("tank");
+        let writes: Vec<(u64, Vec<u8>)> = (0..16).map(|index| (index * 40960, vec![7; 4096])).collect();
+        client.send_writes(&writes).expect("they are taken");
+        writes.iter().for_each(|_| assert_eq!(client.reply().expect("an answer").1, 0));
+        serve.signal(if kill { "-KILL" } else { "-TERM" });
+        let log = serve.ended().1;
+        log.lines().filter(|line| line.contains(" WARN ")).map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(warned(&drives, &[], false), "", "all are there, and the last stop was a good one");
+    let one = warned(&[drives[0], drives[1], drives[3], drives[4]], &[], false);
+    assert!(one.contains("DEGRADED: array \"tank\" starts with slot 2 missing: it survives 1 more failure; no spare"), "{one}");
+    assert!(!one.contains("was not stopped in good order"), "{one}");
+    let two = warned(&[drives[0], drives[1], drives[4]], &[], true);
+    assert!(two.contains("starts with slots 2, 3 missing: the next failure may lose data; no spare"), "{two}");
+    let crashed = warned(&[drives[0], drives[1], drives[4]], &[], false);
+    assert!(crashed.contains("starts with slots 2, 3 missing"), "{crashed}");
+    let told = crashed.lines().find(|line| line.contains("was not stopped in good order")).unwrap_or_else(|| panic!("{crashed}"));
+    let count = told.split_once("good order: ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
+    assert!(count.is_some_and(|count| count > 0) && told.contains("of its write log are carried out"), "{told}");
+    assert!(told.contains("regions marked in its bitmap are resynced"), "{told}");
+}
+
 #[test]
 fn a_repair_that_may_choose_the_wrong_side_asks() {
     for (level, count, words) in

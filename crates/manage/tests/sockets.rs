@@ -176,6 +176,44 @@ fn no_socket_is_left_whenever_the_signal_comes() {
     assert!(seen_late > 0);
 }
 
+/// The terminal is closed: the array is stopped in good order, though nobody reads its log any more.
+#[test]
+fn hangup_ends_a_serve_in_good_order() {
+    let place = Place::new();
+    let images = mirror(&place);
+    for deaf in [false, true] {
+        let mut child = spawn(&place, &images, &format!("unix:{}", place.path("nbd.sock").display()), &[]);
+        ready(&mut child);
+        if deaf {
+            child.stderr.take();
+        }
+        signal(&child, "-HUP");
+        let (status, log) = end(child);
+        assert!(status.success(), "{status}: {log}");
+        assert!(deaf || log.contains("SIGHUP: stopping") && log.contains("has stopped: clean"), "{log}");
+        assert!(sockets(&place).is_empty());
+        assert!(place.ok(&["examine", &images[0]]).contains("clean"));
+    }
+}
+
+#[test]
+fn hangup_stays_ignored_under_nohup() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let nbd = format!("unix:{}", place.path("nbd.sock").display());
+    let arguments = [env!("CARGO_BIN_EXE_stria"), "serve", &images[0], &images[1], "--nbd", &nbd];
+    let mut command = place.command_line("nohup", &arguments);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nohup is everywhere");
+    ready(&mut child);
+    signal(&child, "-HUP");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(child.try_wait().expect("it is ours").is_none(), "it goes on");
+    assert_eq!(place.status("tank")["health"], "optimal");
+    signal(&child, "-TERM");
+    let (status, log) = end(child);
+    assert!(status.success() && !log.contains("SIGHUP"), "{status}: {log}");
+}
+
 #[test]
 fn a_start_that_fails_leaves_no_socket() {
     let place = Place::new();
