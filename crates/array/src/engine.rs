@@ -360,6 +360,9 @@ impl Engine {
                 self.core.ready.spawn(hedge::ask_others_first(Rc::clone(&self.core), part));
             } else if self.core.geometry.level().parity_count() > 0 {
                 self.core.ready.spawn(parity_io::read_part(Rc::clone(&self.core), part, run.slot));
+            } else if self.core.geometry.level().is_redundant() {
+                // No copy has all of it, and several may have a part each.
+                self.core.ready.spawn(mirror_io::mend_part(Rc::clone(&self.core), part, run.slot));
             } else {
                 part.deliver(&self.core, None);
             }
