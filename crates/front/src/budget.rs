@@ -1,22 +1,22 @@
 //! The memory of all clients together.
 //!
-//! Half of it is dealt out: each connection has a *share* of its own that nobody can take from it, so a request that fits
-//! is never kept waiting by other clients. The other half is lent, first come, first served. While somebody waits for a
-//! loan, nobody keeps more than it uses, and who was served queues up again behind the others.
+//! Half of it is divided: each connection has a *share* of its own, so a request that fits into it never waits for other
+//! clients. The other half is lent in the order of requests. While a connection waits for a loan, no other connection keeps
+//! more than it uses, and a connection that got a loan queues up again behind the others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// 1 MiB: what is borrowed at least, so that a deep queue asks seldom.
+/// 1 MiB: the smallest loan if no other connection waits, so that a deep queue asks seldom.
 const LOAN_BYTES_MIN: usize = 1 << 20;
 
-/// What is lent, and who waits for it.
+/// What is lent, and which connections wait for a loan.
 #[derive(Debug)]
 pub struct Budget {
     lent_max: usize,
     lent: AtomicUsize,
-    /// Numbers of leases, the next to be served first.
+    /// Numbers of the leases that wait, the next to be served first.
     queue: Mutex<VecDeque<u64>>,
     /// Length of the queue.
     waiting: AtomicUsize,
@@ -50,7 +50,7 @@ impl Budget {
     }
 }
 
-/// What one connection may hold.
+/// The memory that one connection may hold.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Budget>,
@@ -61,12 +61,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Bytes that may be held now.
+    /// Bytes that the connection may hold now.
     pub fn bytes(&self) -> usize {
         self.share + self.loan
     }
 
-    /// Whether `bytes` may be held, after borrowing what is missing. If not, its turn comes: ask again.
+    /// Borrows what is missing to hold `bytes`. False if it must wait for its turn: then ask again.
     pub fn reach(&mut self, bytes: usize) -> bool {
         let Some(missing) = bytes.checked_sub(self.bytes()).filter(|&missing| missing > 0) else {
             self.withdraw();
@@ -93,24 +93,24 @@ impl Lease {
         loan.is_some()
     }
 
-    /// Whether its turn to borrow has still to come.
+    /// True if it waits for its turn to borrow.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Whether what it has borrowed and does not use is wanted by others.
+    /// True if others wait for memory, and it has borrowed some.
     pub fn is_wanted(&self) -> bool {
         self.loan > 0 && self.budget.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives back what is not needed to hold `bytes`.
+    /// Returns what is not needed to hold `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let loan = bytes.saturating_sub(self.share).min(self.loan);
         self.budget.lent.fetch_sub(self.loan - loan, Ordering::Relaxed);
         self.loan = loan;
     }
 
-    /// It wants no more than it has: nobody is to wait behind it.
+    /// Leaves the queue: it needs no more than it has.
     pub fn withdraw(&mut self) {
         if std::mem::take(&mut self.waits) {
             let mut queue = self.budget.queue();

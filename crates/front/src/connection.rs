@@ -1,9 +1,9 @@
-//! One client: its handshake on a thread of its own, then as a [`Guest`] on the device's thread, or, where that takes
-//! none, further on its own thread, which sleeps on socket and mailbox.
+//! One client. Its handshake runs on a thread of its own. Then it is a [`Guest`] on the device's thread; if the device takes no
+//! guests, it stays on its own thread, which sleeps on socket and mailbox.
 //!
-//! A turn takes the device's answers, sends what can be sent, receives once, and asks for what came in. Who has no
-//! turn to do sleeps: no time-outs run while a client is idle. The protocol itself is in `handshake` and `session`;
-//! this file only moves their bytes.
+//! A turn takes the device's answers, sends what can be sent, receives once, and submits the requests that arrived. A client
+//! without work sleeps, without time-outs while it is idle. The protocol itself is in `handshake` and `session`; this file only
+//! moves their bytes.
 
 use crate::door::Peer;
 use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Step};
@@ -24,11 +24,11 @@ use stria_block::{Completion, Guest, Mailbox, Nanos, RemoteDevice, Request, Stay
 
 /// 128 slices: 64 reads of one buffer each in one send.
 const SLICE_COUNT_MAX: usize = 128;
-/// One second: an idle client's buffers go back to the system after it.
+/// One second: then an idle client's buffers return to the system.
 const COOL_AFTER: Nanos = 1_000_000_000;
-/// 5 ms: when a client that waits for memory looks again.
+/// 5 ms: how long a client that waits for memory sleeps before it asks again.
 const LOOK_FOR_MEMORY_AFTER: Nanos = 5_000_000;
-/// 1 MiB: a client that moves less in the stall time-out, although it is for it to go on, stands still.
+/// 1 MiB: a client that must act and moves less than this in the stall time-out has stalled.
 const STALL_BYTES: u64 = 1 << 20;
 
 /// Wakes a thread that sleeps in poll.
@@ -40,13 +40,13 @@ impl Wake {
     }
 
     pub fn ring(&self) {
-        // Fails only when 2^64 - 2 rings are unread; the sleeper is awake then.
+        // Fails only if 2^64 - 2 rings are unread; then the sleeper is awake.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// The sleeper has heard it.
+    /// The sleeper has woken up.
     fn hush(&self) {
-        // Fails only when somebody has heard it already.
+        // Fails only if the ring was read already.
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
@@ -78,17 +78,17 @@ pub struct ConnectionStatus {
     pub in_flight: u64,
 }
 
-/// What the server keeps of a client, and how it ends one.
+/// What the server stores about a client, and how it ends one.
 pub(crate) struct Connection {
     pub id: u64,
     pub peer: Peer,
-    /// What it has agreed on.
+    /// The name of the export that it has agreed on.
     pub export: OnceLock<String>,
     pub since: Instant,
-    /// Why it has to make room for another.
+    /// Why it must make way for another client.
     evicted: OnceLock<&'static str>,
     wake: Arc<Wake>,
-    /// Whose thread the client lives on.
+    /// The device on whose thread the client lives.
     landlord: OnceLock<Weak<dyn RemoteDevice>>,
     stop: AtomicBool,
     requests: AtomicU64,
@@ -118,7 +118,7 @@ impl Connection {
         })
     }
 
-    /// Asks the thread to end: what is in flight is carried out and answered first.
+    /// Asks the client to end. Requests in flight run and are answered first.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.wake.ring();
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::stop`], to make room for another client.
+    /// As [`Connection::stop`], to make way for another client.
     pub fn evict(&self, reason: &'static str) {
         self.evicted.get_or_init(|| reason);
         self.stop();
@@ -137,7 +137,7 @@ impl Connection {
         self.evicted.get().is_some()
     }
 
-    /// Whether it has ever asked for anything.
+    /// True if it has ever sent a request.
     pub fn is_used(&self) -> bool {
         self.requests.load(Ordering::Relaxed) + self.in_flight.load(Ordering::Relaxed) > 0
     }
@@ -156,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Only the connection's own thread writes the counters, so plain stores do.
+    /// Only the thread that serves the connection writes the counters, so plain stores suffice.
     fn publish(&self, session: &Session) {
         let store = |counter: &AtomicU64, value| counter.store(value, Ordering::Relaxed);
         let counters = session.counters();
@@ -171,7 +171,7 @@ impl Connection {
         self.stop.load(Ordering::SeqCst)
     }
 
-    /// Serves one client until it ends, is told to, or misbehaves, or moves in with its device.
+    /// Serves one client until it ends, is stopped, or breaks the protocol, or moves to its device.
     pub fn serve(entry: Entry, socket: OwnedFd) {
         let (connection, shared) = (Arc::clone(&entry.connection), Arc::clone(&entry.shared));
         if let Err(end) = connection.agree_and_transmit(entry, &shared, socket) {
@@ -190,13 +190,13 @@ impl Connection {
         let session = Session::new(agreement, caps, lease, &received);
         let (drained_by, idle_since, owes, is_gone) = (None, 0, None, false);
         let transmission = Transmission { link, session, drained_by, idle_since, owes, is_gone, entry };
-        // Known before the first turn, so that a stop is seen by that turn or finds whom to stir.
+        // Set before the first turn, so that a stop is either seen by that turn or finds the device to stir.
         self.landlord.get_or_init(|| Arc::downgrade(&device));
         device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, device))
     }
 
-    /// The guest's life where its device takes none: on this thread, with the device at the other end of a mailbox. The
-    /// device is let go before the guest, whose end is what others wait for.
+    /// Runs the guest on this thread if the device takes none, with the device behind a mailbox. The device is dropped before
+    /// the guest, as other threads wait for the guest's end.
     fn live_apart(&self, mut guest: Box<dyn Guest>, device: Arc<dyn RemoteDevice>) -> Result<(), End> {
         let wake = Arc::clone(&self.wake);
         let mailbox = Arc::new(Mailbox::new(move || wake.ring()));
@@ -222,11 +222,11 @@ impl Connection {
         }
     }
 
-    /// Sleeps until the socket is ready, the wake-up rings, or the time is over; whether the socket is.
+    /// Sleeps until the socket is ready, the wake-up rings, or the time is over. True if the socket is ready.
     fn sleep(&self, socket: BorrowedFd, readable: bool, writable: bool, timeout: Option<Duration>) -> io::Result<bool> {
         let wanted = |wanted, flags| if wanted { flags } else { PollFlags::empty() };
         let flags = wanted(readable, PollFlags::IN | PollFlags::RDHUP) | wanted(writable, PollFlags::OUT);
-        // Without a wish, no hang-up is heard of either, which would be told again and again.
+        // Without flags the socket is left out: a hang-up would be reported again and again.
         let socket = (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(socket, flags));
         let mut fds: SmallVec<[PollFd; 2]> = [PollFd::new(&*self.wake, PollFlags::IN)].into_iter().chain(socket).collect();
         let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
@@ -251,7 +251,7 @@ impl Connection {
         }
     }
 
-    /// Returns what was agreed on, and the bytes that came behind the handshake.
+    /// Returns the agreement, and the bytes that followed the handshake.
     fn handshake(&self, link: &mut Link, shared: &Shared) -> Result<(Agreement, Vec<u8>), End> {
         let deadline = Instant::now() + shared.options.handshake_timeout;
         let mut output = Vec::new();
@@ -284,7 +284,7 @@ impl Connection {
         }
     }
 
-    /// Sends and clears `output`, sleeping where it must.
+    /// Sends and clears `output`, sleeping if necessary.
     fn send_all(&self, link: &mut Link, output: &mut Vec<u8>, deadline: Instant) -> Result<(), End> {
         while !output.is_empty() {
             let len = link.send(&[IoSlice::new(output)])?;
@@ -294,7 +294,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sleeps until there is something to receive, or room to send, up to the handshake's deadline.
+    /// Sleeps until there is something to receive, or space to send, up to the handshake's deadline.
     fn wait_for(&self, link: &mut Link, direction: Direction, deadline: Instant) -> Result<(), End> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -316,23 +316,23 @@ impl Connection {
     }
 }
 
-/// Which way bytes go, seen from here.
+/// Which way bytes go, seen from the server.
 enum Direction {
     In,
     Out,
 }
 
-/// A client behind its handshake: what is said between its socket and its device.
+/// A client after its handshake: moves bytes and requests between its socket and its device.
 struct Transmission {
     link: Link,
     session: Session,
-    /// When it is cut off although replies are due, once it has ended.
+    /// When an ended client is cut off even if replies are due.
     drained_by: Option<Nanos>,
-    /// When it last got or gave anything.
+    /// When it last received or sent anything.
     idle_since: Nanos,
-    /// Since when it is for the client to go on, and how many bytes had gone by then.
+    /// Since when the client must act, and how many bytes had moved by then.
     owes: Option<(Nanos, u64)>,
-    /// The client is gone, and this stays only for the memory of requests that the device has.
+    /// The client is gone; this lives on only for the memory of requests that the device has.
     is_gone: bool,
     /// Last, so that the socket is closed before the client is off the list.
     entry: Entry,
@@ -359,7 +359,7 @@ impl Transmission {
         for completion in ended.drain(..) {
             session.complete(completion, requests);
         }
-        // Before the replies go, so that a client which has them finds them counted.
+        // Before replies are sent, so that a client which has them finds them counted.
         connection.publish(session);
         if link.writable && session.has_output() {
             let len = {
@@ -432,8 +432,9 @@ impl Transmission {
 }
 
 impl Transmission {
-    /// The client is gone. What the device still has of it holds memory, so its place and its lease stay taken until that is
-    /// free: else a client that comes, asks and goes again and again could fill the machine through a slow device.
+    /// The client is gone. Its requests at the device still hold memory, so its place and its lease stay taken until that
+    /// memory is free. Otherwise a client that connects, sends requests and leaves, again and again, could fill the machine's
+    /// memory through a slow device.
     fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> Stay {
         let Self { session, entry: Entry { connection, shared }, .. } = self;
         ended.drain(..).for_each(|completion| session.forget(completion));
@@ -452,7 +453,7 @@ impl Guest for Transmission {
         let outcome = self.advance(now, signalled, ended, requests);
         outcome.unwrap_or_else(|end| {
             self.entry.connection.log_end(&self.entry.shared, Err(end));
-            // Asked for in this very turn, and not told to the device.
+            // Requests of this very turn, which the device never gets.
             requests.drain(..).for_each(|request| self.session.forget(request.complete(Ok(()))));
             self.link.shut();
             self.session.abandon();
@@ -466,7 +467,7 @@ impl Guest for Transmission {
     }
 }
 
-/// Why a client's thread ends, when not as the client wished.
+/// Why a client's connection ends, if not as the client wished.
 #[derive(Debug)]
 enum End {
     Io(io::Error),
@@ -485,7 +486,7 @@ impl From<Broken> for End {
     }
 }
 
-/// A socket that does not block; the flags say what is worth trying.
+/// A non-blocking socket; the flags say what is worth trying.
 struct Link {
     socket: Arc<OwnedFd>,
     readable: bool,
@@ -500,11 +501,11 @@ impl Drop for Link {
 
 impl Link {
     fn shut(&self) {
-        // Whoever watches the socket lets go of it; it fails when the peer has closed, and then he has.
+        // The thread or ring that watches the socket notices. Fails if the peer has closed, which it notices as well.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 
-    /// Sends what it can; 0: nothing now.
+    /// Sends what is possible; 0: nothing at the moment.
     fn send(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -522,7 +523,7 @@ impl Link {
         }
     }
 
-    /// Receives what there is; `Some(0)`: nothing now, `None`: the peer has ended.
+    /// Receives what has arrived; `Some(0)`: nothing at the moment, `None`: the peer has ended.
     fn receive(&mut self, space: [&mut [u8]; 2]) -> io::Result<Option<usize>> {
         let wanted = space[0].len() + space[1].len();
         match rustix::io::readv(&self.socket, &mut space.map(IoSliceMut::new)) {

@@ -1,7 +1,7 @@
-//! Listening sockets: taken early, opened late.
+//! Listening sockets: reserved early, opened late.
 //!
-//! An address is checked and, where the system allows it, taken before anything else is done, so that a start that
-//! cannot succeed fails early. Clients get in only once the door is opened, when there is something behind it.
+//! An address is checked and, if the system allows it, reserved before anything else is done, so that a start that cannot
+//! succeed fails early. Clients can connect only once the door is opened, when there is an array to serve.
 
 use crate::FrontError;
 use crate::server::Listener;
@@ -21,17 +21,17 @@ const BACKLOG: i32 = 256;
 /// A client at the other end of a socket.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// For people.
+    /// For messages.
     pub words: String,
     pub origin: Origin,
 }
 
-/// What counts as one peer where places are shared out.
+/// The peer for limits on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A user of this machine.
     User(u32),
-    /// A machine; of an IPv6 address the 64 bits of its network, as a host has all addresses in it.
+    /// A machine; for an IPv6 address its 64-bit network, as a host has all addresses in it.
     Address(IpAddr),
 }
 
@@ -47,10 +47,10 @@ impl Origin {
     }
 }
 
-/// A listener whose address is free, and through which nobody gets in yet.
+/// A listener whose address is free, and that accepts no client yet.
 pub(crate) enum Closed {
     Unix(PathBuf),
-    /// Bound, so that nobody else takes the port.
+    /// Bound, so that no other program takes the port.
     Tcp(OwnedFd, SocketAddr),
 }
 
@@ -78,7 +78,7 @@ impl Closed {
         }
     }
 
-    /// With the port that the system chose.
+    /// The listener, with the port that the system chose.
     pub fn listener(&self) -> Listener {
         match self {
             Self::Unix(path) => Listener::Unix(path.clone()),
@@ -111,7 +111,7 @@ enum Socket {
     Tcp(TcpListener),
 }
 
-/// A listening socket; a unix one takes its file along when it goes.
+/// A listening socket. A unix socket's file is removed when this is dropped.
 pub(crate) struct Door {
     socket: Socket,
     pub listener: Listener,
@@ -136,7 +136,7 @@ impl Door {
                 stream.set_nonblocking(true)?;
                 stream.set_nodelay(true)?;
                 let socket = OwnedFd::from(stream);
-                // So that a client whose machine vanished is noticed, within some minutes.
+                // A client whose machine vanished is then noticed within some minutes.
                 sockopt::set_socket_keepalive(&socket, true)?;
                 sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60))?;
                 Ok((socket, Peer { words: address.to_string(), origin: Origin::of(address.ip()) }))

@@ -1,4 +1,4 @@
-//! What can go wrong when a server is set up or changed. What goes wrong with a client ends that client only.
+//! What can go wrong when a server is set up or changed. An error of a client ends only that client.
 
 use crate::SocketError;
 use std::io;
@@ -11,10 +11,10 @@ pub enum FrontError {
     Bind {
         /// The address, as `unix:PATH` or `tcp:HOST:PORT`.
         listener: String,
-        /// What the system says.
+        /// The system's message.
         source: io::Error,
     },
-    /// There can be no unix socket at the path.
+    /// No unix socket can be made at the path.
     #[error("cannot listen on {listener}: {source}")]
     Socket {
         /// The address, as `unix:PATH`.
@@ -36,7 +36,7 @@ pub enum FrontError {
         /// The most there may be.
         max: usize,
     },
-    /// Nothing of this name is exported.
+    /// There is no export of this name.
     #[error("there is no export \"{name}\"; the names are: {known}")]
     UnknownExport {
         /// The name asked for.
@@ -44,7 +44,7 @@ pub enum FrontError {
         /// The names there are.
         known: String,
     },
-    /// A limit makes no sense.
+    /// A limit is invalid.
     #[error("NBD option {option} is {value}; it must be {rule}")]
     Options {
         /// The option's name.
@@ -54,12 +54,12 @@ pub enum FrontError {
         /// What it must be.
         rule: &'static str,
     },
-    /// The system refuses something a server needs.
+    /// The system refuses something that a server needs.
     #[error("NBD server cannot {action}: {source}; raise the process's limits or close other programs")]
     System {
         /// What it tried.
         action: &'static str,
-        /// What the system says.
+        /// The system's message.
         source: io::Error,
     },
 }

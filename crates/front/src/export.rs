@@ -1,4 +1,4 @@
-//! A device under a name, and what clients are told of it.
+//! A device with a name, and what clients are told about it.
 
 use crate::wire::transmission;
 use std::fmt;
@@ -8,13 +8,13 @@ use stria_block::{RemoteDevice, bytes};
 /// A device that clients may use under a name.
 #[derive(Clone)]
 pub struct Export {
-    /// What clients ask for; the export named `""`, or else the first, is the default.
+    /// The name that clients ask for. The export named `""` is the default, or else the first.
     pub name: String,
-    /// Shown to people who list the exports; may be empty.
+    /// Shown to users who list the exports; may be empty.
     pub description: String,
-    /// What serves the requests.
+    /// The device that serves the requests.
     pub device: Arc<dyn RemoteDevice>,
-    /// Whether writes, trims and zeroes are refused.
+    /// True if writes, trims and zeroes are refused.
     pub read_only: bool,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Debug for Export {
     }
 }
 
-/// What the protocol says of an export: all that the pure parts know of it.
+/// What the protocol says about an export. The pure parts know no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub name: String,
@@ -46,7 +46,7 @@ impl Facts {
     pub fn of(export: &Export, payload_bytes_max: u32) -> Self {
         let limits = export.device.limits();
         let block_min_bytes = limits.logical_block_bytes;
-        // NBD wants a power of two here, which a full stripe of an array often is not.
+        // NBD needs a power of two here, which a full stripe of an array often is not.
         let preferred = [limits.optimal_io_bytes, limits.physical_block_bytes, 4096];
         let preferred = preferred
             .into_iter()
@@ -64,8 +64,8 @@ impl Facts {
         }
     }
 
-    /// The transmission flags. `CAN_MULTI_CONN` always: every connection talks to the one device, whose
-    /// flush covers all writes that ended before. `CACHE` never: there is nothing to cache into.
+    /// The transmission flags. `CAN_MULTI_CONN` always: every connection uses the same device, whose flush covers all writes
+    /// that ended before. `CACHE` never: there is nothing to cache into.
     pub fn flags(&self, structured: bool) -> u16 {
         use transmission::*;
         let when = |condition: bool, flags: u16| if condition { flags } else { 0 };

@@ -1,8 +1,8 @@
-//! Hostile clients against the pure machines: a whole connection, from the first byte to the last, without a socket.
+//! Hostile clients against the pure state machines: a whole connection, from the first byte to the last, without a socket.
 //!
-//! [`run`] plays the driver: it gives a stream piece by piece, lets a RAM device answer in any order, sends replies as slowly
-//! as it likes, and checks after every step what must hold whatever the client does. Tests run it on seeds, and
-//! `fuzz/` runs it guided by coverage.
+//! [`run`] takes the place of the driver. It passes on a stream piece by piece, lets a RAM device answer in any order, sends
+//! replies at any pace, and checks the invariants after every step. Tests run it on seeds, and `fuzz/` runs it guided by
+//! coverage.
 
 pub mod stream;
 
@@ -20,23 +20,23 @@ use stria_block::{BlockDevice, Completion, Limits, RamDevice, Request};
 /// How a connection ended; for statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The client went, or was sent away, before it had agreed on an export.
+    /// The client left or was refused before it had agreed on an export.
     Haggled,
-    /// The stream made no sense from some byte on.
+    /// The stream was invalid from some byte on.
     Broke,
-    /// The client's end was reached, and all was answered.
+    /// The client ended, and all requests were answered.
     Finished,
 }
 
-/// Steps of one connection: streams are short, so more means that nothing moves any more.
+/// Steps of one connection. Streams are short, so more means that it makes no progress.
 const STEPS_MAX: usize = 1 << 20;
-/// What a handshake may say without being read: all that answers one option.
+/// How much output a handshake may hold unread: all that answers one option.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// One connection; the choices say how it goes.
+/// Runs one connection; the choices determine it.
 ///
 /// # Panics
-/// When anything that must hold does not.
+/// When an invariant does not hold.
 pub fn run(choices: &[u8]) -> Outcome {
     let choices = &mut Choices(choices);
     let size_bytes = choices.pick(&[SIZE_BYTES, SIZE_BYTES, 512, 0]);
@@ -58,10 +58,10 @@ pub fn run(choices: &[u8]) -> Outcome {
     let caps = Caps { requests_max: choices.pick(&[1, 4, 64]), bytes_max: choices.pick(&[64 << 10, 256 << 10, 1 << 20]) };
     let budget = Budget::new(choices.pick(&[256 << 10, 512 << 10]));
     let mut neighbour = budget.lease(0);
-    // Others may hold memory for a while.
+    // Other connections may hold memory for a while.
     neighbour.reach(choices.pick(&[0, 0, 256 << 10]));
     let pace = choices.pick(&[1, 17, 1000, 1 << 20]);
-    // The stream takes what is left of the choices; how it is cut comes from what it was made of.
+    // The stream is made of the remaining choices, and the same choices determine how it is cut.
     let mut cuts = Choices(choices.0);
     let input = stream::stream(choices);
     let mut piece = move || match cuts.is_empty() {
@@ -125,7 +125,7 @@ pub fn run(choices: &[u8]) -> Outcome {
             }
         }
         if session.parse(&mut requests).is_err() {
-            // As the driver does: nothing more is answered, and what the device has is waited for.
+            // As the driver does: requests are no longer answered, and those at the device are waited for.
             session.abandon();
             requests.drain(..).for_each(|request| device.submit(request));
             while session.requests_at_device() > 0 {
@@ -188,7 +188,7 @@ impl Client<'_> {
         drop(slices);
         session.sent(len);
         if !self.structured {
-            // How long a simple reply is depends on the request: only their count and form are looked at, by `counters`.
+            // The length of a simple reply depends on the request: only the count and form are checked, by `counters`.
             self.received.clear();
         }
         if self.received.len() > 1 << 20 {

@@ -1,8 +1,8 @@
 //! Option haggling (fixed newstyle) as a pure state machine: bytes in, bytes out, then an agreement.
 //!
-//! Holds no socket and no time. Memory is bounded: an option's data must fit in [`OPTION_BYTES_MAX`]; a
-//! longer one is skipped as it arrives and refused. The driver stops feeding while replies are unsent,
-//! so that a client which never reads cannot make `output` grow.
+//! It has no socket and no clock. Memory is bounded: an option's data must fit into [`OPTION_BYTES_MAX`]; longer data is
+//! skipped as it arrives and refused. The driver passes on no more input while replies are unsent, so that a client which never
+//! reads cannot make `output` grow.
 
 use crate::export::Facts;
 use crate::wire::*;
@@ -21,12 +21,12 @@ pub struct Agreement {
     pub allocation: bool,
 }
 
-/// What comes after a step.
+/// What to do after a step.
 #[derive(Debug)]
 pub enum Step {
     /// Something was consumed: step again.
     Again,
-    /// The input is too short: step again when there is more of it.
+    /// The input is too short: step again when there is more.
     Starved,
     /// Send the output, then start the transmission; the rest of the input belongs to it.
     Agreed(Agreement),
@@ -54,7 +54,7 @@ pub struct Handshake {
     structured: bool,
     /// The export for which `base:allocation` was set last.
     allocation: Option<Arc<Facts>>,
-    /// Why nobody more may begin a transmission.
+    /// Why no client may begin a transmission now.
     refusal: Option<&'static str>,
 }
 
@@ -67,13 +67,13 @@ impl Handshake {
         Self { state: State::ClientFlags, fixed: false, no_zeroes: false, structured: false, allocation: None, refusal: None }
     }
 
-    /// From now on, why the client may not begin a transmission, if there is a reason.
+    /// Sets why the client may not begin a transmission; `None`: it may.
     pub fn set_refusal(&mut self, refusal: Option<&'static str>) {
         self.refusal = refusal;
     }
 
-    /// Takes at most one message off the front of `input`; returns how much of it was consumed.
-    /// `exports`: what there is at this moment, the default first.
+    /// Takes at most one message from the front of `input`. Returns how much of it was consumed. `exports`: the present
+    /// exports, the default first.
     pub fn step(&mut self, input: &[u8], exports: &[Arc<Facts>], output: &mut Vec<u8>) -> (usize, Step) {
         match self.state {
             State::ClientFlags => {
@@ -205,13 +205,13 @@ impl Handshake {
     }
 
     fn agree(&mut self, facts: Arc<Facts>) -> Step {
-        // A context holds only for the export that it was set for.
+        // A context is valid only for the export that it was set for.
         let allocation = self.allocation.take().is_some_and(|set| Arc::ptr_eq(&set, &facts));
         Step::Agreed(Agreement { structured: self.structured, allocation, facts })
     }
 }
 
-/// The export of this name; the first stands in for an absent default.
+/// The export of this name. The first one replaces a missing default.
 fn find(exports: &[Arc<Facts>], name: &[u8]) -> Option<Arc<Facts>> {
     let named = exports.iter().find(|facts| facts.name.as_bytes() == name);
     named.or_else(|| exports.first().filter(|_| name.is_empty())).cloned()
@@ -230,7 +230,7 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], &[u8])> {
 fn parse_meta_context(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let mut reader = Reader(data);
     let name = reader.string()?;
-    // The count is not believed: each query takes at least four bytes of the data.
+    // The count is not trusted: each query takes at least four bytes of the data.
     let count = reader.u32()?;
     let mut queries = Vec::new();
     for _ in 0..count {
@@ -266,7 +266,7 @@ impl Replies<'_> {
     fn info(&mut self, facts: &Facts, structured: bool, wanted: &[u8]) {
         let flags = facts.flags(structured);
         self.put(reply::INFO, &[&info::EXPORT.to_be_bytes(), &facts.size_bytes.to_be_bytes(), &flags.to_be_bytes()]);
-        // Sent unasked as well: a client that does not understand it must ignore it.
+        // Sent without being asked for as well: a client that does not understand it must ignore it.
         let sizes = [facts.block_min_bytes, facts.block_preferred_bytes, facts.payload_bytes_max].map(u32::to_be_bytes);
         self.put(reply::INFO, &[&info::BLOCK_SIZE.to_be_bytes(), sizes.as_flattened()]);
         let wants = |kind: u16| wanted.chunks_exact(2).any(|bytes| bytes == kind.to_be_bytes());

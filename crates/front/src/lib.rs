@@ -11,9 +11,9 @@
 //!               └ wire    every constant and structure of the protocol (pure)
 //! ```
 //!
-//! The crate knows the device only as a [`RemoteDevice`](stria_block::RemoteDevice): no arrays, no drives.
-//! The pure parts hold no socket, thread or clock, and never trust the peer: whatever bytes arrive, they
-//! end in a reply, a refusal or the end of that one connection, within a bounded amount of memory.
+//! The crate knows the device only as a [`RemoteDevice`](stria_block::RemoteDevice): no arrays, no drives. The pure parts have
+//! no socket, thread or clock, and never trust the peer: any bytes end in a reply, a refusal or the end of that one connection,
+//! within a bounded amount of memory.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! The server: listeners, exports, and the list of clients.
 //!
-//! One thread accepts; each client agrees on its export on a thread of its own, so that no client can hold up another,
-//! and then moves in with the device, or stays apart where that takes no guests. The lists are behind one lock that is
-//! taken when a client comes, agrees on an export, or goes, never for a request.
+//! One thread accepts clients. Each client agrees on its export on a thread of its own, so that no client can delay another.
+//! Then it moves to the device's thread, or stays on its own if the device takes no guests. One lock protects the lists; it is
+//! taken when a client connects, agrees on an export, or leaves, never for a request.
 
 use crate::budget::{Budget, Lease};
 use crate::connection::{Connection, ConnectionStatus, Wake};
@@ -44,35 +44,35 @@ impl fmt::Display for Listener {
     }
 }
 
-/// Bounds on what clients may take. The memory of all of them together is at most `bytes_max`, and some 64 KiB more for each
+/// Bounds on what clients may use. The memory of all clients together is at most `bytes_max`, and some 64 KiB more for each
 /// connection and handshake; the kernel's socket buffers come on top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Clients at a time that have agreed on an export. When all places are taken, a newcomer gets that of a client which has
-    /// never asked for anything, or is refused; a client that has is never closed for another.
+    /// Clients at a time that have agreed on an export. If all places are taken, a new client takes that of a client which has
+    /// never sent a request, or is refused. A client that has sent one is never closed for another.
     pub connections_max: usize,
-    /// Such clients of one peer, which is a user of this machine, an IPv4 address or an IPv6 network: the other places are
-    /// for other peers.
+    /// Such clients of one peer, which is a user of this machine, an IPv4 address or an IPv6 network. The other places are for
+    /// other peers.
     pub peer_connections_max: usize,
-    /// Clients at a time that have not agreed yet. A further one takes the place of the oldest of the peer that has most.
+    /// Clients at a time that have not agreed yet. Another one takes the place of the oldest of the peer that has most.
     pub handshakes_max: usize,
-    /// Memory for requests and replies of all clients together. Half of it is dealt out to `connections_max` shares, which
-    /// nobody else gets; the other half is lent to those that need more.
+    /// Memory for requests and replies of all clients together. Half of it is divided into `connections_max` shares, one for
+    /// each client; the other half is lent to clients that need more.
     pub bytes_max: usize,
-    /// Largest read or write; told to clients. A multiple of 4096.
+    /// Largest read or write, as announced to clients. A multiple of 4096.
     pub request_bytes_max: u32,
-    /// Requests of one client at a time; beyond, its socket is not read.
+    /// Requests of one client at a time; beyond that its socket is not read.
     pub requests_in_flight_max: usize,
-    /// Bytes of one client's requests at a time; beyond, its socket is not read.
+    /// Bytes of one client's requests at a time; beyond that its socket is not read.
     pub bytes_in_flight_max: usize,
     /// How long a client may take to agree on an export.
     pub handshake_timeout: Duration,
-    /// A client that has replies to take, or a write to finish, and moves less than 1 MiB in this time is closed. One that
-    /// wants nothing may be silent for ever.
+    /// A client that has replies to take, or a write to finish, and moves less than 1 MiB in this time is closed. A client
+    /// without open requests may be silent for ever.
     pub stall_timeout: Duration,
-    /// How long a client that ends, or is ended, may take over the replies it has coming.
+    /// How long a client that ends, or is ended, may take to read its last replies.
     pub drain_timeout: Duration,
-    /// Who may connect to unix sockets.
+    /// Which users may connect to unix sockets.
     pub socket_access: SocketAccess,
 }
 
@@ -94,11 +94,11 @@ impl Default for Options {
     }
 }
 
-/// 512 KiB: what a connection needs of its own, the buffer for what it receives included.
+/// 512 KiB: what each connection needs for itself, including the buffer for what it receives.
 const SHARE_BYTES_MIN: usize = 2 * STAGING_BYTES;
 
 impl Options {
-    /// The defaults for so many clients with so much memory; the largest request shrinks with the memory.
+    /// The defaults for so many clients with so much memory. The largest request shrinks with the memory.
     #[must_use]
     pub fn sized(connections_max: usize, bytes_max: usize) -> Self {
         let defaults = Self::default();
@@ -115,7 +115,7 @@ impl Options {
         }
     }
 
-    /// What each connection has for its requests whatever the others do.
+    /// What each connection has for its requests, whatever the others use.
     fn share(&self) -> usize {
         self.bytes_max / 2 / self.connections_max - STAGING_BYTES
     }
@@ -150,7 +150,7 @@ impl Server {
     /// Listens, and serves the exports until the handle is stopped or dropped.
     ///
     /// # Errors
-    /// When a listener, an export or an option does not do; then nothing listens.
+    /// When a listener, an export or an option is invalid; then nothing listens.
     pub fn start(listeners: Vec<Listener>, exports: Vec<Export>, options: Options) -> Result<ServerHandle, FrontError> {
         let server = Self::prepare(listeners, options)?;
         for export in exports {
@@ -160,11 +160,11 @@ impl Server {
         Ok(server)
     }
 
-    /// A server that does not listen yet: its addresses are checked and, as far as the system allows, taken. No socket
-    /// file is made. [`ServerHandle::listen`] lets clients in.
+    /// A server that does not listen yet: its addresses are checked and, as far as the system allows, reserved. No socket file
+    /// is made. [`ServerHandle::listen`] lets clients connect.
     ///
     /// # Errors
-    /// When a listener or an option does not do.
+    /// When a listener or an option is invalid.
     pub fn prepare(listeners: Vec<Listener>, options: Options) -> Result<ServerHandle, FrontError> {
         options.check()?;
         let wake = Wake::new().map_err(|source| FrontError::System { action: "make an eventfd", source })?;
@@ -190,17 +190,17 @@ pub struct ServerHandle {
     doors: Mutex<Doors>,
 }
 
-/// Addresses that are not open yet, and the thread that has those that are.
+/// Addresses that are not open yet, and the thread that accepts on those that are.
 struct Doors {
     closed: Vec<Closed>,
     acceptor: Option<thread::JoinHandle<()>>,
 }
 
 impl ServerHandle {
-    /// Lets clients in. From now on there are socket files. Once is enough; again is harmless.
+    /// Lets clients connect. From now on there are socket files. Harmless if repeated.
     ///
     /// # Errors
-    /// When an address cannot be listened on; then none is.
+    /// When one address cannot be listened on; then none is.
     pub fn listen(&self) -> Result<(), FrontError> {
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         if doors.closed.is_empty() || self.shared.stop.load(Ordering::SeqCst) {
@@ -216,7 +216,7 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// Lets no more clients in, for good: when this returns, the socket files are gone. Those connected stay.
+    /// Stops accepting clients, for good: when this returns, the socket files are gone. Connected clients stay.
     pub fn close(&self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake.ring();
@@ -226,7 +226,7 @@ impl ServerHandle {
         }
     }
 
-    /// Where it listens, with the ports that the system chose.
+    /// The addresses, with the ports that the system chose.
     pub fn listeners(&self) -> &[Listener] {
         &self.listeners
     }
@@ -241,7 +241,7 @@ impl ServerHandle {
         self.shared.facts().iter().map(|facts| facts.name.clone()).collect()
     }
 
-    /// Offers one more export.
+    /// Adds an export.
     ///
     /// # Errors
     /// When the name is taken or too long.
@@ -249,8 +249,8 @@ impl ServerHandle {
         self.shared.add(export)
     }
 
-    /// Withdraws an export: its clients' requests are carried out, then they are disconnected. On return
-    /// the server does not use the device any more.
+    /// Removes an export: its clients' requests run to their end, then the clients are disconnected. On return the server no
+    /// longer uses the device.
     ///
     /// # Errors
     /// When there is no such export.
@@ -265,12 +265,12 @@ impl ServerHandle {
         Ok(())
     }
 
-    /// The clients of this moment.
+    /// The present clients.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         self.shared.lock().connections.iter().map(|connection| connection.status()).collect()
     }
 
-    /// Stops listening, lets every client's requests end, and disconnects them.
+    /// Stops listening, waits for the end of every client's requests, and disconnects the clients.
     pub fn stop(self) {
         drop(self);
     }
@@ -285,7 +285,7 @@ impl Drop for ServerHandle {
     }
 }
 
-/// An export and what is said of it.
+/// An export and its description for clients.
 struct Served {
     facts: Arc<Facts>,
     device: Arc<dyn RemoteDevice>,
@@ -314,17 +314,17 @@ impl Shared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is to choose from at this moment.
+    /// The present exports, the default first.
     pub fn facts(&self) -> Vec<Arc<Facts>> {
         self.lock().exports.iter().map(|served| Arc::clone(&served.facts)).collect()
     }
 
-    /// Why this client may not begin a transmission now, if it may not.
+    /// Why this client may not begin a transmission now, if so.
     pub fn refusal(&self, connection: &Connection) -> Option<&'static str> {
         self.lock().place_for(connection, &self.options).err()
     }
 
-    /// The device of an export that a client has agreed on, and the client's part of the memory.
+    /// The device of an export that a client has agreed on, and the client's share of the memory.
     ///
     /// # Errors
     /// Why there is none: the export was removed meanwhile, or all places are taken.
@@ -353,7 +353,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Stops the chosen connections and waits until their threads have ended. Each does within the drain time-out.
+    /// Stops the chosen connections and waits for their end, which comes within the drain time-out.
     fn end_connections(&self, mut registry: MutexGuard<'_, Registry>, chosen: impl Fn(&Connection) -> bool) {
         registry.connections.iter().filter(|connection| chosen(connection)).for_each(|connection| connection.stop());
         while registry.connections.iter().any(|connection| chosen(connection)) {
@@ -394,7 +394,7 @@ impl Shared {
             if let Some(victim) = registry.handshake_to_evict() {
                 victim.evict("it had agreed on nothing yet, and a newer client wanted its place: too many are in the handshake");
             }
-            // Those that were told to go and have not gone yet have threads still.
+            // Clients that were told to leave and have not left yet still have threads.
             if registry.connections.iter().filter(|connection| connection.export.get().is_none()).count() >= 2 * max {
                 return turned_away(format_args!("{} clients are in the handshake, and {max} may be", 2 * max));
             }
@@ -407,7 +407,8 @@ impl Shared {
         };
         registry.connections.push(Arc::clone(&connection));
         drop(registry);
-        // Takes the connection off the list when dropped: at the thread's end, on its panic, or if it cannot start.
+        // Takes the connection off the list when it is dropped: at the connection's end, on a panic, or if the thread cannot
+        // start.
         let entry = Entry { shared: Arc::clone(self), connection };
         let thread = thread::Builder::new().name(format!("nbd-{id}")).stack_size(256 << 10);
         if let Err(error) = thread.spawn(move || Connection::serve(entry, socket)) {
@@ -416,15 +417,15 @@ impl Shared {
     }
 }
 
-/// Where a client that has agreed may stay.
+/// A place for a client that has agreed.
 enum Place<'a> {
     Free,
-    /// Once this other one has gone.
+    /// Free once this other client has left.
     Of(&'a Connection),
 }
 
 impl Registry {
-    /// Clients in the handshake that have not been told to go, the oldest first.
+    /// Clients in the handshake that have not been told to leave, the oldest first.
     fn handshakes(&self) -> impl Iterator<Item = &Arc<Connection>> {
         self.connections.iter().filter(|connection| connection.export.get().is_none() && !connection.is_evicted())
     }
@@ -444,7 +445,7 @@ impl Registry {
         let agreed = || self.connections.iter().filter(|other| other.export.get().is_some() && !other.is_evicted());
         let of = |origin| agreed().filter(move |other| other.peer.origin == origin);
         let (own, all) = (of(newcomer.peer.origin).count(), agreed().count());
-        // Who has had no time to ask yet is no idler.
+        // A client that had no time to send a request yet is not idle.
         let idles = |other: &&Arc<Connection>| !other.is_used() && other.since.elapsed() >= UNUSED_AFTER;
         let (victim, words) = if own >= options.peer_connections_max {
             (of(newcomer.peer.origin).find(idles), "this peer has as many NBD connections as one may have; see --nbd-clients")
@@ -458,11 +459,11 @@ impl Registry {
     }
 }
 
-/// A client that has agreed and asks for nothing so long may lose its place to another. Kernels, hypervisors and tools read
+/// A client that has agreed and sends no request for so long may lose its place to another. Kernels, hypervisors and tools read
 /// at once.
 const UNUSED_AFTER: Duration = Duration::from_secs(2);
 
-/// A connection's place in the list, held by whoever serves it.
+/// A connection's entry in the list. The code that serves the connection owns it.
 pub(crate) struct Entry {
     pub shared: Arc<Shared>,
     pub connection: Arc<Connection>,

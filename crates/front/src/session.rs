@@ -5,13 +5,13 @@
 //!   socket ◄─slices/sent──── outbox ◄─complete── completions ◄─┘
 //! ```
 //!
-//! Holds no socket, thread or clock. Payloads are received into the buffers that go to the device, and sent
-//! from the buffers that come back; only what shares a receive with other requests is copied once.
+//! It has no socket, thread or clock. Payloads are received into the buffers that go to the device, and sent from the buffers
+//! that come back. Only data that shares a receive with other requests is copied once.
 //!
-//! Invariants: a request is *in flight* from its header until its whole reply is sent, refusals too; at most
-//! `requests_max` requests and `bytes_max` bytes are, and no more than the [`Lease`] allows. Beyond that nothing is
-//! parsed and [`Session::wants_input`] is false, so memory stays bounded whatever the client does. Bytes are those of
-//! the memory that is held, what the pool keeps for reuse included.
+//! Invariants: a request is *in flight* from its header until its whole reply is sent, a refusal too. At most `requests_max`
+//! requests and `bytes_max` bytes are in flight, and no more than the [`Lease`] allows. Beyond that nothing is parsed and
+//! [`Session::wants_input`] is false, so memory stays bounded whatever the client does. Bytes count the memory that is held,
+//! including what the pool stores for reuse.
 
 mod examine;
 mod extents;
@@ -32,22 +32,22 @@ use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Pool, Reque
 
 /// 256 KiB: what one receive takes besides a payload; 62 writes of 4 KiB, so that a deep queue costs one system call.
 pub const STAGING_BYTES: usize = 256 << 10;
-/// 32 KiB: a payload from which on the bytes behind it are left in the socket, to be received in place later.
+/// 32 KiB: from this payload size on, the bytes behind it stay in the socket, to be received in place later.
 const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
-/// 128 KiB: a read or write from which on the device gets it before the next request is looked at. Where the device answers
-/// at once, its buffer then serves the next one too, while it is still in the processor's cache.
+/// 128 KiB: a read or write of this size or more goes to the device before the next request is parsed. If the device answers at
+/// once, its buffer then serves the next one too, while it is still in the processor's cache.
 const ALONE_BYTES: usize = 128 << 10;
 /// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
 const STAGING_BEHIND_LARGE_BYTES: usize = 4 << 10;
 
-/// How much of one client's may be in flight.
+/// How much one client may have in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     pub requests_max: usize,
     pub bytes_max: usize,
 }
 
-/// The stream makes no sense any more; the connection must close.
+/// The stream is invalid from here on; the connection must close.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
@@ -60,7 +60,7 @@ pub struct Counters {
     pub written_bytes: u64,
 }
 
-/// A request on its way through the device.
+/// A request that the device has.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     header: RequestHeader,
@@ -84,14 +84,14 @@ pub struct Session {
     caps: Caps,
     lease: Lease,
     pool: Pool,
-    /// Received and not parsed: `staging[start..end]`. Empty while the client is idle.
+    /// Received and not parsed yet: `staging[start..end]`. Empty while the client is idle.
     staging: Vec<u8>,
     start: usize,
     end: usize,
     /// How far `staging` may be filled by the next receive.
     staging_bytes_max: usize,
     payload: Option<Payload>,
-    /// Payload of a refused write that has still to pass.
+    /// Payload of a refused write that must still be skipped.
     skip_bytes: u64,
     /// Indexed by the tags of requests; those in `vacant` are free.
     slots: Vec<Slot>,
@@ -99,18 +99,18 @@ pub struct Session {
     outbox: Outbox,
     requests_in_flight: usize,
     bytes_in_flight: usize,
-    /// The next request has to wait until something in flight ends, or memory is lent.
+    /// The next request must wait until a request in flight ends, or memory is lent.
     blocked: bool,
-    /// The next request has to wait until the device has what was parsed.
+    /// The next request must wait until the device has the requests parsed so far.
     paused: bool,
     ended: bool,
     counters: Counters,
-    /// Payload bytes received in place and reply bytes sent, to tell a slow client from one that stands still.
+    /// Payload bytes received in place and reply bytes sent, to distinguish a slow client from a stalled one.
     moved_bytes: u64,
 }
 
 impl Session {
-    /// The transmission that was agreed on; `received` came in with the handshake.
+    /// The transmission that was agreed on; `received` arrived with the handshake.
     pub fn new(agreement: Agreement, caps: Caps, lease: Lease, received: &[u8]) -> Self {
         let mut staging = vec![0; STAGING_BYTES.max(received.len())];
         staging[..received.len()].copy_from_slice(received);
@@ -140,17 +140,17 @@ impl Session {
         }
     }
 
-    /// Whether bytes from the client are of use now.
+    /// True if bytes from the client can be used now.
     pub fn wants_input(&self) -> bool {
         !self.ended && !self.blocked && !self.paused
     }
 
-    /// Whether what was received is to be parsed on, once the device has the requests parsed so far.
+    /// True if parsing must go on once the device has the requests parsed so far.
     pub fn wants_turn(&self) -> bool {
         self.paused
     }
 
-    /// Where the next bytes go: first slice first. Only while [`Session::wants_input`].
+    /// Where to put the next bytes, the first slice first. Only while [`Session::wants_input`].
     pub fn space(&mut self) -> [&mut [u8]; 2] {
         debug_assert!(self.wants_input(), "receiving without a use for it");
         if self.staging.is_empty() {
@@ -181,7 +181,7 @@ impl Session {
         assert!(self.end <= self.staging.len(), "received more than there was space for");
     }
 
-    /// Nothing more comes from the client; what is in flight is carried out.
+    /// No more input comes from the client. Requests in flight run to their end.
     pub fn end_input(&mut self) {
         self.ended = true;
         self.lease.withdraw();
@@ -193,7 +193,7 @@ impl Session {
     /// Turns what was received into requests to the device, as far as the caps allow.
     ///
     /// # Errors
-    /// [`Broken`] when the client does not speak the protocol.
+    /// [`Broken`] if the client violates the protocol.
     pub fn parse(&mut self, requests: &mut Vec<Request>) -> Result<(), Broken> {
         (self.blocked, self.paused) = (false, false);
         loop {
@@ -275,12 +275,12 @@ impl Session {
         self.pool.take_within(len, self.lease.bytes() - self.bytes_in_flight)
     }
 
-    /// Whether the next request waits for memory that others have: it is to be tried again before long.
+    /// True if the next request waits for memory that other clients have: try again soon.
     pub fn wants_memory(&self) -> bool {
         self.blocked && self.lease.waits()
     }
 
-    /// Gives back what is not in use, if others wait for it.
+    /// Returns memory that is not in use, if others wait for it.
     pub fn share_memory(&mut self) {
         if self.lease.is_wanted() {
             self.pool.shrink_to(0);
@@ -305,7 +305,7 @@ impl Session {
         }
     }
 
-    /// A request has ended. It may ask for another (the flush behind a discard with FUA).
+    /// A request has ended. It may need another one (the flush after a discard with FUA).
     ///
     /// # Panics
     /// When the tag is not that of a request of this session.
@@ -409,7 +409,7 @@ impl Session {
         self.bytes_in_flight -= charge_bytes;
     }
 
-    /// Whether replies wait to be sent.
+    /// True if replies wait to be sent.
     pub fn has_output(&self) -> bool {
         !self.outbox.is_empty()
     }
@@ -419,7 +419,7 @@ impl Session {
         self.outbox.slices(slices);
     }
 
-    /// The first `len` of those bytes are sent.
+    /// The first `len` of those bytes were sent.
     pub fn sent(&mut self, mut len: usize) {
         self.moved_bytes += len as u64;
         while let Some(reply) = self.outbox.sent(&mut len) {
@@ -430,17 +430,17 @@ impl Session {
         }
     }
 
-    /// Whether the client has ended, or was ended.
+    /// True if the client has ended, or was ended.
     pub fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The client has ended, and everything of it is done and sent.
+    /// True if the client has ended, and all its requests have ended and are answered.
     pub fn finished(&self) -> bool {
         self.ended && self.requests_in_flight == 0
     }
 
-    /// Memory in use or kept for use, without the buffer for what is received.
+    /// Memory in use or stored for reuse, without the buffer for what is received.
     #[cfg(any(test, feature = "fuzzing"))]
     pub fn held_bytes(&self) -> usize {
         self.bytes_in_flight + self.pool.kept_bytes()
@@ -461,13 +461,12 @@ impl Session {
         self.slots.len() - self.vacant.len()
     }
 
-    /// How many bytes have gone either way, if it is for the client to go on: it has replies to take, or to send the data of
-    /// a write that it began.
+    /// How many bytes have moved either way, if the client must act: it has replies to take, or data of a write to send.
     pub fn owed_by_client(&self) -> Option<u64> {
         (self.has_output() || (self.payload.is_some() && !self.ended)).then_some(self.moved_bytes)
     }
 
-    /// The client is gone: replies are dropped, and what the device has is only waited for.
+    /// The client is gone: replies are dropped, and the requests at the device are only waited for.
     pub fn abandon(&mut self) {
         self.end_input();
         (self.outbox, self.pool) = (Outbox::default(), Pool::default());
@@ -480,7 +479,7 @@ impl Session {
         self.lease.shrink_to(self.bytes_in_flight);
     }
 
-    /// A request of an abandoned session has ended, and its memory goes.
+    /// A request of an abandoned session has ended, and its memory is freed.
     pub fn forget(&mut self, completion: Completion) {
         let charge_bytes = self.slots[completion.tag as usize].charge_bytes;
         self.vacant.push(completion.tag as u32);
@@ -489,12 +488,12 @@ impl Session {
         self.lease.shrink_to(self.bytes_in_flight);
     }
 
-    /// Whether nothing goes on, but memory is held for the client's return.
+    /// True if nothing is in flight, but memory is held for the client's next request.
     pub fn keeps_warm(&self) -> bool {
         self.requests_in_flight == 0 && self.start == self.end && !self.staging.is_empty()
     }
 
-    /// Gives the memory back that an idle client does not need.
+    /// Returns the memory that an idle client does not need.
     pub fn cool(&mut self) {
         if self.keeps_warm() {
             self.pool = Pool::default();
@@ -512,7 +511,7 @@ impl Session {
     }
 }
 
-/// 1 KiB of the protocol's 4 KiB: sentences of errors are short.
+/// 1 KiB of the protocol's 4 KiB: error messages are short.
 const MESSAGE_BYTES_MAX: usize = 1 << 10;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Unix sockets that appear complete and disappear for certain.
+//! Unix sockets that appear complete and always disappear.
 //!
-//! A socket is made under a hidden name, gets its owner, group and mode, listens, and only then takes its place by a
-//! rename. So a client that waits for the file finds a server behind it, and no other user can connect before the mode
-//! says so. A lock on the folder keeps two starting servers from taking each other's socket for a dead one.
+//! A socket is made under a hidden name, gets its owner, group and mode, listens, and only then gets its name by a rename. So a
+//! client that waits for the file finds a server behind it, and no other user can connect before the mode allows it. A lock on
+//! the folder keeps two starting servers from taking each other's socket for a dead one.
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Gid, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -21,17 +21,17 @@ const PATH_BYTES_MAX: usize = 107;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 256;
 
-/// Who may connect to a unix socket.
+/// Which users may connect to a unix socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketAccess {
     /// Permission bits of the file; clients need to write.
     pub mode: u32,
-    /// Number of its group; that of the process if `None`.
+    /// The file's group; the group of the process if `None`.
     pub group: Option<u32>,
 }
 
 impl Default for SocketAccess {
-    /// The user of the process alone.
+    /// Only the user of the process.
     fn default() -> Self {
         Self { mode: 0o700, group: None }
     }
@@ -40,7 +40,7 @@ impl Default for SocketAccess {
 /// Why there is no socket at a path.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// What is there is not a socket. It is left alone.
+    /// The file there is not a socket. It is left alone.
     #[error("a file that is not a socket is there; choose another path or remove it")]
     NotASocket,
     /// A program listens there. It is left alone.
@@ -54,7 +54,7 @@ pub enum SocketError {
     System {
         /// The step.
         action: &'static str,
-        /// What the system says.
+        /// The system's message.
         source: io::Error,
     },
 }
@@ -63,20 +63,20 @@ fn system(action: &'static str) -> impl Fn(Errno) -> SocketError {
     move |error| SocketError::System { action, source: error.into() }
 }
 
-/// A unix socket that listens. Its file goes when this is dropped.
+/// A unix socket that listens. Its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct SocketFile {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode, so that no other file is removed in its stead.
+    /// Device and inode, so that no other file is removed instead.
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    /// Whether a socket could be made at `path` now. Nothing is changed but the socket of a dead server, which goes.
+    /// Checks that a socket could be made at `path` now. The socket of a dead server is removed; nothing else is changed.
     ///
     /// # Errors
-    /// What [`SocketFile::listen`] would say.
+    /// As [`SocketFile::listen`].
     pub fn check(path: &Path) -> Result<(), SocketError> {
         let folder = Folder::of(path)?;
         folder.clear(path)?;
@@ -84,7 +84,7 @@ impl SocketFile {
             .map_err(system("the folder cannot be written"))
     }
 
-    /// Listens at `path`. The socket of a dead server is replaced, that of a living one and any other file is not.
+    /// Listens at `path`. The socket of a dead server is replaced; that of a running one and any other file are not.
     ///
     /// # Errors
     /// When the path is taken, or the system refuses a step; then nothing is left behind.
@@ -114,17 +114,17 @@ impl SocketFile {
         Ok(Self { listener, path: path.to_owned(), identity: (file.st_dev, file.st_ino) })
     }
 
-    /// The socket, which does not block.
+    /// The socket, which is non-blocking.
     pub fn listener(&self) -> &UnixListener {
         &self.listener
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes the file, if it is still there; again is harmless.
+    /// Removes the file, if it is still there. Harmless if repeated.
     pub fn remove(&self) {
         if fs::symlink_metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.identity) {
             let _ = fs::remove_file(&self.path);
@@ -158,7 +158,7 @@ impl Folder {
         Ok(Self { handle })
     }
 
-    /// Makes sure that nothing is at `path`: the socket of a dead server is removed.
+    /// Ensures that nothing is at `path`: the socket of a dead server is removed.
     fn clear(&self, path: &Path) -> Result<(), SocketError> {
         let Ok(file) = fs::symlink_metadata(path) else { return Ok(()) };
         if !file.file_type().is_socket() {
@@ -176,7 +176,7 @@ impl Folder {
     }
 }
 
-/// Whether a server takes connections at `path`. Does not wait for one whose queue is full.
+/// Succeeds if a server takes connections at `path`. Does not wait for one whose queue is full.
 fn answer(path: &Path) -> Result<(), Errno> {
     let socket = stream_socket()?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)
@@ -198,9 +198,9 @@ impl<'a> Hidden<'a> {
     fn bind(folder: &'a Folder) -> Result<Self, SocketError> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let socket = stream_socket().map_err(system("no socket can be made"))?;
-        // Linux gives the file the mode of the socket, less the umask: nobody else may connect until all is set.
+        // Linux gives the file the mode of the socket, less the umask: no other user may connect until all is set.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(system("its mode cannot be set"))?;
-        // By the folder's handle, as the hidden name may be longer than the one it stands for.
+        // Through the folder's handle, as the hidden name may be longer than the final one.
         let mut tries = 0;
         loop {
             let name = format!(".stria-{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -218,7 +218,7 @@ impl<'a> Hidden<'a> {
 
 impl Drop for Hidden<'_> {
     fn drop(&mut self) {
-        // Fails where it was renamed.
+        // Fails if it was renamed.
         let _ = rustix::fs::unlinkat(&self.folder.handle, &self.name, AtFlags::empty());
     }
 }

@@ -1,12 +1,12 @@
-//! What is said of clients in the log, at a bounded rate: a client that comes and goes a thousand times a second must not
-//! fill a disk, nor hide what matters.
+//! The log of clients, at a bounded rate: a client that connects and leaves a thousand times a second must not fill a disk, nor
+//! hide important lines.
 
 use log::Level;
 use std::fmt::Arguments;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many lines in [`WINDOW`]: a boot that connects every array of a large machine is told in full.
+/// So many lines in [`WINDOW`]: a boot that connects every array of a large machine is logged in full.
 const LINES_MAX: u32 = 200;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -40,7 +40,7 @@ impl Talk {
 }
 
 impl State {
-    /// Whether a line may be said, and how many of the last window are to be owned up to.
+    /// Whether a line may be logged, and how many were left out in the last window.
     fn admit(&mut self, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if now.duration_since(self.since) >= WINDOW {

@@ -4,7 +4,7 @@ use crate::Listener;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::os::unix::ffi::OsStrExt;
 
-/// What stands unescaped in a path or query of RFC 3986: the unreserved characters and the slash.
+/// Characters that are escaped: all but the unreserved ones of RFC 3986 and the slash.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 /// How a client reaches `export` at `listener`: `nbd+unix:///EXPORT?socket=PATH` or `nbd://HOST:PORT/EXPORT`.

@@ -132,7 +132,7 @@ pub struct RequestHeader {
 impl RequestHeader {
     pub const BYTES: usize = 28;
 
-    /// `None`: the magic is wrong, so the stream makes no sense any more.
+    /// `None`: the magic is wrong, so the stream is invalid from here on.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut reader = Reader(bytes);
         if reader.u32()? != REQUEST_MAGIC {

@@ -1,7 +1,7 @@
-//! What a hostile client sends, made of a string of choices: mostly well-formed, so that it gets deep, and then broken.
+//! The bytes of a hostile client, made from a string of choices: mostly well-formed, so that they get far, and then damaged.
 //!
-//! The choices come from a seed or from a coverage-guided fuzzer. The same choices give the same stream. This file stands
-//! alone: the tests over real sockets include it, and it knows the protocol by its numbers, not by the server's constants.
+//! The choices come from a seed or from a coverage-guided fuzzer. The same choices give the same stream. This file depends on
+//! nothing: the tests over real sockets include it, and it uses the protocol's numbers, not the server's constants.
 
 /// Choices, read off a string of bytes; after its end every choice is 0.
 pub struct Choices<'a>(pub &'a [u8]);
@@ -54,9 +54,9 @@ pub fn choices_of(seed: u64) -> Vec<u8> {
     std::iter::repeat_with(|| (next() >> 24) as u8).take(len as usize).collect()
 }
 
-/// The size that most offsets are chosen for.
+/// The device size for which most offsets are chosen.
 pub const SIZE_BYTES: u64 = 1 << 20;
-/// Longest payload that is really sent.
+/// The longest payload that is really sent.
 const PAYLOAD_BYTES_MAX: u32 = 96 << 10;
 
 /// One client's bytes, from its first to its last.
@@ -100,7 +100,7 @@ fn put_option(choices: &mut Choices, bytes: &mut Vec<u8>, option: u32, data: &[u
     bytes.extend(b"IHAVEOPT");
     bytes.extend(option.to_be_bytes());
     let len = match choices.below(100) {
-        // Where the choices end all are 0, which must not be a lie.
+        // After their end all choices are 0, which must mean a true length.
         99 => choices.number() as u32,
         98 => (data.len() as u32).wrapping_sub(choices.below(5) as u32),
         97 => data.len() as u32 + choices.below(5) as u32,
@@ -215,7 +215,7 @@ fn damage(choices: &mut Choices, bytes: &mut Vec<u8>) {
     match choices.below(16) {
         15 => bytes.truncate(choices.below(bytes.len() as u64 + 1) as usize),
         14 => {
-            // A part left out, or said twice.
+            // A part is left out or doubled.
             let from = choices.below(bytes.len() as u64) as usize;
             let len = (choices.below(200) as usize).min(bytes.len() - from);
             let part: Vec<u8> = bytes.splice(from..from + len, []).collect();

@@ -1,14 +1,14 @@
-//! What a request asks for, or why it is refused. A pure function of its header: no data is looked at.
+//! What a request asks for, or why it is refused. A pure function of the request's header: no data is read.
 
 use crate::export::Facts;
 use crate::session::extents;
 use crate::wire::{Errno, RequestHeader, command, command_flag};
 use stria_block::Pool;
 
-/// What to do for a request that is in order.
+/// What to do for a valid request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Success without asking the device: a length of zero.
+    /// Success without the device: a length of zero.
     Nothing,
     Read,
     Write {
@@ -30,7 +30,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// 4 KiB: what a request holds besides data: its places in tables and queues, and an error's words.
+    /// 4 KiB: what a request holds besides data: its entries in tables and queues, and an error message.
     pub const CHARGE_BYTES_MIN: usize = 4 << 10;
 
     /// The memory that the request holds while it is in flight.
@@ -45,14 +45,14 @@ impl Work {
     }
 }
 
-/// Why a request is not carried out.
+/// Why a request is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub errno: Errno,
     pub message: &'static str,
 }
 
-/// Judges a request by its header.
+/// Checks a request by its header.
 ///
 /// # Errors
 /// The error value that the protocol names for the case, and a sentence for the client's user.

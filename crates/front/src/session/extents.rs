@@ -1,17 +1,17 @@
-//! What a device says of its allocation, as descriptors of `base:allocation`.
+//! A device's allocation as descriptors of `base:allocation`.
 
 use crate::wire::{ALLOCATION_CONTEXT_ID, STATE_HOLE, STATE_ZERO};
 use stria_block::{Extent, bytes};
 
-/// 4096: extents in one answer; the client asks on from where it ends.
+/// 4096: extents in one answer; the client continues from its end.
 const EXTENT_COUNT_MAX: usize = 4096;
 /// The context's id, and a length and flags of 32 bits each for every extent.
 pub const REPLY_BYTES_MAX: usize = 4 + EXTENT_COUNT_MAX * 8;
 
 /// The payload of a block status chunk for a range of `sectors`, which the device has described by `extents`.
 ///
-/// Extents are joined, cut to the range and to whole blocks; a block that is partly a hole counts as data.
-/// With `one`, only the first is told. At least one is told always, as the protocol demands.
+/// Extents are joined, cut to the range and to whole blocks; a block that is partly a hole counts as data. With `one`, only the
+/// first is reported. At least one is always reported, as the protocol demands.
 pub fn descriptors(extents: &[Extent], sectors: u64, block_sectors: u64, one: bool) -> Vec<u8> {
     let mut runs = Runs::default();
     let mut start = 0u64;
@@ -31,7 +31,7 @@ pub fn descriptors(extents: &[Extent], sectors: u64, block_sectors: u64, one: bo
     payload.extend_from_slice(&ALLOCATION_CONTEXT_ID.to_be_bytes());
     let mut start = 0;
     for (end, hole) in runs.0.into_iter().take(if one { 1 } else { EXTENT_COUNT_MAX }) {
-        // Only the last run may end inside a block, where the device stopped early: tell the whole block, as data.
+        // Only the last run may end inside a block, if the device stopped early: the whole block is reported, as data.
         let end = end.next_multiple_of(block_sectors);
         let flags = if hole { STATE_HOLE | STATE_ZERO } else { 0 };
         payload.extend_from_slice(&(bytes(end - start) as u32).to_be_bytes());

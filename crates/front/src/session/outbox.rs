@@ -1,4 +1,4 @@
-//! Replies on their way to the client, as a gather list.
+//! Replies that wait to be sent, as a gather list.
 
 use crate::session::Segments;
 use crate::wire::ReplyHead;
@@ -55,7 +55,7 @@ impl Outbox {
         self.replies.is_empty()
     }
 
-    /// Fills `slices`, up to its inline size, with what is to be sent next.
+    /// Fills `slices`, up to its inline size, with the bytes to send next.
     pub fn slices<'a, const N: usize>(&'a self, slices: &mut SmallVec<[IoSlice<'a>; N]>) {
         let mut skip = self.sent;
         for part in self.replies.iter().flat_map(Reply::parts) {
@@ -71,7 +71,7 @@ impl Outbox {
         }
     }
 
-    /// Takes the first reply if `len` bytes, which are now sent, complete it, and takes its share off `len`.
+    /// Removes the first reply if `len` bytes, which are now sent, complete it, and subtracts its part from `len`.
     pub fn sent(&mut self, len: &mut usize) -> Option<Reply> {
         let left = self.replies.front()?.parts().map(<[u8]>::len).sum::<usize>() - self.sent;
         if *len < left {
