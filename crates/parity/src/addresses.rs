@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 const COUNT_MAX: usize = 255;
 
-/// Room for the longest list. A bare local on purpose: with a count beside it in one struct, the compiler clears all of it,
+/// Space for the longest list. A bare local on purpose: with a count beside it in one struct, the compiler clears all of it,
 /// which costs a stripe of 4 KiB strips a third of P's speed.
 pub(crate) type Room<Address> = MaybeUninit<[Address; COUNT_MAX]>;
 

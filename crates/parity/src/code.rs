@@ -1,13 +1,13 @@
-//! The erasure code of one stripe: what is computed, on slices. How, is `kernel`'s.
+//! The erasure code of one stripe: what is computed, on slices. `kernel` defines how.
 
 use crate::addresses::{Room, written};
 use crate::field::coefficient;
 use crate::kernel::{Job, Kernel, LEVEL_MAX, Purpose, Update, chosen};
 
-/// Strips are processed in steps of 64 bytes, so this divides every length.
+/// Strips are processed in steps of 64 bytes, so this must divide every length.
 pub const GRANULARITY_BYTES: usize = 64;
 
-/// Data strips at most, by parity count.
+/// The most data strips, by parity count.
 ///
 /// Q's coefficients 2^i are distinct for 255 strips, R's 4^i too since 4 = 2² and squaring permutes the field. Every set
 /// of up to three erasures is then solvable: the determinants, with x, y, z for the lost strips' 2^i, are
@@ -88,7 +88,7 @@ impl Code {
         self.change(kernel, index, before.as_ptr(), after, parity);
     }
 
-    /// Adds data strip `index` to each given parity: its share of a sum that is built strip by strip, or taken back.
+    /// Adds data strip `index` to each given parity: its part of a sum that is built strip by strip, or removed again.
     /// ```text
     /// P' = P + D        Q' = Q + 2^i D        R' = R + 4^i D
     /// ```
@@ -120,7 +120,7 @@ impl Code {
         unsafe { kernel.update(&job) };
     }
 
-    /// Which of the given parities disagree with the data: bit j is set where parity j differs in any byte.
+    /// Compares the given parities with the data: bit j is set if parity j differs in any byte.
     ///
     /// Shapes as in `generate`.
     ///
@@ -174,12 +174,12 @@ pub(crate) fn assert_length(bytes: usize) {
     assert!(bytes.is_multiple_of(GRANULARITY_BYTES), "{bytes} bytes: not a multiple of {GRANULARITY_BYTES}");
 }
 
-/// The level that computes every output, unless there is none.
+/// The level that computes every output; `None` if there is no output.
 pub(crate) fn level_of(output: &[*mut u8; LEVEL_MAX]) -> Option<usize> {
     output.iter().rposition(|p| !p.is_null()).map(|last| last + 1)
 }
 
-/// Whether no output that is there starts within a line of 64 bytes.
+/// True if every given output starts at a multiple of 64 bytes.
 pub(crate) fn are_aligned(output: &[*mut u8; LEVEL_MAX]) -> bool {
     output.iter().all(|pointer| pointer.addr().is_multiple_of(64))
 }

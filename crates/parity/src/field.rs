@@ -1,9 +1,9 @@
 //! GF(2^8) with the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11d), whose element 2 generates all 255 non-zero elements.
 //!
-//! Addition is XOR. Everything here is `const`, so that tables are made by the compiler and checked in nowhere.
+//! Addition is XOR. Everything here is `const`: the compiler computes the tables, and none is checked in.
 //! Source: H. P. Anvin, "The mathematics of RAID-6", section 2.
 
-/// What x^8 leaves below x^8: 0x11d without its highest bit.
+/// x^8 reduced by the polynomial: 0x11d without its highest bit.
 pub(crate) const POLYNOMIAL_LOW: u8 = 0x1d;
 
 /// 2a
@@ -35,7 +35,7 @@ pub(crate) const EXPONENTIAL: [u8; 255] = {
     table
 };
 
-/// `LOGARITHM[2^i]` = i; the entry of 0 means nothing.
+/// `LOGARITHM[2^i]` = i; the entry of 0 has no meaning.
 pub(crate) const LOGARITHM: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;

@@ -1,6 +1,6 @@
 //! The kernels: one set of loops (`horner`), one file per instruction set, one choice at start.
 //!
-//! Knows pointers and lengths only; `code` and `recover` turn slices and strips into these jobs and answer for them.
+//! Knows only pointers and lengths; `code` and `recover` turn slices and strips into these jobs, and are responsible for them.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -20,7 +20,7 @@ mod ssse3;
 
 use std::sync::OnceLock;
 
-/// Which parities a job computes: 1 = P, 2 = P and Q, 3 = P, Q and R. The sums of a level nobody asks for are dropped.
+/// Which parities a job computes: 1 = P, 2 = P and Q, 3 = P, Q and R. Sums without an output are discarded.
 pub(crate) const LEVEL_MAX: usize = 3;
 
 /// What happens to the sums over the data strips. Integers, since stable Rust has no enums as const parameters.
@@ -39,9 +39,9 @@ impl Purpose {
 
 /// One pass over a stripe. Pointers are null where there is nothing to read or write.
 pub(crate) struct Job<'a> {
-    /// Start of each data strip, in order, at least one; null (not there: zeros) only for `RECOVER`.
+    /// Start of each data strip, in order, at least one; null (missing: zeros) only for `RECOVER`.
     pub data: &'a [*const u8],
-    /// Where each data strip goes to, only for `COPY`.
+    /// The target of each data strip, only for `COPY`.
     pub copy: &'a [*mut u8],
     /// Parities to add to the sums.
     pub input: [*const u8; LEVEL_MAX],
@@ -52,9 +52,9 @@ pub(crate) struct Job<'a> {
     pub closing: Option<usize>,
     /// Of each strip; a multiple of 64.
     pub bytes: usize,
-    /// Outputs may be stored past the caches, for they are 64-byte aligned.
+    /// Outputs may be stored past the caches, as they are 64-byte aligned.
     pub stream: bool,
-    /// They are read soon, so that only what does not fit a cache goes past it.
+    /// They are read soon, so only those that do not fit into a cache are stored past it.
     pub soon: bool,
 }
 
@@ -165,7 +165,7 @@ pub(crate) fn present() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter().copied().filter(|kernel| (kernel.is_present)())
 }
 
-/// The kernel of this process: the one that `STRIA_PARITY_KERNEL` names, else the best. It has proved itself.
+/// The kernel of this process: the one that `STRIA_PARITY_KERNEL` names, else the best. It has passed its self-test.
 pub(crate) fn chosen() -> &'static Kernel {
     static CHOSEN: OnceLock<&'static Kernel> = OnceLock::new();
     CHOSEN.get_or_init(|| {
@@ -182,7 +182,7 @@ pub(crate) fn chosen() -> &'static Kernel {
     })
 }
 
-/// Lets every job that is timed go about it this way, whatever the clock says.
+/// Makes every job that would be timed take this way, whatever its timing.
 #[cfg(test)]
 pub(crate) fn pretend_way(prefetch: bool, stream: bool) {
     distance::pretend(distance::Way { prefetch, stream });

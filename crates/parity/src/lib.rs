@@ -1,11 +1,11 @@
 //! Parity of a stripe: P, Q and R over GF(2^8), and what can be computed back from them.
 //!
-//! Slices in, slices out. This crate does not know arrays, drives, layouts or threads, allocates nothing, and keeps no state
-//! but the choice of a kernel, made once from what the processor has.
+//! Slices in, slices out. This crate does not know arrays, drives, layouts or threads. It allocates nothing, and its only state
+//! is the choice of a kernel, made once by what the processor has.
 //!
-//! `code` and `recover` say what is computed, `kernel` how, `reference` what is right. All operations work byte by byte, so
-//! any sub-range of a multiple of 64 bytes may be given alone. `unsafe` stands in the kernels and where slices become
-//! their jobs.
+//! `code` and `recover` define what is computed, `kernel` how, and `reference` the correct result. All operations work byte by
+//! byte, so any sub-range of a multiple of 64 bytes may be given alone. `unsafe` is used in the kernels, and where slices
+//! become their jobs.
 
 mod addresses;
 mod code;

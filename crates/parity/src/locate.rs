@@ -1,4 +1,4 @@
-//! Which strip is wrong when P and Q disagree with the data.
+//! Finds the wrong strip when P and Q do not match the data.
 //!
 //! An error E in data strip z alone leaves S_P = E and S_Q = 2^z E, so z = log S_Q - log S_P; an error in P alone
 //! leaves S_Q = 0, one in Q alone S_P = 0. Source: H. P. Anvin, "The mathematics of RAID-6", section 4.
@@ -9,10 +9,10 @@ use crate::field::LOGARITHM;
 const CHUNK_BYTES: usize = 4096;
 
 impl Code {
-    /// The one strip whose change would make data, `p` and `q` agree: `data_count` stands for P, `data_count` + 1 for Q.
+    /// The one strip whose change would make data, `p` and `q` match: `data_count` stands for P, `data_count` + 1 for Q.
     ///
-    /// Every byte that disagrees has one vote; `None` when no byte disagrees or no strip has more than half of the
-    /// votes. Shapes as in `generate`. What R holds is not asked.
+    /// Every byte that does not match has one vote. `None` if all bytes match, or no strip has more than half of the votes.
+    /// Shapes as in `generate`. R is not used.
     ///
     /// # Panics
     /// When the code has no Q, or counts or lengths are not as in `generate`.
@@ -38,7 +38,7 @@ impl Code {
                     (0, _) => data.len() + 1,
                     (sp, sq) => {
                         let z = (usize::from(LOGARITHM[usize::from(sq)]) + 255 - usize::from(LOGARITHM[usize::from(sp)])) % 255;
-                        // A strip that does not exist: more than one strip is wrong in this byte.
+                        // No such strip: more than one strip is wrong in this byte.
                         if z < data.len() { z } else { 257 }
                     }
                 };

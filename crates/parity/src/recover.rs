@@ -1,12 +1,12 @@
-//! Erasure recovery: which syndromes to take and what to multiply them by.
+//! Erasure recovery: which syndromes to use and what to multiply them by.
 //!
-//! With the lost data strips x, y, z counted as zeros, each parity j that is there leaves the syndrome
+//! With the lost data strips x, y, z counted as zeros, each present parity j leaves the syndrome
 //! ```text
 //! S_j = parity_j + Σ (2^j)^i D_i = (2^j)^x D_x + (2^j)^y D_y + (2^j)^z D_z
 //! ```
-//! As many syndromes as lost data strips give a square system A D = S, so D = A^-1 S. A lost parity l follows from
-//! its own sum over the data that is there, S_l, plus (2^l)^x D_x + …, which is again a row over the syndromes. So one
-//! pass over the strips computes everything lost, by one matrix of at most 3 × 3.
+//! As many syndromes as lost data strips give a square system A D = S, so D = A^-1 S. A lost parity l follows from its own sum
+//! over the present data, S_l, plus (2^l)^x D_x + …, which is again a row over the syndromes. So one pass over the strips
+//! computes everything lost, by one matrix of at most 3 × 3.
 //! Source: H. P. Anvin, "The mathematics of RAID-6", section 3.
 
 use crate::addresses::{Room, written};
@@ -24,7 +24,7 @@ pub enum Strip<'a> {
     Absent,
 }
 
-/// More data strips are gone than parities are there.
+/// More data strips are missing than parities are present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unrecoverable;
 
@@ -41,8 +41,8 @@ impl Code {
     /// Computes every `Lost` strip from the `Present` ones, in place, in one pass.
     ///
     /// `strips`: the data strips in order, then P, Q, R as far as the code has them. All slices have the same length, a
-    /// multiple of 64; they may start anywhere. Reads every data strip that is there and, for k data strips gone, the
-    /// first k parities.
+    /// multiple of 64; they may start anywhere. Reads every present data strip and, for k missing data strips, the first k
+    /// parities.
     ///
     /// # Errors
     /// `Unrecoverable` when strips are `Lost` and more data strips are `Lost` or `Absent` than parities are `Present`.
@@ -115,7 +115,7 @@ impl Code {
             && let Strip::Lost(strip) = &mut data[*x]
             && lengths.lost == lost_data
         {
-            // One data strip from P is the sum of all others, in any order: P takes its place.
+            // One data strip from P is the sum of all others, in any order: P replaces it in the list.
             addresses[*x] = job.input[0];
             let output = [strip.as_mut_ptr(), std::ptr::null_mut(), std::ptr::null_mut()];
             let stream = are_aligned(&output);
@@ -153,17 +153,17 @@ impl Code {
         level = level.max(row);
         job.stream = are_aligned(&job.output);
         job.data = addresses;
-        // SAFETY: `lost_length` asserted all lengths equal; the outputs are exclusive borrows. There are at most three:
-        // lost data strips are no more than parities present, lost parities no more than the others.
+        // SAFETY: `Lengths::common` asserted all lengths equal; the outputs are exclusive borrows. There are at most three:
+        // lost data strips are no more than the parities present, lost parities no more than the others.
         unsafe { kernel.syndromes(Purpose::RECOVER, level, &job) };
         Ok(())
     }
 }
 
-/// The strips' lengths, as they are walked over.
+/// The strips' lengths, collected while the strips are listed.
 #[derive(Default)]
 struct Lengths {
-    /// Of any one strip; the bits in which any other differs.
+    /// The length of one strip, and the bits in which any other differs.
     one: usize,
     differing: usize,
     is_noted: bool,

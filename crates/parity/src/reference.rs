@@ -1,8 +1,8 @@
-//! The plain twin: one byte at a time, straight from the definition, with no tables. Slow, and meant to be read.
+//! The plain reference: one byte at a time, straight from the definition, without tables. Slow, and meant to be read.
 //! ```text
 //! parity_j = sum over i of (2^j)^i D_i        j = 0: P, 1: Q, 2: R
 //! ```
-//! Tests hold every kernel against it; the product never calls it.
+//! Tests compare every kernel with it. The product uses it only in the kernels' self-test.
 //! Source: H. P. Anvin, "The mathematics of RAID-6", section 2.
 
 use crate::field::{double, multiply};

@@ -1,5 +1,5 @@
-//! The write path's fused form: a full stripe's data moves from the client's buffers into place, and parity and checksums are
-//! computed on the way, so that memory is read once.
+//! The fused form of the write path: a full stripe's data moves from the client's buffers to its target, and parity and
+//! checksums are computed on the way, so that memory is read once.
 
 use crate::addresses::{Room, written};
 use crate::code::{Code, are_aligned, level_of};
@@ -9,10 +9,11 @@ use crate::kernel::{Job, Kernel, Purpose, chosen};
 /// A checksum covers this many bytes of a strip.
 pub const CHECKSUM_BLOCK_BYTES: usize = 4096;
 
-/// Up to so many strips are copied in the pass that sums them. With more, lines of sources and targets share the few ways that
-/// one set of the first cache has, and a piece of each after the other is quicker.
+/// Up to so many strips are copied in the pass that computes parity. With more, lines of sources and targets compete for the
+/// few ways of one set of the first level cache, and a piece of each after the other is quicker.
 const FUSED_STRIPS_MAX: usize = 4;
-/// How much of each: 22 of them, twice, fit the second cache, and long enough for the processor to see where reading goes.
+/// How much of each: 22 of them, twice, fit into the second level cache, and it is long enough for the processor to predict the
+/// reads.
 const PIECE_BYTES: usize = 16 << 10;
 
 impl Code {
@@ -61,7 +62,7 @@ impl Code {
             unsafe { kernel.syndromes(Purpose::COPY, level, &job) };
             return;
         }
-        // A piece of every strip at a time: what was read of it is still in the second cache for the next step.
+        // A piece of every strip at a time: what was read of it is still in the second level cache for the next step.
         for start in (0..bytes).step_by(PIECE_BYTES) {
             let end = bytes.min(start + PIECE_BYTES);
             for (i, (strip, target)) in source.iter().zip(target.iter_mut()).enumerate() {

@@ -1,5 +1,5 @@
-//! Every kernel of this processor against the plain reference: every erasure pattern, odd counts and lengths, unaligned
-//! starts. What is not asked for must stay as it was, up to the byte before and the byte after.
+//! Every kernel of this processor against the plain reference: every erasure pattern, odd counts and lengths, unaligned starts.
+//! Bytes that are not requested must keep their value, up to the byte before and the byte after.
 
 use crate::kernel::{Kernel, present, pretend_way};
 use crate::{Code, DATA_COUNT_MAX, Strip, Unrecoverable, reference};

@@ -13,7 +13,7 @@ pub fn xor_into(target: &mut [u8], source: &[u8]) {
     let (whole, rest) = target.split_at_mut(bytes);
     let pointer = whole.as_mut_ptr();
     let mut job = Job { data: &[source.as_ptr()], bytes, ..Job::EMPTY };
-    // P's syndrome, kept where P was: P + D.
+    // P's syndrome replaces P: P + D.
     (job.input[0], job.output[0], job.matrix[0][0]) = (pointer, pointer, 1);
     // SAFETY: both are valid for `bytes`; a step reads its part of the target before it writes it.
     unsafe { chosen().syndromes(Purpose::RECOVER, 1, &job) };

@@ -1,43 +1,45 @@
-//! How far away a stripe's bytes are, near (first or second level cache), in the shared cache, or in memory, and what follows.
+//! How far away a stripe's bytes are: near (first or second level cache), in the shared cache, or in memory; and what follows
+//! from it.
 //!
-//! No caller knows it, and what pays afar costs near: storing past the caches takes half of everything's speed there,
-//! asking for lines ahead a third of P's. So the first lines of one larger job in eight are touched against the clock, and the time is
-//! compared with that of lines flushed to memory when the kernel was chosen. Loads alone are timed: stores still under way from
-//! the call before would make a near stripe look far, and being stored past the caches, keep it so.
+//! No caller knows this, and what pays for distant bytes costs time for near ones: storing past the caches halves the speed of
+//! everything there, prefetching costs P a third. So the first lines of one larger job in eight are read and timed, and the
+//! time is compared with that of lines that were flushed to memory when the kernel was chosen. Only loads are timed. Stores
+//! still in flight from the previous call would make a near stripe look distant; being stored past the caches, it would then
+//! stay distant.
 //!
-//! Makers differ. Intel's cores want lines asked for ahead (5 to 8 %), and to store past the caches only what comes from memory.
-//! AMD's follow as many streams as a stripe has by themselves and lose 5 to 30 % when they are asked besides; storing past the
-//! caches gains as soon as the second one does not hold the stripe. (Cascade Lake and Zen 5, `bench/parity/results`.)
+//! Processors differ. Intel's gain from prefetching (5 to 8 %), and from storing past the caches only for stripes that come
+//! from memory. AMD's follow as many streams as a stripe has without help, and lose 5 to 30 % by prefetching; storing past the
+//! caches gains as soon as the second level cache does not hold the stripe. (Cascade Lake and Zen 5, `bench/parity/results`.)
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::sync::OnceLock;
 
-/// How to go about a job.
+/// How to process a job.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Way {
-    /// Ask for lines before they are loaded.
+    /// Prefetch lines before they are loaded.
     pub prefetch: bool,
-    /// Store past the caches where alignment allows.
+    /// Store past the caches if alignment allows.
     pub stream: bool,
 }
 
-/// Bytes of data times parities, up to which a job is not timed: 20 ns cost more than is won.
+/// Bytes of data times parities, up to which a job is not timed: the 20 ns cost more than they gain.
 ///
 /// Cascade Lake 2.5 GHz, 8 strips of 16 KiB, P and Q, GB/s without / with prefetch / with both, medians of 9: from memory
 /// 9.0 / 9.5 / 9.7, from L2 57 / 53 / 21.
 const UNTIMED_BYTES_MAX: usize = 64 << 10;
 
-/// What was stored past the caches is waited for at the end of a job, some 250 ns (Zen 5): too much for strips up to this.
+/// The end of a job waits for what was stored past the caches, some 250 ns (Zen 5): too much for strips up to this size.
 const STREAMED_BYTES_MIN: usize = 4096;
 
 /// One job in so many is timed.
 const ASKED_EVERY: u8 = 8;
 
-/// Lines touched, spread over the strips: enough to fill what a core can have under way, few enough to cost little.
+/// Lines that are timed, spread over the strips: enough to fill what a core can have in flight, few enough to cost little.
 const LINES: usize = 32;
 const LINE_BYTES: usize = 64;
 
-/// What was found out about this machine; nothing where the clock is of no use, so that all is near.
+/// What was measured on this machine. Empty if the clock is of no use; then everything counts as near.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 static MACHINE: OnceLock<Machine> = OnceLock::new();
 
@@ -46,12 +48,12 @@ struct Machine {
     /// Ticks that `LINES` lines take from memory.
     memory_ticks: u64,
     is_amd: bool,
-    /// Of the second level, one core's.
+    /// The size of the second level cache of one core.
     cache_bytes: usize,
 }
 
-/// How to sum these strips into `level` parities and to store those and `copies` strips, which are read `soon` or not. Null strips
-/// are passed over.
+/// How to compute `level` parities of these strips and to store them and `copies` strips, which are read `soon` or not. Null
+/// strips are skipped.
 #[inline]
 pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies: usize, soon: bool) -> Way {
     if strips.len() * strip_bytes * level <= UNTIMED_BYTES_MAX {
@@ -63,7 +65,8 @@ pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if let Some(machine) = MACHINE.get() {
-        // A core stores 38 GB/s past the caches (Zen 5). Where that keeps up with what L2 delivers, asking costs more than it tells.
+        // A core stores 38 GB/s past the caches (Zen 5). If that keeps up with what L2 delivers, timing costs more than it
+        // gains.
         let is_kept_up_with = (level + copies) * 10 <= strips.len();
         if machine.is_amd && strip_bytes <= STREAMED_BYTES_MIN {
             return Way::default();
@@ -71,9 +74,10 @@ pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies
         if machine.is_amd && !soon && (is_kept_up_with || strips.len() * strip_bytes > machine.cache_bytes) {
             return Way { prefetch: false, stream: true };
         }
-        // SAFETY: at least 64 KiB / 255 of each strip are there; the machine was found out about, so it has `rdtscp`.
+        // SAFETY: each strip has at least 64 KiB / 255; the machine was measured, so it has `rdtscp`.
         let ticks = unsafe { ticks_lately(strips, strip_bytes) };
-        // Large strips lie on as many pages, and their first lines pay for the translation: twice the time then tells.
+        // Large strips lie on as many pages, and their first lines pay for the address translation: then twice the time is the
+        // bound.
         let threshold = if strip_bytes < 256 << 10 { machine.memory_ticks / 8 * 5 } else { machine.memory_ticks * 2 };
         return match machine.is_amd {
             true => Way { prefetch: false, stream: ticks * if soon { 2 } else { 5 } > machine.memory_ticks },
@@ -83,7 +87,7 @@ pub(super) fn way(strips: &[*const u8], strip_bytes: usize, level: usize, copies
     Way::default()
 }
 
-/// Whether to ask for these strips' lines ahead when they are changed where they are.
+/// True if lines of these strips should be prefetched when they are updated in place.
 #[inline]
 pub(super) fn wants_prefetch(strips: &[*const u8], strip_bytes: usize) -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -93,7 +97,7 @@ pub(super) fn wants_prefetch(strips: &[*const u8], strip_bytes: usize) -> bool {
     way(strips, strip_bytes, 1, 0, false).prefetch
 }
 
-/// [`touch`], or for most jobs what it told of one that was about as large shortly before: asking takes as long as 6 KiB.
+/// [`touch`], or for most jobs the result of a recent job of about the same size: timing takes as long as 6 KiB.
 ///
 /// # Safety
 /// As [`touch`].
@@ -102,7 +106,7 @@ pub(super) fn wants_prefetch(strips: &[*const u8], strip_bytes: usize) -> bool {
 unsafe fn ticks_lately(strips: &[*const u8], strip_bytes: usize) -> u64 {
     use std::cell::Cell;
     thread_local! {
-        /// By the size of jobs: ticks, and for how many more these are to do.
+        /// By the size of jobs: ticks, and for how many more jobs they count.
         static LATELY: [Cell<(u64, u8)>; 8] = const { [const { Cell::new((0, 0)) }; 8] };
     }
     let class = (((strips.len() * strip_bytes) >> 15) | 1).ilog2().min(7);
@@ -148,7 +152,7 @@ fn ticks() -> u64 {
     0
 }
 
-/// The time-stamp counter once all loads before are done; what comes after may already run, so this is cheap.
+/// The time-stamp counter once all loads before are done; later instructions may already run, so this is cheap.
 ///
 /// # Safety
 /// The processor has `rdtscp`.
@@ -161,10 +165,11 @@ unsafe fn ticks_after_loads() -> u64 {
     0
 }
 
-/// Finds out about this machine: times strips that were flushed out of all caches, a few times, and keeps the best but one.
-/// Microseconds.
+/// Measures this machine: times strips that were flushed out of all caches, a few times, and takes the second-best result.
+/// Takes microseconds.
 ///
-/// A machine that lacks the counter, or traps it (some virtual ones), would pay for it on every call: there, all stays near.
+/// A machine that lacks the counter, or traps it (some virtual ones), would pay for it on every call: there, everything counts
+/// as near.
 pub(super) fn calibrate() {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
@@ -178,10 +183,10 @@ pub(super) fn calibrate() {
         let starts: [*const u8; 8] = std::array::from_fn(|i| strips[i * STRIP_BYTES..].as_ptr());
         let mut samples = [(); 9].map(|()| {
             for line in starts.iter().flat_map(|start| (0..LINES / 8).map(move |line| start.wrapping_add(line * LINE_BYTES))) {
-                // SAFETY: an address of our own; every x86-64 processor has both instructions.
+                // SAFETY: the address lies in our own strips; every x86-64 processor has both instructions.
                 unsafe { std::arch::x86_64::_mm_clflush(line) };
             }
-            // SAFETY: as above; `rdtscp` was found, and the strips are as long as told.
+            // SAFETY: as above; `rdtscp` was found, and the strips have this length.
             unsafe {
                 std::arch::x86_64::_mm_mfence();
                 touch(&starts, STRIP_BYTES)
@@ -192,10 +197,10 @@ pub(super) fn calibrate() {
         // SAFETY: `rdtscp` was found.
         let counter_ticks = unsafe { ticks_after_loads() } - start;
         if counter_ticks * 4 < samples[1] {
-            // Leaf 0: the maker's name, in this order.
+            // Leaf 0: the vendor's name, in this order.
             let name = [__cpuid(0).ebx, __cpuid(0).edx, __cpuid(0).ecx].map(u32::to_le_bytes);
             let is_amd = [*b"AuthenticAMD", *b"HygonGenuine"].contains(&name.concat().try_into().expect("twelve letters"));
-            // Leaf 0x8000_0006, ECX bits 16 to 31: the second cache's KiB, with both makers. A hypervisor may hide it.
+            // Leaf 0x8000_0006, ECX bits 16 to 31: the second level cache in KiB, with both vendors. A hypervisor may hide it.
             let cache_bytes = match __cpuid(0x8000_0006).ecx >> 16 {
                 0 => usize::MAX,
                 kib => kib as usize * 1024,
@@ -205,7 +210,7 @@ pub(super) fn calibrate() {
     }
 }
 
-/// For tests: the way that every job that would be timed takes, whatever the clock says; 0 the clock's, else 1 + prefetch + 2 stream.
+/// For tests: the way that every job takes that would be timed. 0: by timing; else 1 + prefetch + 2 stream.
 #[cfg(test)]
 static PRETENDED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 

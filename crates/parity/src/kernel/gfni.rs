@@ -1,7 +1,7 @@
 //! AVX-512 with GFNI: 64 bytes a register, and one instruction multiplies every byte by a bit matrix.
 //!
-//! `gf2p8mulb` has the polynomial 0x11b built in, which is not ours; `gf2p8affineqb` takes any linear map, hence any
-//! multiplication over our field. With it two Horner steps need two products and one three-way addition.
+//! `gf2p8mulb` has the polynomial 0x11b built in, which is not ours. `gf2p8affineqb` takes any linear map, and so any
+//! multiplication in our field. With it two Horner steps need two products and one three-way addition.
 
 use std::arch::x86_64::*;
 
@@ -12,8 +12,8 @@ use crate::field::multiply;
 #[derive(Clone, Copy)]
 pub(super) struct Gfni(__m512i);
 
-/// Multiplication by c as `gf2p8affineqb` wants it: byte 7 - i holds, for bit i of the product, the bits of the factor
-/// whose sum it is.
+/// Multiplication by c in the form of `gf2p8affineqb`: byte 7 - i holds, for bit i of the product, the bits of the factor whose
+/// sum it is.
 static MATRICES: [u64; 256] = {
     let mut matrices = [0; 256];
     let mut c = 0;

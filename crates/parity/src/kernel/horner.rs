@@ -12,8 +12,8 @@ use super::distance;
 use super::lanes::{Lanes, STARTS};
 use super::{Job, Purpose, Update};
 
-/// Runs the whole job: `W` registers a step (`M` with many strips, `F` where lines are asked for ahead), then `T`, which are 64
-/// bytes, for what is left.
+/// Runs a whole job: `W` registers a step (`M` with many strips, `F` with prefetching), then `T`, which are 64 bytes, for the
+/// rest.
 ///
 /// # Safety
 /// As `Kernel::syndromes`, and the processor has the instruction set of `V`.
@@ -63,22 +63,23 @@ pub(super) unsafe fn syndromes<
     differing
 }
 
-/// Strips often start at the same place of a page, so that their lines share one set of the first cache, which has 8 to 12
-/// ways: with more strips than that, what was fetched beside a line is gone before its turn, unless a step takes it at once.
-/// Zen 5, P and Q of 22 strips of 16 KiB in L2, GB/s by 256 / 512 bytes a step: 96 / 160; of 4 strips 112 / 108.
+/// Strips often start at the same offset of a page, so that their lines share one set of the first level cache, which has 8 to
+/// 12 ways. With more strips than that, a line fetched early is evicted before its turn, unless a step takes it at once. Zen 5,
+/// P and Q of 22 strips of 16 KiB in L2, GB/s by 256 / 512 bytes a step: 96 / 160; of 4 strips 112 / 108.
 const STRIPS_FEW_MAX: usize = 8;
-/// Strips up to this size often lie in the first cache, where P alone is quicker with the longer steps; from the second one it is with
-/// the shorter: Zen 5, 8 strips of 4 / 64 KiB, GB/s by 128 / 256 bytes a step: 236 / 250 and 180 / 165.
+/// Strips up to this size often lie in the first level cache, where P alone is quicker with the longer steps; from the second
+/// level it is quicker with the shorter ones. Zen 5, 8 strips of 4 / 64 KiB, GB/s by 128 / 256 bytes a step: 236 / 250 and 180
+/// / 165.
 const STRIP_NEAR_MAX: usize = 4096;
 
-/// How far ahead lines are asked for when they are not near. 256 is better by 4 % for strips of 4 KiB, 512 no worse for all
+/// How far ahead lines are prefetched if they are not near. 256 is better by 4 % for strips of 4 KiB, 512 no worse for all
 /// others; 1024 loses 4 %. Hint T0: NTA halves the speed on Cascade Lake.
 #[inline(always)]
 fn ahead(bytes: usize) -> usize {
     if bytes <= 4096 { 256 } else { 512 }
 }
 
-/// Asks for the lines that a later step will load.
+/// Prefetches the lines that a later step will load.
 #[inline(always)]
 unsafe fn prefetch<V: Lanes, const W: usize>(from: *const u8, at: usize, bytes: usize) {
     let later = at + ahead(bytes);
@@ -97,7 +98,7 @@ unsafe fn load<V: Lanes, const W: usize>(from: *const u8) -> [V; W] {
     std::array::from_fn(|w| unsafe { V::load(from.add(w * V::BYTES)) })
 }
 
-/// `W` registers of strip `index`; a strip that is not there counts as zeros.
+/// `W` registers of strip `index`; a missing strip counts as zeros.
 #[inline(always)]
 unsafe fn strip<V: Lanes, const W: usize, const PURPOSE: u8, const FAR: bool>(
     job: &Job<'_>,
@@ -185,7 +186,7 @@ unsafe fn step<V: Lanes, const W: usize, const LEVEL: usize, const PURPOSE: u8, 
     }
 }
 
-/// Stores a row of registers, unless it has no place to go.
+/// Stores a row of registers, unless it has no target.
 #[inline(always)]
 unsafe fn save<V: Lanes, const W: usize>(row: [V; W], to: *mut u8, at: usize, stream: bool) {
     if to.is_null() {
@@ -200,7 +201,7 @@ unsafe fn save<V: Lanes, const W: usize>(row: [V; W], to: *mut u8, at: usize, st
     }
 }
 
-/// Adds the parities that are there: what remains of each sum is its syndrome.
+/// Adds the given parities: what remains of each sum is its syndrome.
 #[inline(always)]
 unsafe fn add_inputs<V: Lanes, const W: usize, const LEVEL: usize>(job: &Job<'_>, sums: &mut [[V; W]; LEVEL], at: usize) {
     for j in 0..LEVEL {

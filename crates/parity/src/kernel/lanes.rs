@@ -9,23 +9,23 @@ use crate::field::{POLYNOMIAL_LOW, invert, multiply, power_of_two};
 ///
 /// # Safety
 /// All methods: the processor has the instruction set. `load`, `store`, `stream`, `prefetch`: `BYTES` bytes at the
-/// pointer are valid; `stream` besides wants it aligned to `BYTES`.
+/// pointer are valid; `stream` also needs it aligned to `BYTES`.
 pub(crate) trait Lanes: Copy {
     /// Bytes in a register; divides 64.
     const BYTES: usize;
-    /// Whether `double_add` adds 0x1d to 2q + d in every byte; the sum then begins with one of `STARTS`.
+    /// True if `double_add` adds 0x1d to 2q + d in every byte; the sum then begins with one of `STARTS`.
     const IS_BIASED: bool = false;
 
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
-    /// Stores past the caches; needs `fence` before anyone else may read.
+    /// Stores past the caches; `fence` must follow before another thread may read.
     unsafe fn stream(self, to: *mut u8) {
         // SAFETY: the same promise.
         unsafe { self.store(to) }
     }
-    /// Orders `stream`s before what follows.
+    /// Orders `stream`s before later stores.
     unsafe fn fence() {}
-    /// Asks for the line at `from`; any address may be given.
+    /// Prefetches the line at `from`; any address may be given.
     unsafe fn prefetch(_from: *const u8) {}
     unsafe fn splat(byte: u8) -> Self;
     unsafe fn is_zero(self) -> bool;
@@ -55,7 +55,7 @@ pub(crate) trait Lanes: Copy {
     unsafe fn times(self, c: u8) -> Self;
 }
 
-/// Writes those methods of `Lanes` that are one instruction on x86-64, which differs only by the register's width.
+/// Implements those methods of `Lanes` that are one instruction on x86-64, which differ only by the register's width.
 #[cfg(target_arch = "x86_64")]
 macro_rules! one_instruction {
     ($load:ident, $store:ident, $stream:ident, $splat:ident, $add:ident) => {
@@ -114,7 +114,7 @@ const fn starts(bias: u8) -> [u8; 255] {
     table
 }
 
-/// For the one bias that kernels leave.
+/// For the one bias that kernels produce.
 pub(super) static STARTS: [u8; 255] = starts(POLYNOMIAL_LOW);
 
 /// Products of every c with every nibble: row c holds c·0 … c·15, then c·0x00, c·0x10 … c·0xf0.

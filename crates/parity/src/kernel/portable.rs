@@ -1,4 +1,4 @@
-//! No instruction set assumed: 64 bytes as eight `u64`, which the compiler may turn into the vectors it knows.
+//! Assumes no instruction set: 64 bytes as eight `u64`, which the compiler may turn into vectors.
 
 use super::lanes::Lanes;
 

@@ -1,4 +1,4 @@
-//! A kernel proves itself before it is used: one odd stripe, every operation, against the plain reference. Microseconds.
+//! A kernel is tested before it is used: one odd stripe, every operation, against the plain reference. Takes microseconds.
 
 use super::Kernel;
 use crate::{Code, Strip, reference};
@@ -6,11 +6,11 @@ use crate::{Code, Strip, reference};
 const DATA: usize = 5;
 /// One wide step, one narrow one, for every kernel.
 const BYTES: usize = 576;
-/// The strips repeat after this many bytes, so that the reference, which is slow, need not go further. No part of 64 bytes is
-/// like the next.
+/// The strips repeat after this many bytes, so that the reference, which is slow, need not compute more. No part of 64 bytes
+/// equals the next.
 const PERIOD_BYTES: usize = 67;
 
-/// Whether the kernel computes what the reference does.
+/// True if the kernel computes the same as the reference.
 pub(super) fn passes(kernel: &Kernel) -> bool {
     let code = Code::new(DATA, 3);
     let mut random = 1u32;
