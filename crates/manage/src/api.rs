@@ -1,4 +1,4 @@
-//! What crosses the control socket: the JSON of requests and answers, version 1.
+//! The JSON of requests and answers on the control socket, version 1.
 //!
 //! | method and path | body | answer |
 //! | --- | --- | --- |
@@ -25,7 +25,7 @@ use stria_drive::{DriveError, LaneStopped};
 use stria_host::HostError;
 use stria_terminal::Failure;
 
-/// Who answers at this socket.
+/// The process that answers at this socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServiceView {
     /// The program's version.
@@ -36,11 +36,11 @@ pub struct ServiceView {
     pub arrays: Vec<String>,
 }
 
-/// How well an array is, the worst of it and its spans.
+/// The health of an array: the worst of it and its spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthView {
-    /// Every role has a whole member.
+    /// Every slot has an in-sync member.
     Optimal,
     /// Less redundancy than the level has.
     Degraded,
@@ -59,46 +59,46 @@ pub struct ArrayView {
     pub uuid: String,
     /// `jbod`, `0`, `1`, `4`, `5`, `6`, `10`, `50`, `60`.
     pub level: String,
-    /// In mdadm's words; `plain` where a level has only one.
+    /// In mdadm's words; `plain` if a level has only one.
     pub layout: String,
     /// `None`: the level has no strips.
     pub strip_bytes: Option<u64>,
-    /// Why the strip is what it is.
+    /// Why the strip has this size.
     pub strip_reason: Option<String>,
-    /// What clients see.
+    /// The size that clients see.
     pub size_bytes: u64,
     /// The worst of it and its spans.
     pub health: HealthView,
     /// In words: `clean`, `degraded, rebuilding`.
     pub state: String,
-    /// Its lanes have not answered for so long: what is shown is how it was before.
+    /// The lanes have not answered for so long; the view shows the state before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<u64>,
-    /// Nothing is in flight and the superblocks say so.
+    /// True if nothing is in flight and the superblocks say clean.
     pub clean: bool,
     /// Writes are refused.
     pub read_only: bool,
-    /// Clients may trim; what they trim reads as zeros. False: some drive cannot zero and give room back at once.
+    /// True if clients may trim, and trimmed ranges read as zeros. False: some drive cannot zero and unmap at once.
     #[serde(default)]
     pub trim_zeroes: bool,
-    /// Sweeps are held on command.
+    /// Sweeps are paused by command.
     pub paused: bool,
-    /// In order of their handles; the failed ones stay until they are removed.
+    /// In order of their handles; failed ones stay until they are removed.
     pub members: Vec<MemberView>,
-    /// Roles that nobody holds.
+    /// Slots without a member.
     pub missing_slots: Vec<usize>,
     /// Arrays among the members.
     pub spans: Vec<ArrayView>,
-    /// What runs in the background.
+    /// The sweep that runs.
     pub sweep: Option<SweepView>,
-    /// Redundancy is not yet known to agree everywhere.
+    /// Redundancy may be inconsistent somewhere.
     pub resync_pending: bool,
-    /// Sectors whose redundancy disagreed in the last scrub that went through.
+    /// Sectors whose redundancy did not match in the last complete scrub.
     pub mismatch_sectors: Option<u64>,
-    /// Whether that scrub repaired them.
+    /// True if that scrub repaired them.
     #[serde(default)]
     pub mismatch_repaired: bool,
-    /// How many more members may be lost without loss of data, whichever they are; of spans the least.
+    /// How many more members may be lost without loss of data, whichever they are; with spans, the least of them.
     #[serde(default)]
     pub losses_survived: usize,
     /// The state in one line, the worst first: `DEGRADED: slot 2 missing, survives 1 more failure, no spare`.
@@ -110,13 +110,13 @@ pub struct ArrayView {
     pub log: Option<LogView>,
     /// Requests that have not ended.
     pub in_flight: usize,
-    /// The superblocks' count of records.
+    /// The count of superblock updates.
     pub events: u64,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub created_s: u64,
-    /// Where clients find it.
+    /// URIs by which clients reach it.
     pub exports: Vec<String>,
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Vec<ClientView>,
     /// The threads that it runs on, the home lane first; empty for a span, which runs on the array's.
     #[serde(default)]
@@ -126,35 +126,35 @@ pub struct ArrayView {
 /// One member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MemberView {
-    /// Its role's number, or the last it had.
+    /// Its slot, or its last one.
     pub slot: Option<usize>,
     /// The drive's path, or the span's name.
     pub path: String,
     /// `in sync`, `rebuilding`, `replacing`, `spare`, `failed`.
     pub role: String,
-    /// Whether I/O goes past the page cache; `None`: it is a span.
+    /// Whether I/O bypasses the page cache; `None`: it is a span.
     pub direct: Option<bool>,
     /// Why it does not.
     pub direct_note: Option<String>,
-    /// How its reads and writes go: `interrupts` tell their ends, or they are `polled` for; as commands past the block layer:
-    /// `passthrough`, or `passthrough, polled`. Null: it is a span.
+    /// How its reads and writes are completed: by `interrupts`, or `polled`. As commands past the block layer: `passthrough`,
+    /// or `passthrough, polled`. Null: it is a span.
     #[serde(default)]
     pub way: Option<String>,
-    /// What the drive calls itself.
+    /// The model that the drive reports.
     pub model: Option<String>,
     /// Its serial number.
     pub serial: Option<String>,
     /// The drive's size.
     pub size_bytes: Option<u64>,
-    /// Read errors met; most were reconstructed and rewritten.
+    /// Read errors; most were corrected from redundancy and rewritten.
     pub read_errors: u64,
-    /// Reads of clients that others answered, as it left them unanswered for far longer than is usual for it.
+    /// Hedged reads: reads that other members answered, as this one left them unanswered for far longer than is usual for it.
     pub hedged_reads: u64,
-    /// Sectors that hold other bytes than redundancy says, as far as the last or the running scrub found.
+    /// Sectors that do not match redundancy, by the last or the running scrub.
     pub wrong_sectors: u64,
-    /// Wrong sectors that were rewritten with what redundancy says, since the array started.
+    /// Wrong sectors that were rewritten from redundancy since the array started.
     pub repaired_sectors: u64,
-    /// What its checksums have met since the array started; null: it has none.
+    /// What its checksums have found since the array started; null: it has none.
     pub checksums: Option<ChecksumView>,
     /// Reads ended.
     pub read_count: u64,
@@ -166,10 +166,10 @@ pub struct MemberView {
     pub written_bytes: u64,
     /// Why it was dropped.
     pub failure: Option<String>,
-    /// How long its reads take, lately; `None`: it is a span, or has read nothing yet.
+    /// How long its recent reads took; `None`: it is a span, or has read nothing yet.
     #[serde(default)]
     pub read_latency: Option<LatencyView>,
-    /// How long its writes take, lately.
+    /// How long its recent writes took.
     #[serde(default)]
     pub write_latency: Option<LatencyView>,
     /// How long its oldest unanswered request has waited, if there is one.
@@ -180,55 +180,55 @@ pub struct MemberView {
 /// How long requests of one kind take, exact to 12 %.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LatencyView {
-    /// Half of the last ones took no longer.
+    /// Half of the recent ones took no longer.
     pub median_us: u64,
     /// 99 of 100 took no longer.
     pub p99_us: u64,
     /// The longest since the start.
     pub max_us: u64,
-    /// Those since the start that took over ten times the median of their day, and over a millisecond.
+    /// Those since the start that took over ten times the median of that time, and over a millisecond.
     pub slow_count: u64,
 }
 
 /// A thread that an array runs on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneView {
-    /// How it is set up and why, in words.
+    /// Its settings and their reasons, in words.
     pub setup: String,
-    /// The processor that it is kept on.
+    /// The processor that it is restricted to.
     pub cpu: Option<usize>,
-    /// Whether it polls instead of sleeping.
+    /// True if it polls instead of sleeping.
     pub polls: bool,
-    /// Whether NBD clients live on it, rather than on threads of their own.
+    /// True if NBD clients live on it, rather than on threads of their own.
     pub clients_on_lane: bool,
     /// Calls into the kernel for the drives, and to sleep.
     pub ring_calls: u64,
-    /// What they handed over.
+    /// Entries that they submitted.
     pub ring_entries: u64,
-    /// The transfers among that whose memory the kernel knew beforehand (registered buffers).
+    /// Those of them that moved registered buffers.
     #[serde(default)]
     pub ring_fixed: u64,
 }
 
-/// What the checksums of a member have met, in blocks of 4 KiB.
+/// What the checksums of a member have found, in blocks of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChecksumView {
-    /// Read, and as they were written.
+    /// Read, and equal to what was written.
     pub verified: u64,
-    /// Their sum was not known, and is now.
+    /// The checksum was unknown, and is known now.
     pub learned: u64,
     /// Held other bytes than were written.
     pub wrong: u64,
-    /// Of those, written anew since.
+    /// Of those, rewritten since.
     pub mended: u64,
 }
 
-/// A pass in the background.
+/// A sweep.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SweepView {
     /// `resync`, `rebuild`, `scrub`, `repair`.
     pub kind: String,
-    /// Bytes done and to do: of each member when rebuilding, else of what redundancy covers.
+    /// Bytes done and in total: of each member during a rebuild, else of what redundancy covers.
     pub done_bytes: u64,
     /// See above.
     pub total_bytes: u64,
@@ -236,33 +236,33 @@ pub struct SweepView {
     pub bytes_per_s: u64,
     /// When the rest will be done at that speed.
     pub eta_s: Option<u64>,
-    /// Of each member, to which it is held as clients work.
+    /// The speed on each member to which it is limited while clients work.
     #[serde(default)]
     pub held_bytes_per_s: Option<u64>,
-    /// Sectors whose redundancy disagreed so far.
+    /// Sectors whose redundancy did not match so far.
     pub mismatch_sectors: u64,
 }
 
 /// The write log since the array started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LogView {
-    /// Writes to members' logs.
+    /// Appends to members' logs.
     pub append_count: u64,
-    /// Records in them.
+    /// Log records in them.
     pub record_count: u64,
     /// Bytes of them.
     pub append_bytes: u64,
-    /// Writes that clients were told of when their records were kept.
+    /// Writes that were acknowledged early.
     #[serde(default)]
     pub early_count: u64,
-    /// Appends that found no room, and waited for records to be retired.
+    /// Appends that found no space in the log, and waited until records were retired.
     #[serde(default)]
     pub full_count: u64,
-    /// What a crash left is not made good yet.
+    /// Replay is not complete.
     pub replaying: bool,
-    /// Records that the last run left in a crash.
+    /// Log records that the last run left after a crash.
     pub replayed_count: u64,
-    /// It is md's partial parity log, not Stria's own.
+    /// True if it is md's partial parity log, not Stria's own.
     pub partial_parity: bool,
 }
 
@@ -273,7 +273,7 @@ pub struct BitmapView {
     pub dirty_count: usize,
     /// Bits in all.
     pub bit_count: usize,
-    /// What one bit stands for.
+    /// How many bytes one bit covers.
     pub chunk_bytes: u64,
 }
 
@@ -296,7 +296,7 @@ pub struct ClientView {
     pub in_flight: u64,
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventView {
     /// Counts up from 1 without gaps.
@@ -314,20 +314,20 @@ pub struct EventView {
     /// Which sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<String>,
-    /// Which role.
+    /// Which slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<usize>,
-    /// How many sectors disagreed.
+    /// How many sectors did not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatch_sectors: Option<u64>,
 }
 
-/// What a command did.
+/// The result of a command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// In words.
     pub message: String,
-    /// The last event before the command: what follows from it comes after.
+    /// The last event before the command: its consequences have larger numbers.
     pub sequence: u64,
 }
 
@@ -351,7 +351,7 @@ pub struct MemberRequest {
 pub struct AddRequest {
     /// The drive.
     pub path: PathBuf,
-    /// To which span.
+    /// The span to add it to.
     #[serde(default)]
     pub span: Option<String>,
     /// Overwrite what it carries.
@@ -362,9 +362,9 @@ pub struct AddRequest {
 /// See the table above.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplaceRequest {
-    /// The drive that goes.
+    /// The drive to be replaced.
     pub old: PathBuf,
-    /// The drive that comes.
+    /// The new drive.
     pub new: PathBuf,
     /// Overwrite what it carries.
     #[serde(default)]
@@ -374,10 +374,10 @@ pub struct ReplaceRequest {
 /// See the table above.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubRequest {
-    /// Mend what disagrees.
+    /// Repair what does not match.
     #[serde(default)]
     pub repair: bool,
-    /// Where to begin: 0, or where a scrub was broken off.
+    /// Where to begin: 0, or where a scrub was stopped.
     #[serde(default)]
     pub from_bytes: u64,
 }
@@ -385,21 +385,22 @@ pub struct ScrubRequest {
 /// See the table above.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SpeedRequest {
-    /// Bytes of each member per second that sweeps keep even while clients work.
+    /// Speed on each member that sweeps keep even while clients work.
     pub min_bytes_per_s: Option<u64>,
-    /// Bytes of each member per second that sweeps never exceed.
+    /// Speed on each member that sweeps never exceed.
     pub max_bytes_per_s: Option<u64>,
     /// The latency that sweeps leave to clients.
     #[serde(default)]
     pub latency: Option<LatencyBound>,
 }
 
-/// So many requests of clients end within a time while sweeps run, or sweeps slow down to `min_bytes_per_s`.
+/// So many percent of clients' requests end within a time while sweeps run; otherwise sweeps slow down, to `min_bytes_per_s` at
+/// the least.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyBound {
-    /// 99 or 99.9, say; with two decimals at most.
+    /// For example 99 or 99.9; at most two decimals.
     pub percentile: f64,
-    /// `null`: no latency is held; beside clients sweeps keep to `min_bytes_per_s`.
+    /// `null`: no bound on latency; while clients work, sweeps run at `min_bytes_per_s`.
     pub bound_us: Option<u64>,
 }
 
@@ -410,7 +411,7 @@ pub struct TrimRequest {
     pub start_bytes: u64,
     /// How long it is; `None`: to the end.
     pub length_bytes: Option<u64>,
-    /// Must be set: it destroys what is there.
+    /// Must be set: the data in the range is destroyed.
     #[serde(default)]
     pub force: bool,
 }
@@ -433,9 +434,9 @@ pub enum ApiErrorKind {
     NotFound,
     /// The request makes no sense.
     Invalid,
-    /// Cannot be done as things stand.
+    /// Impossible in the present state.
     Refused,
-    /// Refused because data might be lost; `force` insists.
+    /// Refused because data might be lost; `force` overrides it.
     Unsafe,
     /// Tried, and failed.
     Failed,

@@ -1,4 +1,4 @@
-//! The command line: every command, option and its words, declared once for parser, help and completions.
+//! The command line: every command and option is declared once, for parser, help and completions.
 
 use crate::api::LatencyBound;
 use crate::serve::Listen;
@@ -28,12 +28,12 @@ impl Cli {
     /// The command line of this process.
     ///
     /// # Errors
-    /// When it makes no sense, or asks for help.
+    /// When it is invalid, or asks for help.
     pub fn parse() -> Result<Self, clap::Error> {
         Self::from_arg_matches(&Self::command_line().try_get_matches()?)
     }
 
-    /// What it may be, tools by name.
+    /// The grammar of the command line, with the tools' names.
     pub fn command_line() -> clap::Command {
         tools::with_names(Self::command())
     }
@@ -341,7 +341,7 @@ fn mode(text: &str) -> Result<u32, String> {
 
 fn group(text: &str) -> Result<u32, String> {
     match (text.parse::<u32>(), nix::unistd::Group::from_name(text)) {
-        // The largest number stands for "as it is".
+        // The largest number means "leave it as it is".
         (Ok(u32::MAX), _) => Err(format!("{text} is not the number of a group")),
         (Ok(number), _) => Ok(number),
         (_, Ok(Some(group))) => Ok(group.gid.as_raw()),

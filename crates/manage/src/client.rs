@@ -1,5 +1,5 @@
-//! The other commands' end of the control socket: one HTTP request at a time, waited for, but not for ever: a serve may be stopped,
-//! or stuck in a drive that hangs.
+//! The client side of the control socket: one HTTP request at a time. The wait is bounded, as a serve may be stopped, or stuck
+//! in a drive that hangs.
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ErrorBody};
 use crate::sockets;
@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_terminal::Failure;
 
-/// How long a question to one serve may take,
+/// How long a query to one serve may take.
 const ANSWER: Duration = Duration::from_secs(30);
-/// a command, which may wait for drives,
+/// How long a command may take, which may wait for drives.
 const DONE: Duration = Duration::from_secs(180);
-/// and the question that is put to every serve.
+/// How long the query that goes to every serve may take.
 const GLANCE: Duration = Duration::from_millis(1800);
 
-/// A `serve` that can be talked to.
+/// A `serve` that can be reached.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
@@ -32,7 +32,7 @@ pub struct Client {
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
 impl Client {
-    /// The one that listens at `socket`, if there is any.
+    /// The serve that listens at `socket`, if there is one.
     pub fn at(socket: impl Into<PathBuf>) -> Self {
         Self { socket: socket.into() }
     }
@@ -42,13 +42,13 @@ impl Client {
         &self.socket
     }
 
-    /// The process that listens there, if any does and the system tells which.
+    /// The process that listens there, if there is one and the system reports it.
     fn listener(&self) -> Option<Option<i32>> {
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::NONBLOCK, None).ok()?;
         let address = SocketAddrUnix::new(&self.socket).ok()?;
         match rustix::net::connect(&socket, &address) {
             Ok(()) => Some(socket_peercred(&socket).ok().map(|peer| peer.pid.as_raw_nonzero().get())),
-            // So many wait to be taken that there is no room for another.
+            // The queue of connections is full.
             Err(Errno::AGAIN) => Some(None),
             Err(_) => None,
         }
@@ -59,7 +59,7 @@ impl Client {
         format!("the serve at {}{pid}", self.socket.display())
     }
 
-    /// Asks for what lies at a path of the API.
+    /// Reads a path of the API.
     ///
     /// # Errors
     /// The service's refusal, or that it cannot be reached.
@@ -75,7 +75,7 @@ impl Client {
         self.exchange(method, path, body, Some(DONE))
     }
 
-    /// Sends a command that takes as long as it takes.
+    /// Sends a command without a time limit.
     ///
     /// # Errors
     /// As [`Client::get`].
@@ -133,16 +133,16 @@ impl Client {
 pub struct SilentServe {
     /// Its control socket.
     pub socket: PathBuf,
-    /// The process, if the system tells.
+    /// The process, if the system reports it.
     pub pid: Option<i32>,
     /// In words.
     pub error: String,
 }
 
-/// Every `serve`: those that answer, with what they serve, and those that do not.
+/// Every `serve`: those that answer, with their arrays, and those that do not.
 ///
 /// # Errors
-/// When the one at `socket` is not there.
+/// When there is none at `socket`.
 pub fn survey(socket: Option<&Path>) -> Result<(Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>), Failure> {
     let sockets = socket.map_or_else(sockets::all, |socket| vec![socket.to_owned()]);
     let ask = |path: PathBuf| {
@@ -150,14 +150,14 @@ pub fn survey(socket: Option<&Path>) -> Result<(Vec<(Client, Vec<ArrayView>)>, V
         let arrays: Result<Vec<ArrayView>, _> = client.exchange(Method::GET, "/v1/arrays", &(), Some(GLANCE));
         (client, arrays)
     };
-    // All at once: one that does not answer must not keep the others' answers back.
+    // All at once: one that does not answer must not delay the others' answers.
     let asked: Vec<_> = sockets.into_iter().map(|path| std::thread::spawn(move || ask(path))).collect();
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for thread in asked {
         let Ok((client, arrays)) = thread.join() else { continue };
         match arrays {
             Ok(arrays) => found.push((client, arrays)),
-            // Sockets of dead serves take no connections, and are nobody's concern.
+            // Sockets of dead serves take no connections, and need no report.
             Err(error) => match client.listener() {
                 Some(pid) => silent.push(SilentServe { socket: client.socket, pid, error: error.to_string() }),
                 None if socket.is_some() => return Err(error),
@@ -168,10 +168,10 @@ pub fn survey(socket: Option<&Path>) -> Result<(Vec<(Client, Vec<ArrayView>)>, V
     Ok((found, silent))
 }
 
-/// Every `serve` that answers, with what it serves.
+/// Every `serve` that answers, with its arrays.
 ///
 /// # Errors
-/// When the one at `socket` does not.
+/// When none answers.
 pub fn services(socket: Option<&Path>) -> Result<Vec<(Client, Vec<ArrayView>)>, Failure> {
     let (found, silent) = survey(socket)?;
     match silent.first().filter(|_| found.is_empty()) {
@@ -188,7 +188,7 @@ pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Fa
     let (services, silent) = survey(socket)?;
     let known: Vec<String> = services.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.clone())).collect();
     let all = services.into_iter().flat_map(|(client, arrays)| arrays.into_iter().map(move |array| (client.clone(), array)));
-    // The name that an array is served under comes before the name on disk, which another may have too.
+    // The name under which an array is served has precedence over the name on disk, which another array may have too.
     let (mut found, others): (Vec<_>, Vec<_>) = all.partition(|(_, array)| array.name == name);
     if found.is_empty() {
         found = others.into_iter().filter(|(_, array)| array.full_name == name || array.uuid == name).collect();
@@ -211,7 +211,7 @@ pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Fa
     }
 }
 
-/// The API's path of an array, with what cannot stand in a path escaped.
+/// The API's path of an array. Characters that a path cannot hold are escaped.
 pub fn array_path(name: &str, rest: &str) -> String {
     format!("/v1/arrays/{}{rest}", percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC))
 }

@@ -1,4 +1,4 @@
-//! What each command does, apart from `serve`.
+//! Every command except `serve`.
 
 use crate::api::{
     AddRequest, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest, StopRequest, TrimRequest,
@@ -22,15 +22,15 @@ use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, block_devices, n
 use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, absolute, size};
 
-/// Exit code of `status` when an array is degraded or worse, and of a scrub that found redundancy to disagree.
+/// Exit code of `status` if an array is degraded or worse, and of a scrub that found redundancy that does not match.
 pub const NOT_WELL: u8 = 3;
 /// Exit code of `status` when a serve or an array does not answer.
 const NO_ANSWER: u8 = 1;
 
-/// Carries a command out; gives the exit code.
+/// Runs a command and returns the exit code.
 ///
 /// # Errors
-/// Why it could not be done.
+/// Why the command failed.
 pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
     match cli.command {
         Command::Create(create) => self::create(create, json)?,
@@ -175,7 +175,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
         )));
     };
     let bytes = start.config.geometry.capacity_sectors() * 512;
-    // Of a 50 or 60 the spans' strip is meant: it is what a drive holds of a stripe.
+    // For a 50 or 60 the spans' strip counts: that is what a drive holds of a stripe.
     let span = found.assemblies.iter().find(|assembly| assembly.freshest.span_of == Some(uuid));
     let lowest = span.and_then(|span| span.outcome.as_ref().ok()).unwrap_or(start);
     let geometry = &lowest.config.geometry;
@@ -207,14 +207,14 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What somebody who has just made this array should know.
+/// Warnings for the administrator who has just created this array.
 fn create_warnings(spec: &CreateSpec, made: &[Assembly]) -> Result<Vec<String>, Failure> {
     let mut warnings = Vec::new();
     let mut sizes = Vec::new();
     for path in spec.drives.iter().flatten() {
         sizes.push((stria_drive::probe(path).map_err(Failure::failed)?.limits.size_sectors * 512, path));
     }
-    // JBOD and RAID 0 use all of each drive, and a size that was asked for is no surprise.
+    // JBOD and RAID 0 use all of each drive; a size that was asked for needs no warning.
     let uses_all = matches!(spec.level, ArrayLevel::Single(Level::Linear | Level::Raid0)) || spec.member_sectors_max.is_some();
     if let (Some((smallest, of)), Some((largest, _))) = (sizes.iter().min(), sizes.iter().max())
         && largest > smallest
@@ -265,14 +265,14 @@ struct ExaminedView {
     #[serde(skip_serializing_if = "Option::is_none")]
     serial: Option<String>,
     member: bool,
-    /// Why it is no member.
+    /// Why it is not a member.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     carries: Vec<String>,
     superblock: Vec<(&'static str, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bitmap_dirty_count: Option<u64>,
-    /// The array of which its array is a span.
+    /// The array above its array, if that is a span.
     #[serde(skip_serializing_if = "Option::is_none")]
     span_of: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -342,7 +342,7 @@ fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
     }
 }
 
-/// The date for seconds since 1970; `None`: it is no time, or one that no calendar has.
+/// The date for seconds since 1970; `None` if it is not a time, or beyond every calendar.
 fn date(name: &str, value: &str) -> Option<String> {
     let seconds = name.ends_with("Time").then(|| value.parse().ok()).flatten()?;
     let mut text = String::new();

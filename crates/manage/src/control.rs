@@ -1,4 +1,4 @@
-//! The control socket: the HTTP face of a [`Service`]. It owns paths and JSON, and knows neither arrays nor lanes.
+//! The control socket: the HTTP interface of a [`Service`]. It owns paths and JSON, and knows neither arrays nor lanes.
 
 mod listen;
 
@@ -50,7 +50,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Runs `work`, which may block, away from the thread of the sockets.
+/// Runs `work`, which may block, on a thread other than that of the sockets.
 async fn on<T: Serialize + Send + 'static>(
     service: Arc<Service>,
     work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
@@ -77,7 +77,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The request's body, or why it is none.
+/// Runs `work` with the request's body, or refuses an invalid one.
 async fn with<B: Send + 'static>(
     service: Arc<Service>,
     body: Body<B>,
@@ -139,7 +139,7 @@ struct Since {
     since: u64,
 }
 
-/// A list of what happened, or, for who accepts `text/event-stream`, all of it as it happens.
+/// A list of past events, or, with `text/event-stream`, all events as they happen.
 async fn events(State(service): On, Query(Since { since }): Query<Since>, headers: HeaderMap) -> Response {
     let accepts = |headers: &HeaderMap| {
         let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
@@ -148,7 +148,7 @@ async fn events(State(service): On, Query(Since { since }): Query<Since>, header
     if !accepts(&headers) {
         return Json(service.events().since(since)).into_response();
     }
-    // A browser that lost the connection says what it had.
+    // A browser that lost the connection sends the last event it had.
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
     Sse::new(stream(service, last.unwrap_or(since))).into_response()
 }

@@ -1,4 +1,4 @@
-//! Which drive of an array a word on the command line means: its path, its serial number, or its slot.
+//! Finds the drive of an array that a word on the command line means: by path, serial number or slot.
 
 use crate::api::{ArrayView, MemberView};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use stria_terminal::{Failure, absolute};
 /// How long a path may take to be looked up.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
-/// Which of several drives a slot means: one that failed stays listed beside the drive that took its slot.
+/// Which of several drives a slot means: a failed one stays listed beside the drive that took its slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Prefer {
     /// The drive that holds the slot.
@@ -20,7 +20,7 @@ pub enum Prefer {
 
 /// The path of the drive that `word` means, as the array knows it.
 ///
-/// A path comes first, then a serial number, then a slot: `2`, or `tank-span0:2` where several spans have such a slot.
+/// A path has precedence, then a serial number, then a slot: `2`, or `tank-span0:2` if several spans have such a slot.
 ///
 /// # Errors
 /// When the array has no such drive, or several; the sentence lists what it has.
@@ -84,7 +84,7 @@ fn drives(array: &ArrayView) -> Vec<Drive<'_>> {
 
 fn is_same(known: &Path, word: &Path) -> bool {
     let wanted = absolute(word);
-    // A file system that hangs is not waited for.
+    // Does not wait for a file system that hangs.
     let real = |path: &Path| real_path_within(path, LOOK_UP);
     known == wanted || real(&wanted) == real(known)
 }

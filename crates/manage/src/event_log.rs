@@ -1,4 +1,4 @@
-//! What happened, kept for a while and told to whoever listens; every event is also a log line.
+//! Recent events, stored for a while and sent to listeners. Every event is also a log line.
 
 use crate::api::EventView;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ impl EventLog {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event, whose sequence is given here.
+    /// Adds an event, and gives it its sequence number.
     pub fn push(&self, mut event: EventView) {
         let EventView { array, kind, text, .. } = &event;
         match kind.as_str() {
@@ -48,21 +48,21 @@ impl EventLog {
             kept.events.pop_front();
         }
         kept.events.push_back(event.clone());
-        // Nobody listens: then nobody misses it. Sent under the lock, so that listeners see the order kept here.
+        // Fails if there is no listener. Sent under the lock, so that listeners see the order stored here.
         let _ = self.live.send(event);
     }
 
-    /// The sequence of the last event; 0 before the first.
+    /// The sequence number of the last event; 0 before the first.
     pub fn sequence(&self) -> u64 {
         self.lock().sequence
     }
 
-    /// What came after event `sequence`, as far as it is kept.
+    /// The events after `sequence`, as far as they are stored.
     pub fn since(&self, sequence: u64) -> Vec<EventView> {
         self.lock().events.iter().filter(|event| event.sequence > sequence).cloned().collect()
     }
 
-    /// What came after event `sequence`, and whatever comes from now on.
+    /// The stored events after `sequence`, and a receiver of all later ones.
     pub fn listen(&self, sequence: u64) -> (VecDeque<EventView>, broadcast::Receiver<EventView>) {
         let kept = self.lock();
         let before = kept.events.iter().filter(|event| event.sequence > sequence).cloned().collect();

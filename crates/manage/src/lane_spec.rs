@@ -1,4 +1,4 @@
-//! How the threads of an array shall be, what is chosen where nothing is said, and why.
+//! The settings of an array's threads, their defaults, and the reasons.
 
 use crate::api::LaneView;
 use crate::cli::NumaNode;
@@ -9,18 +9,18 @@ use std::time::Duration;
 use stria_drive::{Lane, RingCounters, numa};
 use stria_host::HostError;
 
-/// How the threads of an array shall be; what is `None` or empty is for the lanes to choose.
+/// The settings of an array's threads; `None` or empty: the default.
 #[derive(Clone, Debug, Default)]
 pub struct LaneSpec {
     /// How many; by the count of processors if `None`.
     pub count: Option<usize>,
     /// Poll instead of sleeping.
     pub polls: bool,
-    /// The processors to keep to, one after the other.
+    /// The processors for the lanes, one after the other.
     pub cpus: Vec<usize>,
-    /// The NUMA node to keep to; that of most drives if `None`, where there are several.
+    /// The NUMA node for the lanes; if `None`, that of most drives, if there are several nodes.
     pub numa_node: Option<NumaNode>,
-    /// Whether NBD clients live on them.
+    /// Whether NBD clients live on the lanes.
     pub clients: Option<bool>,
 }
 
@@ -28,9 +28,9 @@ fn processor_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// One lane where there are at most two processors: clients, drives and the rest of the machine need some too. Else a quarter of
-/// the processors, as a lane's clients and the kernel's part of its I/O want some as well, and 8 at most. Judgement, not measurement:
-/// more than two lanes have not been timed yet.
+/// One lane on at most two processors: clients, drives and the rest of the machine need some too. Otherwise a quarter of the
+/// processors, as the lane's clients and the kernel's part of its I/O need some as well, and 8 at most. This is judgement, not
+/// measurement: more than two lanes have not been timed yet.
 fn usual_lane_count(processor_count: usize) -> usize {
     match processor_count {
         ..=2 => 1,
@@ -38,7 +38,7 @@ fn usual_lane_count(processor_count: usize) -> usize {
     }
 }
 
-/// The NUMA node whose processors lanes keep to.
+/// The NUMA node on whose processors the lanes run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Near {
     cpus: Vec<usize>,
@@ -46,7 +46,7 @@ pub struct Near {
 }
 
 impl Near {
-    /// The node that is asked for, or that of most `drives`, where there are several.
+    /// The node that was asked for, or that of most `drives`, if there are several nodes.
     ///
     /// # Errors
     /// When the machine has no such node.
@@ -69,7 +69,7 @@ impl Near {
     }
 }
 
-/// Which comes most often, the first of equals, and how often.
+/// The most frequent node, the lowest of equals, and how often it occurs.
 fn most(nodes: impl Iterator<Item = u32>) -> Option<(u32, usize)> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     nodes.for_each(|node| *counts.entry(node).or_default() += 1);
@@ -81,7 +81,7 @@ impl LaneSpec {
         self.cpus.get(index % self.cpus.len().max(1)).copied()
     }
 
-    /// As many lanes as an array shall have.
+    /// The lanes of an array.
     pub fn lanes(&self, name: &str, near: Option<&Near>) -> Vec<Lane> {
         let usual = || usual_lane_count(near.map_or(processor_count(), |near| near.cpus.len()));
         let count = self.count.unwrap_or_else(usual);
@@ -103,7 +103,7 @@ impl LaneSpec {
         (0..count).map(lane).collect()
     }
 
-    /// What is to be told of one of them.
+    /// The view of one lane.
     pub fn view(
         &self,
         near: Option<&Near>,

@@ -1,11 +1,11 @@
-//! How people and programs command arrays.
+//! How users and programs control arrays.
 //!
 //! ```text
 //!   cli ─ commands ─ client ──HTTP over a unix socket──▶ control ─ service ─ lanes (stria-host)
 //!                 └ serve: makes the service, its control socket and its NBD server
 //! ```
-//! [`api`] is what crosses the socket; nothing else does. The crate knows no strips and no parity: it reads what
-//! arrays tell of themselves, and passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
+//! Everything that crosses the socket is in [`api`]. The crate knows no strips and no parity: it shows what arrays report, and
+//! passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
 #![forbid(unsafe_code)]
 
 pub mod api;

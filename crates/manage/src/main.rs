@@ -1,4 +1,4 @@
-//! The `stria` program; all of it is in the library, so that tests and tools can reach it.
+//! The `stria` program. All of it is in the library, for tests and tools.
 
 fn main() -> std::process::ExitCode {
     stria_manage::main()

@@ -1,4 +1,4 @@
-//! Waiting for a sweep: a bar on a terminal, a line now and then elsewhere. Interrupting the wait changes nothing.
+//! Waits for a sweep: with a bar on a terminal, with a line now and then elsewhere. Interrupting the wait changes nothing.
 
 use crate::api::{ArrayView, EventView, SweepView};
 use crate::client::{Client, array_path};
@@ -9,17 +9,17 @@ use stria_terminal::output::say;
 use stria_terminal::progress::{ProgressBar, bar};
 use stria_terminal::{Failure, size};
 
-/// How often is asked.
+/// How often the state is read.
 const EVERY: Duration = Duration::from_millis(200);
-/// How often a line is written where there is no terminal.
+/// How often a line is written without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// How long the event of a sweep's end may take.
+/// How long to wait for the event of a sweep's end.
 const EVENT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Waits until no sweep of these kinds runs or is due on the array, and tells how they ended, from event `sequence` on.
+/// Waits until no sweep of these kinds runs or is due on the array. Returns how they ended, from event `sequence` on.
 ///
 /// # Errors
-/// When one was stopped before its end, or the serve went away.
+/// When one was stopped before its end, or the serve is gone.
 pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bool) -> Result<Vec<EventView>, Failure> {
     let bar = bar(0, "{prefix} [{bar:30}] {percent:>3} % {msg}", json);
     let mut line_due = Instant::now() + LINE_EVERY;
@@ -38,7 +38,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
     };
     bar.finish_and_clear();
     let mut ends = ends(client, sequence, kinds)?;
-    // The event may come a moment after the sweep has gone from the state.
+    // The event may come a moment after the sweep has left the state.
     let (expected, end) = (if kinds.contains(&"scrub") { redundant_count(&array) } else { 0 }, Instant::now() + EVENT_WITHIN);
     while ends.len() < expected && Instant::now() < end {
         std::thread::sleep(EVERY / 10);
@@ -59,7 +59,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
 /// How sweeps of these kinds ended after event `sequence`.
 ///
 /// # Errors
-/// When the serve went away.
+/// When the serve is gone.
 pub fn ends(client: &Client, sequence: u64, kinds: &[&str]) -> Result<Vec<EventView>, Failure> {
     let events: Vec<EventView> = client.get(&format!("/v1/events?since={sequence}"))?;
     let ends = events.into_iter().filter(|event| event.sweep.as_deref().is_some_and(|sweep| kinds.contains(&sweep)));
@@ -71,13 +71,13 @@ fn running(array: &ArrayView, kinds: &[&str]) -> Option<SweepView> {
     own.or_else(|| array.spans.iter().find_map(|span| running(span, kinds)))
 }
 
-/// How many arrays of the tree have redundancy, which is how many scrubs one command begins.
+/// How many arrays of the tree have redundancy: so many scrubs one command begins.
 fn redundant_count(array: &ArrayView) -> usize {
     let own = array.spans.is_empty() && !matches!(&array.level[..], "0" | "jbod");
     usize::from(own) + array.spans.iter().map(redundant_count).sum::<usize>()
 }
 
-/// Whether a member waits to be filled; not while sweeps are held, or that would be for ever.
+/// True if a member waits to be filled. False while sweeps are paused, as that wait would never end.
 fn is_filling(array: &ArrayView) -> bool {
     let filling = array.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
     (filling && !array.paused) || array.spans.iter().any(is_filling)
@@ -87,7 +87,7 @@ fn show(bar: &ProgressBar, sweep: &SweepView) {
     bar.set_prefix(sweep.kind.clone());
     bar.set_length(sweep.total_bytes);
     bar.set_position(sweep.done_bytes);
-    // As `status` says it, of the last seconds, and not what the bar has seen of it.
+    // The speed of the last seconds, as in `status`, not the bar's own estimate.
     bar.set_message(sweep_speed(sweep));
 }
 
@@ -112,7 +112,7 @@ pub fn sweep_line(sweep: &SweepView) -> String {
     format!("{} [{bar}] {percent:.1} %, {done} of {all}, {}", sweep.kind, sweep_speed(sweep))
 }
 
-/// `210 MiB/s, 25 s left`, and what else there is to say of it.
+/// `210 MiB/s, 25 s left`, and further details.
 fn sweep_speed(sweep: &SweepView) -> String {
     let mut line = format!("{}/s", size::show(sweep.bytes_per_s));
     if let Some(seconds) = sweep.eta_s {

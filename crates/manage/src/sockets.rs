@@ -1,7 +1,7 @@
-//! Where control sockets lie: made by `serve`, found by the other commands.
+//! Where control sockets are: `serve` makes them, the other commands find them.
 //!
-//! `--socket` or `$STRIA_SOCKET` names one. Otherwise they lie in `$XDG_RUNTIME_DIR/stria`, in `/run/stria` (root), or
-//! in `/tmp/stria-UID`, one for each `serve`, named after its first array and ending in `.sock`.
+//! `--socket` or `$STRIA_SOCKET` names one. Otherwise they are in `$XDG_RUNTIME_DIR/stria`, in `/run/stria` (root), or in
+//! `/tmp/stria-UID`: one for each `serve`, named after its first array and ending in `.sock`.
 
 use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use stria_front::{SocketAccess, SocketError, SocketFile};
 use stria_terminal::Failure;
 
-/// The folders that may hold control sockets, the one to make new ones in first.
+/// The folders that may hold control sockets; new ones go into the first that can be used.
 fn folders() -> Vec<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
     let mut folders: Vec<PathBuf> = runtime.map(|path| Path::new(&path).join("stria")).into_iter().collect();
@@ -19,7 +19,7 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Whether nobody but us (or root) can have put something into the folder.
+/// True if only this user or root can have put something into the folder.
 fn is_ours(folder: &Path) -> bool {
     let owner = |metadata: fs::Metadata| {
         metadata.is_dir()
@@ -29,7 +29,7 @@ fn is_ours(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(owner)
 }
 
-/// The folder for new sockets; made if need be, for us alone.
+/// The folder for new sockets. If necessary it is made, for this user alone.
 ///
 /// # Errors
 /// When none can be made.
@@ -49,7 +49,7 @@ pub fn own_folder() -> Result<PathBuf, Failure> {
     Err(Failure::Failed(format!("there is no folder for the control socket ({}): name one with --socket", reasons.join("; "))))
 }
 
-/// Every control socket that may be alive.
+/// Every control socket that may be in use.
 pub fn all() -> Vec<PathBuf> {
     let mut sockets = Vec::new();
     for folder in folders().into_iter().filter(|folder| is_ours(folder)) {
@@ -62,7 +62,7 @@ pub fn all() -> Vec<PathBuf> {
     sockets
 }
 
-/// Whether a `serve` could listen at `path`. Removes the socket of a dead one.
+/// Checks that a `serve` could listen at `path`. Removes the socket of a dead one.
 ///
 /// # Errors
 /// When the path is taken, or nothing can be made there.

@@ -1,4 +1,4 @@
-//! `status` for people: within 80 columns, bad news first. One array is told in full, several in a line each.
+//! The text of `status`: within 80 columns, bad news first. One array is shown in full, several in a line each.
 
 use crate::api::{ArrayView, ChecksumView, LatencyView, MemberView};
 use crate::progress::sweep_line;
@@ -7,10 +7,10 @@ use stria_block::shown;
 use stria_terminal::output::{paragraphs, table};
 use stria_terminal::size;
 
-/// What fits a terminal that nobody has widened.
+/// The default width of a terminal.
 const WIDTH: u16 = 80;
 
-/// The arrays, the worst first. `verbose`: each in full, and wider than 80 columns where that takes it.
+/// The arrays, the worst first. `verbose`: each in full, and wider than 80 columns if necessary.
 pub fn words(arrays: &[ArrayView], verbose: bool) -> String {
     match arrays {
         [] => "no array is served: start one with `stria serve`\n".into(),
@@ -37,7 +37,7 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
     for line in paragraphs(width, facts(view, indent.is_empty(), verbose)).lines() {
         let _ = writeln!(text, "{indent}{line}");
     }
-    // To be copied, so in one piece.
+    // In one piece, so that it can be copied.
     for uri in &view.exports {
         let _ = writeln!(text, "{indent}nbd  {}", shown(uri));
     }
@@ -137,7 +137,7 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     rows
 }
 
-/// What there is to say of a member beyond its numbers.
+/// Remarks on a member beyond its numbers.
 fn notes(member: &MemberView) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(failure) = &member.failure {
@@ -162,7 +162,7 @@ fn notes(member: &MemberView) -> Vec<String> {
     notes
 }
 
-/// Rows in the order of slots, what failed at the end; `blank`: the row of a role that nobody holds, after its slot.
+/// Rows in the order of slots, failed members at the end. `blank`: the rest of the row of a slot without a member.
 fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &[&str]) -> Vec<Vec<String>> {
     let slot_of = |slot: Option<usize>| slot.map_or("-".into(), |slot| slot.to_string());
     let place = |member: &MemberView| if member.role == "failed" { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
@@ -176,7 +176,7 @@ fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Where paths are too long for `width`, traffic is left out.
+/// If paths are too long for `width`, traffic is left out.
 fn members(view: &ArrayView, width: u16) -> String {
     let row = |member: &MemberView| {
         let (read, written) = (size::show(member.read_bytes), size::show(member.written_bytes));

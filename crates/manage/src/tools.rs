@@ -1,7 +1,7 @@
 //! Instruments that are programs of their own: `stria lab …` starts `stria-lab …`, as git starts git-foo.
 //!
-//! A tool lies beside this program (links followed), or in `PATH`. It takes this process over, so arguments, environment, signals and
-//! exit code are its own. A machine that only serves arrays needs none of them.
+//! A tool lies beside this program (links followed), or in `PATH`. It replaces this process, so arguments, environment, signals
+//! and exit code are its own. A machine that only serves arrays needs none of them.
 
 use clap::Command;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process;
 use stria_terminal::{Failure, describe, program};
 
-/// The words that start a tool, and what `stria help` says of them.
+/// The words that start a tool, and their descriptions in `stria help`.
 const TOOLS: [(&str, &str); 4] = [
     ("bench", "Measure an array beside its bare members and what its geometry allows"),
     ("lab", "The laboratory: measure any storage that fio can reach, by SNIA's method, and report"),
@@ -18,11 +18,11 @@ const TOOLS: [(&str, &str); 4] = [
     ("sim", "Run histories of arrays on hostile drives, in virtual time; the first loss ends it"),
 ];
 
-/// A command line that is for a tool.
+/// A command line for a tool.
 pub struct Handover {
     tool: &'static str,
     arguments: Vec<OsString>,
-    /// Whether it asks for JSON before the tool's name.
+    /// True if it asks for JSON before the tool's name.
     pub json: bool,
 }
 
@@ -37,7 +37,7 @@ impl Handover {
         Some(Self { tool, json: json.is_some(), arguments: json.into_iter().chain(arguments).chain(help).collect() })
     }
 
-    /// Becomes the tool; returns only if that cannot be.
+    /// Becomes the tool; returns only if that is impossible.
     pub fn start(&self) -> Failure {
         let Self { tool, arguments, .. } = self;
         let name = format!("stria-{tool}");
@@ -57,7 +57,7 @@ pub fn with_names(command: Command) -> Command {
     command.subcommands(TOOLS.map(|(tool, about)| Command::new(tool).about(about)))
 }
 
-/// The same with all that those tools take that are installed, for completions.
+/// The same with all options of the installed tools, for completions.
 pub fn with_options(command: Command) -> Command {
     TOOLS.into_iter().fold(with_names(command), |command, (tool, about)| {
         let told = process::Command::new(program::find(&format!("stria-{tool}"))).arg(describe::FLAG).output();

@@ -1,4 +1,4 @@
-//! From a running array, as its lanes report it, to what `status` shows.
+//! Turns the report of a running array into the view that `status` shows.
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use stria_terminal::size;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
-/// The array as reported, spans included; exports, clients, lanes and the pause are the service's to fill in.
+/// The array as reported, spans included. The service adds exports, clients, lanes and the pause.
 pub fn array(array: &ArrayReport) -> ArrayView {
     let ArrayReport { status, geometry, .. } = array;
     let description = array.description.as_ref().expect("the home lane knows it");
@@ -76,20 +76,20 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         clients: Vec::new(),
         lanes: Vec::new(),
     };
-    // What stands above spans has no redundancy of its own.
+    // An array above spans has no redundancy of its own.
     let spans_survive = view.spans.iter().map(|span| span.losses_survived).min();
     view.losses_survived = spans_survive.map_or(view.losses_survived, |spans| view.losses_survived.max(spans));
     describe_state(&mut view);
     view
 }
 
-/// Says in words how the array is, from what else its view tells.
+/// Describes the array's state in words, from the rest of its view.
 pub fn describe_state(view: &mut ArrayView) {
     view.state = state_words(view);
     view.headline = headline(view);
 }
 
-/// `clean`, or `degraded, rebuilding`: "clean" is said of arrays that lack nothing.
+/// `clean`, or `degraded, rebuilding`. Only optimal arrays are called "clean".
 fn state_words(view: &ArrayView) -> String {
     let mut words = vec![match view.health {
         HealthView::Failed => "failed",
@@ -101,7 +101,7 @@ fn state_words(view: &ArrayView) -> String {
     words.join(", ")
 }
 
-/// What runs, is due or is held.
+/// What runs, is due or is paused.
 fn activity(view: &ArrayView) -> Vec<&'static str> {
     let mut words = Vec::new();
     let sweep = |view: &ArrayView| {
@@ -164,10 +164,10 @@ fn headline(view: &ArrayView) -> String {
     parts.join(", ")
 }
 
-/// Five seconds: a member that leaves a request unanswered for so long is named first.
+/// Five seconds: a member that leaves a request unanswered for so long is named in the headline.
 const SILENT_MS: u64 = 5000;
 
-/// The roles that nobody holds, or that are being filled, of the array and its spans.
+/// The slots of the array and its spans that are empty or being filled.
 fn gaps(view: &ArrayView) -> Vec<String> {
     let mut gaps = Vec::new();
     match &view.missing_slots[..] {
@@ -192,13 +192,13 @@ pub fn all_members(view: &ArrayView) -> Vec<&MemberView> {
     view.members.iter().chain(view.spans.iter().flat_map(all_members)).collect()
 }
 
-/// Whether the last scrub of the array, or of a span, found redundancy to disagree and left it so.
+/// True if the last scrub of the array, or of a span, found redundancy that does not match and did not repair it.
 pub fn found_disagreement(view: &ArrayView) -> bool {
     let own = view.mismatch_sectors.is_some_and(|sectors| sectors > 0) && !view.mismatch_repaired;
     own || view.spans.iter().any(found_disagreement)
 }
 
-/// What redundancy the array, or a span, has where that cannot tell which side is wrong.
+/// The redundancy of the array, or of a span, if it cannot tell which side is wrong.
 pub fn cannot_tell_who_is_wrong(view: &ArrayView) -> Option<&'static str> {
     let checked = view.members.iter().all(|member| member.checksums.is_some());
     let own = match &view.level[..] {
@@ -231,7 +231,7 @@ fn way_words(way: Way) -> &'static str {
     }
 }
 
-/// `None`: it was removed, and is only remembered.
+/// `None` if it was removed, and only its handle is left.
 fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView> {
     let (drive, path) = match array.members.get(member.id.0)? {
         MemberReport::Drive(drive) => (Some(drive), drive.info.path.display().to_string()),
@@ -311,7 +311,7 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
     }
 }
 
-/// A notice as it is kept and sent; the sequence is the log's to give.
+/// A notice as an event. The event log adds the sequence number.
 pub fn event(notice: &Notice) -> EventView {
     let event = match &notice.happening {
         Happening::Engine(event) => event,

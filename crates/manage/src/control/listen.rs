@@ -1,5 +1,5 @@
-//! Connections to the control socket, within bounds: nobody who may connect keeps others from being answered, whether by
-//! silence, by endless requests, or by not reading answers.
+//! Connections to the control socket, within bounds: no client can keep others from being answered, whether by silence, by
+//! endless requests, or by not reading answers.
 
 use axum::Router;
 use axum::body::Body;
@@ -21,25 +21,25 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower_service::Service as _;
 
-/// Connections at a time. A further one takes the place of the oldest for which no command is carried out.
+/// Connections at a time. Another one takes the place of the oldest for which no command runs.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a request's head may take, and then its body; also how long a connection may be silent between requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// A head larger than this is refused. hyper asks for 8 KiB at least.
+/// A larger head is refused. hyper needs at least 8 KiB.
 const HEAD_BYTES_MAX: usize = 32 << 10;
-/// A body larger than this is refused: commands are a few paths and numbers.
+/// A larger body is refused: commands are a few paths and numbers.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Between attempts to accept when the system refuses, for want of file descriptors for example.
+/// The pause between attempts to accept when the system refuses, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection's task.
 struct Connection {
-    /// A command of it is being carried out.
+    /// True while one of its commands runs.
     works: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
-/// Answers until `over` says so, and then until the answers under way are given.
+/// Answers requests until `over` is true, and then finishes the answers in progress.
 pub async fn listen(listener: UnixListener, router: Router, mut over: watch::Receiver<bool>) {
     let mut connections: VecDeque<Connection> = VecDeque::new();
     loop {
@@ -67,7 +67,7 @@ pub async fn listen(listener: UnixListener, router: Router, mut over: watch::Rec
     }
 }
 
-/// Whether one more may come.
+/// Closes an idle connection if necessary. True if one more may connect.
 fn make_room(connections: &mut VecDeque<Connection>) -> bool {
     if connections.len() < CONNECTIONS_MAX {
         return true;
@@ -84,7 +84,7 @@ async fn answer(stream: UnixStream, router: Router, works: Arc<AtomicBool>, mut 
     let ended = async move {
         let _ = over.wait_for(|over| *over).await;
     };
-    // What goes wrong with a connection ends that one only.
+    // An error of a connection ends only that one.
     tokio::select! {
         _ = connection.as_mut() => {}
         () = ended => {
