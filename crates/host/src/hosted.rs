@@ -1,5 +1,5 @@
-//! An array that runs, with the drives below it and what people may do to it: the whole of it, or the part of one of several
-//! lanes, where [`ArrayLanes`](crate::ArrayLanes) commands them all.
+//! A running array, with the drives below it and the commands for it: all of it, or one lane's part, which
+//! [`ArrayLanes`](crate::ArrayLanes) commands.
 
 use crate::checked::{ADVICE, Checked, bind_drive};
 use crate::chorus::{Chorus, Hush};
@@ -24,7 +24,7 @@ pub enum MemberSource {
     Drive(Box<HostedDrive>),
     /// An array of its own: a span.
     Array(Box<HostedArray>),
-    /// A drive that was taken out; its handle is never used again.
+    /// A drive that was removed; its handle is never used again.
     Removed,
 }
 
@@ -38,14 +38,14 @@ impl MemberSource {
     }
 }
 
-/// A drive that is a member: what it is, and how it answers.
+/// A drive that is a member, and how it answers.
 #[derive(Clone)]
 pub struct HostedDrive {
-    /// What it is.
+    /// What kind of drive it is.
     pub info: DriveInfo,
     /// How it answers.
     pub watch: DriveWatch,
-    /// What verifies its data, if anything does.
+    /// The device that verifies its data, if it has checksums.
     pub(crate) checked: Option<Checked>,
 }
 
@@ -68,30 +68,30 @@ impl Deref for HostedDrive {
 pub struct Notice {
     /// The array's name.
     pub array: String,
-    /// What.
+    /// What kind of event.
     pub happening: Happening,
-    /// In words, with names instead of handles.
+    /// The event in words, with names instead of handles.
     pub text: String,
 }
 
-/// What there is to tell.
+/// The kinds of events.
 #[derive(Clone, Debug)]
 pub enum Happening {
     /// Something that the engine decided or met.
     Engine(Event),
-    /// A drive has left a request unanswered for long; told again when it is twice as long.
+    /// A drive has left a request unanswered for long. Repeated when the time has doubled.
     Silent,
     /// It has answered.
     Answers,
 }
 
-/// Five seconds: a drive that leaves a request unanswered for so long is told of. Solid-state drives take milliseconds,
-/// and a hard disk that wakes up may be worth a line.
+/// Five seconds: a drive that leaves a request unanswered for so long is reported. SSDs take milliseconds, and a hard disk that
+/// spins up is worth a line.
 const SILENT_AFTER: Nanos = 5_000_000_000;
-/// How often drives are looked at: whether they are as large as they were, and, if they have something to answer, for how long.
+/// How often drives are checked: for their size, and for unanswered requests.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
-/// Where to tell what happens.
+/// Where to send events.
 #[derive(Clone)]
 pub(crate) struct Teller {
     pub notices: Sender<Notice>,
@@ -108,44 +108,44 @@ pub struct HostedArray {
     device: ArrayDevice<MdRecorder>,
     members: Vec<MemberSource>,
     ring: Ring,
-    /// Which of the array's lanes this is; 0: its home, which records for all.
+    /// Which of the array's lanes this is. 0: its home lane, which makes the metadata updates.
     lane: usize,
     teller: Option<Teller>,
-    /// When to look who does not answer.
+    /// When to check drives next.
     look_at: Nanos,
-    /// Drives that were taken out after they had become smaller: the bitmap does not tell what they lack.
+    /// Drives that were removed after they had become smaller: the bitmap does not say what they lack.
     cut_short: Vec<Identity>,
 }
 
-/// How a drive has joined on the home lane, for the others to do alike.
+/// How a drive joined on the home lane, for the other lanes to repeat.
 #[derive(Clone)]
 pub(crate) struct Joined {
-    /// Which array of the tree.
+    /// The index of the array in the tree.
     array: usize,
     config: MemberConfig,
     slot: Option<usize>,
     drive: SyncDrive,
-    /// The member that it is to replace.
+    /// The member that it replaces.
     replaces: Option<MemberId>,
     /// What was done, in words.
     pub text: String,
 }
 
 impl Joined {
-    /// Says so before what else there is to say of it.
+    /// Puts `text` before the other words.
     fn saying(self, text: String) -> Self {
         Self { text: text + &self.text, ..self }
     }
 }
 
-/// A drive that was opened and looked at, ready to join: made away from the lane, as it blocks.
+/// A drive that was opened and inspected, ready to join. It is made on another thread than the lane's, as opening blocks.
 pub struct NewDrive {
     drive: SyncDrive,
     candidate: Candidate,
 }
 
 impl NewDrive {
-    /// Opens a drive for an array, to be reached as its others are.
+    /// Opens a drive for an array, to be reached in the same way as its others.
     ///
     /// # Errors
     /// When it is in use or cannot be opened.
@@ -174,12 +174,12 @@ impl HostedArray {
         Self { name, uuid, geometry, device, members, ring, lane, teller: None, look_at: 0, cut_short: Vec::new() }
     }
 
-    /// Whether this is the home lane's part, or the whole.
+    /// True if this is the home lane's part, or the whole array.
     pub(crate) fn is_home(&self) -> bool {
         self.lane == 0
     }
 
-    /// So many sectors in a row are one lane's, see [`ArrayDevice::group_sectors`].
+    /// How many consecutive sectors one lane owns, see [`ArrayDevice::group_sectors`].
     pub(crate) fn group_sectors(&self) -> Option<u64> {
         self.device.group_sectors()
     }
@@ -212,34 +212,34 @@ impl HostedArray {
         })
     }
 
-    /// The array now.
+    /// The present state of the array.
     pub fn status(&self) -> ArrayStatus {
         self.device.status()
     }
 
-    /// What the checksums of a member have met; `None`: it has none.
+    /// What the checksums of a member have found; `None`: it has none.
     pub fn checksum_counts(&self, member: MemberId) -> Option<Counts> {
         self.members.get(member.0)?.drive()?.checked.as_ref().map(IntegrityDevice::counts)
     }
 
-    /// What its metadata say; on the home lane.
+    /// What its metadata says; on the home lane only.
     pub fn description(&self) -> Description {
         self.device.recorder().description()
     }
 
-    /// Where to tell what happens, here and in the spans.
+    /// Sets where to send events of this array and its spans.
     pub(crate) fn tell(&mut self, teller: Teller) {
         self.teller = Some(teller);
     }
 
     fn say(&self, teller: &Teller, event: Event) {
         let text = self.words(&event);
-        // Nobody listens any more: then nobody misses it.
+        // Fails if there is no listener.
         let _ = teller.notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
     }
 
-    /// Tells what happened in the whole tree. Spans are polled by the array above through clones that nobody told
-    /// where to, so whoever is on top speaks for them.
+    /// Sends the events of the whole tree. The array above polls its spans through clones that have no `teller`, so the top
+    /// array reports for them.
     fn forward(&self, teller: &Teller) {
         for (index, drive) in self.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?))) {
             for range in drive.checked.iter().flat_map(IntegrityDevice::take_findings) {
@@ -253,7 +253,7 @@ impl HostedArray {
         self.spans().for_each(|span| span.forward(teller));
     }
 
-    /// Tells which drives of the whole tree leave requests unanswered, and which have answered after that.
+    /// Reports drives of the whole tree that leave requests unanswered, and those that have answered after that.
     fn look_for_silence(&self, teller: &Teller, now: Nanos) {
         for array in self.tree() {
             let status = array.status();
@@ -261,7 +261,7 @@ impl HostedArray {
                 array.members.iter().zip(&status.members).filter_map(|(source, member)| Some((source.drive()?, member)))
             {
                 let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
-                // Nobody waits for a drive that was failed.
+                // A failed drive's answers are not waited for.
                 if member.role == MemberRole::Failed && silent > 0 {
                     continue;
                 }
@@ -281,7 +281,7 @@ impl HostedArray {
         }
     }
 
-    /// Looks whether the drives of the whole tree still are as large as they were when they were opened.
+    /// Checks that the drives of the whole tree are still as large as when they were opened.
     fn look_at_sizes(&self) {
         for array in self.tree() {
             let drives = array.members.iter().enumerate().filter_map(|(index, member)| Some((MemberId(index), member.drive()?)));
@@ -302,12 +302,12 @@ impl HostedArray {
         self.device.command(|engine| engine.set_read_only(false));
     }
 
-    /// Begins to stop: the array first, its spans when it is done.
+    /// Begins to stop: the array first, its spans when that is done.
     pub fn begin_stop(&self) {
         self.device.command(Engine::stop);
     }
 
-    /// Whether the stop has gone through, spans included.
+    /// True if the stop is complete, spans included.
     pub fn is_stopped(&self) -> bool {
         if !self.device.command(|engine| engine.is_stopped()) {
             return false;
@@ -316,7 +316,7 @@ impl HostedArray {
         self.close_checksums() && self.spans().all(HostedArray::is_stopped)
     }
 
-    /// The arrays so deep in this tree.
+    /// The arrays at this depth of the tree.
     fn at(&self, depth: usize) -> Vec<&HostedArray> {
         match depth.checked_sub(1) {
             None => vec![self],
@@ -324,20 +324,20 @@ impl HostedArray {
         }
     }
 
-    /// Begins to stop the arrays so deep in this tree; whether there are any. What stands above them must have stopped, on
-    /// every lane.
+    /// Begins to stop the arrays at this depth of the tree. True if there are any. The arrays above must have stopped, on every
+    /// lane.
     pub(crate) fn begin_stop_at(&self, depth: usize) -> bool {
         let arrays = self.at(depth);
         arrays.iter().for_each(|array| array.begin_stop());
         !arrays.is_empty()
     }
 
-    /// Whether they have stopped on this lane.
+    /// True if they have stopped on this lane.
     pub(crate) fn is_stopped_at(&self, depth: usize) -> bool {
         self.at(depth).iter().all(|array| array.command(|engine| engine.is_stopped()) && array.close_checksums())
     }
 
-    /// Has all sums written back; whether that is done. What cannot be is not lost, but unknown at the next start.
+    /// Writes all checksums back. True once that is done. Those that cannot be written become unknown at the next start.
     fn close_checksums(&self) -> bool {
         let status = self.status();
         let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberRole::Failed);
@@ -356,9 +356,9 @@ impl HostedArray {
     /// The array in this tree that uses the drive at `path`, and the drive's handle there: the newest, if it came back.
     ///
     /// # Errors
-    /// When nobody knows it.
+    /// When no array of the tree uses it.
     fn holder(&self, path: &Path) -> Result<(&HostedArray, MemberId), HostError> {
-        // Nothing is asked of the file system here: it may wait for a drive that hangs.
+        // Asks no file system: it may wait for a drive that hangs.
         let is_it = |known: &DriveInfo| known.path == path || known.real_path == path;
         for array in self.tree() {
             for (index, member) in array.members.iter().enumerate().rev() {
@@ -373,7 +373,7 @@ impl HostedArray {
         Err(HostError::Refused(format!("array \"{}\" does not use {}; it uses {}", self.name, path.display(), known.join(", "))))
     }
 
-    /// Whether the drive is one of this tree's by this very path.
+    /// True if a drive of this tree has this very path.
     pub(crate) fn knows(&self, path: &Path) -> bool {
         self.holder(path).is_ok()
     }
@@ -388,12 +388,13 @@ impl HostedArray {
         })
     }
 
-    /// Commands the engine of this array itself, or of the span called so.
+    /// Commands the engine of this array.
     pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
         self.device.command(command)
     }
 
-    /// Before a drive is failed on command (`leaves`), or when it is not after all. Whether the array still leans on it.
+    /// Call before a drive is failed by command (`leaves`), or when it is not after all. True if the drive is still a sole log
+    /// holder.
     pub(crate) fn lean_no_more_on(&self, path: &Path, leaves: bool) -> Result<bool, HostError> {
         let (array, member) = self.holder(path)?;
         Ok(array.device.command(|engine| {
@@ -411,10 +412,10 @@ impl HostedArray {
         Ok(array.device.command(|engine| engine.fail(member))?)
     }
 
-    /// Takes out a drive that has failed, or a spare; it is closed.
+    /// Removes a failed drive or a spare, and closes it.
     ///
     /// # Errors
-    /// When it holds a role.
+    /// When it holds a slot.
     pub(crate) fn remove(&mut self, path: &Path) -> Result<(), HostError> {
         let (holder, member) = self.holder(path)?;
         holder.device.remove(member)?;
@@ -427,7 +428,8 @@ impl HostedArray {
         Ok(())
     }
 
-    /// The array of this tree that lacks a member most: the one with an empty role, else the one named, else this one.
+    /// The array of this tree that a new drive joins: the one called `span`; else the first redundant one with an empty slot;
+    /// else the first redundant one.
     fn needy(&mut self, span: Option<&str>) -> Result<&mut HostedArray, HostError> {
         let lacks = |array: &HostedArray| array.status().slots.iter().any(Option::is_none);
         let names: Vec<String> = self.tree().iter().map(|array| array.name.clone()).collect();
@@ -460,16 +462,16 @@ impl HostedArray {
         })
     }
 
-    /// Lets a drive in: a member that was away comes back by the write-intent bitmap, any other becomes a spare.
-    /// What it did is told in words. `span`: to which array of the tree, by name.
+    /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
+    /// in words. `span`: the array of the tree to add it to, by name.
     ///
     /// # Errors
-    /// When the drive carries something and `force` is not set, or does not suit.
+    /// When the drive carries something and `force` is not set, or is unsuitable.
     pub(crate) fn add(&mut self, new: NewDrive, span: Option<&str>, force: bool) -> Result<Joined, HostError> {
         // Before anything is written to the drive.
         self.command(|engine| engine.may_change())?;
         let path = new.path().display().to_string();
-        // Whoever was here before goes back where it was.
+        // A former member returns to its array.
         if let Ok(member) = &new.candidate.found
             && let Some(home) = self.tree().iter().position(|array| array.uuid == member.superblock.header.set_uuid)
         {
@@ -507,10 +509,10 @@ impl HostedArray {
         self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there")
     }
 
-    /// Lets a drive in as the home lane has.
+    /// Adds a drive as the home lane has done.
     ///
     /// # Errors
-    /// When this lane has not yet heard what the home lane goes by; then it may be said again.
+    /// When this lane does not have the home lane's state yet; then it may be repeated.
     pub(crate) fn follow(&mut self, joined: &Joined) -> Result<(), HostError> {
         let ring = self.ring.clone();
         let array = self.nth(&mut { joined.array }).expect("lanes have the same tree");
@@ -527,7 +529,7 @@ impl HostedArray {
         }
     }
 
-    /// Replaces a drive that still works: the new one is added as a spare and filled by copy, then takes over.
+    /// Replaces a drive that still works: the new one is added as a spare, filled by copy, and then takes the slot.
     ///
     /// # Errors
     /// As [`HostedArray::add`].
@@ -549,15 +551,15 @@ impl HostedArray {
         Ok(Joined { array: index, replaces: Some(member), ..joined.saying(text) })
     }
 
-    /// Whether the drive at `path` waits here, or in a span, for a role.
+    /// True if the drive at `path` is a spare of this array or a span.
     pub(crate) fn has_spare(&self, path: &Path) -> bool {
         self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberRole::Spare)
     }
 
-    /// As [`HostedArray::replace`], by a spare that is here already.
+    /// As [`HostedArray::replace`], with a spare that is there already.
     ///
     /// # Errors
-    /// When the one is not in sync, the other not a spare, or they belong to different spans.
+    /// When `old` is not in sync, `spare` is not a spare, or they belong to different spans.
     pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<String, HostError> {
         let ((holder, member), (other, spare_member)) = (self.holder(old)?, self.holder(spare)?);
         if holder.uuid != other.uuid {
@@ -573,7 +575,7 @@ impl HostedArray {
         Ok(format!("{} is being filled to replace {}", spare.display(), old.display()))
     }
 
-    /// Gives a drive fresh metadata and lets it in as a spare. The metadata are durable before the engine hears of it.
+    /// Gives a drive new metadata and adds it as a spare. The metadata is durable before the engine knows the drive.
     fn adopt(&mut self, new: NewDrive) -> Result<Joined, HostError> {
         let (theirs, ours) = (new.drive.info().limits.logical_block_bytes, self.device.limits().logical_block_bytes);
         if theirs > ours {
@@ -586,7 +588,7 @@ impl HostedArray {
         self.or_as_before(|array| array.admit(new))
     }
 
-    /// What the recorder learned is forgotten when `work` fails, so that the handle can be given again.
+    /// Restores the recorder if `work` fails, so that the handle can be given again.
     fn or_as_before<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, HostError>) -> Result<T, HostError> {
         let before = self.device.recorder().clone();
         work(self).inspect_err(|_| *self.device.recorder() = before)
@@ -621,18 +623,18 @@ impl HostedArray {
         Ok(Joined { array: 0, config, slot, drive: opened, replaces: None, text })
     }
 
-    /// Reads or writes by waiting; nobody else may drive the array meanwhile.
+    /// Reads or writes by waiting. Meanwhile no other code may drive the array.
     pub fn sync_io<T>(&mut self, work: impl FnOnce(&mut SyncIo<'_, HostedArray>) -> T) -> T {
         let ring = self.ring.clone();
         work(&mut SyncIo::new(self, &ring))
     }
 
-    /// What md's metadata on the array itself say, wherever they lie. Clients may have written them.
+    /// Reads md's metadata from the array itself, in any format. Clients may have written it.
     pub(crate) fn candidate(&mut self) -> Candidate {
         self.read_candidate(|name, limits, read| Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, read))
     }
 
-    /// What the array above, of which this one is marked as a span, has written on it.
+    /// Reads the superblock of the array above, of which this one is marked as a span.
     pub(crate) fn candidate_for(&mut self, upper_uuid: &[u8; 16]) -> Candidate {
         self.read_candidate(|name, limits, read| {
             Candidate::read_span(name, limits.size_sectors, limits.logical_block_bytes, upper_uuid, read)

@@ -1,8 +1,8 @@
-//! An array on its lanes, and what people may do to it.
+//! An array on its lanes, and the commands for it.
 //!
-//! Each lane is a thread with a ring, on which lives its part of the array: a [`HostedArray`]. The first is the home lane. A
-//! command is said to the home lane, and what it has agreed to, to the others; commands go one after the other, since members
-//! that come get their handles in order on every lane.
+//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the home lane. A command goes
+//! to the home lane first; what the home lane accepts goes to the others. Commands run one after the other, since new members
+//! must get the same handles on every lane.
 
 use crate::chorus::Chorus;
 use crate::hosted::Teller;
@@ -18,13 +18,13 @@ use stria_drive::{Bond, Dealer, Lane, LaneHandle, RingCounters, monotonic_now, r
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long the start may take, or a lane to hear what the home lane has decided: moments, unless a crash left much to make good.
+/// How long the start may take, or a lane to follow the home lane: moments, unless there is much to replay after a crash.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a path may take to be looked up; a file system that hangs does not answer.
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// How long a stop waits for a drive that does not answer, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
-/// How long a member that is failed on command may take until nothing is left to its log alone.
+/// How long a member that is failed by command may remain a sole log holder.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// How a lane's ring was set up, and what it has done.
@@ -40,11 +40,11 @@ pub struct ArrayLanes {
 }
 
 impl ArrayLanes {
-    /// Opens the one array that lies on `drives`, on as many of `lanes` as it may have, and tells what happens to it. Gives what is
-    /// to be told of the start as well.
+    /// Opens the one array that lies on `drives`, on as many of `lanes` as it can have, and sends its events to `notices`.
+    /// Returns also what the administrator must know about the start.
     ///
     /// # Errors
-    /// As [`open`](crate::open), or when there are no such lanes; then nothing was written.
+    /// As [`open`](crate::open), or when the lanes cannot be started; then nothing was written.
     ///
     /// # Panics
     /// Without lanes.
@@ -85,12 +85,12 @@ impl ArrayLanes {
         Ok((array, warnings))
     }
 
-    /// How many there are.
+    /// The number of lanes.
     pub fn lane_count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// What front ends talk to. Clients are dealt out to the lanes.
+    /// The device for front ends. It distributes clients over the lanes.
     pub fn remote(&self) -> Arc<dyn RemoteDevice> {
         Arc::clone(&self.remote)
     }
@@ -100,7 +100,7 @@ impl ArrayLanes {
         self.lanes[0].takes_guests()
     }
 
-    /// The array now.
+    /// The present state of the array.
     ///
     /// # Errors
     /// When a lane has ended.
@@ -121,7 +121,7 @@ impl ArrayLanes {
         }
     }
 
-    /// Asks every lane, the home lane first.
+    /// Runs `work` on every lane, the home lane first.
     fn each<T: Send + 'static>(
         &self,
         work: impl Fn(&mut HostedArray) -> T + Clone + Send + 'static,
@@ -133,7 +133,7 @@ impl ArrayLanes {
         Ok(self.lanes[0].call(work)?)
     }
 
-    /// Has the other lanes do what the home lane has agreed to. What that goes by reaches them in moments.
+    /// Repeats on the other lanes what the home lane has accepted. A lane that lacks the state for it gets that within moments.
     fn follow(&self, work: impl Fn(&mut HostedArray) -> Result<(), HostError> + Clone + Send + 'static) -> Result<(), HostError> {
         for (index, lane) in self.lanes.iter().enumerate().skip(1) {
             let end = Instant::now() + PATIENCE;
@@ -182,7 +182,7 @@ impl ArrayLanes {
             let said = self.each(move |array| array.lean_no_more_on(&path, leaves))?;
             said.into_iter().try_fold(false, |any, leans| Ok::<_, HostError>(any | leans?))
         };
-        // One that hangs does not end what is on its way to it either.
+        // A drive that hangs does not end the writes in flight to it either, so the wait is bounded.
         let end = Instant::now() + LET_GO;
         while leans(true)? && Instant::now() < end {
             std::thread::sleep(LOOK_AGAIN);
@@ -195,7 +195,7 @@ impl ArrayLanes {
         failed
     }
 
-    /// Waits while something is so on any lane, of any array of the tree; `otherwise` says that it takes too long.
+    /// Waits while a condition holds on any lane, for any array of the tree. `otherwise`: the error if it takes too long.
     fn wait_while(&self, is_so: impl Fn(&Engine) -> bool + Copy + Send + 'static, otherwise: &str) -> Result<(), HostError> {
         let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
         let end = Instant::now() + PATIENCE;
@@ -208,26 +208,25 @@ impl ArrayLanes {
         Ok(())
     }
 
-    /// Takes out a drive that has failed, or a spare; it is closed.
+    /// Removes a failed drive or a spare, and closes it.
     ///
     /// # Errors
-    /// When it holds a role.
+    /// When it holds a slot.
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         let path = self.known(path)?;
         self.all(move |array| array.remove(&path))
     }
 
-    /// Lets a drive in: a member that was away comes back by the write-intent bitmap, any other becomes a spare.
-    /// What it did is told in words. `span`: to which array of the tree, by name.
+    /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
+    /// in words. `span`: the array of the tree to add it to, by name.
     ///
     /// # Errors
-    /// When the drive carries something and `force` is not set, or does not suit.
+    /// When the drive carries something and `force` is not set, or is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         let _turn = self.one_at_a_time();
         self.home(|array| array.command(|engine| engine.may_change()))??;
-        // Who comes back must not meet a lane that is still starting, where the engine says so if that takes long, nor come back
-        // before it is known to have been away.
+        // R11: a member must not return while a lane is still starting, nor before its drop is durable.
         self.wait_while(
             |engine| engine.is_starting() || !engine.drops_are_recorded(),
             "the array is still starting, or still writes down that a member failed; add it again in a moment",
@@ -238,7 +237,7 @@ impl ArrayLanes {
         Ok(text)
     }
 
-    /// Replaces a drive that still works: the new one is added as a spare and filled by copy, then takes over.
+    /// Replaces a drive that still works: the new one is added as a spare, filled by copy, and then takes the slot.
     ///
     /// # Errors
     /// As [`ArrayLanes::add`].
@@ -251,10 +250,10 @@ impl ArrayLanes {
         Ok(text)
     }
 
-    /// As [`ArrayLanes::replace`], by a spare that is here already; `None`: `spare` is none.
+    /// As [`ArrayLanes::replace`], with a spare that is there already; `None`: `spare` is not one.
     ///
     /// # Errors
-    /// When the one is not in sync, or they belong to different spans.
+    /// When `old` is not in sync, or they belong to different spans.
     pub fn replace_by_spare(&self, old: PathBuf, spare: PathBuf) -> Result<Option<String>, HostError> {
         let _turn = self.one_at_a_time();
         let (old, spare) = (self.known(old)?, self.known(spare)?);
@@ -273,10 +272,10 @@ impl ArrayLanes {
         }
     }
 
-    /// Starts a scrub of the array and its spans at a position of the sync space: 0, or where one was broken off.
+    /// Starts a scrub of the array and its spans at a position of the sync space: 0, or where one was stopped.
     ///
     /// # Errors
-    /// When another sweep runs, on whichever lane, or there is nothing to compare.
+    /// When another sweep runs on any lane, or there is nothing to compare.
     pub fn scrub(&self, repair: bool, from_sector: u64) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         if self.chorus.is_paused() {
@@ -293,12 +292,12 @@ impl ArrayLanes {
             return Err(HostError::Refused(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
         }
         self.engines(move |engine| engine.scrub(repair, from_sector)).inspect_err(|_| {
-            // What some have begun is not left half done.
+            // Lanes that have started the scrub must not run it alone.
             let _ = self.engines(cancel);
         })
     }
 
-    /// Ends a scrub before its end.
+    /// Stops a scrub before its end.
     ///
     /// # Errors
     /// When there is nothing to compare.
@@ -307,10 +306,10 @@ impl ArrayLanes {
         self.engines(cancel)
     }
 
-    /// Holds sweeps at the end of their windows, or lets them go on from there.
+    /// Pauses sweeps at the end of their windows, or lets them go on.
     ///
     /// # Errors
-    /// When the array has none.
+    /// When the array has no redundancy.
     pub fn pause(&self, paused: bool) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.chorus.set_paused(paused);
@@ -320,11 +319,11 @@ impl ArrayLanes {
         })
     }
 
-    /// Bounds the speed of sweeps, in sectors of each member per second, and sets what latency they leave to clients; `None`
-    /// leaves a bound as it is.
+    /// Bounds the speed of sweeps, in sectors of each member per second, and sets what latency they leave to clients. `None`
+    /// leaves a setting as it is.
     ///
     /// # Errors
-    /// When the array has none.
+    /// When the array has no redundancy.
     pub fn set_speed(&self, min: Option<u64>, max: Option<u64>, target: Option<Option<LatencyTarget>>) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.engines(move |engine| {
@@ -336,7 +335,7 @@ impl ArrayLanes {
         })
     }
 
-    /// The array now, and its lanes' rings, unless a lane does not answer in time.
+    /// The present state of the array, and its lanes' rings; `None` if a lane does not answer in time.
     ///
     /// # Errors
     /// When a lane has ended.
@@ -356,12 +355,12 @@ impl ArrayLanes {
         Ok(Some((ArrayReport::joined(reports), rings)))
     }
 
-    /// Whether any lane is at work, or will be by itself; asking wakes none.
+    /// True if any lane is at work, or will be without a message. Does not wake a lane.
     pub fn is_awake(&self) -> bool {
         self.lanes.iter().any(LaneHandle::is_awake)
     }
 
-    /// The lane that has stood still longest: for how long, its name, and where in the kernel its thread is.
+    /// The lane that has stood still longest: for how long, its name, and where in the kernel its thread waits.
     pub fn stands_still(&self) -> (Duration, String, Option<String>) {
         let longest = self.lanes.iter().max_by_key(|lane| lane.stands_still()).expect("an array runs on a lane");
         let (name, place) = longest.whereabouts();
@@ -386,7 +385,7 @@ impl ArrayLanes {
         Ok(silent)
     }
 
-    /// A stop goes on without drives that do not answer: they are failed where there is redundancy. Those that cannot be are given.
+    /// Fails drives that do not answer, so that a stop can go on without them. Returns those that redundancy cannot replace.
     fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(PathBuf, u64)>, HostError> {
         let mut needed = Vec::new();
         for (path, seconds) in self.silent_drives()? {
@@ -402,14 +401,14 @@ impl ArrayLanes {
         Ok(needed)
     }
 
-    /// Lets what was submitted end, has the members say "clean", and ends the lanes. How the array was then. Drives that do not
-    /// answer are not waited for for ever, see `ArrayLanes::stop_without`; that is `told`.
+    /// Waits for the end of submitted requests, marks the members clean, and ends the lanes. Returns the last state. Drives
+    /// that do not answer are not waited for without limit, see `ArrayLanes::stop_without`; `told` receives what was done.
     ///
     /// # Errors
-    /// When a lane has ended before, or does by a panic, or a drive that cannot be spared does not answer.
+    /// When a lane has ended before, or ends by a panic, or a drive without redundancy does not answer.
     pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
-        // An array stops on all lanes before its spans do on any: what it writes last may be any lane's.
+        // An array stops on all lanes before its spans do on any: any lane may make its last write.
         let mut depth = 0;
         let mut look_at = Instant::now() + STOP_WITHOUT;
         while self.each(move |array| array.begin_stop_at(depth))?.contains(&true) {
@@ -431,7 +430,7 @@ impl ArrayLanes {
             depth += 1;
         }
         let report = self.report()?;
-        // The home lane records for the others, so it goes last.
+        // The home lane makes the metadata updates of all lanes, so it ends last.
         self.lanes.iter().rev().map(LaneHandle::stop).fold(Ok(()), Result::and)?;
         Ok(report)
     }
