@@ -1,11 +1,12 @@
-//! `serve`: a process that holds arrays until it is told to stop.
+//! `serve`: a process that runs arrays until it is told to stop.
 //!
 //! ```text
-//!   choose drives and arrays ─ check that they and the addresses are free ─ open, on lanes ─ listen ─ say so ─ wait ─ stop
+//!   choose drives and arrays ─ check that they and the addresses are free ─ open, on lanes ─ listen ─ report ─ wait ─ stop
 //! ```
-//! Nothing is written to any member before everything before `open` has succeeded. Sockets appear when all that they lead to
-//! is there, so a client that waits for one is served at once, and go at every end but a kill. SIGINT, SIGTERM, SIGHUP and `stria
-//! stop` end it in good order; a later signal ends it at once, as a power cut would. SIGHUP stays ignored where it was (`nohup`).
+//! Nothing is written to any member before everything before `open` has succeeded. Sockets appear only when everything behind
+//! them is ready, so a client that waits for one is served at once. They are removed at every end but a kill. SIGINT, SIGTERM,
+//! SIGHUP and `stria stop` stop the arrays cleanly; a later signal ends the process at once, as a power cut would. SIGHUP stays
+//! ignored if it was ignored at the start (`nohup`).
 
 use crate::cli::{Clients, ServeOptions};
 use crate::lane_spec::LaneSpec;
@@ -27,15 +28,15 @@ use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute, size};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The kernel closes the files of a process that was killed only when their io_uring has been wound up: a serve that
-/// follows at once waits so long for that.
+/// 2 s: how long a serve waits for drives of a killed one. The kernel closes the files of a killed process only after it has
+/// wound up its io_uring.
 const GONE_AFTER: Duration = Duration::from_secs(2);
-/// `timeout` and some supervisors signal the process and then its group: what follows so soon is the same wish.
+/// `timeout` and some supervisors signal the process and then its group: a second signal within this time is the same request.
 const SAME_WISH: Duration = Duration::from_millis(500);
-/// How long answers under way may take when everything else has ended.
+/// How long answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-/// Where NBD clients connect, as it is written on the command line.
+/// Where NBD clients connect, as written on the command line.
 #[derive(Clone, Debug)]
 pub struct Listen(Listener);
 
@@ -53,7 +54,8 @@ impl FromStr for Listen {
     }
 }
 
-/// Holds drives that are only read against others who would write; tells who uses them before anything is changed.
+/// Checks that the drives are free before anything is changed; the error names the user. Drives that are only read are locked
+/// against writers.
 fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Failure> {
     let mut held = Vec::new();
     for path in arrays.iter().flat_map(|array| &array.drives) {
@@ -81,10 +83,10 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
     Ok(held)
 }
 
-/// Logs on standard error, and serves what is asked for until told to stop.
+/// Logs to standard error, and serves the arrays that were asked for until told to stop.
 ///
 /// # Errors
-/// When something cannot be opened or listened on, or does not stop in good order.
+/// When something cannot be opened or listened on, or an array does not stop cleanly.
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
     check_insecure(options)?;
@@ -94,7 +96,7 @@ pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json:
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
     let outcome = runtime.block_on(run(planned, names, options, json));
-    // Whatever still blocks in the background was given its time.
+    // Threads that still block in the background had their time.
     runtime.shutdown_background();
     outcome
 }
@@ -113,7 +115,7 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
     }
 }
 
-/// Refuses, before anything is touched, to let other machines at an array by accident.
+/// Refuses, before anything is changed, to expose an array to other machines by accident.
 fn check_insecure(options: &ServeOptions) -> Result<(), Failure> {
     let open = options.nbd.iter().map(|listen| &listen.0).find(|listener| match listener {
         Listener::Tcp(address) => !address.ip().to_canonical().is_loopback(),
@@ -144,10 +146,10 @@ fn check_memory(options: &ServeOptions) -> Result<(), Failure> {
     }
 }
 
-/// An array's name here, and a URI of it.
+/// An array's name here, and one of its URIs.
 type Uris = Vec<(String, String)>;
 
-/// Opens all arrays. If one cannot be, those before it are stopped in good order.
+/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly.
 fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], options: &ServeOptions) -> Result<Uris, Failure> {
     let mut uris = Vec::new();
     let mut cpus = options.cpus.clone().unwrap_or_default();
@@ -162,7 +164,7 @@ fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], optio
         match service.start(array, name, options.how(), lanes) {
             Ok((found, lane_count)) => {
                 uris.extend(found.into_iter().map(|uri| (name.clone(), uri)));
-                // The next array's lanes go on where these end.
+                // The next array's lanes continue where these end.
                 let used = lane_count % cpus.len().max(1);
                 cpus.rotate_left(used);
             }
@@ -175,7 +177,7 @@ fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], optio
     Ok(uris)
 }
 
-/// The sockets of a serve. Their files go with this, whoever else still holds the service.
+/// The sockets of a serve. Their files are removed when this is dropped, even if other code still holds the service.
 struct Sockets {
     service: Arc<Service>,
     control: Option<SocketFile>,
@@ -187,7 +189,7 @@ impl Drop for Sockets {
     }
 }
 
-/// The control socket's file, named after the array. Where the name had to be changed a part of the UUID follows, as another
+/// The control socket's file, named after the array. If the name had to be changed, a part of the UUID follows, as another
 /// array's name may change to the same.
 fn socket_name(name: &str, uuid: &[u8; 16]) -> String {
     let plain = stria_block::file_name(name);
@@ -217,7 +219,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
     let mut wishes = Wishes { signals, since: None };
 
-    // Away from this thread, which hears of signals meanwhile.
+    // On another thread, as this one must receive signals meanwhile.
     let mut opening = tokio::task::spawn_blocking({
         let (service, options) = (Arc::clone(&service), options.clone());
         move || open_all(&service, &planned, &names, &options)
@@ -230,7 +232,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
     };
     let uris = opened?;
     if wishes.since.is_some() {
-        // Asked to stop before anybody could connect.
+        // Asked to stop before any client could connect.
         let stopping = Arc::clone(&service);
         let mut stopped = tokio::task::spawn_blocking(move || stopping.stop_all(true));
         loop {
@@ -256,7 +258,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
         .map(|(name, uri)| line(json, || format!("nbd {name} {uri}"), || json!({"array": name, "nbd": uri})))
         .collect();
     lines += &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}));
-    // Whoever does not listen finds it by `stria status`.
+    // If nothing reads the output, `stria status` shows the addresses.
     let _ = try_print(&lines);
 
     let mut over = service.shutdown().subscribe();
@@ -284,7 +286,7 @@ fn ended(service: &Service) -> Result<(), Failure> {
     }
 }
 
-/// What signals ask for.
+/// The requests that signals make.
 struct Wishes {
     signals: Signals,
     /// When the first one came.
@@ -292,9 +294,9 @@ struct Wishes {
 }
 
 enum Wish {
-    /// In good order.
+    /// Stop cleanly.
     Stop,
-    /// At once, as this signal came again.
+    /// End at once, as this signal came again.
     Exit(&'static str),
 }
 
@@ -350,7 +352,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with the signal ignored (proc(5): `SigIgn`, a bit for each signal).
+/// True if this process was started with the signal ignored (proc(5): `SigIgn`, a bit for each signal).
 fn is_ignored(signal: SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());

@@ -1,7 +1,7 @@
 //! The arrays that one process serves: each on lanes of its own, under a name, exported over NBD.
 //!
-//! The service talks to arrays by message only and holds its lock for the list of arrays, never while lanes work.
-//! Every call here may block; the control socket calls from threads kept for that.
+//! The service talks to arrays only by message. It locks its list of arrays, but never while lanes work. Every call here may
+//! block; the control socket calls from threads made for that.
 
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, ArrayView, ClientView, Done, LatencyBound, ReplaceRequest, ScrubRequest, ServiceView,
@@ -26,33 +26,33 @@ use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long `status` waits for the lanes of all arrays together; then it shows what was known.
+/// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
 const STATUS_WITHIN: Duration = Duration::from_millis(1200);
-/// How often somebody looks whether lanes go on,
+/// How often the watchdog checks that lanes make progress.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
-/// and how long one may stand still before that is told.
+/// How long a lane may stand still before that is reported.
 const STILL_FOR: Duration = Duration::from_secs(5);
 /// 1 GiB: what one discard of `trim` covers.
 const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
 
 /// An array on its lanes.
 pub struct Served {
-    /// Its name here, and its export's.
+    /// Its name here, and that of its export.
     pub name: String,
     lanes: ArrayLanes,
     how: LaneSpec,
     near: Option<Near>,
     io: IoOptions,
-    /// How it was when its lanes last answered.
+    /// The view when its lanes last answered.
     known: Mutex<Option<ArrayView>>,
-    /// Speed bounds that were asked for: lower and upper, in bytes.
+    /// Speed bounds that were set: lower and upper, in bytes.
     bounds: Mutex<(Option<u64>, Option<u64>)>,
-    /// Sweeps are held on command.
+    /// Sweeps are paused by command.
     paused: AtomicBool,
     stopping: AtomicBool,
 }
 
-/// By the name on disk: the name that an array is served under.
+/// By the name on disk: the name under which an array is served.
 type Names = Mutex<HashMap<String, String>>;
 
 /// The arrays of this process.
@@ -63,7 +63,7 @@ pub struct Service {
     names: Arc<Names>,
     notices: Mutex<Sender<Notice>>,
     shutdown: watch::Sender<bool>,
-    /// The first array that did not stop in good order.
+    /// The error of the first array that did not stop cleanly.
     failure: Mutex<Option<ApiError>>,
 }
 
@@ -103,7 +103,7 @@ impl Service {
         service
     }
 
-    /// Lets NBD clients in.
+    /// Lets NBD clients connect.
     ///
     /// # Errors
     /// When one of the addresses cannot be listened on.
@@ -111,27 +111,27 @@ impl Service {
         self.nbd.listen()
     }
 
-    /// Lets no more NBD clients in, for good; when this returns, their socket files are gone.
+    /// Stops accepting NBD clients, for good; when this returns, their socket files are gone.
     pub fn close(&self) {
         self.nbd.close();
     }
 
-    /// What happened.
+    /// The events.
     pub fn events(&self) -> &EventLog {
         &self.events
     }
 
-    /// Becomes true when the process shall end.
+    /// Becomes true when the process must end.
     pub fn shutdown(&self) -> &watch::Sender<bool> {
         &self.shutdown
     }
 
-    /// What went wrong at the end, if anything.
+    /// What went wrong while stopping, if anything.
     pub fn failure(&self) -> Option<ApiError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens an array on lanes of its own and exports it as `name`. Returns its URIs, and how many lanes it has.
+    /// Opens an array on lanes of its own and exports it as `name`. Returns its URIs, and the number of its lanes.
     ///
     /// # Errors
     /// When it cannot be opened, in the host's words, or the export is refused.
@@ -182,7 +182,7 @@ impl Service {
         let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), uris.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
         let served = Arc::new(served);
-        // Something to show should it never answer.
+        // Remembers a first view, in case the array never answers.
         let _ = self.view(&served, STATUS_WITHIN);
         self.lock().push(served);
         Ok((uris, count))
@@ -204,7 +204,7 @@ impl Service {
         })
     }
 
-    /// Who answers.
+    /// The process that answers.
     pub fn about(&self) -> ServiceView {
         ServiceView {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -225,7 +225,7 @@ impl Service {
         self.view(&*self.find(name)?, STATUS_WITHIN)
     }
 
-    /// The array now, or, when its lanes do not answer in time, how it was when they last did.
+    /// The present view of an array; if its lanes do not answer in time, the last known one.
     fn view(&self, served: &Served, patience: Duration) -> Result<ArrayView, ApiError> {
         let known = || served.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((report, rings)) = served.lanes.report_within(patience)? else {
@@ -281,7 +281,7 @@ impl Service {
         self.done(sequence, format!("{shown} was failed in \"{name}\""))
     }
 
-    /// Takes out a drive that has failed, or a spare.
+    /// Removes a failed drive or a spare.
     pub fn remove(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let shown = path.display().to_string();
@@ -289,10 +289,10 @@ impl Service {
         self.done(sequence, format!("{shown} was removed from \"{name}\""))
     }
 
-    /// Lets a drive in.
+    /// Adds a drive.
     pub fn add(&self, name: &str, request: AddRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
-        // A drive that failed and is still listed holds itself against coming back.
+        // A failed drive that is still listed is open here, which would keep it from coming back.
         if is_failed_here(&served.lanes.report()?, &request.path) {
             served.lanes.remove(request.path.clone())?;
         }
@@ -322,7 +322,7 @@ impl Service {
         self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; what disagrees is mended" } else { "" }))
     }
 
-    /// Ends a scrub before its end.
+    /// Stops a scrub before its end.
     pub fn cancel_scrub(&self, name: &str) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let scrubs = |served: &Served| {
@@ -341,7 +341,7 @@ impl Service {
         self.done(sequence, format!("scrub of \"{name}\" was cancelled"))
     }
 
-    /// Holds sweeps, or lets them go on.
+    /// Pauses sweeps, or lets them go on.
     pub fn pause(&self, name: &str, paused: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         served.lanes.pause(paused)?;
@@ -422,12 +422,12 @@ impl Service {
         self.done(sequence, format!("{length} bytes at {start} of \"{name}\" were trimmed and read as zeros"))
     }
 
-    /// Stops one array in good order. The process ends with its last array.
+    /// Stops one array cleanly. The process ends with its last array.
     pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
         let outcome = self.stop_served(&served);
-        // Nothing is left to serve, also when it did not stop in good order.
+        // Nothing is left to serve, even if this array did not stop cleanly.
         if self.all().is_empty() {
             self.shutdown.send_replace(true);
         }
@@ -435,13 +435,13 @@ impl Service {
         self.done(sequence, format!("array \"{name}\" has stopped"))
     }
 
-    /// Stops everything; the process ends. No new client gets in from the first moment on.
+    /// Stops everything; then the process ends. No new client can connect once this has begun.
     pub fn stop_all(&self, force: bool) -> Result<Done, ApiError> {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         self.close();
         let outcome = all.iter().map(|served| self.stop_served(served)).fold(Ok(()), Result::and);
-        // Some were being stopped already: the process must not end before they are.
+        // Some arrays were stopping already: the process must not end before they have.
         while !self.all().is_empty() {
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -460,13 +460,13 @@ impl Service {
         Err(ApiError::new(ApiErrorKind::Unsafe, message))
     }
 
-    /// Withdraws the export, lets requests end, has the members say "clean", and ends the lanes.
+    /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes.
     fn stop_served(&self, served: &Arc<Served>) -> Result<(), ApiError> {
         if served.stopping.swap(true, Ordering::SeqCst) {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
         }
         self.events.push(view::plain_event(&served.name, "stopping", format!("array \"{}\" stops", served.name)));
-        // Gone already when an earlier attempt failed later on.
+        // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name);
         let outcome = self.end(served);
         self.lock().retain(|other| !Arc::ptr_eq(other, served));
@@ -481,14 +481,15 @@ impl Service {
         outcome.map(|_| ())
     }
 
-    /// Stops the array and its lanes; in words, in which state.
+    /// Stops the array and its lanes. Returns the last state, in words.
     fn end(&self, served: &Served) -> Result<String, ApiError> {
         let told = |text| self.events.push(view::plain_event(&served.name, "warning", text));
         Ok(view::array(&served.lanes.stop(told)?).state)
     }
 }
 
-/// Looks whether lanes go on, until the service is gone, and tells of those that stand still: they cannot say so themselves.
+/// Checks that lanes make progress, until the service is gone. A lane that stands still is reported here, as it cannot report
+/// itself.
 fn watch(service: &Weak<Service>) {
     let mut told: BTreeSet<String> = BTreeSet::new();
     loop {
@@ -502,7 +503,7 @@ fn watch(service: &Weak<Service>) {
                     let text = format!("array \"{name}\" answers again");
                     service.events.push(view::plain_event(name, "lane_answers", text));
                 }
-                // What is shown should it stop to answer. A lane that sleeps is left alone.
+                // Remembers a view in case the array stops answering. A sleeping lane is not woken.
                 if served.lanes.is_awake() {
                     let _ = service.view(&served, STATUS_WITHIN);
                 }
@@ -526,13 +527,13 @@ fn watch(service: &Weak<Service>) {
     }
 }
 
-/// Drives that had not answered everything.
+/// Drives with unanswered requests.
 fn waiting(view: &ArrayView) -> Vec<String> {
     let own = view.members.iter().filter(|member| member.waiting_ms.is_some()).map(|member| member.path.clone());
     own.chain(view.spans.iter().flat_map(waiting)).collect()
 }
 
-/// Opens a drive. One that this very array holds cannot join it again.
+/// Opens a drive. One that this array uses already cannot join it again.
 fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
     NewDrive::open(path, served.io).map_err(|error| {
         let holds =
@@ -547,12 +548,12 @@ fn open_new(served: &Served, path: &Path) -> Result<NewDrive, ApiError> {
 }
 
 fn is_same(known: &Path, path: &Path) -> bool {
-    // A file system that hangs is not waited for.
+    // Does not wait for a file system that hangs.
     let real = |path: &Path| real_path_within(path, STATUS_WITHIN);
     known == path || real(path) == real(known)
 }
 
-/// Whether the drive is a failed member of the array or of a span, and nothing else there.
+/// True if the drive is a failed member of the array or of a span, and has no other entry there.
 fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
     let roles = |array: &ArrayReport| {
         let here = array.members.iter().zip(&array.status.members).filter(|(member, _)| match member {
@@ -565,14 +566,14 @@ fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
     !roles.is_empty() && roles.iter().all(|role| *role == MemberRole::Failed)
 }
 
-/// The name with host of the array or span called so; unknown ones as they are.
+/// The full name of the array or span with this name; an unknown name is returned as it is.
 fn full_name(array: &ArrayReport, name: &str) -> String {
     let tree = array.tree();
     let found = tree.iter().find(|array| array.name == name || short_name(&array.name) == name);
     found.map_or_else(|| name.to_owned(), |array| array.name.clone())
 }
 
-/// In the engine's units; `None`: none is held.
+/// Converts to the engine's units; `None`: no bound.
 fn latency_target(latency: LatencyBound) -> Result<Option<LatencyTarget>, ApiError> {
     let Some(bound_us) = latency.bound_us else { return Ok(None) };
     if !(50.0..100.0).contains(&latency.percentile) || bound_us == 0 {
