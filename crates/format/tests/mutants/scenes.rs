@@ -92,8 +92,14 @@ fn without(drives: &[MemoryDrive], lost: usize) -> Vec<MemoryDrive> {
 fn stale(level: Level, count: usize, lost: usize) -> Scene {
     let whole = stopped(&carry_out(&small(level, count, 0)).0, 1);
     let mut rest = without(&whole, lost);
-    for _ in 0..2 {
-        rest = stopped(&rest, 2);
+    for hour in 1..3 {
+        let mut world = World::new(&rest, u64::MAX);
+        world.unix_seconds += hour * 3600;
+        let mut node = opened(&mut world);
+        put(&mut world, &mut node, 0, LOOKED_AT, 2);
+        world.stop(&mut node);
+        drop(node);
+        rest = world.images();
     }
     let mut drives = rest;
     drives.insert(lost, whole[lost].clone());

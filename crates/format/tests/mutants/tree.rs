@@ -198,6 +198,8 @@ pub struct World {
     pub power: Power,
     /// Arrays that were refused, and drives of none, in words.
     pub refusals: Vec<String>,
+    /// When virtual time begins.
+    pub unix_seconds: u64,
     now: Nanos,
     turns: u64,
 }
@@ -206,7 +208,7 @@ impl World {
     pub fn new(drives: &[MemoryDrive], left: u64) -> Self {
         let power = Power { left: Rc::new(Cell::new(left)), frozen: Rc::default() };
         let drives = drives.iter().map(|drive| Rc::new(RefCell::new(drive.clone()))).collect();
-        Self { drives, power, refusals: Vec::new(), now: 0, turns: 0 }
+        Self { drives, power, refusals: Vec::new(), unix_seconds: 1_700_000_000, now: 0, turns: 0 }
     }
 
     pub fn images(&self) -> Vec<MemoryDrive> {
@@ -297,7 +299,7 @@ impl World {
             }
         }
         let recorder = Watched { recorder: start.recorder, bounds: Arc::new(bounds) };
-        let device = ArrayDevice::new(&start.config, devices, recorder, 1_700_000_000);
+        let device = ArrayDevice::new(&start.config, devices, recorder, self.unix_seconds);
         device.command(|engine| engine.pause(true));
         Some(Node { uuid: assembly.uuid, config: start.config, device, spans, checked })
     }
