@@ -109,6 +109,6 @@ pub(crate) async fn finish(core: Rc<Core>, write: AtOnce) {
         result = settle_copies(&core, &write.range, &failed).await.and(result);
     }
     core.write_end(&write.range).await;
-    core.gate_acknowledge(write.failures.iter().map(|(member, _)| *member));
+    core.gate_acknowledge(&result, write.failures.iter().map(|(member, _)| *member));
     core.done(core.end_at_once(write, result));
 }

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::plan::{Method, Presence, WritePlan};
 use crate::{ArrayState, MemberId, MemberRole};
 use std::ops::Range;
-use stria_block::{Operation, Request};
+use stria_block::{IoError, Operation, Request};
 
 /// Of builds without assertions nothing is asked.
 const ON: bool = cfg!(debug_assertions);
@@ -71,9 +71,10 @@ impl Core {
         assert!(!state.clean || self.record.clean.get(), "superblocks are to say \"clean\", and the array is not");
     }
 
-    /// Before a client is told of a write. `failed`: members that did not take it.
-    pub fn gate_acknowledge(&self, failed: impl IntoIterator<Item = MemberId>) {
-        if !ON {
+    /// Before a client is told of a write. `failed`: members that did not take it. One that cannot be spared keeps its slot, and the
+    /// write has failed (R7); such a member may be dropped later for another reason.
+    pub fn gate_acknowledge(&self, result: &Result<(), IoError>, failed: impl IntoIterator<Item = MemberId>) {
+        if !ON || result.is_err() {
             return;
         }
         for member in failed {

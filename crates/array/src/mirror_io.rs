@@ -188,7 +188,7 @@ async fn write_copies(core: &Core, write: MirrorWrite) {
     }
     core.reuse(ended);
     core.write_end(&range).await;
-    core.gate_acknowledge(failed);
+    core.gate_acknowledge(&result, failed);
     drop(guard);
     core.part_done(parent, None, result);
 }
@@ -221,7 +221,7 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>,
         result = settle_copies(&core, &range, &failed).await.and(result);
     }
     core.write_end(&range).await;
-    core.gate_acknowledge(failed);
+    core.gate_acknowledge(&result, failed);
     drop(guard);
     core.part_done(parent, None, result);
 }

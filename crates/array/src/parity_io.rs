@@ -446,7 +446,7 @@ async fn try_write(
     }
     // R21: a dropped member may need these records.
     core.record_barrier().await;
-    core.gate_acknowledge(failed);
+    core.gate_acknowledge(&result, failed);
     core.log_end(write.stripe, parts, logged);
     Some(result)
 }

@@ -488,7 +488,7 @@ async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     core.end_strip(&mut write, logged);
     core.record_barrier().await;
     core.locks.unlock(write.lock, &core.ready);
-    core.gate_acknowledge(write.failures.iter().map(|(member, _)| *member));
+    core.gate_acknowledge(&result, write.failures.iter().map(|(member, _)| *member));
     if !told {
         core.tell_strip(&mut write, result, Operation::Flush);
     }

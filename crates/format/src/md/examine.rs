@@ -53,7 +53,10 @@ pub fn lines(candidate: &Candidate) -> Vec<(&'static str, String)> {
         let bitmap_end = bitmap.map_or(0, |bitmap| bitmap_offset + bitmap.size_sectors().next_multiple_of(8) as i64);
         let log_end = log.map_or(0, |start| start + i64::from(header.bblog_size));
         let earliest = (super_offset + 72).max(bitmap_end).max(log_end);
-        ((data_offset - earliest).max(0), (candidate.size_sectors - used) as i64 - data_offset)
+        (
+            (data_offset - earliest).max(0),
+            (candidate.size_sectors as i64).saturating_sub_unsigned(used).saturating_sub(data_offset),
+        )
     };
     if (before, after) != (0, 0) {
         say("Unused Space", format!("before={before} sectors, after={after} sectors"));
