@@ -52,7 +52,7 @@ fn array(level: Level, count: usize, log: bool, ram: bool) -> Option<Box<dyn Blo
         data_start_sector: 0,
         data_sectors: MEMBER_SECTORS,
         recovered_sector: u64::MAX,
-        by_intent: false,
+        by_bitmap: false,
         bad_blocks: Vec::new(),
     };
     let config = ArrayConfig {
@@ -61,7 +61,7 @@ fn array(level: Level, count: usize, log: bool, ram: bool) -> Option<Box<dyn Blo
         slots: (0..count).map(|id| SlotConfig { member: Some(config_of(id)), replacement: None }).collect(),
         spares: Vec::new(),
         resync_sector: u64::MAX,
-        doubts_parity: false,
+        suspects_parity: false,
         intent: None,
         log: log.then_some(LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false }),
         replay: Vec::new(),

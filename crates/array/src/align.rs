@@ -22,14 +22,14 @@ const PLACES_MAX: usize = 1 << 14;
 
 /// Reads that wait for a resync, and the ranges where one was done.
 #[derive(Default)]
-pub(crate) struct Alignments {
+pub(crate) struct ConsistentRanges {
     /// Ranges of the sync space, start and end. No two touch.
     places: RefCell<BTreeMap<u64, u64>>,
     /// How many reads wait.
     pub waiting: Cell<usize>,
 }
 
-impl Alignments {
+impl ConsistentRanges {
     /// True if all of a range of the sync space was resynced by reads.
     pub fn cover(&self, range: &Range<u64>) -> bool {
         let places = self.places.borrow();
@@ -58,8 +58,8 @@ impl Alignments {
 impl Core {
     /// True if a client's read of a range must wait for a resync of it.
     #[inline]
-    pub fn aligns_first(&self, range: &Range<u64>) -> bool {
-        !self.agrees(range)
+    pub fn needs_resync_on_read(&self, range: &Range<u64>) -> bool {
+        !self.is_consistent(range)
             && !self.read_only.get()
             && self.health() != Health::Failed
             && self.flaw.get() != Some(Flaw::ReadsUnaligned)
@@ -79,11 +79,11 @@ impl Core {
                     (row..row + sectors, sectors)
                 }
             };
-            if !self.agrees(&part) {
+            if !self.is_consistent(&part) {
                 sweep::align(self, &part).await?;
             }
             // Also what was consistent before: it is read together with what lies beside it.
-            self.alignments.note(part);
+            self.consistent_ranges.note(part);
             next += sectors;
         }
         Ok(())
@@ -91,13 +91,13 @@ impl Core {
 }
 
 /// A client's read of a range that may be inconsistent: resyncs it, then reads.
-pub(crate) fn read_later(core: &Rc<Core>, request: Request) {
-    core.alignments.waiting.set(core.alignments.waiting.get() + 1);
+pub(crate) fn read_after_resync(core: &Rc<Core>, request: Request) {
+    core.consistent_ranges.waiting.set(core.consistent_ranges.waiting.get() + 1);
     let aligns = Rc::clone(core);
     core.ready.spawn(async move {
         let core = aligns;
         let aligned = core.align(&(request.start_sector..request.end_sector())).await;
-        core.alignments.waiting.set(core.alignments.waiting.get() - 1);
+        core.consistent_ranges.waiting.set(core.consistent_ranges.waiting.get() - 1);
         match aligned {
             Ok(()) => core.held.borrow_mut().push(request),
             Err(reason) => {
@@ -114,24 +114,24 @@ mod tests {
 
     #[test]
     fn places_that_touch_are_one_and_others_are_not() {
-        let alignments = Alignments::default();
+        let consistent_ranges = ConsistentRanges::default();
         for place in [8..16, 24..32, 40..48, 16..20] {
-            alignments.note(place);
+            consistent_ranges.note(place);
         }
-        assert!(alignments.cover(&(8..20)) && alignments.cover(&(10..12)) && alignments.cover(&(24..32)));
-        assert!(!alignments.cover(&(8..21)) && !alignments.cover(&(0..9)) && !alignments.cover(&(20..24)));
-        alignments.note(18..44);
-        assert!(alignments.cover(&(8..48)) && !alignments.cover(&(8..49)));
-        assert_eq!(alignments.places.borrow().len(), 1);
-        alignments.forget();
-        assert!(!alignments.cover(&(8..9)));
+        assert!(consistent_ranges.cover(&(8..20)) && consistent_ranges.cover(&(10..12)) && consistent_ranges.cover(&(24..32)));
+        assert!(!consistent_ranges.cover(&(8..21)) && !consistent_ranges.cover(&(0..9)) && !consistent_ranges.cover(&(20..24)));
+        consistent_ranges.note(18..44);
+        assert!(consistent_ranges.cover(&(8..48)) && !consistent_ranges.cover(&(8..49)));
+        assert_eq!(consistent_ranges.places.borrow().len(), 1);
+        consistent_ranges.forget();
+        assert!(!consistent_ranges.cover(&(8..9)));
     }
 
     #[test]
     fn of_too_many_places_all_are_forgotten_but_the_last() {
-        let alignments = Alignments::default();
-        (0..=PLACES_MAX as u64).for_each(|place| alignments.note(place * 2..place * 2 + 1));
-        assert_eq!(alignments.places.borrow().len(), 1);
-        assert!(alignments.cover(&(2 * PLACES_MAX as u64..2 * PLACES_MAX as u64 + 1)));
+        let consistent_ranges = ConsistentRanges::default();
+        (0..=PLACES_MAX as u64).for_each(|place| consistent_ranges.note(place * 2..place * 2 + 1));
+        assert_eq!(consistent_ranges.places.borrow().len(), 1);
+        assert!(consistent_ranges.cover(&(2 * PLACES_MAX as u64..2 * PLACES_MAX as u64 + 1)));
     }
 }

@@ -21,7 +21,7 @@ pub struct MemberConfig {
     /// The recovery offset: below it the data area holds what it should; `u64::MAX`: everywhere.
     pub recovered_sector: u64,
     /// Only chunks that the write-intent bitmap marks are missing (a member that was away).
-    pub by_intent: bool,
+    pub by_bitmap: bool,
     /// Sectors of the data area known to be unreadable.
     pub bad_blocks: Vec<Range<u64>>,
 }
@@ -68,7 +68,7 @@ pub struct ArrayConfig {
     /// The array was not stopped, and members are missing. Log records cover everything that was not being written, with one
     /// exception: if the last log holders of a write were dropped without that becoming durable, and are back without their
     /// records, parity may be older than its data. So the marked chunks are resynced (R35).
-    pub doubts_parity: bool,
+    pub suspects_parity: bool,
     /// `None`: no bitmap.
     pub intent: Option<IntentConfig>,
     /// `None`: no write log. Then a crash together with a lost member may harm data that was not being written.

@@ -12,24 +12,24 @@ pub(crate) use client::{FailedPart, Parent, lost};
 pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
 pub(crate) use segments::{Cutter, DataCutter, of_sectors, one_piece, sectors_of, shared, slice_segments};
 
-use crate::align::Alignments;
-use crate::at_once::AtOnce;
-use crate::gather::Gathers;
+use crate::align::ConsistentRanges;
+use crate::direct_copies::DirectCopies;
+use crate::gather::Coalescer;
 use crate::geometry::Divisor;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
-use crate::lanes::{Asked, Following, Share};
+use crate::lanes::{Asked, Partition, PeerState};
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
 use crate::mirror_io::MirrorWrite;
-use crate::no_room::NoRoom;
+use crate::no_space::NoSpace;
 use crate::strip_write::StripWrites;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Flaw, Geometry, MemberId, SlotConfig, StripeMap};
 use member_io::{BatchState, InFlight};
-use recording::Recording;
+use recording::MetadataUpdates;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -50,19 +50,19 @@ pub enum Action {
         request: Request,
     },
     /// Write this state to the superblocks of the members, durably. Answer with
-    /// [`Engine::state_recorded`](crate::Engine::state_recorded); the next one comes after the answer.
-    RecordState(ArrayState),
-    /// Make these write-intent bits durable. Answer with [`Engine::intent_recorded`](crate::Engine::intent_recorded); the next
+    /// [`Engine::state_committed`](crate::Engine::state_committed); the next one comes after the answer.
+    CommitState(ArrayState),
+    /// Make these write-intent bits durable. Answer with [`Engine::intent_committed`](crate::Engine::intent_committed); the next
     /// one comes after the answer.
-    RecordIntent {
+    CommitIntent {
         /// Chunks to set.
         set: Vec<u64>,
         /// Chunks to clear.
         clear: Vec<u64>,
     },
     /// Make this list of a member's bad blocks durable. Answer with
-    /// [`Engine::bad_blocks_recorded`](crate::Engine::bad_blocks_recorded); the next one comes after the answer.
-    RecordBadBlocks {
+    /// [`Engine::bad_blocks_committed`](crate::Engine::bad_blocks_committed); the next one comes after the answer.
+    CommitBadBlocks {
         /// The member.
         member: MemberId,
         /// Ranges of sectors of its data area.
@@ -126,24 +126,24 @@ pub(crate) struct Core {
     batches: RefCell<Slab<BatchState>>,
     spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
-    pub at_once: RefCell<Slab<AtOnce>>,
+    pub direct_copies: RefCell<Slab<DirectCopies>>,
     pub strip_writes: StripWrites,
     /// Clients' requests that went to one member unsplit.
-    whole_requests: Cell<usize>,
+    pass_through_count: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
     pub resync_sector: Cell<u64>,
-    /// Parity is suspect from here on, see [`ArrayConfig::doubts_parity`]; `u64::MAX`: nowhere.
-    pub doubt_sector: Cell<u64>,
-    pub record: Recording,
+    /// Parity is suspect from here on, see [`ArrayConfig::suspects_parity`]; `u64::MAX`: nowhere.
+    pub suspect_parity_from: Cell<u64>,
+    pub record: MetadataUpdates,
     pub log: Log,
-    pub gathers: Gathers,
+    pub gathers: Coalescer,
     pub hedging: Hedging,
     /// This engine's partition of the array.
-    pub share: Share,
-    pub following: Following,
+    pub partition: Partition,
+    pub following: PeerState,
     pub asked: Asked,
     pub mirror_crew: Crew<MirrorWrite>,
-    pub alignments: Alignments,
+    pub consistent_ranges: ConsistentRanges,
     /// Requests that wait until the array serves clients, or until a resync on read has ended.
     pub held: RefCell<Vec<Request>>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
@@ -156,7 +156,7 @@ pub(crate) struct Core {
     pub stopping: Cell<bool>,
     /// [`Core::prepare`] has ended: another crash can no longer undo what clients read.
     pub prepared: Cell<bool>,
-    pub no_room: NoRoom,
+    pub no_space: NoSpace,
     /// The latency that sweeps leave to clients.
     pub steering: Steering,
     /// The sweeper should look for work.
@@ -174,16 +174,16 @@ pub(crate) fn lacks_members(config: &ArrayConfig) -> bool {
 
 impl Core {
     /// `replayed_count`: how many log records the last run left in this partition.
-    pub fn new(config: &ArrayConfig, share: Share, replayed_count: usize) -> Self {
+    pub fn new(config: &ArrayConfig, partition: Partition, replayed_count: usize) -> Self {
         let geometry = config.geometry.clone();
         let parity_count = geometry.level().parity_count();
         let period = geometry.stripe_map_period();
         let maps: Vec<StripeMap> = (0..period).map(|stripe| geometry.stripe_map(stripe)).collect();
         let code = maps.first().map(|map| Code::new(map.code_count, parity_count));
-        let crashed = config.resync_sector != u64::MAX || config.doubts_parity;
+        let crashed = config.resync_sector != u64::MAX || config.suspects_parity;
         let intent = config.intent.as_ref().map(|intent| Intent::new(intent, geometry.sync_sectors(), crashed));
         let zeros = Data::zeros(bytes(geometry.strip_sectors()).max(1 << 20));
-        let record = Recording::default();
+        let record = MetadataUpdates::default();
         record.clean.set(true);
         Self {
             maps,
@@ -200,21 +200,21 @@ impl Core {
             batches: RefCell::default(),
             spare_batches: RefCell::default(),
             parents: RefCell::default(),
-            at_once: RefCell::default(),
+            direct_copies: RefCell::default(),
             strip_writes: StripWrites::default(),
-            whole_requests: Cell::new(0),
+            pass_through_count: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
-            doubt_sector: Cell::new(if config.doubts_parity { 0 } else { u64::MAX }),
+            suspect_parity_from: Cell::new(if config.suspects_parity { 0 } else { u64::MAX }),
             record,
             log: Log::new(config.log, replayed_count),
-            gathers: Gathers::default(),
+            gathers: Coalescer::default(),
             hedging: Hedging::new(geometry.level().is_redundant()),
-            share,
-            following: Following::new(config, share),
+            partition,
+            following: PeerState::new(config, partition),
             asked: Asked::default(),
             mirror_crew: Crew::default(),
-            alignments: Alignments::default(),
+            consistent_ranges: ConsistentRanges::default(),
             held: RefCell::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),
@@ -225,7 +225,7 @@ impl Core {
             read_only: Cell::new(config.read_only),
             stopping: Cell::new(false),
             prepared: Cell::new(replayed_count == 0 && !lacks_members(config)),
-            no_room: NoRoom::default(),
+            no_space: NoSpace::default(),
             steering: Steering::default(),
             sweep_changed: Waiters::default(),
             flaw: Cell::new(None),
@@ -246,8 +246,8 @@ impl Core {
     pub async fn prepare(&self, lacks: bool, replays: bool) {
         self.ready.until(&self.sweep_changed, || !self.read_only.get()).await;
         if lacks {
-            self.raise_barrier();
-            self.record_barrier().await;
+            self.raise_ack_barrier();
+            self.wait_for_ack_barrier().await;
         }
         if replays {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.
@@ -276,34 +276,34 @@ impl Core {
 
     /// The position from which a resync is due; `u64::MAX`: none is.
     pub fn resync_from(&self) -> u64 {
-        self.resync_sector.get().min(self.doubt_sector.get())
+        self.resync_sector.get().min(self.suspect_parity_from.get())
     }
 
     /// Redundancy is consistent below a position.
     pub fn resynced(&self, below: u64) {
-        for place in [&self.resync_sector, &self.doubt_sector] {
+        for place in [&self.resync_sector, &self.suspect_parity_from] {
             place.set(if place.get() == u64::MAX { u64::MAX } else { below });
         }
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
             intent.resynced(below);
         }
         if below == u64::MAX {
-            self.alignments.forget();
+            self.consistent_ranges.forget();
         }
     }
 
     /// True if redundancy of a range of the sync space is known to be consistent: no resync is due there, or a read has
     /// resynced it.
     #[inline]
-    pub fn agrees(&self, range: &Range<u64>) -> bool {
-        range.end <= self.resync_from() || self.agrees_here(range)
+    pub fn is_consistent(&self, range: &Range<u64>) -> bool {
+        range.end <= self.resync_from() || self.is_consistent_here(range)
     }
 
     // Not inlined, so that requests to a consistent array stay small.
     #[inline(never)]
-    fn agrees_here(&self, range: &Range<u64>) -> bool {
+    fn is_consistent_here(&self, range: &Range<u64>) -> bool {
         let unmarked = self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range));
-        unmarked || self.alignments.cover(range)
+        unmarked || self.consistent_ranges.cover(range)
     }
 
     pub async fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {

@@ -7,9 +7,9 @@
 mod mail;
 
 use crate::core::{Action, Fate};
-use crate::lanes::{Answer, Ask, Message, Ports, Relay, Share};
+use crate::lanes::{Answer, Ask, Message, Partition, Ports, Relay};
 use crate::status::{ArrayStatus, Event, Refusal};
-use crate::{ArrayConfig, ArrayState, Engine, IoFailures, LaneLog, MemberConfig, MemberId, MetadataWrite, Recorder};
+use crate::{ArrayConfig, ArrayState, Engine, IoFailures, LaneLog, MemberConfig, MemberId, MetadataWrite, MetadataWriter};
 use mail::Home;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -32,7 +32,7 @@ const KINDS: usize = 6;
 const COUNT_SHIFT: u32 = 16;
 const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
 
-struct Bound {
+struct BoundMember {
     device: Option<Box<dyn BlockDevice>>,
     data_start_sector: u64,
     in_flight: usize,
@@ -46,7 +46,7 @@ struct Bound {
     records: [usize; KINDS],
 }
 
-impl Bound {
+impl BoundMember {
     fn new(device: Box<dyn BlockDevice>, data_start_sector: u64) -> Self {
         let (records, dropped_at) = ([0; KINDS], None);
         Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false, is_closed: false, dropped_at, records }
@@ -77,9 +77,9 @@ struct Pending {
     failures: IoFailures,
 }
 
-type Places<R> = <<R as Recorder>::Log as LaneLog>::Places;
+type Places<R> = <<R as MetadataWriter>::Log as LaneLog>::Places;
 
-struct Binder<R: Recorder> {
+struct Driver<R: MetadataWriter> {
     engine: Engine,
     /// `None`: the coordinator has it.
     recorder: Option<R>,
@@ -90,7 +90,7 @@ struct Binder<R: Recorder> {
     home: Option<Home>,
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
-    members: Vec<Bound>,
+    members: Vec<BoundMember>,
     /// By kind.
     pending: [Pending; KINDS],
     /// Metadata writes sent so far.
@@ -109,18 +109,18 @@ struct Binder<R: Recorder> {
 }
 
 /// An array as a block device.
-pub struct ArrayDevice<R: Recorder> {
-    binder: Rc<RefCell<Binder<R>>>,
+pub struct ArrayDevice<R: MetadataWriter> {
+    driver: Rc<RefCell<Driver<R>>>,
     limits: Rc<Limits>,
 }
 
-impl<R: Recorder> Clone for ArrayDevice<R> {
+impl<R: MetadataWriter> Clone for ArrayDevice<R> {
     fn clone(&self) -> Self {
-        Self { binder: Rc::clone(&self.binder), limits: Rc::clone(&self.limits) }
+        Self { driver: Rc::clone(&self.driver), limits: Rc::clone(&self.limits) }
     }
 }
 
-impl<R: Recorder> ArrayDevice<R> {
+impl<R: MetadataWriter> ArrayDevice<R> {
     /// Connects `devices`, by member handle, to an engine for `config`. `unix_seconds_at_zero`: the date when `now` is 0.
     pub fn new(config: &ArrayConfig, devices: Vec<Box<dyn BlockDevice>>, recorder: R, unix_seconds_at_zero: u64) -> Self {
         Self::on_lane(config, devices, Some(recorder), unix_seconds_at_zero, &Ports::new(1), 0)
@@ -143,20 +143,20 @@ impl<R: Recorder> ArrayDevice<R> {
         let member_limits: Vec<Limits> = devices.iter().map(|device| device.limits().clone()).collect();
         // Levels without redundancy need no partitions: every lane does what it is asked.
         let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
-        let share = if several { ports.share(&config.geometry, lane) } else { Share::whole(&config.geometry) };
-        let engine = Engine::on_lane(config, &member_limits, share);
+        let partition = if several { ports.partition(&config.geometry, lane) } else { Partition::whole(&config.geometry) };
+        let engine = Engine::on_lane(config, &member_limits, partition);
         let mut starts = vec![0; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
         for member in places {
             starts[member.id.0] = member.data_start_sector;
         }
-        let members = devices.into_iter().zip(starts).map(|(device, start)| Bound::new(device, start)).collect();
+        let members = devices.into_iter().zip(starts).map(|(device, start)| BoundMember::new(device, start)).collect();
         let limits = Rc::new(engine.limits().clone());
-        let binder = Binder {
+        let driver = Driver {
             engine,
             recorder,
             log: R::Log::default(),
-            relay: several.then(|| Relay::new(share, ports.clone())),
+            relay: several.then(|| Relay::new(partition, ports.clone())),
             home: (several && lane == 0).then(|| Home::new(config, ports)),
             elsewhere: Vec::new(),
             members,
@@ -169,29 +169,29 @@ impl<R: Recorder> ArrayDevice<R> {
             refused: Vec::new(),
             actions: true,
         };
-        Self { binder: Rc::new(RefCell::new(binder)), limits }
+        Self { driver: Rc::new(RefCell::new(driver)), limits }
     }
 
     /// The array's state.
     pub fn status(&self) -> ArrayStatus {
-        self.binder.borrow().engine.status()
+        self.driver.borrow().engine.status()
     }
 
     /// How many consecutive sectors belong to one of several lanes, from the coordinator on. `None`: no lane owns any.
     pub fn group_sectors(&self) -> Option<u64> {
-        self.binder.borrow().relay.as_ref().map(|relay| relay.share.group_array_sectors())
+        self.driver.borrow().relay.as_ref().map(|relay| relay.partition.group_array_sectors())
     }
 
     /// Takes the events since the last call, for the event log.
     pub fn take_events(&self) -> Vec<Event> {
-        self.binder.borrow_mut().engine.take_events()
+        self.driver.borrow_mut().engine.take_events()
     }
 
     /// Commands the engine; the next poll carries out what follows.
     pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
-        let mut binder = self.binder.borrow_mut();
-        binder.actions = true;
-        command(&mut binder.engine)
+        let mut driver = self.driver.borrow_mut();
+        driver.actions = true;
+        command(&mut driver.engine)
     }
 
     /// The recorder, to prepare metadata for a new member. On the coordinator only.
@@ -199,7 +199,7 @@ impl<R: Recorder> ArrayDevice<R> {
     /// # Panics
     /// On another lane.
     pub fn recorder(&self) -> RefMut<'_, R> {
-        RefMut::map(self.binder.borrow_mut(), |binder| binder.recorder.as_mut().expect("asked on the home lane"))
+        RefMut::map(self.driver.borrow_mut(), |driver| driver.recorder.as_mut().expect("asked on the home lane"))
     }
 
     /// Adds a member, see [`Engine::add`].
@@ -207,21 +207,21 @@ impl<R: Recorder> ArrayDevice<R> {
     /// # Errors
     /// The engine's refusal; the device is dropped.
     pub fn add(&self, config: MemberConfig, device: Box<dyn BlockDevice>, slot: Option<usize>) -> Result<(), Refusal> {
-        let mut binder = self.binder.borrow_mut();
+        let mut driver = self.driver.borrow_mut();
         let data_start_sector = config.data_start_sector;
-        if binder.home.is_none() {
+        if driver.home.is_none() {
             // By then every drop, and where logs lie, was reported. The coordinator's recorder knows of a member that has no
             // device yet (R39).
-            binder.take_mail();
+            driver.take_mail();
         }
-        binder.know_places();
+        driver.update_layout();
         let (member, bad_blocks) = (config.id, config.bad_blocks.clone());
-        binder.engine.add(config, device.limits(), slot)?;
-        if let Some(home) = &mut binder.home {
-            home.registrar.admit(member, &bad_blocks);
+        driver.engine.add(config, device.limits(), slot)?;
+        if let Some(home) = &mut driver.home {
+            home.coordinator.admit(member, &bad_blocks);
         }
-        binder.members.push(Bound::new(device, data_start_sector));
-        binder.actions = true;
+        driver.members.push(BoundMember::new(device, data_start_sector));
+        driver.actions = true;
         Ok(())
     }
 
@@ -230,10 +230,10 @@ impl<R: Recorder> ArrayDevice<R> {
     /// # Errors
     /// When it fills a slot.
     pub fn remove(&self, member: MemberId) -> Result<(), Refusal> {
-        let mut binder = self.binder.borrow_mut();
-        binder.engine.remove(member)?;
-        binder.actions = true;
-        let bound = &mut binder.members[member.0];
+        let mut driver = self.driver.borrow_mut();
+        driver.engine.remove(member)?;
+        driver.actions = true;
+        let bound = &mut driver.members[member.0];
         (bound.leaves, bound.is_closed) = (true, true);
         if bound.in_flight == 0 {
             bound.device = None;
@@ -242,9 +242,9 @@ impl<R: Recorder> ArrayDevice<R> {
     }
 }
 
-impl<R: Recorder> Binder<R> {
+impl<R: MetadataWriter> Driver<R> {
     /// Takes over where the logs lie, as the recorder knows it.
-    fn know_places(&mut self) {
+    fn update_layout(&mut self) {
         let Some(recorder) = &self.recorder else { return };
         let places = recorder.log_places();
         if let Some(relay) = &mut self.relay {
@@ -284,7 +284,7 @@ impl<R: Recorder> Binder<R> {
             self.engine.run();
             self.let_go_of_dropped();
             while let Some(action) = self.engine.next_action() {
-                self.carry_out(action, ended);
+                self.perform(action, ended);
             }
             if !progress && !self.actions {
                 return;
@@ -315,13 +315,13 @@ impl<R: Recorder> Binder<R> {
         ended.truncate(kept);
     }
 
-    fn carry_out(&mut self, action: Action, ended: &mut Vec<Completion>) {
+    fn perform(&mut self, action: Action, ended: &mut Vec<Completion>) {
         match action {
             Action::Done(completion) => ended.push(completion),
             Action::Io { member, request } => self.submit(member, request),
-            Action::RecordState(state) => self.ask(Ask::State(state)),
-            Action::RecordIntent { set, clear } => self.ask(Ask::Intent { set, clear }),
-            Action::RecordBadBlocks { member, blocks } => self.ask(Ask::BadBlocks { member, blocks }),
+            Action::CommitState(state) => self.ask(Ask::State(state)),
+            Action::CommitIntent { set, clear } => self.ask(Ask::Intent { set, clear }),
+            Action::CommitBadBlocks { member, blocks } => self.ask(Ask::BadBlocks { member, blocks }),
             Action::ResetLog => self.ask(Ask::ResetLog),
             Action::SpareTaken { member, slot } => self.others().tell_all(|| Message::SpareTaken { member, slot }),
             Action::Filled(member) => self.share_filled(member),
@@ -363,9 +363,9 @@ impl<R: Recorder> Binder<R> {
     /// The result of what the engine wanted.
     fn answer(&mut self, answer: Answer) {
         match answer {
-            Answer::State(failures) => self.engine.state_recorded(failures),
-            Answer::Intent(failures) => self.engine.intent_recorded(failures),
-            Answer::BadBlocks(failures, had_room) => self.engine.bad_blocks_recorded(failures, had_room),
+            Answer::State(failures) => self.engine.state_committed(failures),
+            Answer::Intent(failures) => self.engine.intent_committed(failures),
+            Answer::BadBlocks(failures, had_room) => self.engine.bad_blocks_committed(failures, had_room),
             Answer::LogReset(failures) => self.engine.log_reset(failures),
         }
         self.actions = true;
@@ -462,7 +462,7 @@ impl<R: Recorder> Binder<R> {
             STATE => self.answered(Answer::State(failures)),
             INTENT => self.answered(Answer::Intent(failures)),
             LOG_RESET => {
-                self.know_places();
+                self.update_layout();
                 self.answered(Answer::LogReset(failures));
             }
             CATCH_UP => {
@@ -486,34 +486,34 @@ impl<R: Recorder> Binder<R> {
     }
 }
 
-impl<R: Recorder> BlockDevice for ArrayDevice<R> {
+impl<R: MetadataWriter> BlockDevice for ArrayDevice<R> {
     fn limits(&self) -> &Limits {
         &self.limits
     }
 
     fn submit(&mut self, request: Request) {
-        let mut binder = self.binder.borrow_mut();
-        match binder.relay.is_some() {
-            true => binder.relay(request),
-            false => binder.take_request(request),
+        let mut driver = self.driver.borrow_mut();
+        match driver.relay.is_some() {
+            true => driver.relay(request),
+            false => driver.take_request(request),
         }
     }
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
-        let mut binder = self.binder.borrow_mut();
-        binder.now = now.max(binder.now);
-        match binder.relay.is_some() {
-            true => binder.poll_with_mail(completions),
-            false => binder.poll(completions),
+        let mut driver = self.driver.borrow_mut();
+        driver.now = now.max(driver.now);
+        match driver.relay.is_some() {
+            true => driver.poll_with_mail(completions),
+            false => driver.poll(completions),
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        let binder = self.binder.borrow();
-        if binder.actions || binder.relay.as_ref().is_some_and(Relay::has_mail) {
+        let driver = self.driver.borrow();
+        if driver.actions || driver.relay.as_ref().is_some_and(Relay::has_mail) {
             return Some(0);
         }
-        let members = binder.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
-        members.chain(binder.engine.next_wake()).min()
+        let members = driver.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
+        members.chain(driver.engine.next_wake()).min()
     }
 }

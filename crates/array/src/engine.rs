@@ -4,7 +4,7 @@
 //! four kinds:
 //! - getters: [`Engine::limits`], [`Engine::status`] and those that begin with `is_`;
 //! - events: [`Engine::set_now`], [`Engine::submit`], [`Engine::complete`], and the answers to actions
-//!   ([`Engine::state_recorded`] and others);
+//!   ([`Engine::state_committed`] and others);
 //! - commands: [`Engine::fail`], [`Engine::add`], [`Engine::scrub`], [`Engine::stop`] and others;
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
@@ -12,17 +12,17 @@ use crate::core::{
     Core, Cutter, DataCutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, of_sectors, slice_segments,
 };
 use crate::gather::{self, Part};
-use crate::lanes::{self, Share};
+use crate::lanes::{self, Partition};
 use crate::log::Stage;
 use crate::mirror_io::MirrorWrite;
-use crate::no_room::{is_no_room, refill_forever};
+use crate::no_space::{is_no_space, refill_forever};
 use crate::plan::Presence;
-use crate::status::{ArrayStatus, Event, Health, MemberRole, Refusal};
+use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, at_once, hedge, mirror_io, parity_io,
-    strip_write,
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, direct_copies, hedge, mirror_io,
+    parity_io, strip_write,
 };
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -56,15 +56,16 @@ struct Run {
 impl Engine {
     /// An engine for `config`. `member_limits` is indexed by [`MemberId`].
     pub fn new(config: &ArrayConfig, member_limits: &[Limits]) -> Self {
-        Self::on_lane(config, member_limits, Share::whole(&config.geometry))
+        Self::on_lane(config, member_limits, Partition::whole(&config.geometry))
     }
 
     /// An engine for one lane's partition of the array: clients' requests are within the partition, and sweeps keep to it.
-    pub(crate) fn on_lane(config: &ArrayConfig, member_limits: &[Limits], share: Share) -> Self {
+    pub(crate) fn on_lane(config: &ArrayConfig, member_limits: &[Limits], partition: Partition) -> Self {
         let strip = config.geometry.strip_sectors();
-        let replay: Vec<LogRecord> = config.replay.iter().filter(|record| share.owns(record.stripe * strip)).cloned().collect();
+        let replay: Vec<LogRecord> =
+            config.replay.iter().filter(|record| partition.owns(record.stripe * strip)).cloned().collect();
         let replays = !replay.is_empty();
-        let core = Rc::new(Core::new(config, share, replay.len()));
+        let core = Rc::new(Core::new(config, partition, replay.len()));
         for (index, limits) in member_limits.iter().enumerate() {
             core.members.borrow_mut().get_mut(MemberId(index)).limits = limits.clone();
         }
@@ -118,8 +119,8 @@ impl Engine {
     }
 
     /// True if the superblocks name every dropped member as failed. Only then may one return (R11).
-    pub fn drops_are_recorded(&self) -> bool {
-        !self.core.is_held_back()
+    pub fn drops_are_committed(&self) -> bool {
+        !self.core.acks_are_held()
     }
 
     /// What the array can do as a device.
@@ -264,7 +265,7 @@ impl Engine {
         let reads = matches!(request.operation, Operation::Read { .. });
         let (member, member_sector) = match core.geometry.level() {
             Level::Raid1 | Level::Raid10 if reads => {
-                let (copy, member) = mirror_io::choose_whole(core, start_sector, sectors)?;
+                let (copy, member) = mirror_io::choose_for_all(core, start_sector, sectors)?;
                 (member, copy.start_sector)
             }
             level if reads || (!level.is_redundant() && matches!(request.operation, Operation::Write { .. })) => {
@@ -272,9 +273,9 @@ impl Engine {
                 let members = core.members.borrow();
                 let member = members.slots()[slot].member.filter(|_| run == sectors)?;
                 let rows = member_sector..member_sector + sectors;
-                let is_aside = || core.log.is_aside(slot, &rows) || members.get(member).is_silent;
-                let is_plain = || !level.is_redundant() || core.agrees(&rows) && !is_aside();
-                if reads && (members.presence(slot, &rows) != Presence::Whole || !is_plain()) {
+                let is_not_in_place = || core.log.is_not_in_place(slot, &rows) || members.get(member).is_unresponsive;
+                let allows_direct_reads = || !level.is_redundant() || core.is_consistent(&rows) && !is_not_in_place();
+                if reads && (members.presence(slot, &rows) != Presence::Whole || !allows_direct_reads()) {
                     return None;
                 }
                 (member, member_sector)
@@ -290,8 +291,8 @@ impl Engine {
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
         let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
-        if mirrored && core.aligns_first(&range) {
-            return align::read_later(core, request);
+        if mirrored && core.needs_resync_on_read(&range) {
+            return align::read_after_resync(core, request);
         }
         let mut runs: SmallVec<[(Run, Option<MemberId>); 8]> = SmallVec::new();
         if mirrored {
@@ -304,13 +305,13 @@ impl Engine {
         } else {
             let rows = |run: &Run| run.start_sector..run.start_sector + run.sectors;
             let found = self.runs(range);
-            if level.is_redundant() && found.iter().any(|run| core.aligns_first(&rows(run))) {
-                return align::read_later(core, request);
+            if level.is_redundant() && found.iter().any(|run| core.needs_resync_on_read(&rows(run))) {
+                return align::read_after_resync(core, request);
             }
             let members = core.members.borrow();
             for run in found {
                 let rows = rows(&run);
-                let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_aside(run.slot, &rows);
+                let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_not_in_place(run.slot, &rows);
                 let member = members.slots()[run.slot].member.filter(|_| whole);
                 runs.push((run, member));
             }
@@ -321,9 +322,9 @@ impl Engine {
         let memories: SmallVec<[Segments<Buffer>; 8]> =
             if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
         for ((run, member), into) in runs.into_iter().zip(memories) {
-            let is_silent = |&member: &MemberId| !mirrored && core.members.borrow().get(member).is_silent;
+            let is_unresponsive = |&member: &MemberId| !mirrored && core.members.borrow().get(member).is_unresponsive;
             match member {
-                Some(_) if member.as_ref().is_some_and(is_silent) => {
+                Some(_) if member.as_ref().is_some_and(is_unresponsive) => {
                     self.read_elsewhere(parent, request.start_sector, run, into, member);
                 }
                 Some(member) => {
@@ -362,7 +363,7 @@ impl Engine {
                 self.core.ready.spawn(parity_io::read_part(Rc::clone(&self.core), part, run.slot));
             } else if self.core.geometry.level().is_redundant() {
                 // No copy has all of it, and several may have a part each.
-                self.core.ready.spawn(mirror_io::mend_part(Rc::clone(&self.core), part, run.slot));
+                self.core.ready.spawn(mirror_io::correct_part(Rc::clone(&self.core), part, run.slot));
             } else {
                 part.deliver(&self.core, None);
             }
@@ -396,7 +397,7 @@ impl Engine {
                 gather::write_part(core, stripe, Part { parent, offset_sectors, data, fua, small, alone, goes_on });
             }
         } else if matches!(level, Level::Raid1 | Level::Raid10) {
-            if core.write_at_once(&mut request, send) {
+            if core.write_copies_directly(&mut request, send) {
                 return;
             }
             let parent = core.begin(&mut request, 1);
@@ -525,7 +526,7 @@ impl Engine {
             self.place(request.start_sector, request.sectors)
         };
         let rows = start_sector..start_sector + sectors;
-        let whole = core.members.borrow().presence(slot, &rows) == Presence::Whole && !core.log.is_aside(slot, &rows);
+        let whole = core.members.borrow().presence(slot, &rows) == Presence::Whole && !core.log.is_not_in_place(slot, &rows);
         let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
         let Some(member) = member else {
             let extents = vec![Extent { sectors: request.sectors, hole: false }];
@@ -550,7 +551,7 @@ impl Engine {
             Then::Nothing => return None,
             Then::Done(completion) => return Some(completion),
             Then::Settle(write) => {
-                self.core.ready.spawn(at_once::finish(Rc::clone(&self.core), write));
+                self.core.ready.spawn(direct_copies::finish(Rc::clone(&self.core), write));
                 return None;
             }
             Then::Mend(failed) => failed,
@@ -558,7 +559,7 @@ impl Engine {
         for part in failed {
             let core = Rc::clone(&self.core);
             if core.is_foreign(part.array_sector) {
-                core.ready.spawn(lanes::mend_part(Rc::clone(&core), part));
+                core.ready.spawn(lanes::correct_part(Rc::clone(&core), part));
                 continue;
             }
             let slot = core.members.borrow().get(part.member).slot.expect("clients read members with a role");
@@ -567,9 +568,9 @@ impl Engine {
                     let error = part.error.clone();
                     core.part_done(part.parent, Some((part.offset_sectors, part.into)), Err(error));
                 }
-                Level::Raid1 | Level::Raid10 => core.ready.spawn(mirror_io::mend_part(Rc::clone(&core), part, slot)),
+                Level::Raid1 | Level::Raid10 => core.ready.spawn(mirror_io::correct_part(Rc::clone(&core), part, slot)),
                 Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                    core.ready.spawn(parity_io::mend_part(Rc::clone(&core), part, slot))
+                    core.ready.spawn(parity_io::correct_part(Rc::clone(&core), part, slot))
                 }
             }
         }
@@ -577,14 +578,14 @@ impl Engine {
     }
 
     /// A superblock update has ended, with failures on these members.
-    pub fn state_recorded(&mut self, failures: IoFailures) {
+    pub fn state_committed(&mut self, failures: IoFailures) {
         self.core.record.state_busy.set(false);
         self.record_failures(failures);
         self.core.record.changed.wake_all(&self.core.ready);
     }
 
     /// A bitmap update has ended, with failures on these members.
-    pub fn intent_recorded(&mut self, failures: IoFailures) {
+    pub fn intent_committed(&mut self, failures: IoFailures) {
         self.core.record.intent_busy.set(false);
         self.record_failures(failures);
         self.core.record.intent_changed.wake_all(&self.core.ready);
@@ -592,7 +593,7 @@ impl Engine {
 
     /// A bad-block update has ended, with failures on these members. `had_room` is false if the format had no space for the
     /// list.
-    pub fn bad_blocks_recorded(&mut self, failures: IoFailures, had_room: bool) {
+    pub fn bad_blocks_committed(&mut self, failures: IoFailures, had_room: bool) {
         self.core.record.bad_busy.set(false);
         self.core.record.bad_refused.set(!had_room);
         self.record_failures(failures);
@@ -609,9 +610,9 @@ impl Engine {
     /// An append to a member's log has ended.
     pub fn log_appended(&mut self, member: MemberId, result: Result<(), IoError>) {
         let error = result.err().and_then(|error| {
-            let holds_role = self.core.members.borrow().get(member).role == MemberRole::InSync;
-            if is_no_room(&error) && holds_role {
-                return Some(self.core.meet_no_room(member, &error));
+            let holds_role = self.core.members.borrow().get(member).role == MemberState::InSync;
+            if is_no_space(&error) && holds_role {
+                return Some(self.core.meet_no_space(member, &error));
             }
             let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));
             (!dropped).then(|| lost("write", &error.context))
@@ -679,15 +680,15 @@ impl Engine {
     }
 
     /// From now on no write is acknowledged early if only this member's log holds it. `None` lifts that. Call it before failing
-    /// a member by command, until [`Engine::leans_on`] is false (R26).
-    pub fn lean_no_more_on(&mut self, member: Option<MemberId>) {
-        self.core.lean_no_more_on(member);
+    /// a member by command, until [`Engine::is_sole_log_holder`] is false (R26).
+    pub fn stop_relying_on(&mut self, member: Option<MemberId>) {
+        self.core.stop_relying_on(member);
     }
 
     /// True while a write-behind is held by no other log than this member's. Dropping the member now and crashing before the
     /// drop is durable could lose that write (R26).
-    pub fn leans_on(&self, member: MemberId) -> bool {
-        self.core.leans_on(member)
+    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
+        self.core.is_sole_log_holder(member)
     }
 
     /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
@@ -710,7 +711,7 @@ impl Engine {
     pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
         self.may_change()?;
         let (role, name) = self.role_of(member)?;
-        if role == MemberRole::Failed {
+        if role == MemberState::Failed {
             return Err(Refusal(format!("{name} has failed already; `remove` takes it out")));
         }
         if self.is_replaying() {
@@ -738,18 +739,18 @@ impl Engine {
     pub fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
         self.may_change()?;
         match self.role_of(member)? {
-            (MemberRole::Failed, _) => Ok(()),
-            (MemberRole::Spare, _) => {
+            (MemberState::Failed, _) => Ok(()),
+            (MemberState::Spare, _) => {
                 self.core.fail_member(member, "removed on command");
                 Ok(())
             }
-            (MemberRole::InSync | MemberRole::Rebuilding | MemberRole::Replacing, name) => {
+            (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => {
                 Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))
             }
         }
     }
 
-    fn role_of(&self, member: MemberId) -> Result<(MemberRole, String), Refusal> {
+    fn role_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
         let members = self.core.members.borrow();
         if member.0 >= members.count() {
             return Err(Refusal(format!("the array has no member {}", member.0)));
@@ -806,7 +807,7 @@ impl Engine {
             members.admit(config, slot);
             members.get_mut(id).limits = limits.clone();
         }
-        self.core.want_record();
+        self.core.request_commit();
         self.core.sweep_changed.wake_all(&self.core.ready);
         self.core.catch_up_on(id);
         Ok(())
@@ -820,10 +821,10 @@ impl Engine {
         self.may_change()?;
         let (role, name) = self.role_of(member)?;
         let (spare_role, spare_name) = self.role_of(spare)?;
-        if role != MemberRole::InSync {
+        if role != MemberState::InSync {
             return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its role is rebuilt instead")));
         }
-        if spare_role != MemberRole::Spare {
+        if spare_role != MemberState::Spare {
             return Err(Refusal(format!("{spare_name} is not a spare: `add` one first")));
         }
         let mut members = self.core.members.borrow_mut();
@@ -833,7 +834,7 @@ impl Engine {
         }
         members.replace(slot, spare);
         drop(members);
-        self.core.want_record();
+        self.core.request_commit();
         self.core.sweep_changed.wake_all(&self.core.ready);
         Ok(())
     }
@@ -941,9 +942,9 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
 
 /// A client's flush: write-behind first, then the members, then what dropped members hold back (R24, R9, R6, R40).
 async fn flush(core: Rc<Core>, parent: usize) {
-    core.behind_settled().await;
-    let result = core.flush_volatile().await.and_then(|()| core.no_room.take_unflushed());
-    core.record_barrier().await;
+    core.wait_for_write_behind().await;
+    let result = core.flush_volatile().await.and_then(|()| core.no_space.take_unflushed());
+    core.wait_for_ack_barrier().await;
     core.part_done(parent, None, result);
 }
 
@@ -962,7 +963,7 @@ async fn settle(core: Rc<Core>) {
             return;
         }
         core.record.clean.set(true);
-        core.want_record();
+        core.request_commit();
     }
 }
 
@@ -985,7 +986,7 @@ async fn stop(core: Rc<Core>, sweeper: Rc<Sweeper>) {
     if flushed.is_ok() && core.health() != Health::Failed && !core.read_only.get() && core.geometry.level().is_redundant() {
         core.record.intent_changed.wake_all(&core.ready);
         core.record.clean.set(true);
-        let number = core.want_record();
+        let number = core.request_commit();
         core.recorded(number).await;
         while core.record.intent_busy.get() {
             core.sleep_until(core.now() + 1_000_000).await;

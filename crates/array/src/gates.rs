@@ -14,7 +14,7 @@
 
 use crate::core::Core;
 use crate::plan::{Method, Presence, WritePlan};
-use crate::{ArrayState, MemberId, MemberRole};
+use crate::{ArrayState, MemberId, MemberState};
 use std::ops::Range;
 use stria_block::{IoError, Operation, Request};
 
@@ -24,11 +24,11 @@ const ON: bool = cfg!(debug_assertions);
 impl Core {
     /// At submit.
     pub fn gate_submit(&self, request: &Request) {
-        if !ON || self.share.lane_count == 1 || request.sectors == 0 {
+        if !ON || self.partition.lane_count == 1 || request.sectors == 0 {
             return;
         }
         if matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) {
-            let ((owner, end), lane) = (self.share.lane_of(request.start_sector), self.share.lane);
+            let ((owner, end), lane) = (self.partition.lane_of(request.start_sector), self.partition.lane);
             assert!(
                 owner == lane && request.end_sector() <= end,
                 "{request:?} reached lane {lane}, but lane {owner} owns up to {end}"
@@ -67,7 +67,7 @@ impl Core {
         if !ON {
             return;
         }
-        assert!(self.record.is_turn_taken(), "two updates of metadata at once");
+        assert!(self.record.is_update_locked(), "two updates of metadata at once");
         assert!(!state.clean || self.record.clean.get(), "superblocks are to say \"clean\", and the array is not");
     }
 
@@ -82,7 +82,7 @@ impl Core {
                 let members = self.members.borrow();
                 (members.get(member).role, members.get(member).dropped_by)
             };
-            let told = role != MemberRole::Failed || self.is_durable(dropped_by);
+            let told = role != MemberState::Failed || self.is_durable(dropped_by);
             assert!(told, "a write is acknowledged that member {member:?} lacks, and its loss is not recorded");
         }
     }

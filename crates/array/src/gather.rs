@@ -89,7 +89,7 @@ pub(crate) fn rows_of(range: &Range<u64>, strip: u64) -> Range<u64> {
 }
 
 /// Writes to parity stripes from their arrival to their end.
-pub(crate) struct Gathers {
+pub(crate) struct Coalescer {
     all: RefCell<Slab<Gather>>,
     crew: Crew<usize>,
     /// Lists of parts for reuse.
@@ -105,7 +105,7 @@ pub(crate) struct Gathers {
     held: RefCell<VecDeque<(u64, TaskId)>>,
 }
 
-impl Default for Gathers {
+impl Default for Coalescer {
     fn default() -> Self {
         Self {
             all: RefCell::default(),
@@ -121,7 +121,7 @@ impl Default for Gathers {
     }
 }
 
-impl Gathers {
+impl Coalescer {
     /// Registers a client's write. Returns whether it continues another one in flight.
     pub fn is_of_stream(&self, range: &Range<u64>) -> bool {
         let mut tails = self.tails.get();
@@ -137,7 +137,7 @@ impl Gathers {
         self.open.borrow()[stripe as usize % OPEN_COUNT].is_some()
     }
 
-    /// A write begins; report its end with [`Gathers::end`].
+    /// A write begins; report its end with [`Coalescer::end`].
     pub fn begin(&self) {
         self.begun.set(self.begun.get() + 1);
     }

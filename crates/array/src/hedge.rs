@@ -4,7 +4,7 @@
 //! What is usual for a member, the latencies of its clients' reads show ([`stria_block::Histogram`]). A **budget** keeps a
 //! member that is slow as a whole from doubling the work of the others: one read in twenty, some saved up, 64 at once.
 //!
-//! A member that has not answered after four times as long is **unresponsive** (`is_silent`). Until it has answered all of
+//! A member that has not answered after four times as long is **unresponsive** (`is_unresponsive`). Until it has answered all of
 //! these reads, others are asked first, and it only where they cannot tell. If more members are unresponsive than parity
 //! replaces, none counts as such: what holds all of them up would only get more to do. See docs/MEMBERS.md.
 
@@ -89,7 +89,7 @@ impl Core {
         // The member stays unresponsive while any of its reads hangs; otherwise it would keep receiving reads that it does not
         // answer.
         let waits = races.iter().any(|(_, other)| other.waits_for_member && other.member == member);
-        self.members.borrow_mut().get_mut(member).is_silent &= waits;
+        self.members.borrow_mut().get_mut(member).is_unresponsive &= waits;
         wins
     }
 
@@ -141,8 +141,8 @@ pub(crate) fn look(core: &Rc<Core>) {
     }
     for (key, member, age) in late {
         // An unresponsive member gets no further reads, so this needs no budget.
-        let is_silent = age > silent_after(member);
-        if hedging.races.borrow().len() >= COUNT_MAX || !is_silent && hedging.budget.get() < SHARE {
+        let is_unresponsive = age > silent_after(member);
+        if hedging.races.borrow().len() >= COUNT_MAX || !is_unresponsive && hedging.budget.get() < SHARE {
             continue;
         }
         hedging.budget.set(hedging.budget.get().saturating_sub(SHARE));
@@ -177,14 +177,14 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: imp
     let races = core.hedging.races.borrow();
     let raced = races.iter().filter(|(_, race)| race.waits_for_member).map(|(_, race)| (race.member, core.now() - race.begun));
     for (member, age) in late.iter().map(|&(_, member, age)| (member, age)).chain(raced) {
-        members.get_mut(member).is_silent |= age > silent_after(member);
+        members.get_mut(member).is_unresponsive |= age > silent_after(member);
     }
     let parity_count = core.geometry.level().parity_count();
-    let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_silent);
+    let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_unresponsive);
     // A mirror asks one other copy, and an unresponsive one has nothing but what it already got.
     let helps = parity_count == 0 || members.slots().iter().filter(mute).count() <= parity_count;
     if !helps {
-        (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_silent = false);
+        (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_unresponsive = false);
     }
     helps
 }
@@ -241,7 +241,7 @@ async fn from_copies(core: &Core, member: MemberId, range: Range<u64>) -> Option
             let members = core.members.borrow();
             copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()
         };
-        let found = match mirror_io::may_differ(core, &(start..start + sectors)) {
+        let found = match mirror_io::may_be_inconsistent(core, &(start..start + sectors)) {
             true => None,
             false => mirror_io::read_any(core, &copies, sectors, &mut unreadable).await,
         };
@@ -260,7 +260,7 @@ async fn from_parity(core: &Core, array_sector: u64, rows: Range<u64>) -> Option
     let stripe = rows.start / strip;
     let index = (array_sector / strip % core.geometry.data_count() as u64) as usize;
     let _guard = core.lock(rows.clone(), Mode::Shared).await;
-    if !core.agrees(&rows) {
+    if !core.is_consistent(&rows) {
         return None;
     }
     let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();

@@ -1,27 +1,27 @@
 //! One array on several lanes.
 //!
 //! A lane is a thread with an [`Engine`](crate::Engine) of its own. Engines share no state: each owns the stripes of its
-//! [partition](Share), with their locks, bits, log records and sweeps. What cannot be divided goes by message:
+//! [partition](Partition), with their locks, bits, log records and sweeps. What cannot be divided goes by message:
 //! - a client's request, to the lanes that own its sectors ([`relay`]);
-//! - what superblocks and bitmap must say, to the coordinator (lane 0), which makes one metadata update of it ([`registrar`]);
+//! - what superblocks and bitmap must say, to the coordinator (lane 0), which makes one metadata update of it ([`coordinator`]);
 //! - which member fills which slot, from the coordinator to all ([`follow`]).
 //!
 //! Reads need no message while their owner allows [direct reads](guest). One lane is the same engine with the whole array as
 //! its partition. The simulator runs several lanes in one thread, by the same messages. See docs/LANES.md.
 
+mod coordinator;
 mod events;
 mod follow;
 mod guest;
-mod registrar;
+mod partition;
 mod relay;
-mod share;
 
+pub(crate) use coordinator::{Ask, Coordinator, Order};
 pub use events::LaneEvents;
-pub(crate) use follow::Following;
-pub(crate) use guest::{Asked, mend_part};
-pub(crate) use registrar::{Ask, Order, Registrar};
+pub(crate) use follow::PeerState;
+pub(crate) use guest::{Asked, correct_part};
+pub(crate) use partition::Partition;
 pub(crate) use relay::{Relay, Way};
-pub(crate) use share::Share;
 
 use crate::{Geometry, IoFailures, MemberId};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +111,7 @@ impl<P> Ports<P> {
         assert!((1..=64).contains(&lane_count), "an array has 1 to 64 lanes");
         // The receiver looks on every iteration; `nudge` makes sure that there is one.
         let port = |_| Port { mail: Mailbox::new(|| {}), nudge: OnceLock::new(), plain: Plain(AtomicBool::new(false)) };
-        Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: share::GROUP_SECTORS }
+        Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: partition::GROUP_SECTORS }
     }
 
     /// For simulations of small arrays: deals the sync space out in smaller groups, or strips where these are larger. Powers of
@@ -121,8 +121,8 @@ impl<P> Ports<P> {
         Self { group_sectors, ..self }
     }
 
-    pub(crate) fn share(&self, geometry: &Geometry, lane: usize) -> Share {
-        Share::new(geometry, lane, self.lane_count(), self.group_sectors)
+    pub(crate) fn partition(&self, geometry: &Geometry, lane: usize) -> Partition {
+        Partition::new(geometry, lane, self.lane_count(), self.group_sectors)
     }
 
     /// The number of lanes.
@@ -150,14 +150,14 @@ impl<P> Ports<P> {
 
     /// Publishes whether others may read a lane's partition directly: before its clients, and other lanes, hear of what makes
     /// that untrue (R44).
-    fn say_plain(&self, lane: usize, plain: bool) {
+    fn publish_direct_reads(&self, lane: usize, plain: bool) {
         let word = &self.ports[lane].plain.0;
         if word.load(Ordering::Relaxed) != plain {
             word.store(plain, Ordering::Release);
         }
     }
 
-    fn is_plain(&self, lane: usize) -> bool {
+    fn allows_direct_reads(&self, lane: usize) -> bool {
         self.ports[lane].plain.0.load(Ordering::Acquire)
     }
 

@@ -5,10 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod align;
-mod at_once;
 mod config;
 mod core;
 mod device;
+mod direct_copies;
 mod engine;
 mod gates;
 mod gather;
@@ -22,7 +22,7 @@ mod lock;
 mod log;
 mod member;
 mod mirror_io;
-mod no_room;
+mod no_space;
 mod parity_io;
 pub mod plan;
 mod record;
@@ -41,6 +41,6 @@ pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};
 pub use lanes::{LaneEvents, Ports};
 pub use level::{Copies, Layout, Level, ParityLayout, Zones};
 pub use log::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
-pub use record::{ArrayState, IoFailures, LaneLog, MetadataWrite, NoRecorder, Place, Recorder, SlotState};
-pub use status::{ArrayStatus, Event, Health, LogStatus, MemberRole, MemberStatus, Refusal, SweepKind, SweepStatus};
+pub use record::{ArrayState, IoFailures, LaneLog, MetadataWrite, MetadataWriter, NoMetadata, Place, SlotState};
+pub use status::{ArrayStatus, Event, Health, LogStatus, MemberState, MemberStatus, Refusal, SweepKind, SweepStatus};
 pub use sweep::LatencyTarget;

@@ -5,7 +5,7 @@
 //! ```text
 //! partial_j = Σ c_j(u) D_u over U        so that after a crash        P_j = partial_j + Σ c_j(w) D_w over W
 //! ```
-//! A small request also logs its new data (`redo`), where several strips are written together or it is acknowledged early. A
+//! A small request also logs its new data (`new_data`), where several strips are written together or it is acknowledged early. A
 //! record with neither is a *revoke record*: it overrides older records of its rows (R19).
 //!
 //! | a record is | when |
@@ -20,11 +20,11 @@ mod behind;
 mod replay;
 
 use behind::Behind;
-pub(crate) use behind::{BehindWrite, Keepers};
+pub(crate) use behind::{BehindWrite, LogHolders};
 pub(crate) use replay::replay;
 
 use crate::core::{Action, Core, MemberIo, lost};
-use crate::parity_io::settle_flushes;
+use crate::parity_io::drop_failed_flushes;
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
 use crate::{LogStatus, MemberId};
@@ -71,8 +71,8 @@ pub struct LogRecord {
     pub partial: Option<Data>,
     /// The new data of each written strip, in order; empty: not logged. A record with neither partial parity nor new data is a
     /// revoke record.
-    pub redo: SmallVec<[Data; 1]>,
-    /// The new data is zeros, and `redo` is empty.
+    pub new_data: SmallVec<[Data; 1]>,
+    /// The new data is zeros, and `new_data` is empty.
     pub zeros: bool,
 }
 
@@ -86,11 +86,11 @@ impl LogRecord {
     /// Sectors of partial parity and new data.
     pub fn payload_sectors(&self) -> u64 {
         let rows = self.rows.end - self.rows.start;
-        rows * (u64::from(self.partial.is_some()) + self.redo.len() as u64)
+        rows * (u64::from(self.partial.is_some()) + self.new_data.len() as u64)
     }
 
-    fn is_bare(&self) -> bool {
-        self.partial.is_none() && self.redo.is_empty() && !self.zeros
+    fn is_revoke(&self) -> bool {
+        self.partial.is_none() && self.new_data.is_empty() && !self.zeros
     }
 }
 
@@ -238,7 +238,7 @@ pub(crate) struct Log {
     /// The overlay: new data and parity that replay has computed and not written, by slot and row.
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
     /// The members that hold the last run's records, for each set of parity members that has some.
-    carriers: RefCell<BTreeSet<replay::Carriers>>,
+    replay_holders: RefCell<BTreeSet<replay::ReplayHolders>>,
     done: Cell<LogStatus>,
 }
 
@@ -259,7 +259,7 @@ impl Log {
             epoch: Cell::new(1),
             flushing: Cell::new(false),
             overlay: RefCell::default(),
-            carriers: RefCell::default(),
+            replay_holders: RefCell::default(),
             done: Cell::new(LogStatus {
                 append_count: 0,
                 record_count: 0,
@@ -279,7 +279,7 @@ impl Log {
     }
 
     /// True if a write of this size would gain from early acknowledgement, with so many requests under way.
-    pub fn may_be_behind(&self, sectors: u64, requests: usize, volatile: impl FnOnce() -> bool) -> bool {
+    pub fn would_benefit(&self, sectors: u64, requests: usize, volatile: impl FnOnce() -> bool) -> bool {
         self.config.is_some_and(|config| !config.newest_only) && self.behind.takes(sectors, requests, volatile)
     }
 
@@ -289,10 +289,10 @@ impl Log {
     }
 
     /// A write to these rows of slots is acknowledged early.
-    pub fn go_behind(&self, places: impl Iterator<Item = (usize, Range<u64>)>, keepers: Keepers) -> BehindWrite {
+    pub fn acknowledge_early(&self, places: impl Iterator<Item = (usize, Range<u64>)>, log_holders: LogHolders) -> BehindWrite {
         let done = self.done.get();
         self.done.set(LogStatus { early_count: done.early_count + 1, ..done });
-        self.behind.begin(places, keepers)
+        self.behind.begin(places, log_holders)
     }
 
     /// True if a request of this size must not be coalesced with others: the log promises it old or new data only if it is
@@ -329,7 +329,7 @@ impl Log {
         let mut covered = self.covered.borrow_mut();
         let before = covered.get(&record.stripe);
         let alike = before.is_none_or(|before| before.bare.as_ref() == Some(&record.rows));
-        let bare = (record.is_bare() && alike).then(|| record.rows.clone());
+        let bare = (record.is_revoke() && alike).then(|| record.rows.clone());
         covered.insert(record.stripe, Covered { number, bare });
     }
 
@@ -342,8 +342,8 @@ impl Log {
     /// True if a client must not read these rows of a slot's member as they are: a write-behind is on its way there, or the
     /// overlay covers them (R24).
     #[inline]
-    pub fn is_aside(&self, slot: usize, rows: &Range<u64>) -> bool {
-        self.behind.is_at(slot, rows) || self.knows_better(slot, rows)
+    pub fn is_not_in_place(&self, slot: usize, rows: &Range<u64>) -> bool {
+        self.behind.is_at(slot, rows) || self.overlay_covers(slot, rows)
     }
 
     /// True if replay has results that are not written yet.
@@ -352,11 +352,11 @@ impl Log {
     }
 
     /// True if something that was acknowledged is not in place on the members.
-    pub fn is_aside_anywhere(&self) -> bool {
+    pub fn has_writes_not_in_place(&self) -> bool {
         self.behind.is_any() || self.has_overlay()
     }
 
-    fn knows_better(&self, slot: usize, rows: &Range<u64>) -> bool {
+    fn overlay_covers(&self, slot: usize, rows: &Range<u64>) -> bool {
         let overlay = self.overlay.borrow();
         if overlay.is_empty() {
             return false;
@@ -459,7 +459,7 @@ impl Core {
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped.
-    pub async fn log_settle(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
+    pub async fn flush_neighbours(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
         while self.log.is_unflushed(stripe, rows, written) {
             self.flush_volatile().await?;
         }
@@ -471,8 +471,8 @@ impl Core {
     /// # Errors
     /// When a member could not log its record and cannot be dropped either. Nothing was changed.
     pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
-        let mut logged = self.log_keep(groups).await?;
-        match self.log_harden(&mut logged).await {
+        let mut logged = self.log_append_records(groups).await?;
+        match self.log_make_durable(&mut logged).await {
             Ok(()) => Ok(logged),
             Err(error) => {
                 self.log_forget(logged);
@@ -481,11 +481,11 @@ impl Core {
         }
     }
 
-    /// Logs records: when this returns they survive a process crash. The write may start after [`Core::log_harden`].
+    /// Logs records: when this returns they survive a process crash. The write may start after [`Core::log_make_durable`].
     ///
     /// # Errors
     /// As [`Core::log_begin`].
-    pub async fn log_keep(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
+    pub async fn log_append_records(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
         if groups.is_empty() {
             return Ok(Logged::nothing());
         }
@@ -495,7 +495,7 @@ impl Core {
         if log.waits.borrow()[wait].error.is_none() {
             return Ok(logged);
         }
-        let error = self.log_harden(&mut logged).await.expect_err("it is known");
+        let error = self.log_make_durable(&mut logged).await.expect_err("it is known");
         self.log_forget(logged);
         Err(error)
     }
@@ -545,7 +545,7 @@ impl Core {
     /// The result of logging, once it has ended.
     ///
     /// # Errors
-    /// As [`Core::log_harden`].
+    /// As [`Core::log_make_durable`].
     pub fn log_ended(&self, logged: &mut Logged) -> Result<(), IoError> {
         let Some(wait) = logged.wait.take() else { return Ok(()) };
         self.log.waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
@@ -555,7 +555,7 @@ impl Core {
     ///
     /// # Errors
     /// When a member cannot flush and cannot be dropped either.
-    pub async fn log_harden(&self, logged: &mut Logged) -> Result<(), IoError> {
+    pub async fn log_make_durable(&self, logged: &mut Logged) -> Result<(), IoError> {
         let Some(wait) = logged.wait else { return Ok(()) };
         let waits = &self.log.waits;
         poll_fn(|_| if waits.borrow()[wait].undurable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
@@ -603,11 +603,11 @@ impl Core {
 
     /// True if a write of all strips of `rows` (within the strips) needs a record: always with a partial parity log, otherwise
     /// if replay might find an older record of these rows (R19).
-    pub fn log_covers(&self, stripe: u64, rows: &Range<u64>) -> bool {
-        self.log.config.is_some_and(|config| config.newest_only) || self.log_finds(stripe, rows)
+    pub fn needs_revoke(&self, stripe: u64, rows: &Range<u64>) -> bool {
+        self.log.config.is_some_and(|config| config.newest_only) || self.may_be_replayed(stripe, rows)
     }
 
-    fn log_finds(&self, stripe: u64, rows: &Range<u64>) -> bool {
+    fn may_be_replayed(&self, stripe: u64, rows: &Range<u64>) -> bool {
         let mut covered = self.log.covered.borrow_mut();
         let Some(last) = covered.get(&stripe) else { return false };
         let overtaken = last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end);
@@ -615,8 +615,8 @@ impl Core {
         let members = self.members.borrow();
         let retired = self.map(stripe).parity.iter().all(|&slot| {
             // R18: replacements count too. Their logs take part when they take the slot.
-            let mut keepers = members.targets(usize::from(slot)).into_iter();
-            keepers.all(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
+            let mut log_holders = members.targets(usize::from(slot)).into_iter();
+            log_holders.all(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
         });
         if retired {
             covered.remove(&stripe);
@@ -624,18 +624,18 @@ impl Core {
         !retired && !overtaken
     }
 
-    /// The stripes of a range for which [`Core::log_covers`] is true, over all of their rows.
+    /// The stripes of a range for which [`Core::needs_revoke`] is true, over all of their rows.
     pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
         let rows = 0..self.geometry.strip_sectors();
         if self.log.config.is_some_and(|config| config.newest_only) {
             return stripes.clone().collect();
         }
         let known: Vec<u64> = self.log.covered.borrow().range(stripes.clone()).map(|(&stripe, _)| stripe).collect();
-        known.into_iter().filter(|&stripe| self.log_covers(stripe, &rows)).collect()
+        known.into_iter().filter(|&stripe| self.needs_revoke(stripe, &rows)).collect()
     }
 
     /// Revoke records over some rows of a stripe (within the strips), for its parity members.
-    pub fn log_bare(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
+    pub fn revoke_records(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
         let members = self.members.borrow();
         let map = self.map(stripe);
         let bare = |(parity, &slot): (usize, &u16)| {
@@ -646,7 +646,7 @@ impl Core {
                 written: 0..map.data.len(),
                 parity,
                 partial: None,
-                redo: SmallVec::new(),
+                new_data: SmallVec::new(),
                 zeros: false,
             };
             members.targets(usize::from(slot)).into_iter().map(move |member| (member, record.clone()))
@@ -706,7 +706,7 @@ impl Core {
         let log = &self.log;
         let config = log.config.expect("only a log is appended to");
         let volatile = !config.newest_only && self.members.borrow().get(member).limits.volatile_cache;
-        let durable = !volatile || error.is_some() || self.members.borrow().get(member).role == crate::MemberRole::Failed;
+        let durable = !volatile || error.is_some() || self.members.borrow().get(member).role == crate::MemberState::Failed;
         let (waits, hopeless, sectors, flush) = {
             let mut queues = log.queues.borrow_mut();
             let queue = &mut queues[member.0];
@@ -853,7 +853,7 @@ impl Core {
             };
             let flush = MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
             let result = self.io(std::iter::once(flush).collect()).await.pop().expect("one was sent").0;
-            let result = settle_flushes(self, std::iter::once((member, &result)));
+            let result = drop_failed_flushes(self, std::iter::once((member, &result)));
             {
                 let mut queues = self.log.queues.borrow_mut();
                 let queue = &mut queues[member.0];
@@ -891,7 +891,7 @@ impl Core {
             covered.keys().copied().collect()
         };
         for stripe in stripes {
-            self.log_finds(stripe, &(0..self.geometry.strip_sectors()));
+            self.may_be_replayed(stripe, &(0..self.geometry.strip_sectors()));
         }
     }
 
@@ -904,7 +904,7 @@ impl Core {
         let log = &self.log;
         let epoch = log.epoch.replace(log.epoch.get() + 1);
         self.flush_members().await?;
-        self.record_barrier().await;
+        self.wait_for_ack_barrier().await;
         log.unflushed.borrow_mut().retain(|_, list| {
             list.retain(|old| old.epoch > epoch);
             !list.is_empty()

@@ -3,7 +3,7 @@
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberRole, MemberStatus, Place, SlotState,
+    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberState, MemberStatus, Place, SlotState,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use stria_block::{Histogram, Limits};
 
 pub(crate) struct Member {
     pub config: MemberConfig,
-    pub role: MemberRole,
+    pub role: MemberState,
     pub slot: Option<usize>,
     /// What the drive can do.
     pub limits: Limits,
@@ -27,7 +27,7 @@ pub(crate) struct Member {
     pub read_times: Option<Box<Histogram>>,
     pub hedged_count: u64,
     /// It is unresponsive: it left a read unanswered for so long that others are asked first until it answers.
-    pub is_silent: bool,
+    pub is_unresponsive: bool,
     pub wrong_sectors: u64,
     pub repaired_sectors: u64,
     /// It has lost what it held, and the array cannot do without it.
@@ -38,7 +38,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    fn new(config: MemberConfig, role: MemberRole, slot: Option<usize>, redundant: bool) -> Self {
+    fn new(config: MemberConfig, role: MemberState, slot: Option<usize>, redundant: bool) -> Self {
         Self {
             config,
             role,
@@ -53,7 +53,7 @@ impl Member {
             read_errors: 0,
             read_times: redundant.then(Box::default),
             hedged_count: 0,
-            is_silent: false,
+            is_unresponsive: false,
             wrong_sectors: 0,
             repaired_sectors: 0,
             is_gone: false,
@@ -63,7 +63,7 @@ impl Member {
     }
 
     fn place(&self) -> Place {
-        Place { member: self.config.id, recovered_sector: self.config.recovered_sector, by_intent: self.config.by_intent }
+        Place { member: self.config.id, recovered_sector: self.config.recovered_sector, by_bitmap: self.config.by_bitmap }
     }
 
     /// Adds to the bad blocks, which stay sorted and disjoint.
@@ -140,21 +140,21 @@ impl Members {
             failed: Vec::new(),
             whole: false,
         };
-        let mut found: Vec<(&MemberConfig, MemberRole, Option<usize>)> = Vec::new();
+        let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
             if let Some(member) = &slot.member {
-                let role = if member.recovered_sector == u64::MAX { MemberRole::InSync } else { MemberRole::Rebuilding };
+                let role = if member.recovered_sector == u64::MAX { MemberState::InSync } else { MemberState::Rebuilding };
                 members.slots[index].member = Some(member.id);
                 found.push((member, role, Some(index)));
             }
             if let Some(member) = &slot.replacement {
                 members.slots[index].replacement = Some(member.id);
-                found.push((member, MemberRole::Replacing, Some(index)));
+                found.push((member, MemberState::Replacing, Some(index)));
             }
         }
         for member in &config.spares {
             members.spares.push(member.id);
-            found.push((member, MemberRole::Spare, None));
+            found.push((member, MemberState::Spare, None));
         }
         found.sort_by_key(|(member, ..)| member.id);
         for (index, (member, role, slot)) in found.into_iter().enumerate() {
@@ -311,14 +311,14 @@ impl Members {
                 // A replacement becomes the rebuilding member of the slot.
                 slot.member = slot.replacement.take();
                 if let Some(heir) = slot.member {
-                    self.all[heir.0].role = MemberRole::Rebuilding;
+                    self.all[heir.0].role = MemberState::Rebuilding;
                 }
             }
         }
         self.spares.retain(|&spare| spare != id);
         self.failed.push(id);
         let member = &mut self.all[id.0];
-        member.role = MemberRole::Failed;
+        member.role = MemberState::Failed;
         member.failure = reason;
         self.look();
     }
@@ -327,7 +327,7 @@ impl Members {
     pub fn admit(&mut self, config: MemberConfig, slot: Option<usize>) {
         assert_eq!(config.id, MemberId(self.all.len()), "handles are given in order");
         let id = config.id;
-        let role = if slot.is_some() { MemberRole::Rebuilding } else { MemberRole::Spare };
+        let role = if slot.is_some() { MemberState::Rebuilding } else { MemberState::Spare };
         let redundant = self.geometry.level().is_redundant();
         self.all.push(Member::new(config, role, slot, redundant));
         match slot {
@@ -355,7 +355,7 @@ impl Members {
         if fits {
             self.spares.retain(|&spare| spare != id);
             self.slots[slot].member = Some(id);
-            self.begin_fill(id, slot, MemberRole::Rebuilding);
+            self.begin_fill(id, slot, MemberState::Rebuilding);
         }
         fits
     }
@@ -364,26 +364,26 @@ impl Members {
     pub fn replace(&mut self, slot: usize, spare: MemberId) {
         self.spares.retain(|&id| id != spare);
         self.slots[slot].replacement = Some(spare);
-        self.begin_fill(spare, slot, MemberRole::Replacing);
+        self.begin_fill(spare, slot, MemberState::Replacing);
     }
 
-    fn begin_fill(&mut self, id: MemberId, slot: usize, role: MemberRole) {
+    fn begin_fill(&mut self, id: MemberId, slot: usize, role: MemberState) {
         let member = &mut self.all[id.0];
         (member.role, member.slot) = (role, Some(slot));
-        (member.config.recovered_sector, member.config.by_intent) = (0, false);
+        (member.config.recovered_sector, member.config.by_bitmap) = (0, false);
     }
 
     /// A rebuilt member takes its slot. Returns the member that it replaced.
     pub fn filled(&mut self, id: MemberId) -> Option<MemberId> {
         let member = &mut self.all[id.0];
-        (member.config.recovered_sector, member.config.by_intent) = (u64::MAX, false);
-        member.role = MemberRole::InSync;
+        (member.config.recovered_sector, member.config.by_bitmap) = (u64::MAX, false);
+        member.role = MemberState::InSync;
         self.look();
         let slot = self.slots.iter_mut().find(|slot| slot.replacement == Some(id))?;
         slot.replacement = None;
         let before = slot.member.replace(id)?;
         let old = &mut self.all[before.0];
-        old.role = MemberRole::Failed;
+        old.role = MemberState::Failed;
         old.failure = Some("replaced".into());
         self.failed.push(before);
         Some(before)

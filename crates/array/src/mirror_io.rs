@@ -6,8 +6,8 @@
 
 use crate::core::{Batch, Core, FailedPart, MemberIo, lost, sectors_of, slice_segments};
 use crate::lock::Mode;
-use crate::no_room::{is_no_room, settle_copies};
-use crate::parity_io::{rewrite, settle, settle_writes};
+use crate::no_space::{is_no_space, reconcile_copies};
+use crate::parity_io::{drop_failed_writes, rewrite, settle};
 use crate::plan::Presence;
 use crate::task::Worker;
 use crate::{Copy, MemberId};
@@ -46,7 +46,7 @@ fn runs_by(range: Range<u64>, copies_of: impl Fn(u64, u64) -> (Copies, u64)) -> 
 /// reads all of it (R14).
 pub(crate) fn copies_to_read(core: &Core, start: u64, sectors: u64) -> (Copies, u64) {
     let (copies, run) = core.geometry.copies_of(start, sectors);
-    let alike = if may_differ(core, &(start..start + run)) { alike_sectors(core, &copies, run) } else { run };
+    let alike = if may_be_inconsistent(core, &(start..start + run)) { alike_sectors(core, &copies, run) } else { run };
     (copies, alike)
 }
 
@@ -58,12 +58,12 @@ fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
 }
 
 /// The copy to read (see [`choose`]), if one has all of a range in one piece.
-pub(crate) fn choose_whole(core: &Core, start: u64, sectors: u64) -> Option<(Copy, MemberId)> {
+pub(crate) fn choose_for_all(core: &Core, start: u64, sectors: u64) -> Option<(Copy, MemberId)> {
     let (copies, run) = core.geometry.copies_of(start, sectors);
     if run < sectors {
         return None;
     }
-    if may_differ(core, &(start..start + sectors)) {
+    if may_be_inconsistent(core, &(start..start + sectors)) {
         return None;
     }
     choose_alike(core, &copies, sectors)
@@ -83,14 +83,14 @@ pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
 }
 
 /// True if a resync of these copies is still due.
-pub(crate) fn may_differ(core: &Core, range: &Range<u64>) -> bool {
-    !core.agrees(range)
+pub(crate) fn may_be_inconsistent(core: &Core, range: &Range<u64>) -> bool {
+    !core.is_consistent(range)
 }
 
 /// The copy to read: that of the responsive member with the fewest requests, on hard disks of equals the one with the nearest
 /// head. Where copies may differ, as on a read-only array after a crash, it is the first, which a resync would copy (R14).
 pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
-    if may_differ(core, &(start..start + sectors)) {
+    if may_be_inconsistent(core, &(start..start + sectors)) {
         return readable(core, copies, sectors).into_iter().next();
     }
     choose_alike(core, copies, sectors)
@@ -111,7 +111,7 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
         let id = members.slots()[copy.slot].member.expect("whole");
         let member = members.get(id);
         let distance = if member.limits.rotational { member.head_sector.abs_diff(copy.start_sector) } else { 0 };
-        let load = (member.is_silent, member.in_flight, distance);
+        let load = (member.is_unresponsive, member.in_flight, distance);
         if load < least {
             (best, least) = (Some((*copy, id)), load);
         }
@@ -183,8 +183,8 @@ async fn write_copies(core: &Core, write: MirrorWrite) {
         ended => settle(core, ended.iter().map(|ended| (ended.member, &ended.result))),
     };
     let failed: SmallVec<[MemberId; 4]> = ended.iter().filter(|ended| ended.result.is_err()).map(|ended| ended.member).collect();
-    if result.as_ref().is_err_and(is_no_room) {
-        result = settle_copies(core, &range, &failed).await.and(result);
+    if result.as_ref().is_err_and(is_no_space) {
+        result = reconcile_copies(core, &range, &failed).await.and(result);
     }
     core.reuse(ended);
     core.write_end(&range).await;
@@ -201,7 +201,7 @@ async fn submit(core: &Core, batch: Batch) -> (Result<(), IoError>, SmallVec<[Me
     let targets: SmallVec<[_; 8]> = batch.iter().map(|io| io.member).collect();
     let outcomes = core.io(batch).await;
     let failed = targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()).map(|(member, _)| *member).collect();
-    (settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)), failed)
+    (drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result)), failed)
 }
 
 /// Zeroes a range on every copy.
@@ -217,8 +217,8 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>,
     };
     let batch = member_ranges(&core, &range).into_iter().map(io).collect();
     let (mut result, failed) = submit(&core, batch).await;
-    if result.as_ref().is_err_and(is_no_room) {
-        result = settle_copies(&core, &range, &failed).await.and(result);
+    if result.as_ref().is_err_and(is_no_space) {
+        result = reconcile_copies(&core, &range, &failed).await.and(result);
     }
     core.write_end(&range).await;
     core.gate_acknowledge(&result, failed);
@@ -254,7 +254,7 @@ pub(crate) async fn read_any(
 /// copies may differ, only the unreadable blocks are taken from another copy, so that what was seen of the rest stays.
 pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
     let sectors = range.end - range.start;
-    let (least, known) = if may_differ(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
+    let (least, known) = if may_be_inconsistent(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
     let mut whole = core.take_buffer(sectors);
     let mut parts: Vec<Range<u64>> =
         read_runs(core, range.clone()).map(|(start, sectors, _)| start - range.start..start - range.start + sectors).collect();
@@ -319,12 +319,12 @@ pub(crate) async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], goo
 }
 
 /// A member could not read a part. Another copy answers, and is written back (read correction).
-pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
+pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let range = part.array_sector..part.array_sector + part.sectors;
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     let copies = core.geometry.copies_of(range.start, part.sectors).0;
     let read = read_mended(&core, range, &copies, slot).await;
     drop(guard);
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     part.deliver(&core, read);
 }

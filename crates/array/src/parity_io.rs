@@ -8,8 +8,8 @@ use crate::core::{Core, Ended, FailedPart, MemberIo, lost, one_piece, slice_segm
 use crate::gates::gate_plan;
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
-use crate::log::{BAND_SECTORS, Keepers, LogRecord};
-use crate::no_room::{is_no_room, settle_parity};
+use crate::log::{BAND_SECTORS, LogHolders, LogRecord};
+use crate::no_space::{is_no_space, reconcile_parity};
 use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, indices, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
@@ -241,7 +241,7 @@ impl StripeWrite<'_> {
         let sectors = parts.iter().map(|part| (part.rows.end - part.rows.start) * part.strips.len() as u64).sum::<u64>();
         let all = sectors == self.range.end - self.range.start;
         let volatile = || core.has_volatile_members();
-        self.small && !self.fua && all && core.log.may_be_behind(sectors, core.requests_in_flight(), volatile)
+        self.small && !self.fua && all && core.log.would_benefit(sectors, core.requests_in_flight(), volatile)
     }
 
     /// The new data of some rows of a data strip.
@@ -273,7 +273,7 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
     core.write_end(&rows).await;
     for slot in unreadable {
         // A strip that could not be read and was not overwritten is corrected in the background.
-        core.ready.spawn(mend_rows(Rc::clone(core), slot, rows.clone()));
+        core.ready.spawn(correct_rows(Rc::clone(core), slot, rows.clone()));
     }
     result
 }
@@ -316,7 +316,7 @@ async fn try_write(
     let mut plans: SmallVec<[(WritePlan, [SmallVec<[Presence; 16]>; 2]); 1]> = SmallVec::new();
     let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
     for part in parts {
-        if let Err(error) = core.log_settle(write.stripe, &part.rows, &part.strips).await {
+        if let Err(error) = core.flush_neighbours(write.stripe, &part.rows, &part.strips).await {
             return Some(Err(error));
         }
     }
@@ -324,7 +324,7 @@ async fn try_write(
     for part in parts {
         let rows = base + part.rows.start..base + part.rows.end;
         let there = presences(core, map, &rows, unreadable);
-        let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.agrees(&rows)) else {
+        let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.is_consistent(&rows)) else {
             let what = format!("write to stripe {}", write.stripe);
             return Some(Err(lost(&what, "strips that parity must cover cannot be read")));
         };
@@ -340,13 +340,13 @@ async fn try_write(
     let mut claims: SmallVec<[_; 4]> = SmallVec::new();
     let mut records: Vec<SmallVec<[(crate::MemberId, LogRecord); 2]>> = Vec::new();
     let mut parities: SmallVec<[SmallVec<[(usize, Data); 2]>; 3]> = SmallVec::new();
-    let keepers: Keepers = if early {
+    let log_holders: LogHolders = if early {
         let members = core.members.borrow();
         let rows = |part: &Rectangle| base + part.rows.start..base + part.rows.end;
         let whole = |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(part)) == Presence::Whole);
-        core.keepers(map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot)))
+        core.log_holders(map.parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| whole(slot)))
     } else {
-        Keepers::new()
+        LogHolders::new()
     };
     for (part, (plan, there)) in parts.iter().zip(plans) {
         let count = plan.read_data.len() + plan.read_parity.len();
@@ -368,32 +368,32 @@ async fn try_write(
         parities.push(parity.into_iter().map(freeze).collect());
         records.extend(part_records(core, write, part, &parity_there, &partial, &written, early));
     }
-    let redone = records.iter().flatten().all(|(_, record)| !record.redo.is_empty());
+    let redone = records.iter().flatten().all(|(_, record)| !record.new_data.is_empty());
     let early = early && redone && records.len() == parts.len();
-    let mut logged = match core.log_keep(records).await {
+    let mut logged = match core.log_append_records(records).await {
         Ok(logged) => logged,
         Err(error) => return Some(Err(error)),
     };
     // R10: a member dropped meanwhile has no record of this write. Before data goes out its drop must be durable.
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     let places = || {
         parts.iter().flat_map(|part| {
             let rows = base + part.rows.start..base + part.rows.end;
             part.strips.clone().map(move |index| (usize::from(map.data[index]), rows.clone()))
         })
     };
-    let behind = (early && core.may_go_behind(&keepers)).then(|| {
+    let behind = (early && core.may_acknowledge_early(&log_holders)).then(|| {
         write.acknowledge(core, &Ok(()));
-        core.log.go_behind(places(), keepers.clone())
+        core.log.acknowledge_early(places(), log_holders.clone())
     });
-    match core.log_harden(&mut logged).await {
+    match core.log_make_durable(&mut logged).await {
         Err(error) if behind.is_none() => {
             core.log_forget(logged);
             return Some(Err(error));
         }
         // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere
         // else.
-        _ => core.record_barrier_or(|| behind.is_some() && core.are_gone(&keepers)).await,
+        _ => core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await,
     }
     let batch = core.batch();
     for part in parts {
@@ -418,21 +418,21 @@ async fn try_write(
     let ended = core.ended(batch).await;
     let mut result = settle(core, ended.iter().map(|ended| (ended.member, &ended.result)));
     if let Err(first) = &result {
-        let no_room = is_no_room(first) && behind.is_none();
+        let no_space = is_no_space(first) && behind.is_none();
         if behind.is_some() {
             core.fail_next_flush(first);
         }
         let failed: SmallVec<[&Ended; 4]> = ended.iter().filter(|ended| ended.result.is_err()).collect();
-        for part in parts.iter().filter(|_| no_room) {
+        for part in parts.iter().filter(|_| no_space) {
             let rows = base + part.rows.start..base + part.rows.end;
             let members: SmallVec<[crate::MemberId; 4]> =
                 failed.iter().filter(|ended| ended.start_sector == rows.start).map(|ended| ended.member).collect();
-            if let Err(error) = settle_parity(core, write.stripe, &rows, &members).await {
+            if let Err(error) = reconcile_parity(core, write.stripe, &rows, &members).await {
                 result = Err(error);
             }
         }
-        for Ended { member, start_sector, sectors, .. } in failed.into_iter().filter(|_| !no_room) {
-            if let Err(error) = half_written(core, *member, *start_sector..start_sector + sectors).await {
+        for Ended { member, start_sector, sectors, .. } in failed.into_iter().filter(|_| !no_space) {
+            if let Err(error) = mark_half_written(core, *member, *start_sector..start_sector + sectors).await {
                 result = Err(error);
             }
         }
@@ -445,7 +445,7 @@ async fn try_write(
         core.behind_end(behind, places());
     }
     // R21: a dropped member may need these records.
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     core.gate_acknowledge(&result, failed);
     core.log_end(write.stripe, parts, logged);
     Some(result)
@@ -466,11 +466,11 @@ fn part_records(
     let all = part.strips.len() == map.data.len();
     let several = part.strips.len() > 1;
     let redo_sectors = (part.rows.end - part.rows.start) * part.strips.len() as u64;
-    let redo = write.small && (several || early) && core.log.has_room_for(redo_sectors);
-    if all && !redo {
-        return core.log_covers(write.stripe, &part.rows).then(|| core.log_bare(write.stripe, &part.rows));
+    let new_data = write.small && (several || early) && core.log.has_room_for(redo_sectors);
+    if all && !new_data {
+        return core.needs_revoke(write.stripe, &part.rows).then(|| core.revoke_records(write.stripe, &part.rows));
     }
-    let redone: SmallVec<[Data; 1]> = written.iter().filter(|_| redo).cloned().map(one_piece).collect();
+    let redone: SmallVec<[Data; 1]> = written.iter().filter(|_| new_data).cloned().map(one_piece).collect();
     let members = core.members.borrow();
     let record = |&parity: &usize| {
         let record = LogRecord {
@@ -480,7 +480,7 @@ fn part_records(
             written: part.strips.clone(),
             parity,
             partial: partial.iter().find(|(index, _)| *index == parity).map(|(_, data)| data.clone()),
-            redo: redone.clone(),
+            new_data: redone.clone(),
             zeros: false,
         };
         // R18: replacements get the records too.
@@ -491,7 +491,7 @@ fn part_records(
 }
 
 /// As [`settle`], with members and results in the same order.
-pub(crate) fn settle_writes<'a>(
+pub(crate) fn drop_failed_writes<'a>(
     core: &Core,
     targets: &[crate::MemberId],
     results: impl Iterator<Item = &'a Result<(), IoError>>,
@@ -508,9 +508,9 @@ pub(crate) fn settle<'a>(
     for (member, result) in results {
         let Err(error) = result else { continue };
         // A rebuilding member has no slot to lose.
-        let holds_role = || core.members.borrow().get(member).role == crate::MemberRole::InSync;
-        if is_no_room(error) && holds_role() {
-            outcome = Err(core.meet_no_room(member, error));
+        let holds_role = || core.members.borrow().get(member).role == crate::MemberState::InSync;
+        if is_no_space(error) && holds_role() {
+            outcome = Err(core.meet_no_space(member, error));
         } else if !core.fail_member(member, &format!("write failed: {error}")) {
             outcome = Err(lost("write", &error.context));
         }
@@ -519,7 +519,7 @@ pub(crate) fn settle<'a>(
 }
 
 /// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8).
-pub(crate) fn settle_flushes<'a>(
+pub(crate) fn drop_failed_flushes<'a>(
     core: &Core,
     results: impl Iterator<Item = (crate::MemberId, &'a Result<(), IoError>)>,
 ) -> Result<(), IoError> {
@@ -536,8 +536,8 @@ pub(crate) fn settle_flushes<'a>(
 
 /// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could
 /// tell of other strips is lost, so these rows become bad blocks: a read must fail instead of returning garbage (R7).
-pub(crate) async fn half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
-    if core.members.borrow().get(member).role == crate::MemberRole::Failed {
+pub(crate) async fn mark_half_written(core: &Core, member: crate::MemberId, rows: Range<u64>) -> Result<(), IoError> {
+    if core.members.borrow().get(member).role == crate::MemberState::Failed {
         return Ok(());
     }
     if core.mark_bad(member, rows.clone()).await {
@@ -730,7 +730,7 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
 }
 
 /// A member could not read a part. Recovers it, returns it to the client, and writes it back (read correction).
-pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
+pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let strip = core.geometry.strip_sectors();
     let rows = part.start_sector..part.start_sector + part.sectors;
     let guard = core.lock(rows.clone(), Mode::Exclusive).await;
@@ -747,12 +747,12 @@ pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart, slot: usize) {
         rewrite(&core, part.member, rows.start, Buffer::copy_of(buffer).freeze()).await;
     }
     drop(guard);
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     part.deliver(&core, read.ok());
 }
 
 /// Corrects a strip that a write found unreadable, if it still is.
-async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
+async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
     let strip = core.geometry.strip_sectors();
     let stripe = rows.start / strip;
     let _guard = core.lock(rows.clone(), Mode::Exclusive).await;
@@ -787,7 +787,7 @@ async fn mend_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
 /// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On
 /// a read-only array the sectors stay as they are.
 pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: u64, data: Data) {
-    if core.read_only.get() || core.members.borrow().get(member).role == crate::MemberRole::Failed {
+    if core.read_only.get() || core.members.borrow().get(member).role == crate::MemberState::Failed {
         return;
     }
     let sectors = (data.len() / 512) as u64;
@@ -799,7 +799,7 @@ pub(crate) async fn rewrite(core: &Core, member: crate::MemberId, start_sector: 
         core.recycle(read);
     }
     match error {
-        Some(error) if is_no_room(&error) => drop(core.meet_no_room(member, &error)),
+        Some(error) if is_no_space(&error) => drop(core.meet_no_space(member, &error)),
         Some(error) => {
             core.fail_member(member, &format!("could not rewrite sectors that it failed to read: {error}"));
         }
@@ -819,7 +819,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     core.write_begin(&rows).await;
     let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
     let records = recorded.into_iter().map(|stripe| {
-        let mut records = core.log_bare(stripe, &(0..strip));
+        let mut records = core.revoke_records(stripe, &(0..strip));
         records.iter_mut().for_each(|(_, record)| record.zeros = small);
         records
     });
@@ -828,10 +828,10 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
         Ok(logged) => {
             // Durable where members have caches, so that the next write to the stripe need not flush first (R20).
             let fua = fua || core.has_volatile_members() && core.log.config.is_some();
-            core.record_barrier().await;
+            core.wait_for_ack_barrier().await;
             core.gate_client_write(&rows);
             let result = zero_members(&core, &rows, fua, unmap, |members| members.active().collect()).await;
-            core.record_barrier().await;
+            core.wait_for_ack_barrier().await;
             core.log_end(stripes.start, &[], logged);
             result
         }
@@ -858,10 +858,10 @@ pub(crate) async fn zero_members(
         operation: Operation::WriteZeroes { fua, unmap, fast: false },
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
-    let result = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    if result.as_ref().is_err_and(is_no_room) {
+    let result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    if result.as_ref().is_err_and(is_no_space) {
         for (&member, _) in targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()) {
-            half_written(core, member, rows.clone()).await?;
+            mark_half_written(core, member, rows.clone()).await?;
         }
     }
     result

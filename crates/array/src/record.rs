@@ -1,6 +1,6 @@
 //! The members' metadata as the engine sees it, and the trait of a format that knows its bytes.
 //!
-//! The engine says *what* must be durable (an [`ArrayState`], write-intent bits). A [`Recorder`] (in the `format` crate) says
+//! The engine says *what* must be durable (an [`ArrayState`], write-intent bits). A [`MetadataWriter`] (in the `format` crate) says
 //! *which bytes* that takes, and the engine's driver writes them. The engine acknowledges nothing that depends on a metadata
 //! update before all of its writes have ended.
 
@@ -16,7 +16,7 @@ pub struct Place {
     /// The recovery offset: member sectors below this hold what they should; `u64::MAX`: all.
     pub recovered_sector: u64,
     /// Only chunks that the write-intent bitmap marks are missing (a member that returned).
-    pub by_intent: bool,
+    pub by_bitmap: bool,
 }
 
 /// A slot: its member, and a member that will replace it.
@@ -76,7 +76,7 @@ pub struct MetadataWrite {
 
 /// Knows the bytes of a metadata format. Pure: it returns writes. The engine's driver carries them out, durably (FUA), before
 /// the update counts.
-pub trait Recorder {
+pub trait MetadataWriter {
     /// One lane's part of the members' logs.
     type Log: LaneLog;
 
@@ -106,7 +106,7 @@ pub trait Recorder {
         Vec::new()
     }
 
-    /// What lanes must know to append to the members' logs. Called again after each [`Recorder::reset_log`] and each change of
+    /// What lanes must know to append to the members' logs. Called again after each [`MetadataWriter::reset_log`] and each change of
     /// members.
     fn log_places(&self) -> <Self::Log as LaneLog>::Places;
 }
@@ -130,9 +130,9 @@ pub trait LaneLog: Default {
 
 /// Stores nothing: for arrays without metadata, such as tests and benchmarks on RAM.
 #[derive(Debug, Default)]
-pub struct NoRecorder;
+pub struct NoMetadata;
 
-impl Recorder for NoRecorder {
+impl MetadataWriter for NoMetadata {
     type Log = Self;
 
     fn record_state(&mut self, _state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
@@ -148,7 +148,7 @@ impl Recorder for NoRecorder {
 }
 
 /// Never used, since an array without metadata has no log.
-impl LaneLog for NoRecorder {
+impl LaneLog for NoMetadata {
     type Places = ();
 
     fn know(&mut self, _lane: usize, (): ()) {}

@@ -5,7 +5,7 @@ use stria_block::Nanos;
 
 /// The state of a member in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemberRole {
+pub enum MemberState {
     /// It is in sync with its slot.
     InSync,
     /// It is being filled for its slot.
@@ -26,7 +26,7 @@ pub struct MemberStatus {
     /// For people.
     pub name: String,
     /// What it does.
-    pub role: MemberRole,
+    pub role: MemberState,
     /// Its slot, or the last one it had.
     pub slot: Option<usize>,
     /// Requests that it has not ended.
@@ -157,7 +157,7 @@ impl ArrayStatus {
             all.log = all.log.zip(lane.log).map(|(log, other)| log.joined(&other));
             all.in_flight += lane.in_flight;
         }
-        let failed = |member: &MemberId| all.members[member.0].role == MemberRole::Failed;
+        let failed = |member: &MemberId| all.members[member.0].role == MemberState::Failed;
         all.slots.iter_mut().for_each(|slot| *slot = slot.filter(|member| !failed(member)));
         all
     }
@@ -166,8 +166,8 @@ impl ArrayStatus {
 impl MemberStatus {
     fn join(&mut self, other: MemberStatus) {
         self.role = match (self.role, other.role) {
-            (_, MemberRole::Failed) => MemberRole::Failed,
-            (MemberRole::InSync, role @ (MemberRole::Rebuilding | MemberRole::Replacing)) => role,
+            (_, MemberState::Failed) => MemberState::Failed,
+            (MemberState::InSync, role @ (MemberState::Rebuilding | MemberState::Replacing)) => role,
             (role, _) => role,
         };
         self.failure = self.failure.take().or(other.failure);
@@ -256,7 +256,7 @@ pub enum Event {
         reason: String,
     },
     /// A member has no space for what was to be written. It keeps its slot, and clients get "no space".
-    NoRoom {
+    NoSpace {
         /// The member.
         member: MemberId,
         /// Its own words.

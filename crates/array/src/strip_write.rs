@@ -8,9 +8,9 @@
 use crate::core::{Core, MemberIo, Waiting, shared};
 use crate::gather::{Part, write_part};
 use crate::lists::few;
-use crate::log::{BehindWrite, Keepers, LogRecord, Logged, Waiter};
-use crate::no_room::{is_no_room, settle_parity};
-use crate::parity_io::{half_written, settle};
+use crate::log::{BehindWrite, LogHolders, LogRecord, Logged, Waiter};
+use crate::no_space::{is_no_space, reconcile_parity};
+use crate::parity_io::{mark_half_written, settle};
 use crate::plan::{Presence, Rectangle};
 use crate::{MemberId, StripeMap};
 use slab::Slab;
@@ -24,7 +24,7 @@ use stria_block::{Buffer, Claim, Completion, Data, IoError, Nanos, Operation, Re
 /// What a write waits for.
 enum Step {
     Reading,
-    Recording(Logged),
+    MetadataUpdates(Logged),
     Writing(Logged),
 }
 
@@ -55,9 +55,9 @@ struct StripWrite {
     /// Claims on the memory that the log was given.
     claims: SmallVec<[Claim; 3]>,
     /// The log holders, if the write may be acknowledged early.
-    early: Option<Keepers>,
+    early: Option<LogHolders>,
     /// It was acknowledged early; these members hold its records.
-    behind: Option<(BehindWrite, Keepers)>,
+    behind: Option<(BehindWrite, LogHolders)>,
 }
 
 /// All writes of this kind.
@@ -67,13 +67,13 @@ pub(crate) struct StripWrites {
     /// Writes that can take their next step.
     ready: RefCell<VecDeque<usize>>,
     /// Writes that are not acknowledged yet.
-    untold: Cell<usize>,
+    unacknowledged: Cell<usize>,
 }
 
 impl StripWrites {
     /// The number of writes that clients still wait for.
-    pub fn untold(&self) -> usize {
-        self.untold.get()
+    pub fn unacknowledged(&self) -> usize {
+        self.unacknowledged.get()
     }
 
     /// True if the member requests that a write waits for are reads.
@@ -131,7 +131,7 @@ impl Core {
         let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
         let fits =
             in_strip + sectors <= strip && self.geometry.data_count() > 1 && from.len() == 1 && !self.gathers.is_open(stripe);
-        if !fits || !self.may_write_at_once(&rows) || !self.agrees(&rows) {
+        if !fits || !self.may_write_directly(&rows) || !self.is_consistent(&rows) {
             return false;
         }
         let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
@@ -143,9 +143,9 @@ impl Core {
             return false;
         }
         let Some(lock) = self.locks.try_lock(&rows) else { return false };
-        self.begin_at_once(&rows);
+        self.begin_directly(&rows);
         self.gathers.begin();
-        self.strip_writes.untold.set(self.strip_writes.untold.get() + 1);
+        self.strip_writes.unacknowledged.set(self.strip_writes.unacknowledged.get() + 1);
         let mut writes = self.strip_writes.all.borrow_mut();
         let entry = writes.vacant_entry();
         let members = self.holders(&sources);
@@ -197,7 +197,7 @@ impl Core {
     fn is_as_it_began(&self, write: &StripWrite) -> bool {
         let map = self.map(write.stripe);
         write.failures.is_empty()
-            && !self.is_held_back()
+            && !self.acks_are_held()
             && self.are_usual(map.parity.iter().chain([&map.data[write.index]]), &write.rows)
     }
 
@@ -262,9 +262,9 @@ impl Core {
         let early = !fua
             && log.keeps_bytes_of(sectors)
             && log.has_room_for(sectors)
-            && log.may_be_behind(sectors, self.requests_in_flight(), volatile);
+            && log.would_benefit(sectors, self.requests_in_flight(), volatile);
         if early {
-            write.early = Some(self.keepers(map.parity.iter().map(|&slot| usize::from(slot))));
+            write.early = Some(self.log_holders(map.parity.iter().map(|&slot| usize::from(slot))));
         }
         let record = |(parity, partial)| LogRecord {
             number: 0,
@@ -273,7 +273,7 @@ impl Core {
             written: write.index..write.index + 1,
             parity,
             partial: Some(partial),
-            redo: if early { shared(from) } else { SmallVec::new() },
+            new_data: if early { shared(from) } else { SmallVec::new() },
             zeros: false,
         };
         let records = partials.into_iter().enumerate().map(record);
@@ -315,21 +315,23 @@ impl Core {
     fn tell_strip(&self, write: &mut StripWrite, result: Result<(), IoError>, operation: Operation) {
         self.gathers.end(&self.ready, std::iter::once(write.start_sector + write.sectors()));
         self.steering.ended(write.begun, self.now());
-        self.strip_writes.untold.set(self.strip_writes.untold.get() - 1);
+        self.strip_writes.unacknowledged.set(self.strip_writes.unacknowledged.get() - 1);
         let operation = std::mem::replace(&mut write.operation, operation);
         self.done(Completion { tag: write.tag, result, operation });
     }
 
     /// Acknowledges a write early, if its logged records would count after a crash (R23).
     fn tell_early(&self, write: &mut StripWrite) {
-        let Some(keepers) = write.early.take().filter(|keepers| self.is_as_it_began(write) && self.may_go_behind(keepers)) else {
+        let Some(log_holders) =
+            write.early.take().filter(|log_holders| self.is_as_it_began(write) && self.may_acknowledge_early(log_holders))
+        else {
             return;
         };
         let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
         let operation = Operation::Write { from: shared(from), fua: *fua };
         self.tell_strip(write, Ok(()), operation);
         let place = (usize::from(self.map(write.stripe).data[write.index]), write.rows.clone());
-        write.behind = Some((self.log.go_behind(std::iter::once(place), keepers.clone()), keepers));
+        write.behind = Some((self.log.acknowledge_early(std::iter::once(place), log_holders.clone()), log_holders));
     }
 
     /// An early acknowledged write is in place.
@@ -364,20 +366,20 @@ fn step(core: &Rc<Core>, key: usize) {
         Step::Reading if core.is_as_it_began(write) => {
             let partials = core.compute_strip(write);
             if !partials.is_empty() {
-                write.step = Step::Recording(core.record_strip(key, write, partials));
+                write.step = Step::MetadataUpdates(core.record_strip(key, write, partials));
                 return;
             }
             write.step = Step::Writing(Logged::nothing());
             core.send_strip(key, write);
         }
         Step::Reading => begin_again(core, all.remove(key)),
-        Step::Recording(mut logged) => {
+        Step::MetadataUpdates(mut logged) => {
             let (kept, ended) = core.log_progress(&logged);
             if kept {
                 core.tell_early(write);
             }
             if !ended {
-                write.step = Step::Recording(logged);
+                write.step = Step::MetadataUpdates(logged);
                 return;
             }
             if core.log_ended(&mut logged).is_ok() && core.is_as_it_began(write) {
@@ -386,14 +388,14 @@ fn step(core: &Rc<Core>, key: usize) {
             }
             let write = all.remove(key);
             if write.behind.is_some() {
-                return core.ready.spawn(carry_out(Rc::clone(core), write, logged));
+                return core.ready.spawn(perform(Rc::clone(core), write, logged));
             }
             core.log_forget(logged);
             begin_again(core, write);
         }
         Step::Writing(logged) => {
             let mut write = all.remove(key);
-            if !write.failures.is_empty() || core.is_held_back() {
+            if !write.failures.is_empty() || core.acks_are_held() {
                 return core.ready.spawn(finish(Rc::clone(core), write, logged));
             }
             let told = write.behind.is_some();
@@ -413,7 +415,7 @@ fn begin_again(core: &Rc<Core>, write: StripWrite) {
     core.write_ended(&write.rows);
     core.locks.unlock(write.lock, &core.ready);
     core.gathers.end(&core.ready, std::iter::empty());
-    core.strip_writes.untold.set(core.strip_writes.untold.get() - 1);
+    core.strip_writes.unacknowledged.set(core.strip_writes.unacknowledged.get() - 1);
     let sectors = write.rows.end - write.rows.start;
     let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;
     let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
@@ -432,9 +434,9 @@ fn begin_again(core: &Rc<Core>, write: StripWrite) {
 
 /// Brings a write that was acknowledged early to its place, whichever members are left: with its log holders lost, its data
 /// exists nowhere else (R10).
-async fn carry_out(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
-    let keepers = write.behind.as_ref().map_or_else(Keepers::new, |(_, keepers)| keepers.clone());
-    core.record_barrier_or(|| core.are_gone(&keepers)).await;
+async fn perform(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
+    let log_holders = write.behind.as_ref().map_or_else(LogHolders::new, |(_, log_holders)| log_holders.clone());
+    core.wait_for_ack_barrier_or(|| core.are_gone(&log_holders)).await;
     let map = core.map(write.stripe);
     let Operation::Write { from, fua } = &write.operation else { unreachable!("this is a write") };
     let strip = (usize::from(map.data[write.index]), shared(from));
@@ -456,10 +458,10 @@ async fn carry_out(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
 }
 
 /// Rows that members failed to take become bad blocks (R7).
-async fn half_written_all(core: &Core, write: &StripWrite) -> Result<(), IoError> {
+async fn mark_half_written_all(core: &Core, write: &StripWrite) -> Result<(), IoError> {
     let mut result = Ok(());
     for (member, _) in &write.failures {
-        result = half_written(core, *member, write.rows.clone()).await.and(result);
+        result = mark_half_written(core, *member, write.rows.clone()).await.and(result);
     }
     result
 }
@@ -469,11 +471,11 @@ async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     let mut result = settle(&core, write.failures.iter().map(|(member, result)| (*member, result)));
     let told = write.behind.is_some();
     if let Err(first) = &result {
-        let settled = if is_no_room(first) && !told {
+        let settled = if is_no_space(first) && !told {
             let failed: SmallVec<[MemberId; 4]> = few(write.failures.iter().map(|(member, _)| *member));
-            settle_parity(&core, write.stripe, &write.rows, &failed).await
+            reconcile_parity(&core, write.stripe, &write.rows, &failed).await
         } else {
-            half_written_all(&core, &write).await
+            mark_half_written_all(&core, &write).await
         };
         if told {
             core.fail_next_flush(first);
@@ -484,9 +486,9 @@ async fn finish(core: Rc<Core>, mut write: StripWrite, logged: Logged) {
     }
     core.end_behind(&mut write);
     // R21: a dropped member may need these records.
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     core.end_strip(&mut write, logged);
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     core.locks.unlock(write.lock, &core.ready);
     core.gate_acknowledge(&result, write.failures.iter().map(|(member, _)| *member));
     if !told {

@@ -15,7 +15,7 @@ pub(crate) use steer::Steering;
 use crate::core::Core;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
-use crate::{Level, MemberId, MemberRole};
+use crate::{Level, MemberId, MemberState};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -96,7 +96,7 @@ struct Sweep {
     kind: SweepKind,
     fills: SmallVec<[Fill; 2]>,
     /// Only chunks that the write-intent bitmap marks.
-    by_intent: bool,
+    by_bitmap: bool,
     window: u64,
     /// Where this run of the sweep began.
     start: u64,
@@ -308,17 +308,17 @@ pub(crate) fn name(kind: SweepKind) -> &'static str {
 fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     let members = core.members.borrow();
     let mut found: SmallVec<[Fill; 2]> = SmallVec::new();
-    let (mut from, mut by_intent) = (u64::MAX, true);
+    let (mut from, mut by_bitmap) = (u64::MAX, true);
     for id in members.active() {
         let member = members.get(id);
-        if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) && !core.waits_for_others(id) {
-            let copied = member.role == MemberRole::Replacing;
+        if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && !core.waits_for_others(id) {
+            let copied = member.role == MemberState::Replacing;
             found.push(Fill { slot: member.slot.expect("it has a role"), member: id, copied });
             from = from.min(member.config.recovered_sector);
-            by_intent &= member.config.by_intent;
+            by_bitmap &= member.config.by_bitmap;
         }
     }
-    (found, from, by_intent)
+    (found, from, by_bitmap)
 }
 
 /// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
@@ -340,12 +340,12 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     }
     while let Some((member, slot)) = core.take_spare() {
         core.event(Event::SpareTaken { member, slot });
-        core.want_record();
+        core.request_commit();
         sweeper.gave_up.set(false);
     }
-    let (filled, from, by_intent) = fills(core);
+    let (filled, from, by_bitmap) = fills(core);
     if !filled.is_empty() && !sweeper.gave_up.get() {
-        return Some((SweepKind::Rebuild, filled, from, by_intent, 0));
+        return Some((SweepKind::Rebuild, filled, from, by_bitmap, 0));
     }
     let resync = core.resync_from();
     if resync != u64::MAX {
@@ -369,8 +369,8 @@ pub(crate) async fn sweep_forever(core: Rc<Core>, sweeper: Rc<Sweeper>) {
                 job.is_some()
             })
             .await;
-        let (kind, fills, from, by_intent, found) = job.expect("waited for one");
-        run(&core, &sweeper, kind, fills, from, by_intent, found).await;
+        let (kind, fills, from, by_bitmap, found) = job.expect("waited for one");
+        run(&core, &sweeper, kind, fills, from, by_bitmap, found).await;
     }
 }
 
@@ -383,7 +383,7 @@ async fn run(
     kind: SweepKind,
     fills: SmallVec<[Fill; 2]>,
     from: u64,
-    by_intent: bool,
+    by_bitmap: bool,
     found: u64,
 ) {
     sweeper.cancelled.set(false);
@@ -391,13 +391,13 @@ async fn run(
         core.members.borrow_mut().forget_wrong();
     }
     let geometry = &core.geometry;
-    let window = core.share.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
+    let window = core.partition.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
     let from = from.min(end) / window * window;
     let sweep = Rc::new(Sweep {
         kind,
         fills,
-        by_intent,
+        by_bitmap,
         window,
         start: from,
         end,
@@ -430,12 +430,12 @@ async fn run(
     let mismatch_sectors = sweep.mismatch_sectors.get();
     let duration = core.now() - sweep.started;
     if let Some(reason) = error {
-        let no_room = core.no_room.is_careful(core.now());
-        sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep) && !no_room);
+        let no_space = core.no_space.is_careful(core.now());
+        sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep) && !no_space);
         core.event(Event::SweepStopped { kind, reason });
         // What failed now may work later; at once it would fail again.
         let due = core.now() + AGAIN_AFTER;
-        let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_room;
+        let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
         while again && core.now() < due && !core.stopping.get() {
             core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
         }
@@ -456,7 +456,7 @@ async fn run(
     } else {
         match kind {
             SweepKind::Rebuild => {
-                let from_start = sweep.start == 0 && !sweep.by_intent;
+                let from_start = sweep.start == 0 && !sweep.by_bitmap;
                 if core.share_filled(&sweep.fills, from_start) {
                     take_over(core, &sweep.fills, from_start).await;
                 }
@@ -473,7 +473,7 @@ async fn run(
         core.event(Event::SweepFinished { kind, mismatch_sectors, wrong, duration });
     }
     if !matches!(kind, SweepKind::Scrub { .. }) {
-        core.recorded(core.want_record()).await;
+        core.recorded(core.request_commit()).await;
     }
     *sweeper.current.borrow_mut() = None;
     core.steering.watch(false);
@@ -483,7 +483,7 @@ async fn run(
 
 fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
     let members = core.members.borrow();
-    sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberRole::Failed)
+    sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberState::Failed)
 }
 
 /// Writes superblocks that call rebuilt members in sync, before they count as such. What is in sync only in memory is
@@ -492,15 +492,15 @@ fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
 async fn hand_over(core: &Core, fills: &[Fill]) {
     // R12: the update that says they are back writes the heads of their logs. Together with this one, a crash could leave a
     // member in sync without a log, and such a member is not trusted.
-    core.all_recorded().await;
+    core.all_committed().await;
     for fill in fills {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(fill.member);
-        if member.role != MemberRole::Failed {
-            (member.config.recovered_sector, member.config.by_intent) = (u64::MAX, false);
+        if member.role != MemberState::Failed {
+            (member.config.recovered_sector, member.config.by_bitmap) = (u64::MAX, false);
         }
     }
-    core.recorded(core.want_record()).await;
+    core.recorded(core.request_commit()).await;
 }
 
 /// Rebuilt members take their slots. `from_start`: all of them was rebuilt in this run.
@@ -508,7 +508,7 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     hand_over(core, fills).await;
     for fill in fills {
         let mut members = core.members.borrow_mut();
-        if members.get(fill.member).role == MemberRole::Failed {
+        if members.get(fill.member).role == MemberState::Failed {
             continue;
         }
         let replaced = members.filled(fill.member);
@@ -516,10 +516,10 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
         core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
         if let Some(member) = replaced {
             // R6: until that is durable, a crash brings the old member back.
-            core.raise_barrier();
+            core.raise_ack_barrier();
             core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
             // R10: it gets no more writes.
-            core.raise_barrier();
+            core.raise_ack_barrier();
         }
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
@@ -549,7 +549,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         let before = sweep.next.get();
         // A rebuild of copies goes by member rows, which belong to no lane.
         let by_share = sweep.kind != SweepKind::Rebuild || core.geometry.level().parity_count() > 0;
-        let start = if by_share { core.share.next(before).min(sweep.end) } else { before };
+        let start = if by_share { core.partition.next(before).min(sweep.end) } else { before };
         if stop {
             break;
         }
@@ -597,7 +597,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
 
 /// True if a window needs work.
 fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
-    if !sweep.by_intent {
+    if !sweep.by_bitmap {
         return true;
     }
     let intent = core.intent.borrow();
@@ -680,7 +680,7 @@ fn advance(core: &Core, sweep: &Sweep) {
             let mut members = core.members.borrow_mut();
             for fill in &sweep.fills {
                 let member = members.get_mut(fill.member);
-                if matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing) {
+                if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) {
                     member.config.recovered_sector = member.config.recovered_sector.max(watermark.min(sweep.end));
                 }
             }
@@ -692,6 +692,6 @@ fn advance(core: &Core, sweep: &Sweep) {
     sweep.mark(now);
     if now >= sweep.checkpoint.get() + CHECKPOINT && !matches!(sweep.kind, SweepKind::Scrub { .. }) {
         sweep.checkpoint.set(now);
-        core.want_record();
+        core.request_commit();
     }
 }

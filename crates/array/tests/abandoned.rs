@@ -8,7 +8,7 @@ mod support;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Engine, Geometry, IntentConfig, Level, MemberId, NoRecorder, Ports};
+use stria_array::{ArrayDevice, Engine, Geometry, IntentConfig, Level, MemberId, NoMetadata, Ports};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 use support::{Chance, SharedRam, whole};
 
@@ -47,7 +47,7 @@ impl BlockDevice for Hanging {
 }
 
 struct World {
-    lanes: Vec<ArrayDevice<NoRecorder>>,
+    lanes: Vec<ArrayDevice<NoMetadata>>,
     until: Vec<Rc<Cell<Nanos>>>,
     now: Nanos,
     model: Vec<u8>,
@@ -76,7 +76,7 @@ impl World {
         };
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let (config, ports) = (stria_array::ArrayConfig { intent, ..whole(geometry) }, Ports::new(lane_count).with_groups(8));
-        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let lanes = (0..lane_count).map(lane).collect();
         Self { lanes, until, now: 0, model, chance, open: BTreeMap::new(), next_tag: 0 }
     }

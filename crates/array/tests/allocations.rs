@@ -6,7 +6,7 @@ use stria_array::*;
 use stria_block::*;
 use support::*;
 
-fn array(level: Level, count: usize) -> ArrayDevice<NoRecorder> {
+fn array(level: Level, count: usize) -> ArrayDevice<NoMetadata> {
     let geometry = Geometry::new(level, level.default_layout(), 128, &vec![128 * 64; count]).expect("it fits");
     let intent = Some(IntentConfig { chunk_sectors: 1024, dirty: Vec::new() });
     on_ram(&ArrayConfig { intent, ..whole(geometry) })
@@ -14,7 +14,7 @@ fn array(level: Level, count: usize) -> ArrayDevice<NoRecorder> {
 
 /// Requests of `sectors`, 32 in flight; the memory of those that have ended goes out again.
 struct Traffic {
-    array: ArrayDevice<NoRecorder>,
+    array: ArrayDevice<NoMetadata>,
     ended: Vec<Completion>,
     sectors: u64,
     in_order: bool,

@@ -36,7 +36,7 @@ impl BlockDevice for Noting {
 }
 
 struct Mirror {
-    array: ArrayDevice<NoRecorder>,
+    array: ArrayDevice<NoMetadata>,
     asked: [Rc<RefCell<Vec<u64>>>; 2],
     ends: Rc<Cell<bool>>,
 }
@@ -52,7 +52,7 @@ impl Mirror {
             waiting: Vec::new(),
         };
         let devices = asked.iter().map(|asked| Box::new(noting(asked)) as Box<dyn BlockDevice>).collect();
-        Self { array: ArrayDevice::new(&whole(geometry), devices, NoRecorder, 0), asked, ends }
+        Self { array: ArrayDevice::new(&whole(geometry), devices, NoMetadata, 0), asked, ends }
     }
 
     /// Reads; the place of the member that was asked.

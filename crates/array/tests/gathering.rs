@@ -50,7 +50,7 @@ fn streams_become_whole_stripes() {
     }
 }
 
-fn write(array: &mut ArrayDevice<NoRecorder>, start_sector: u64) {
+fn write(array: &mut ArrayDevice<NoMetadata>, start_sector: u64) {
     let from = std::iter::once(Buffer::zeroed(4096).freeze()).collect();
     array.submit(Request { tag: start_sector, start_sector, sectors: 8, operation: Operation::Write { from, fua: false } });
 }

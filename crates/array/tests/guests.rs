@@ -142,7 +142,7 @@ fn a_member_that_was_replaced_is_not_read_any_more() {
         for lane in &world.lanes {
             lane.command(|engine| engine.replace(MemberId(0), spare)).expect("both are there");
         }
-        let took_over = |lane: &ArrayDevice<NoRecorder>| lane.status().slots[0] == Some(spare);
+        let took_over = |lane: &ArrayDevice<NoMetadata>| lane.status().slots[0] == Some(spare);
         while !took_over(&world.lanes[OWNER]) {
             world.lanes[GUEST].poll(world.now, &mut Vec::new());
             world.lanes[OWNER].poll(world.now, &mut Vec::new());

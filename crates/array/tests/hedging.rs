@@ -4,7 +4,7 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Geometry, Level, MemberId, MemberStatus, NoRecorder, Ports};
+use stria_array::{ArrayDevice, Geometry, Level, MemberId, MemberStatus, NoMetadata, Ports};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, bytes};
 use support::{SharedRam, whole};
 
@@ -38,8 +38,8 @@ impl BlockDevice for Late {
 
 struct World {
     /// Where requests come in, and the lanes that there are beside it.
-    array: ArrayDevice<NoRecorder>,
-    others: Vec<ArrayDevice<NoRecorder>>,
+    array: ArrayDevice<NoMetadata>,
+    others: Vec<ArrayDevice<NoMetadata>>,
     until: Vec<Rc<Cell<Nanos>>>,
     now: Nanos,
     tags: u64,
@@ -68,7 +68,7 @@ impl World {
             until.iter().zip(&rams).map(|late_ram| Box::new(late(late_ram)) as Box<dyn BlockDevice>).collect()
         };
         let (config, ports) = (whole(geometry), Ports::new(lane_count).with_groups(16));
-        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let mut others: Vec<_> = (0..lane_count).map(lane).collect();
         let array = others.pop().expect("there is one");
         let mut world = Self { array, others, until, now: 0, tags: 0, capacity };
@@ -105,13 +105,13 @@ impl World {
         self.lanes().filter_map(ArrayDevice::next_wake).min()
     }
 
-    fn lanes(&self) -> impl Iterator<Item = &ArrayDevice<NoRecorder>> {
+    fn lanes(&self) -> impl Iterator<Item = &ArrayDevice<NoMetadata>> {
         self.others.iter().chain([&self.array])
     }
 
     /// The sum of something over a member's parts on all lanes.
     fn sum(&self, of: impl Fn(&MemberStatus) -> u64) -> Vec<u64> {
-        let on_lane = |lane: &ArrayDevice<NoRecorder>| lane.status().members.iter().map(&of).collect::<Vec<_>>();
+        let on_lane = |lane: &ArrayDevice<NoMetadata>| lane.status().members.iter().map(&of).collect::<Vec<_>>();
         let lanes: Vec<_> = self.lanes().map(on_lane).collect();
         (0..self.until.len()).map(|member| lanes.iter().map(|lane| lane[member]).sum()).collect()
     }

@@ -29,7 +29,7 @@ fn members_that_one_lane_drops_are_dropped_by_all_and_spares_take_over() {
             let lane = world.chance.below(world.lanes.len() as u64) as usize;
             let _ = world.lanes[lane].command(|engine| engine.fail(victim));
             world.traffic(5);
-            let failed = |lane: &ArrayDevice<NoRecorder>| lane.status().members[victim.0].role == MemberRole::Failed;
+            let failed = |lane: &ArrayDevice<NoMetadata>| lane.status().members[victim.0].role == MemberState::Failed;
             assert!(world.lanes.iter().all(failed), "all lanes know that member {} is out", victim.0);
         }
         if losses > 0 {

@@ -41,7 +41,7 @@ impl BlockDevice for Zeros {
 }
 
 struct Large {
-    array: ArrayDevice<NoRecorder>,
+    array: ArrayDevice<NoMetadata>,
     asked: Rc<Cell<u64>>,
     now: Nanos,
 }
@@ -55,7 +55,7 @@ impl Large {
         let mut config = ArrayConfig { intent, resync_sector, ..whole(geometry) };
         if let Some(slot) = returns {
             let member = config.slots[slot].member.as_mut().expect("it is there");
-            (member.recovered_sector, member.by_intent) = (0, true);
+            (member.recovered_sector, member.by_bitmap) = (0, true);
         }
         let asked = Rc::<Cell<u64>>::default();
         let device = |_| {
@@ -63,7 +63,7 @@ impl Large {
             Box::new(Zeros { limits, ended: Vec::new(), asked: Rc::clone(&asked) }) as Box<dyn BlockDevice>
         };
         let devices = (0..4).map(device).collect();
-        Self { array: ArrayDevice::new(&config, devices, NoRecorder, 0), asked, now: 0 }
+        Self { array: ArrayDevice::new(&config, devices, NoMetadata, 0), asked, now: 0 }
     }
 
     fn turn(&mut self) -> Vec<Completion> {

@@ -71,8 +71,8 @@ impl TellingRecorder {
     }
 }
 
-impl Recorder for TellingRecorder {
-    type Log = NoRecorder;
+impl MetadataWriter for TellingRecorder {
+    type Log = NoMetadata;
 
     fn record_state(&mut self, state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
         if state.clean {
@@ -161,7 +161,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             slots: (0..5).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
             spares: Vec::new(),
             resync_sector: u64::MAX,
-            doubts_parity: false,
+            suspects_parity: false,
             intent: Some(IntentConfig { chunk_sectors: CHUNK, dirty: Vec::new() }),
             log: None,
             replay: Vec::new(),
@@ -206,7 +206,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
                 completion.result.expect("within redundancy");
                 acknowledged += 1;
                 let status = array.status();
-                if failing && status.members[2].role == MemberRole::Failed {
+                if failing && status.members[2].role == MemberState::Failed {
                     assert!(told.borrow().dropped.contains(&2), "acknowledged before the others know that a member was dropped");
                 }
             }
@@ -214,7 +214,7 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
             now = array.next_wake().unwrap_or(now + 1).max(now) + if written >= 200 { 100_000_000 } else { 0 };
         }
         assert_eq!(acknowledged, written, "{}", describe(&geometry));
-        assert!(array.status().members[2].role == MemberRole::Failed, "the member that fails writes was dropped");
+        assert!(array.status().members[2].role == MemberState::Failed, "the member that fails writes was dropped");
         assert!(!told.borrow().dirty, "an idle array ends clean");
     }
 }
@@ -244,7 +244,7 @@ fn who_is_to_be_failed_on_command_soon_keeps_nothing_alone() {
         }
         ended.remove(0).result.expect("it is redundant");
     };
-    let leans = || array.borrow().command(|engine| engine.leans_on(parity));
+    let leans = || array.borrow().command(|engine| engine.is_sole_log_holder(parity));
     // The first one finds the array clean, and waits for records.
     write(1);
     settle();
@@ -252,7 +252,7 @@ fn who_is_to_be_failed_on_command_soon_keeps_nothing_alone() {
     assert!(leans(), "acknowledged by its record");
     settle();
     assert!(!leans());
-    array.borrow().command(|engine| engine.lean_no_more_on(Some(parity)));
+    array.borrow().command(|engine| engine.stop_relying_on(Some(parity)));
     write(3);
     assert!(!leans(), "acknowledged only once it is down");
     array.borrow().command(|engine| engine.fail(parity)).expect("the array is redundant");
@@ -270,12 +270,12 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
         written: 0..1,
         parity: 0,
         partial: Some(bytes()),
-        redo: std::iter::once(bytes()).collect(),
+        new_data: std::iter::once(bytes()).collect(),
         zeros: false,
     };
     let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
     let mut array = on_ram(&ArrayConfig { log: Some(log), replay: vec![record], ..whole(geometry) });
-    let fails = |array: &ArrayDevice<NoRecorder>| array.command(|engine| engine.fail(MemberId(0)));
+    let fails = |array: &ArrayDevice<NoMetadata>| array.command(|engine| engine.fail(MemberId(0)));
     let refused = fails(&array).expect_err("records are still to be carried out");
     assert!(refused.to_string().contains("fail it again in a moment"), "{refused}");
     for _ in 0..100 {

@@ -8,25 +8,25 @@
 //! watches their sockets. A guest costs no message between threads, and shares the lane's processor.
 //!
 //! Invariant: every request taken from the mailbox is answered exactly once, in every case. On the way in, the number of a slot
-//! in the [`Desk`] replaces its tag; the desk remembers the client and its tag. When the thread ends, normally or by a panic,
+//! in the [`RequestTable`] replaces its tag; the desk remembers the client and its tag. When the thread ends, normally or by a panic,
 //! the desk answers all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox
 //! itself.
 //!
-//! Several lanes may serve one device: a [`Dealer`] represents them to clients, and a [`Bond`] ends them together.
+//! Several lanes may serve one device: a [`LaneRouter`] represents them to clients, and a [`PanicGroup`] ends them together.
 
 mod bond;
 mod dealer;
-mod desk;
 mod guests;
 mod patience;
+mod request_table;
 
-pub use bond::Bond;
-pub use dealer::Dealer;
+pub use bond::PanicGroup;
+pub use dealer::LaneRouter;
 
 use crate::{DriveError, Ring};
-use desk::Desk;
 use guests::Guests;
 use patience::Patience;
+use request_table::RequestTable;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use std::num::NonZero;
@@ -44,7 +44,7 @@ pub struct Lane {
     cpus: Vec<usize>,
     spin_max: Duration,
     takes_guests: bool,
-    bond: Bond,
+    bond: PanicGroup,
 }
 
 /// The handle by which other threads reach a lane. Dropping it stops the lane.
@@ -103,7 +103,7 @@ impl Lane {
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
-        Self { name: name.into(), cpus: Vec::new(), spin_max, takes_guests: processor_count <= 2, bond: Bond::default() }
+        Self { name: name.into(), cpus: Vec::new(), spin_max, takes_guests: processor_count <= 2, bond: PanicGroup::default() }
     }
 
     /// Restricts the thread to these processors, counted from 0; any if empty.
@@ -123,7 +123,7 @@ impl Lane {
     }
 
     /// A lane that breaks off when another lane of the same bond does.
-    pub fn bound_by(self, bond: &Bond) -> Self {
+    pub fn bound_by(self, bond: &PanicGroup) -> Self {
         Self { bond: bond.clone(), ..self }
     }
 
@@ -327,7 +327,7 @@ impl<D> Shared<D> {
                 Message::Client(reply) => client = Some(reply),
                 Message::Request(request) => {
                     let reply = client.as_ref().expect("requests follow their client");
-                    reply.push(request.complete(Err(desk::stopped(&self.name))));
+                    reply.push(request.complete(Err(request_table::stopped(&self.name))));
                 }
                 // A guest that is dropped closes its connection.
                 Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop | Message::Leave | Message::BreakOff => {}
@@ -366,24 +366,25 @@ impl<D: 'static> RemoteDevice for Shared<D> {
 }
 
 /// The life of a lane's thread.
-fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &Bond) {
-    let mut desk = Desk::new(&shared.name, shared.limits.optimal_io_bytes);
+fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &PanicGroup) {
+    let mut request_table = RequestTable::new(&shared.name, shared.limits.optimal_io_bytes);
     let mut guests = Guests::default();
     let mut inbox = Vec::new();
-    let served =
-        catch_unwind(AssertUnwindSafe(|| serve(shared, ring, &mut device, &mut desk, &mut guests, &mut inbox, spin_max)));
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        serve(shared, ring, &mut device, &mut request_table, &mut guests, &mut inbox, spin_max)
+    }));
     let broke_off = !matches!(served, Ok(End::Stopped));
     shared.panicked.store(broke_off, Ordering::SeqCst);
     shared.stopped.store(true, Ordering::SeqCst);
     if broke_off {
         bond.break_off();
     }
-    desk.close();
-    desk.send(|room| guests.call(room));
+    request_table.close();
+    request_table.send(|room| guests.call(room));
     shared.refuse(&mut inbox);
     // Guests send their last answers; their new requests are refused, and those refusals are not sent. A panic may have
     // interrupted a guest's turn, so a second one is caught here.
-    let _ = catch_unwind(AssertUnwindSafe(|| guests.turn(monotonic_now(), ring, &mut desk, Desk::refuse)));
+    let _ = catch_unwind(AssertUnwindSafe(|| guests.turn(monotonic_now(), ring, &mut request_table, RequestTable::refuse)));
 }
 
 /// How a lane's work ended, if not by a panic of its own.
@@ -396,7 +397,7 @@ fn serve<D: BlockDevice>(
     shared: &Shared<D>,
     ring: &Ring,
     device: &mut D,
-    desk: &mut Desk,
+    request_table: &mut RequestTable,
     guests: &mut Guests,
     inbox: &mut Vec<Message<D>>,
     spin_max: Duration,
@@ -410,20 +411,20 @@ fn serve<D: BlockDevice>(
         let mut active = !inbox.is_empty();
         let now = monotonic_now();
         ring.set_now(now);
-        desk.set_now(now);
+        request_table.set_now(now);
         shared.turn_due.store(now, Ordering::Relaxed);
         let mut leaves = false;
         for message in inbox.drain(..) {
             match message {
-                Message::Client(reply) => desk.turn_to(reply),
-                Message::Request(request) if stopping || leaves => desk.refuse(request),
+                Message::Client(reply) => request_table.turn_to(reply),
+                Message::Request(request) if stopping || leaves => request_table.refuse(request),
                 Message::Request(request) => {
-                    if let Some(request) = desk.accept(request) {
+                    if let Some(request) = request_table.accept(request) {
                         device.submit(request);
                     }
                 }
                 Message::Call(work) => work(device),
-                Message::Guest(guest) => guests.admit(guest, desk),
+                Message::Guest(guest) => guests.admit(guest, request_table),
                 Message::Stir => guests.call_all(),
                 Message::Stop => stopping = true,
                 Message::Leave => leaves = true,
@@ -433,10 +434,10 @@ fn serve<D: BlockDevice>(
         if leaves {
             return End::Stopped;
         }
-        let submit = |device: &mut D, desk: &mut Desk, request| match stopping {
-            true => desk.refuse(request),
+        let submit = |device: &mut D, request_table: &mut RequestTable, request| match stopping {
+            true => request_table.refuse(request),
             false => {
-                if let Some(request) = desk.accept(request) {
+                if let Some(request) = request_table.accept(request) {
                     device.submit(request);
                 }
             }
@@ -444,19 +445,20 @@ fn serve<D: BlockDevice>(
         // In one turn, new requests go in and results go out.
         if guests.look(ring, now) {
             active = true;
-            guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
+            guests.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
         }
         device.poll(now, &mut ended);
         active |= !ended.is_empty();
-        ended.drain(..).for_each(|completion| desk.answer(completion));
+        ended.drain(..).for_each(|completion| request_table.answer(completion));
         let mut asked = false;
-        while let Some(request) = desk.next() {
+        while let Some(request) = request_table.next() {
             device.submit(request);
             asked = true;
         }
-        desk.send(|room| guests.call(room));
-        asked |= guests.is_due() && guests.turn(now, ring, desk, |desk, request| submit(device, desk, request));
-        if stopping && desk.is_clear() {
+        request_table.send(|room| guests.call(room));
+        asked |= guests.is_due()
+            && guests.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
+        if stopping && request_table.is_clear() {
             return End::Stopped;
         }
         let wake = [device.next_wake(), guests.next_wake()].into_iter().flatten().min();

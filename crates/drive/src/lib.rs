@@ -25,6 +25,6 @@ mod workers;
 pub use error::DriveError;
 pub use file_drive::{DriveWatch, FileDrive, Way, open};
 pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
-pub use lane::{Bond, Dealer, Lane, LaneHandle, LaneStopped, keep_to, monotonic_now};
+pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to, monotonic_now};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, IoOptions, SyncDrive, probe};

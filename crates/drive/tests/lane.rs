@@ -14,7 +14,7 @@ use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, Guest, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request,
     Segments, Stay,
 };
-use stria_drive::{Access, Bond, Dealer, DriveError, Lane, LaneHandle, SyncDrive, monotonic_now};
+use stria_drive::{Access, DriveError, Lane, LaneHandle, LaneRouter, PanicGroup, SyncDrive, monotonic_now};
 
 /// A thread that asks and waits.
 struct Client {
@@ -244,7 +244,7 @@ fn panic_of_the_device_answers_everything() {
 
 #[test]
 fn lanes_that_are_bound_break_off_together() {
-    let bond = Bond::default();
+    let bond = PanicGroup::default();
     let lane = |name: &str| Lane::new(name).bound_by(&bond).spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
     let (one, other, alone) = (lane("one"), lane("other"), Lane::new("alone").spawn(|_| Ok::<_, DriveError>(Keeper::new())));
     let client = Client::new(other.remote());
@@ -263,11 +263,11 @@ fn requests_are_dealt_out_to_the_lanes_that_own_them() {
         let kept = |device: &mut Keeper| device.kept.drain(..).map(|request| request.start_sector).collect();
         lanes.iter().map(|lane| lane.call(kept).unwrap()).collect()
     };
-    let client = Client::new(Arc::new(Dealer::new(remotes(), Some(8))));
+    let client = Client::new(Arc::new(LaneRouter::new(remotes(), Some(8))));
     client.submit((0..40).step_by(4).map(|sector| read(sector, sector)));
     client.submit([read(1, 20), read(2, 23)]);
     assert_eq!(took(), [vec![0, 4, 24, 28], vec![8, 12, 32, 36], vec![16, 20, 20, 23]]);
-    let client = Client::new(Arc::new(Dealer::new(remotes(), None)));
+    let client = Client::new(Arc::new(LaneRouter::new(remotes(), None)));
     (0..6).for_each(|tag| client.submit([read(tag, tag)]));
     assert_eq!(took(), [[0, 3], [1, 4], [2, 5]], "in turn where nobody owns anything");
     // They are never ended.
@@ -279,7 +279,7 @@ fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
     let lane = |_| Lane::new("inn").takes_guests(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let lanes: Vec<_> = (0..3).map(lane).collect();
     let counts: Vec<Arc<Housed>> = lanes.iter().map(|lane| Arc::new(Housed(lane.remote(), AtomicUsize::new(0)))).collect();
-    let dealer = Dealer::new(counts.iter().map(|lane| Arc::<Housed>::clone(lane) as Arc<dyn RemoteDevice>).collect(), None);
+    let dealer = LaneRouter::new(counts.iter().map(|lane| Arc::<Housed>::clone(lane) as Arc<dyn RemoteDevice>).collect(), None);
     let house = || {
         let (near, far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();

@@ -5,8 +5,8 @@
 
 mod support;
 
-use stria_array::{AppendTerms, LaneLog, Level, LogRecord, MemberId, MetadataWrite, Place, Recorder};
-use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdRecorder, Options};
+use stria_array::{AppendTerms, LaneLog, Level, LogRecord, MemberId, MetadataWrite, MetadataWriter, Place};
+use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdMetadata, Options};
 use stria_parity::crc32c;
 use support::running::*;
 use support::*;
@@ -94,7 +94,7 @@ fn raid_5(drive_sectors: u64, change: impl FnOnce(&mut Create)) -> Vec<MemoryDri
 }
 
 /// An array of three whose members' logs are begun, for so many lanes.
-fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdRecorder, stria_array::ArrayState) {
+fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, stria_array::ArrayState) {
     let mut drives = raid_5(LARGE_SECTORS, |_| ());
     let start = started(&drives, &Options::default()).with_lanes(lanes);
     let (state, mut recorder) = (state_of(&start.config, false), start.recorder);
@@ -104,20 +104,28 @@ fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdRecorder, stria_array::ArrayState
 }
 
 /// Lanes that know where the logs are.
-fn lanes(count: usize, recorder: &MdRecorder) -> Vec<MdLog> {
+fn lanes(count: usize, recorder: &MdMetadata) -> Vec<MdLog> {
     let mut lanes: Vec<MdLog> = (0..count).map(|_| MdLog::default()).collect();
     tell(&mut lanes, recorder);
     lanes
 }
 
-fn tell(lanes: &mut [MdLog], recorder: &MdRecorder) {
+fn tell(lanes: &mut [MdLog], recorder: &MdMetadata) {
     lanes.iter_mut().enumerate().for_each(|(lane, log)| log.know(lane, recorder.log_places()));
 }
 
 /// A record of a lane's stripe.
 fn append(log: &mut MdLog, member: usize, stripe: u64, number: u64, retired_below: u64) -> MetadataWrite {
-    let record =
-        LogRecord { number, stripe, rows: 0..1, written: 0..2, parity: 0, partial: None, redo: Default::default(), zeros: false };
+    let record = LogRecord {
+        number,
+        stripe,
+        rows: 0..1,
+        written: 0..2,
+        parity: 0,
+        partial: None,
+        new_data: Default::default(),
+        zeros: false,
+    };
     let terms = AppendTerms { retired_below, free_below: 0, unsure_count: 0 };
     log.append(MemberId(member), &[record], terms).expect("there is room")
 }
@@ -208,7 +216,7 @@ fn who_returns_in_a_session_begins_anew_on_every_lane() {
 
     recorder.take_back(MemberId(3), &drives[1].candidate()).expect("by the bitmap");
     tell(&mut lanes, &recorder);
-    state.slots[1].member = Some(Place { member: MemberId(3), recovered_sector: 0, by_intent: true });
+    state.slots[1].member = Some(Place { member: MemberId(3), recovered_sector: 0, by_bitmap: true });
     let mut kept = vec![append(&mut lanes[1], 3, 1, 4, 4)];
     kept.extend(recorder.record_state(&state, 3));
     kept.push(append(&mut lanes[1], 3, 1, 5, 4));

@@ -3,7 +3,7 @@
 
 mod support;
 
-use stria_array::{ArrayState, Layout, Level, MemberId, Place, Recorder, SlotState};
+use stria_array::{ArrayState, Layout, Level, MemberId, MetadataWriter, Place, SlotState};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Options, Role, Superblock, Verdict, assemble};
 use support::*;
@@ -50,8 +50,8 @@ fn recorded_state_is_found_again() {
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, true);
     // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, a resync stands at 4096.
-    state.slots[1].member = Some(Place { member: MemberId(5), recovered_sector: 2048, by_intent: false });
-    state.slots[3].replacement = Some(Place { member: MemberId(6), recovered_sector: 1024, by_intent: false });
+    state.slots[1].member = Some(Place { member: MemberId(5), recovered_sector: 2048, by_bitmap: false });
+    state.slots[3].replacement = Some(Place { member: MemberId(6), recovered_sector: 1024, by_bitmap: false });
     state.spares.clear();
     state.failed.push((MemberId(1), Some(1)));
     state.whole = false;
@@ -59,7 +59,7 @@ fn recorded_state_is_found_again() {
 
     let assembly = assembled(&drives, &Options::default());
     let verdicts: Vec<_> = assembly.drives.iter().map(|drive| drive.verdict.clone()).collect();
-    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered_sector: 2048, by_intent: false });
+    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered_sector: 2048, by_bitmap: false });
     assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered_sector: 1024 });
     let left = Verdict::Away { slot: Some(1), events_behind: 1, obstacle: None };
     assert_eq!(verdicts[1], left, "one behind, and failed in the record that it missed");
@@ -137,17 +137,17 @@ fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
     assert_eq!(holders(&start_again)[1], Some(1));
     let config = start_again.config;
     let back = config.slots[1].member.as_ref().expect("taken back");
-    assert_eq!((back.id, back.by_intent, back.recovered_sector), (MemberId(1), true, 0));
+    assert_eq!((back.id, back.by_bitmap, back.recovered_sector), (MemberId(1), true, 0));
 
     let (slot, back) = start.recorder.take_back(MemberId(7), &drives[1].candidate()).expect("the running array takes it too");
-    assert_eq!((slot, back.by_intent), (1, true));
+    assert_eq!((slot, back.by_bitmap), (1, true));
 }
 
 #[test]
 fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare takes the slot; the array is whole again and forgets.
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_intent: false });
+    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_bitmap: false });
     state.spares.clear();
     state.whole = true;
     let away = drives[1].clone();
@@ -169,7 +169,7 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
 fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare is filled, and the run ends before the bits are cleared.
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_intent: false });
+    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_bitmap: false });
     state.spares.clear();
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 3));
     let away = drives.remove(1);
@@ -193,7 +193,7 @@ fn a_finished_copy_may_be_all_that_is_left() {
     let mut drives = created(Level::Raid1, 2, 1);
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, false);
-    state.slots[1].replacement = Some(Place { member: MemberId(2), recovered_sector: u64::MAX, by_intent: false });
+    state.slots[1].replacement = Some(Place { member: MemberId(2), recovered_sector: u64::MAX, by_bitmap: false });
     state.spares.clear();
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     apply(&mut drives, &start.recorder.record_intent(&[3], &[]));
@@ -322,7 +322,7 @@ fn new_spare_joins_and_takes_a_slot() {
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
     state.spares.clear();
-    state.slots[0].member = Some(Place { member: MemberId(3), recovered_sector: 128, by_intent: false });
+    state.slots[0].member = Some(Place { member: MemberId(3), recovered_sector: 128, by_bitmap: false });
     state.whole = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     drives.remove(0);
@@ -507,7 +507,7 @@ fn a_stale_member_that_is_taken_by_force_is_alone_in_its_slot() {
         let mut drives = created(Level::Raid5, 3, 1);
         let mut start = started(&drives, &Options::default());
         let mut state = state_of(&start.config, true);
-        let filled = Place { member: MemberId(3), recovered_sector: 2048, by_intent: false };
+        let filled = Place { member: MemberId(3), recovered_sector: 2048, by_bitmap: false };
         state.spares.clear();
         if replaces {
             state.slots[1] = SlotState { member: None, replacement: Some(filled) };

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use stria_array::{Geometry, Layout, Level, MemberId, Place, Recorder};
+use stria_array::{Geometry, Layout, Level, MemberId, MetadataWriter, Place};
 use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::Header;
@@ -564,8 +564,8 @@ fn kernel_understands_recorded_states() {
         let state = state_of(&start.config, true);
         (drives, start.recorder, state)
     };
-    let place_on = |member: usize, recovered_sector: u64, by_intent: bool| {
-        Some(Place { member: MemberId(member), recovered_sector, by_intent })
+    let place_on = |member: usize, recovered_sector: u64, by_bitmap: bool| {
+        Some(Place { member: MemberId(member), recovered_sector, by_bitmap })
     };
     // Name, drives, expected in sysfs: sync state of the array and of disks.
     let mut cases: Vec<(&str, Vec<MemoryDrive>, Vec<(&str, &str)>)> = Vec::new();

@@ -2,18 +2,18 @@
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
 use crate::checked::{ADVICE, Checked, bind_drive};
-use crate::chorus::{Chorus, Hush};
 use crate::examine::{candidate_of, refuse_contents, wipe};
+use crate::merger::{EventMerger, Hush};
 use crate::{HostError, SyncIo};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberRole};
+use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberState};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
 use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Identity, IoOptions, Ring, SyncDrive};
 use stria_format::md::recorder::{Adopt, Description};
-use stria_format::md::{Candidate, MdRecorder, Read};
+use stria_format::md::{Candidate, MdMetadata, Read};
 use stria_integrity::{Counts, IntegrityDevice};
 use uuid::Uuid;
 
@@ -69,14 +69,14 @@ pub struct Notice {
     /// The array's name.
     pub array: String,
     /// What kind of event.
-    pub happening: Happening,
+    pub kind: NoticeKind,
     /// The event in words, with names instead of handles.
     pub text: String,
 }
 
 /// The kinds of events.
 #[derive(Clone, Debug)]
-pub enum Happening {
+pub enum NoticeKind {
     /// Something that the engine decided or met.
     Engine(Event),
     /// A drive has left a request unanswered for long. Repeated when the time has doubled.
@@ -93,10 +93,10 @@ const LOOK_EVERY: Nanos = 1_000_000_000;
 
 /// Where to send events.
 #[derive(Clone)]
-pub(crate) struct Teller {
+pub(crate) struct EventSender {
     pub notices: Sender<Notice>,
     /// Shared by the lanes.
-    pub chorus: Arc<Chorus>,
+    pub merger: Arc<EventMerger>,
 }
 
 /// An array as a block device with its spans and drives. Clones are the same array.
@@ -105,12 +105,12 @@ pub struct HostedArray {
     name: String,
     uuid: [u8; 16],
     geometry: Geometry,
-    device: ArrayDevice<MdRecorder>,
+    device: ArrayDevice<MdMetadata>,
     members: Vec<MemberSource>,
     ring: Ring,
     /// Which of the array's lanes this is. 0: its home lane, which makes the metadata updates.
     lane: usize,
-    teller: Option<Teller>,
+    teller: Option<EventSender>,
     /// When to check drives next.
     look_at: Nanos,
     /// Drives that were removed after they had become smaller: the bitmap does not say what they lack.
@@ -166,7 +166,7 @@ impl HostedArray {
         name: String,
         uuid: [u8; 16],
         geometry: Geometry,
-        device: ArrayDevice<MdRecorder>,
+        device: ArrayDevice<MdMetadata>,
         members: Vec<MemberSource>,
         ring: Ring,
         lane: usize,
@@ -228,19 +228,19 @@ impl HostedArray {
     }
 
     /// Sets where to send events of this array and its spans.
-    pub(crate) fn tell(&mut self, teller: Teller) {
+    pub(crate) fn tell(&mut self, teller: EventSender) {
         self.teller = Some(teller);
     }
 
-    fn say(&self, teller: &Teller, event: Event) {
+    fn say(&self, teller: &EventSender, event: Event) {
         let text = self.words(&event);
         // Fails if there is no listener.
-        let _ = teller.notices.send(Notice { array: self.name.clone(), happening: Happening::Engine(event), text });
+        let _ = teller.notices.send(Notice { array: self.name.clone(), kind: NoticeKind::Engine(event), text });
     }
 
     /// Sends the events of the whole tree. The array above polls its spans through clones that have no `teller`, so the top
     /// array reports for them.
-    fn forward(&self, teller: &Teller) {
+    fn forward(&self, teller: &EventSender) {
         for (index, drive) in self.members.iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?))) {
             for range in drive.checked.iter().flat_map(IntegrityDevice::take_findings) {
                 let (start_sector, sectors) = (range.start, range.end - range.start);
@@ -248,13 +248,13 @@ impl HostedArray {
             }
         }
         for event in self.device.take_events() {
-            teller.chorus.hear(self.lane, self.uuid, event).into_iter().for_each(|event| self.say(teller, event));
+            teller.merger.hear(self.lane, self.uuid, event).into_iter().for_each(|event| self.say(teller, event));
         }
         self.spans().for_each(|span| span.forward(teller));
     }
 
     /// Reports drives of the whole tree that leave requests unanswered, and those that have answered after that.
-    fn look_for_silence(&self, teller: &Teller, now: Nanos) {
+    fn look_for_silence(&self, teller: &EventSender, now: Nanos) {
         for array in self.tree() {
             let status = array.status();
             for (drive, member) in
@@ -262,21 +262,21 @@ impl HostedArray {
             {
                 let silent = drive.watch.oldest().map_or(0, |oldest| now.saturating_sub(oldest));
                 // A failed drive's answers are not waited for.
-                if member.role == MemberRole::Failed && silent > 0 {
+                if member.role == MemberState::Failed && silent > 0 {
                     continue;
                 }
                 let path = drive.path.display();
-                let (happening, text) = match teller.chorus.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
+                let (kind, text) = match teller.merger.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
                     Hush::Nothing => continue,
-                    Hush::Over => (Happening::Answers, format!("{path} answers again")),
+                    Hush::Over => (NoticeKind::Answers, format!("{path} answers again")),
                     Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
                         let remedy =
                             "what needs it waits; look at the drive and its cable, or `fail` it, and the others answer for it";
-                        (Happening::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
+                        (NoticeKind::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
                 };
-                let _ = teller.notices.send(Notice { array: array.name.clone(), happening, text });
+                let _ = teller.notices.send(Notice { array: array.name.clone(), kind, text });
             }
         }
     }
@@ -340,7 +340,7 @@ impl HostedArray {
     /// Writes all checksums back. True once that is done. Those that cannot be written become unknown at the next start.
     fn close_checksums(&self) -> bool {
         let status = self.status();
-        let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberRole::Failed);
+        let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberState::Failed);
         let checked: Vec<&Checked> = in_use.filter_map(|(source, _)| source.drive()?.checked.as_ref()).collect();
         checked.iter().for_each(|checked| checked.close());
         checked.iter().all(|checked| checked.closed().is_some())
@@ -395,11 +395,11 @@ impl HostedArray {
 
     /// Call before a drive is failed by command (`leaves`), or when it is not after all. True if the drive is still a sole log
     /// holder.
-    pub(crate) fn lean_no_more_on(&self, path: &Path, leaves: bool) -> Result<bool, HostError> {
+    pub(crate) fn stop_relying_on(&self, path: &Path, leaves: bool) -> Result<bool, HostError> {
         let (array, member) = self.holder(path)?;
         Ok(array.device.command(|engine| {
-            engine.lean_no_more_on(leaves.then_some(member));
-            engine.leans_on(member)
+            engine.stop_relying_on(leaves.then_some(member));
+            engine.is_sole_log_holder(member)
         }))
     }
 
@@ -537,7 +537,7 @@ impl HostedArray {
         self.command(|engine| engine.may_change())?;
         refuse_contents(&new.candidate, force)?;
         let (holder, member) = self.holder(old)?;
-        if holder.status().members[member.0].role != MemberRole::InSync {
+        if holder.status().members[member.0].role != MemberState::InSync {
             let name = holder.name_of(member);
             return Err(refused(format!(
                 "{name} cannot be replaced: it is not an in-sync member; `add` a drive, and the role is rebuilt on it"
@@ -553,7 +553,7 @@ impl HostedArray {
 
     /// True if the drive at `path` is a spare of this array or a span.
     pub(crate) fn has_spare(&self, path: &Path) -> bool {
-        self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberRole::Spare)
+        self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberState::Spare)
     }
 
     /// As [`HostedArray::replace`], with a spare that is there already.
@@ -681,7 +681,7 @@ impl HostedArray {
                     name(member)
                 )
             }
-            Event::NoRoom { member, reason } => format!(
+            Event::NoSpace { member, reason } => format!(
                 "{} has no room left: clients' writes fail with \"no space\" until there is some on its file system or pool ({reason}); make room, \
                  or `fail` it if the others have room",
                 name(member)
@@ -759,7 +759,7 @@ impl BlockDevice for HostedArray {
 
     fn next_wake(&self) -> Option<Nanos> {
         let teller = self.teller.as_ref();
-        let looks = teller.is_some_and(|teller| self.is_home() || self.ring.is_busy() || teller.chorus.knows_silent());
+        let looks = teller.is_some_and(|teller| self.is_home() || self.ring.is_busy() || teller.merger.knows_silent());
         self.device.next_wake().into_iter().chain(looks.then_some(self.look_at)).min()
     }
 }

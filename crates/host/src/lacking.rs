@@ -42,10 +42,10 @@ fn lacks(config: &ArrayConfig) -> Option<String> {
 
 fn left_by_a_crash(config: &ArrayConfig) -> Option<String> {
     let records = config.replay.len();
-    if records == 0 && !config.doubts_parity {
+    if records == 0 && !config.suspects_parity {
         return None;
     }
-    let due = config.doubts_parity || config.resync_sector != u64::MAX;
+    let due = config.suspects_parity || config.resync_sector != u64::MAX;
     let resync = match (due, &config.intent) {
         (false, _) => "",
         (true, Some(_)) => ", and regions marked in its bitmap are resynced",

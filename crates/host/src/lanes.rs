@@ -4,17 +4,17 @@
 //! to the home lane first; what the home lane accepts goes to the others. Commands run one after the other, since new members
 //! must get the same handles on every lane.
 
-use crate::chorus::Chorus;
-use crate::hosted::Teller;
+use crate::hosted::EventSender;
+use crate::merger::EventMerger;
 use crate::open::open_at_home;
 use crate::{ArrayReport, HostError, HostedArray, MemberReport, NewDrive, Notice, OpenOptions};
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Engine, LatencyTarget, MemberRole, Refusal, SweepKind};
+use stria_array::{Engine, LatencyTarget, MemberState, Refusal, SweepKind};
 use stria_block::RemoteDevice;
-use stria_drive::{Bond, Dealer, Lane, LaneHandle, RingCounters, monotonic_now, real_path_within};
+use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -34,7 +34,7 @@ pub type RingReport = (&'static str, RingCounters);
 pub struct ArrayLanes {
     /// The home lane first.
     lanes: Vec<LaneHandle<HostedArray>>,
-    chorus: Arc<Chorus>,
+    merger: Arc<EventMerger>,
     remote: Arc<dyn RemoteDevice>,
     order: Mutex<()>,
 }
@@ -54,7 +54,7 @@ impl ArrayLanes {
         lanes: Vec<Lane>,
         notices: Sender<Notice>,
     ) -> Result<(Self, Vec<String>), HostError> {
-        let (bond, lanes_wanted) = (Bond::default(), lanes.len());
+        let (bond, lanes_wanted) = (PanicGroup::default(), lanes.len());
         let mut to_start = lanes.into_iter().map(|lane| lane.bound_by(&bond));
         let home = to_start.next().expect("an array runs on a lane");
         let (found, plans) = channel();
@@ -73,11 +73,11 @@ impl ArrayLanes {
         let remotes: Vec<_> = lanes.iter().map(LaneHandle::remote).collect();
         let remote = match &remotes[..] {
             [only] => Arc::clone(only),
-            _ => Arc::new(Dealer::new(remotes, group_sectors)),
+            _ => Arc::new(LaneRouter::new(remotes, group_sectors)),
         };
-        let chorus = Arc::new(Chorus::new(lanes.len()));
-        let array = Self { lanes, chorus, remote, order: Mutex::default() };
-        let teller = Teller { notices, chorus: Arc::clone(&array.chorus) };
+        let merger = Arc::new(EventMerger::new(lanes.len()));
+        let array = Self { lanes, merger, remote, order: Mutex::default() };
+        let teller = EventSender { notices, merger: Arc::clone(&array.merger) };
         array.each(move |array| array.tell(teller.clone()))?;
         if !options.read_only {
             array.each(|array| array.activate())?;
@@ -179,7 +179,7 @@ impl ArrayLanes {
         self.wait_while(Engine::is_replaying, "the array still carries out what a crash left; fail it again in a moment")?;
         let leans = |leaves| {
             let path = path.clone();
-            let said = self.each(move |array| array.lean_no_more_on(&path, leaves))?;
+            let said = self.each(move |array| array.stop_relying_on(&path, leaves))?;
             said.into_iter().try_fold(false, |any, leans| Ok::<_, HostError>(any | leans?))
         };
         // A drive that hangs does not end the writes in flight to it either, so the wait is bounded.
@@ -228,7 +228,7 @@ impl ArrayLanes {
         self.home(|array| array.command(|engine| engine.may_change()))??;
         // R11: a member must not return while a lane is still starting, nor before its drop is durable.
         self.wait_while(
-            |engine| engine.is_starting() || !engine.drops_are_recorded(),
+            |engine| engine.is_starting() || !engine.drops_are_committed(),
             "the array is still starting, or still writes down that a member failed; add it again in a moment",
         )?;
         let joined = self.home(move |array| array.add(new, span.as_deref(), force))??;
@@ -278,7 +278,7 @@ impl ArrayLanes {
     /// When another sweep runs on any lane, or there is nothing to compare.
     pub fn scrub(&self, repair: bool, from_sector: u64) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
-        if self.chorus.is_paused() {
+        if self.merger.is_paused() {
             return Err(HostError::Refused("scrub refused: sweeps are paused; resume them first".into()));
         }
         let report = self.report()?;
@@ -312,7 +312,7 @@ impl ArrayLanes {
     /// When the array has no redundancy.
     pub fn pause(&self, paused: bool) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
-        self.chorus.set_paused(paused);
+        self.merger.set_paused(paused);
         self.engines(move |engine| {
             engine.pause(paused);
             Ok(())
@@ -374,7 +374,7 @@ impl ArrayLanes {
         for array in report.tree() {
             for (member, status) in array.members.iter().zip(&array.status.members) {
                 if let MemberReport::Drive(drive) = member
-                    && status.role != MemberRole::Failed
+                    && status.role != MemberState::Failed
                     && let Some(seconds) = drive.oldest.map(|oldest| now.saturating_sub(oldest) / 1_000_000_000)
                     && seconds >= STOP_WITHOUT.as_secs() / 2
                 {

@@ -6,7 +6,6 @@
 
 mod checked;
 mod choose;
-mod chorus;
 mod clock;
 mod create;
 mod error;
@@ -15,6 +14,7 @@ mod hosted;
 mod lacking;
 mod lanes;
 mod marks;
+mod merger;
 mod open;
 mod plan;
 mod report;
@@ -24,7 +24,7 @@ pub use choose::{block_devices, choose, named, refusal, short_name, sort_argumen
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};
-pub use hosted::{Happening, HostedArray, HostedDrive, MemberSource, NewDrive, Notice};
+pub use hosted::{HostedArray, HostedDrive, MemberSource, NewDrive, Notice, NoticeKind};
 pub use lanes::{ArrayLanes, RingReport};
 pub use open::{Found, OpenOptions, PlannedArray, find, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};

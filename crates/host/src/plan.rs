@@ -2,10 +2,10 @@
 
 use crate::clock::unix_seconds_at_zero;
 use crate::{HostedArray, HostedDrive, MemberSource};
-use stria_array::{ArrayDevice, LaneLog, Ports, Recorder};
+use stria_array::{ArrayDevice, LaneLog, MetadataWriter, Ports};
 use stria_block::BlockDevice;
 use stria_drive::{FileDrive, Ring, SyncDrive, monotonic_now};
-use stria_format::md::MdRecorder;
+use stria_format::md::MdMetadata;
 use stria_format::md::assemble::Start;
 
 /// The most lanes of an array whose metadata sets no bound.
@@ -17,7 +17,7 @@ pub(crate) struct ArrayPlan {
     pub uuid: [u8; 16],
     pub start: Start,
     pub members: Vec<PlannedMember>,
-    pub ports: Ports<<<MdRecorder as Recorder>::Log as LaneLog>::Places>,
+    pub ports: Ports<<<MdMetadata as MetadataWriter>::Log as LaneLog>::Places>,
 }
 
 /// What a member is made of.

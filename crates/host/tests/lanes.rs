@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use stria_array::{Event, Health, MemberRole, MemberStatus, SweepKind};
+use stria_array::{Event, Health, MemberState, MemberStatus, SweepKind};
 use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request, Segments, bytes};
 use stria_drive::{IoOptions, Lane};
 use stria_format::md::{BitmapChoice, LogChoice};
@@ -161,7 +161,7 @@ impl Running {
             let calm = |array: &&ArrayReport| {
                 let status = &array.status;
                 let agrees = status.resync_sector == u64::MAX || !array.geometry.level().is_redundant();
-                let fills = |member: &MemberStatus| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing);
+                let fills = |member: &MemberStatus| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing);
                 let filled = !status.members.iter().any(fills);
                 status.sweep.is_none() && agrees && filled && status.health == Health::Optimal
             };
@@ -174,9 +174,9 @@ impl Running {
     }
 
     fn heard(&self) -> Vec<Event> {
-        let event = |notice: Notice| match notice.happening {
-            Happening::Engine(event) => Some(event),
-            Happening::Silent | Happening::Answers => None,
+        let event = |notice: Notice| match notice.kind {
+            NoticeKind::Engine(event) => Some(event),
+            NoticeKind::Silent | NoticeKind::Answers => None,
         };
         self.notices.try_iter().filter_map(event).collect()
     }

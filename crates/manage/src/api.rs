@@ -305,7 +305,7 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
+    /// `member_failed`, `member_gone`, `no_space`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use stria_array::{LatencyTarget, MemberRole};
+use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
 use stria_front::{Export, FrontError, ServerHandle};
@@ -562,8 +562,8 @@ fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
         });
         here.map(|(_, status)| status.role).collect::<Vec<_>>()
     };
-    let roles: Vec<MemberRole> = array.tree().into_iter().flat_map(roles).collect();
-    !roles.is_empty() && roles.iter().all(|role| *role == MemberRole::Failed)
+    let roles: Vec<MemberState> = array.tree().into_iter().flat_map(roles).collect();
+    !roles.is_empty() && roles.iter().all(|role| *role == MemberState::Failed)
 }
 
 /// The full name of the array or span with this name; an unknown name is returned as it is.

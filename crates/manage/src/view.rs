@@ -2,12 +2,12 @@
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
-use stria_array::{Event, Health, Level, MemberRole, MemberStatus, SweepKind, SweepStatus};
+use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{Way, monotonic_now};
 use stria_format::md::uuid_text;
-use stria_host::{ArrayReport, DriveReport, Happening, MemberReport, Notice, default_strip_sectors, short_name};
+use stria_host::{ArrayReport, DriveReport, MemberReport, Notice, NoticeKind, default_strip_sectors, short_name};
 use stria_terminal::size;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
@@ -280,13 +280,13 @@ fn latency_view(latency: Latency) -> LatencyView {
     }
 }
 
-fn role_words(role: MemberRole) -> &'static str {
+fn role_words(role: MemberState) -> &'static str {
     match role {
-        MemberRole::InSync => "in sync",
-        MemberRole::Rebuilding => "rebuilding",
-        MemberRole::Replacing => "replacing",
-        MemberRole::Spare => "spare",
-        MemberRole::Failed => "failed",
+        MemberState::InSync => "in sync",
+        MemberState::Rebuilding => "rebuilding",
+        MemberState::Replacing => "replacing",
+        MemberState::Spare => "spare",
+        MemberState::Failed => "failed",
     }
 }
 
@@ -313,15 +313,15 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
 
 /// A notice as an event. The event log adds the sequence number.
 pub fn event(notice: &Notice) -> EventView {
-    let event = match &notice.happening {
-        Happening::Engine(event) => event,
-        Happening::Silent => return plain_event(short_name(&notice.array), "member_silent", notice.text.clone()),
-        Happening::Answers => return plain_event(short_name(&notice.array), "member_answers", notice.text.clone()),
+    let event = match &notice.kind {
+        NoticeKind::Engine(event) => event,
+        NoticeKind::Silent => return plain_event(short_name(&notice.array), "member_silent", notice.text.clone()),
+        NoticeKind::Answers => return plain_event(short_name(&notice.array), "member_answers", notice.text.clone()),
     };
     let (kind, sweep, slot, mismatch_sectors) = match event {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
         Event::MemberGone { slot, .. } => ("member_gone", None, *slot, None),
-        Event::NoRoom { .. } => ("no_room", None, None, None),
+        Event::NoSpace { .. } => ("no_room", None, None, None),
         Event::SpareTaken { slot, .. } => ("spare_taken", None, Some(*slot), None),
         Event::MemberInSync { slot, .. } => ("member_in_sync", None, Some(*slot), None),
         Event::ReadCorrected { .. } => ("read_corrected", None, None, None),

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberConfig, MemberId, NoRecorder, Ports, SlotConfig};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberConfig, MemberId, NoMetadata, Ports, SlotConfig};
 use stria_bench::{Limit, Load, NullDevice, Order, Target};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_drive::{keep_to, monotonic_now};
@@ -18,7 +18,7 @@ const STRIP_SECTORS: u64 = 128;
 
 /// What a lane is asked for: all of the array, or what is its own.
 struct Asked {
-    array: ArrayDevice<NoRecorder>,
+    array: ArrayDevice<NoMetadata>,
     limits: Limits,
     group: u64,
     lane: u64,
@@ -26,7 +26,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(array: ArrayDevice<NoRecorder>, lane: usize, lanes: usize, own: bool) -> Self {
+    fn new(array: ArrayDevice<NoMetadata>, lane: usize, lanes: usize, own: bool) -> Self {
         let group = array.group_sectors().filter(|_| own);
         let (lane, lanes) = if group.is_some() { (lane as u64, lanes as u64) } else { (0, 1) };
         let group = group.unwrap_or(1);
@@ -63,7 +63,7 @@ fn config(level: Level, count: usize) -> ArrayConfig {
         data_start_sector: 0,
         data_sectors: MEMBER_SECTORS,
         recovered_sector: u64::MAX,
-        by_intent: false,
+        by_bitmap: false,
         bad_blocks: Vec::new(),
     };
     ArrayConfig {
@@ -72,7 +72,7 @@ fn config(level: Level, count: usize) -> ArrayConfig {
         slots: (0..count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
         spares: Vec::new(),
         resync_sector: u64::MAX,
-        doubts_parity: false,
+        suspects_parity: false,
         intent: None,
         log: None,
         replay: Vec::new(),
@@ -91,7 +91,7 @@ fn run(config: &ArrayConfig, load: &Load, lanes: usize, own: bool) -> f64 {
             keep_to(&[lane]).expect("there are as many processors");
             let null = |_| Box::new(NullDevice::new(MEMBER_SECTORS)) as Box<dyn BlockDevice>;
             let devices = config.slots.iter().map(null).collect();
-            let mut array = ArrayDevice::on_lane(&config, devices, (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+            let mut array = ArrayDevice::on_lane(&config, devices, (lane == 0).then_some(NoMetadata), 0, &ports, lane);
             let mut asked = Asked::new(array.clone(), lane, lanes, own);
             let device = &mut asked;
             start.wait();

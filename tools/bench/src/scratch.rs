@@ -1,7 +1,7 @@
 //! Arrays over devices at hand, without metadata: what is measured is the engine and the members, nothing else.
 
 use crate::Shape;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, MemberConfig, MemberId, NoRecorder, SlotConfig};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SlotConfig};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_host::ArrayLevel;
 
@@ -27,7 +27,7 @@ pub fn array_over(
                     data_start_sector: 0,
                     data_sectors,
                     recovered_sector: u64::MAX,
-                    by_intent: false,
+                    by_bitmap: false,
                     bad_blocks: Vec::new(),
                 }),
                 replacement: None,
@@ -38,13 +38,13 @@ pub fn array_over(
                 slots: sizes.iter().enumerate().map(slot).collect(),
                 spares: Vec::new(),
                 resync_sector: u64::MAX,
-                doubts_parity: false,
+                suspects_parity: false,
                 intent: None,
                 log: None,
                 replay: Vec::new(),
                 read_only: false,
             };
-            Ok((Box::new(ArrayDevice::new(&config, members, NoRecorder, 0)), shape))
+            Ok((Box::new(ArrayDevice::new(&config, members, NoMetadata, 0)), shape))
         }
         ArrayLevel::Striped(level) => {
             let count = members.len();

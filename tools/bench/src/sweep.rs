@@ -1,7 +1,7 @@
 //! How fast a rebuild or scrub goes, on members at hand, by any clock.
 
 use stria_array::{
-    ArrayConfig, ArrayDevice, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoRecorder, SlotConfig, SweepKind,
+    ArrayConfig, ArrayDevice, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SlotConfig, SweepKind,
 };
 use stria_block::{BlockDevice, Nanos, bytes};
 
@@ -51,7 +51,7 @@ pub fn time_sweep(
         data_start_sector: 0,
         data_sectors: sizes[id],
         recovered_sector: u64::MAX,
-        by_intent: false,
+        by_bitmap: false,
         bad_blocks: Vec::new(),
     };
     let member_bytes = bytes(sizes.iter().copied().min().unwrap_or(0)) as u64;
@@ -61,13 +61,13 @@ pub fn time_sweep(
         slots: (0..slot_count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
         spares: (slot_count..members.len()).map(member).collect(),
         resync_sector: u64::MAX,
-        doubts_parity: false,
+        suspects_parity: false,
         intent: None,
         log: None,
         replay: Vec::new(),
         read_only: false,
     };
-    let mut array = ArrayDevice::new(&config, members, NoRecorder, 0);
+    let mut array = ArrayDevice::new(&config, members, NoMetadata, 0);
     let start = clock(None);
     array.poll(start, &mut Vec::new());
     match job {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_array::plan::{Method, Presence, plan_write, rectangles};
-use stria_array::{ArrayStatus, Geometry, MemberRole, SweepKind};
+use stria_array::{ArrayStatus, Geometry, MemberState, SweepKind};
 
 /// Kind of request, state, fault; how often.
 pub type Crossed = BTreeMap<(&'static str, &'static str, &'static str), u64>;
@@ -19,7 +19,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
     let within = range.start - stripe * width..(range.end - stripe * width).min(width);
     let map = geometry.stripe_map(stripe);
     let presence = |&slot: &u16| match status.slots[usize::from(slot)].map(|member| status.members[member.0].role) {
-        Some(MemberRole::InSync) => Presence::Whole,
+        Some(MemberState::InSync) => Presence::Whole,
         Some(_) => Presence::WriteOnly,
         None => Presence::Missing,
     };
@@ -39,7 +39,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
 /// The state of an array in a word or two: what runs, else what is missing.
 pub fn state(status: &ArrayStatus) -> &'static str {
     let missing =
-        status.slots.iter().filter(|slot| slot.is_none_or(|id| status.members[id.0].role != MemberRole::InSync)).count();
+        status.slots.iter().filter(|slot| slot.is_none_or(|id| status.members[id.0].role != MemberState::InSync)).count();
     match (&status.sweep, missing) {
         (Some(sweep), _) => match sweep.kind {
             SweepKind::Resync => "resync",

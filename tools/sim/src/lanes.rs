@@ -4,14 +4,14 @@
 use crate::chance::Chance;
 use std::cell::{Cell, RefCell, RefMut};
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayStatus, Engine, Event, LaneEvents, MemberConfig, MemberId, MemberRole, Ports, Refusal,
+    ArrayConfig, ArrayDevice, ArrayStatus, Engine, Event, LaneEvents, MemberConfig, MemberId, MemberState, Ports, Refusal,
 };
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
-use stria_format::md::MdRecorder;
+use stria_format::md::MdMetadata;
 
 /// An array on one or several lanes.
 pub struct Lanes {
-    lanes: Vec<ArrayDevice<MdRecorder>>,
+    lanes: Vec<ArrayDevice<MdMetadata>>,
     events: RefCell<LaneEvents>,
     /// The lane that takes the next request.
     turn: Cell<usize>,
@@ -30,7 +30,7 @@ impl Lanes {
     pub fn new(
         config: &ArrayConfig,
         devices: Vec<Vec<Box<dyn BlockDevice>>>,
-        recorder: MdRecorder,
+        recorder: MdMetadata,
         unix_seconds: u64,
         group_sectors: u64,
         chance: Option<Chance>,
@@ -48,7 +48,7 @@ impl Lanes {
         self.lanes.iter().map(|lane| Box::new(lane.clone()) as _).collect()
     }
 
-    fn home(&self) -> &ArrayDevice<MdRecorder> {
+    fn home(&self) -> &ArrayDevice<MdMetadata> {
         &self.lanes[0]
     }
 
@@ -65,7 +65,7 @@ impl Lanes {
     /// The array now, and whether all lanes know of each other's dropped members.
     pub fn look(&self) -> (ArrayStatus, bool) {
         let statuses: Vec<ArrayStatus> = self.lanes.iter().map(ArrayDevice::status).collect();
-        let failed = |lane: usize| statuses[lane].members.iter().map(|member| member.role == MemberRole::Failed);
+        let failed = |lane: usize| statuses[lane].members.iter().map(|member| member.role == MemberState::Failed);
         let agree = (1..statuses.len()).all(|lane| failed(lane).eq(failed(0)));
         (ArrayStatus::joined(statuses), agree)
     }
@@ -80,7 +80,7 @@ impl Lanes {
     }
 
     /// The home lane's.
-    pub fn recorder(&self) -> RefMut<'_, MdRecorder> {
+    pub fn recorder(&self) -> RefMut<'_, MdMetadata> {
         self.home().recorder()
     }
 
@@ -97,13 +97,13 @@ impl Lanes {
     }
 
     /// Whether any lane left to this member's log alone what clients know, so that it may not be failed.
-    pub fn leans_on(&self, member: MemberId) -> bool {
-        self.lanes.iter().any(|lane| lane.command(|engine| engine.leans_on(member)))
+    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
+        self.lanes.iter().any(|lane| lane.command(|engine| engine.is_sole_log_holder(member)))
     }
 
     /// Whether all who were dropped are known as such on the others.
-    pub fn drops_are_recorded(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_recorded()))
+    pub fn drops_are_committed(&self) -> bool {
+        self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_committed()))
     }
 
     /// Drops a member as if it had failed: said to one lane, heard by all.
@@ -143,7 +143,7 @@ impl Lanes {
     /// # Errors
     /// Why not.
     pub fn may_return(&self) -> Result<(), Refusal> {
-        match self.drops_are_recorded() {
+        match self.drops_are_committed() {
             true => Ok(()),
             false => Err(Refusal("that a member failed is still being recorded".into())),
         }
@@ -165,7 +165,7 @@ impl Lanes {
 
     /// Whether no lane uses a member.
     pub fn is_idle(&self, member: MemberId) -> bool {
-        let idle = |role| matches!(role, MemberRole::Failed | MemberRole::Spare);
+        let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
         self.lanes.iter().all(|lane| idle(lane.status().members[member.0].role))
     }
 
@@ -177,7 +177,7 @@ impl Lanes {
         self.lanes.iter().try_for_each(|lane| lane.remove(member))
     }
 
-    fn next_lane(&self) -> &ArrayDevice<MdRecorder> {
+    fn next_lane(&self) -> &ArrayDevice<MdMetadata> {
         let lane = self.turn.get();
         self.turn.set((lane + 1) % self.lanes.len());
         &self.lanes[lane]

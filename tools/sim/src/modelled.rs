@@ -5,7 +5,7 @@ use crate::ssd::{Cost, Figures, Meter, Ssd};
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Level};
 use stria_block::{BlockDevice, bytes};
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdRecorder, Options, assemble};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdMetadata, Options, assemble};
 
 /// What it is made of.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Modelled {
     }
 
     /// The array, as it is created, and what it can hold.
-    pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdRecorder>, u64), String> {
+    pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdMetadata>, u64), String> {
         let creation = self.create()?;
         let candidate = |drive: usize| {
             let mut read = |start: u64, sectors: u64| Ok(read(&creation, drive, start, sectors));

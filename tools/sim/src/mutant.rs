@@ -204,17 +204,17 @@ pub(crate) fn drops_a_member(request: &Request, before: &[u8]) -> bool {
     request.start_sector == SUPERBLOCK_SECTOR && from.first().is_some_and(|now| faulty_count(now) > faulty_count(before))
 }
 
-/// An append to the write log with one wrong bit in the partial parity of its first record, or in its new bytes (`redo`), if it
+/// An append to the write log with one wrong bit in the partial parity of its first record, or in its new bytes (`new_data`), if it
 /// has such, and sums that say it is right.
-pub(crate) fn with_wrong_bit(append: &Data, superblock: &[u8], redo: bool) -> Option<Data> {
+pub(crate) fn with_wrong_bit(append: &Data, superblock: &[u8], new_data: bool) -> Option<Data> {
     const PAGE: usize = 4096;
     let entry = append.get(0x40..0x80)?;
     let (partial, new) = (entry[0x1d] & 1 != 0, entry[0x1d] & 2 != 0);
-    if !append.starts_with(LOG_APPEND) || append.len() <= PAGE || !(if redo { new } else { partial }) {
+    if !append.starts_with(LOG_APPEND) || append.len() <= PAGE || !(if new_data { new } else { partial }) {
         return None;
     }
     let rows = u32::from_le_bytes(entry[0x14..0x18].try_into().expect("four bytes")) as usize;
-    let at = PAGE + if redo && partial { rows * SECTOR_BYTES } else { 0 };
+    let at = PAGE + if new_data && partial { rows * SECTOR_BYTES } else { 0 };
     let mut wrong = Buffer::copy_of(append);
     wrong[at] ^= 1;
     let payload = crc32c(&wrong[PAGE..]);

@@ -12,7 +12,7 @@ use crate::setup::Setup;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, Engine, Geometry, Level, MemberConfig, MemberId, MemberRole, MetadataWrite};
+use stria_array::{ArrayConfig, Engine, Geometry, Level, MemberConfig, MemberId, MemberState, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::{Assembly, Options, Verdict};
 use stria_format::md::recorder::Adopt;
@@ -489,7 +489,7 @@ impl Node {
         self.device.command(Engine::stop);
         self.run_until(power, |node, _| node.device.is_stopped())?;
         let status = self.device.status();
-        let in_use = self.checked.iter().zip(status.members).filter(|(_, member)| member.role != MemberRole::Failed);
+        let in_use = self.checked.iter().zip(status.members).filter(|(_, member)| member.role != MemberState::Failed);
         let checked: Vec<Checked> = in_use.filter_map(|(checked, _)| checked.clone()).collect();
         checked.iter().for_each(Checked::close);
         self.run_until(power, |_, _| checked.iter().all(|checked| checked.closed().is_some()))?;
@@ -534,7 +534,7 @@ impl Node {
                 self.device.may_return().map_err(|refusal| refusal.to_string())?;
                 let (slot, mut config) = self.device.recorder().take_back(id, &candidate).map_err(|error| error.to_string())?;
                 if stale {
-                    (config.recovered_sector, config.by_intent) = (u64::MAX, false);
+                    (config.recovered_sector, config.by_bitmap) = (u64::MAX, false);
                 }
                 let (devices, checked) = bind_drive(&drives[drive], &candidate, self.device.count());
                 let added = self.device.add(&config, devices, Some(slot));
@@ -587,7 +587,7 @@ impl Node {
     /// The drives that hold slots whole, by slot.
     pub fn whole_drives(&self) -> Vec<Option<usize>> {
         let status = self.device.status();
-        let whole = |member: &MemberId| status.members[member.0].role == MemberRole::InSync;
+        let whole = |member: &MemberId| status.members[member.0].role == MemberState::InSync;
         status.slots.iter().map(|slot| slot.filter(whole).and_then(|member| self.drive_of(member))).collect()
     }
 }

@@ -19,7 +19,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Event, MemberRole, REDO_SECTORS_MAX, SweepKind};
+use stria_array::{ArrayStatus, Event, MemberState, REDO_SECTORS_MAX, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 
@@ -646,12 +646,12 @@ impl<'a> World<'a> {
         }
         let spoiled = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());
         let whole = |status: &ArrayStatus| {
-            let copies = status.members.iter().any(|member| member.role == MemberRole::Replacing);
+            let copies = status.members.iter().any(|member| member.role == MemberState::Replacing);
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
             is_whole(status) && (!rebuilds || copies)
         };
         // Who was dropped, or replaced, is back with what it cannot read if that is not recorded.
-        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_recorded());
+        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_committed());
         !spoiled && told && statuses.iter().all(whole)
     }
 
@@ -667,7 +667,7 @@ impl<'a> World<'a> {
     fn leaf_of(&self, drive: usize) -> Option<usize> {
         self.node().leaves().iter().position(|leaf| {
             let role = leaf.handle_of(drive).map(|member| leaf.device.status().members[member.0].role);
-            role.is_some_and(|role| role != MemberRole::Failed)
+            role.is_some_and(|role| role != MemberState::Failed)
         })
     }
 
@@ -691,7 +691,7 @@ impl<'a> World<'a> {
                 holder.is_some_and(|holder| holder != drive && counts(holder))
             })
             .collect();
-        let filled = status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing));
+        let filled = status.members.iter().any(|member| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing));
         // Who was filled is not recorded as whole yet: a crash would find a member less than may be missing.
         if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return false;
@@ -850,7 +850,7 @@ impl<'a> World<'a> {
                 let idle: Vec<_> = status
                     .members
                     .iter()
-                    .filter(|member| matches!(member.role, MemberRole::Failed | MemberRole::Spare))
+                    .filter(|member| matches!(member.role, MemberState::Failed | MemberState::Spare))
                     .filter(|member| node.drive_of(member.id).is_some() && node.device.is_idle(member.id))
                     .map(|member| member.id)
                     .collect();
@@ -899,8 +899,8 @@ impl<'a> World<'a> {
         if node.device.is_replaying() {
             return Ok(());
         }
-        node.device.command(|engine| engine.lean_no_more_on(Some(member)));
-        let leans = |world: &Self| world.node().leaves()[leaf].device.leans_on(member);
+        node.device.command(|engine| engine.stop_relying_on(Some(member)));
+        let leans = |world: &Self| world.node().leaves()[leaf].device.is_sole_log_holder(member);
         if leans(self) {
             self.meet("fail waits");
         }
@@ -910,7 +910,7 @@ impl<'a> World<'a> {
         let is_whole = self.node().leaves()[leaf].whole_drives().contains(&Some(drive));
         let leaned_on = leans(self);
         if !is_whole || leaned_on && !hangs || !self.may_lose(leaf, drive, false) {
-            self.node().leaves()[leaf].device.command(|engine| engine.lean_no_more_on(None));
+            self.node().leaves()[leaf].device.command(|engine| engine.stop_relying_on(None));
             return Ok(());
         }
         self.model.lose_member();
@@ -1050,7 +1050,7 @@ impl<'a> World<'a> {
             let busy = self.statuses().iter().any(|status| {
                 status.sweep.is_some()
                     || status.resync_sector != u64::MAX
-                    || status.members.iter().any(|member| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing))
+                    || status.members.iter().any(|member| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing))
             });
             if !busy {
                 return Ok(());
@@ -1123,7 +1123,7 @@ impl<'a> World<'a> {
         // RULE of the drop that nobody heard of: who was dropped when power went, and is back as if nothing had been, has lost what its
         // cache held of the log, and counts as lost until a resync is through.
         let dropped = |leaf: &&Node| {
-            let failed = leaf.device.status().members.into_iter().filter(|member| member.role == MemberRole::Failed);
+            let failed = leaf.device.status().members.into_iter().filter(|member| member.role == MemberState::Failed);
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
@@ -1325,5 +1325,5 @@ impl<'a> World<'a> {
 }
 
 fn is_whole(status: &ArrayStatus) -> bool {
-    status.slots.iter().all(|slot| slot.is_some_and(|member| status.members[member.0].role == MemberRole::InSync))
+    status.slots.iter().all(|slot| slot.is_some_and(|member| status.members[member.0].role == MemberState::InSync))
 }

@@ -75,7 +75,7 @@ impl Core {
 
     /// Turns a client's request into one to a member, at `start_sector` there.
     pub fn whole(&self, request: &mut Request, member: MemberId, start_sector: u64) {
-        self.whole_requests.set(self.whole_requests.get() + 1);
+        self.pass_through_count.set(self.pass_through_count.get() + 1);
         let waiting = Waiting::Client { tag: request.tag, begun: self.now(), array_sector: request.start_sector };
         request.tag = self.note(member, start_sector, request.sectors, waiting);
         request.start_sector = start_sector;
@@ -97,7 +97,7 @@ impl Core {
 
     /// Turns a client's read that went to one member unsplit into a request of one part.
     pub fn as_parent(&self, tag: Tag, begun: Nanos, array_sector: u64) -> usize {
-        self.whole_requests.set(self.whole_requests.get() - 1);
+        self.pass_through_count.set(self.pass_through_count.get() - 1);
         let read = Operation::Read { into: Segments::new() };
         self.parents.borrow_mut().insert(Parent::new(tag, begun, array_sector, 1, read))
     }
@@ -127,8 +127,8 @@ impl Core {
     }
 
     pub fn requests_in_flight(&self) -> usize {
-        let begun = self.parents.borrow().len() + self.whole_requests.get() + self.at_once.borrow().len();
-        begun + self.strip_writes.untold() + self.alignments.waiting.get()
+        let begun = self.parents.borrow().len() + self.pass_through_count.get() + self.direct_copies.borrow().len();
+        begun + self.strip_writes.unacknowledged() + self.consistent_ranges.waiting.get()
     }
 
     pub fn take_buffer(&self, sectors: u64) -> Buffer {

@@ -1,7 +1,7 @@
 //! Member requests: sent, counted, and their completions handed to what waits for them.
 
 use super::{Action, Core, Cutter, FailedPart};
-use crate::at_once::AtOnce;
+use crate::direct_copies::DirectCopies;
 use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
@@ -99,7 +99,7 @@ pub(crate) enum Then {
     /// A client's request has ended with it.
     Done(Completion),
     /// A write of copies has ended, and a metadata update must be durable before it is acknowledged.
-    Settle(AtOnce),
+    Settle(DirectCopies),
     /// Parts of a client's read failed; the level is to correct them.
     Mend(SmallVec<[FailedPart; 1]>),
 }
@@ -186,10 +186,10 @@ impl Core {
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
                 // One in four is enough where there are many.
-                if self.hedging.on.get() && (completion.tag & 3 == 0 || self.whole_requests.get() < 8) {
+                if self.hedging.on.get() && (completion.tag & 3 == 0 || self.pass_through_count.get() < 8) {
                     self.time_read(member, begun);
                 }
-                self.whole_requests.set(self.whole_requests.get() - 1);
+                self.pass_through_count.set(self.pass_through_count.get() - 1);
                 self.steering.ended(begun, self.now());
                 completion.tag = tag;
                 Fate::Client
@@ -263,7 +263,7 @@ impl Core {
             let mut members = self.members.borrow_mut();
             let state = members.get_mut(member);
             // Errors of a dropped member do not count.
-            state.read_errors += u64::from(reads && state.role != crate::MemberRole::Failed);
+            state.read_errors += u64::from(reads && state.role != crate::MemberState::Failed);
         }
         if error.kind == ErrorKind::Gone {
             // Whatever was asked: what it can no longer read must not be corrected by writing to it.
@@ -329,7 +329,7 @@ impl Core {
                         }])
                     }
                     (result, operation) => {
-                        self.whole_requests.set(self.whole_requests.get() - 1);
+                        self.pass_through_count.set(self.pass_through_count.get() - 1);
                         Then::Done(Completion { tag, result, operation })
                     }
                 }
@@ -420,7 +420,7 @@ impl Core {
     /// Drops a member that failed. Returns `false` if data would be lost: then it keeps its slot, and its errors go to clients
     /// (R7).
     pub fn fail_member(&self, id: MemberId, reason: &str) -> bool {
-        if self.members.borrow().get(id).role == crate::MemberRole::Failed {
+        if self.members.borrow().get(id).role == crate::MemberState::Failed {
             return true;
         }
         if !self.members.borrow().may_lose(id) {
@@ -453,7 +453,7 @@ impl Core {
         self.abandon(id);
         self.dropped.borrow_mut().push(id);
         self.log_drop(id);
-        self.members.borrow_mut().get_mut(id).dropped_by = self.raise_barrier();
+        self.members.borrow_mut().get_mut(id).dropped_by = self.raise_ack_barrier();
         self.sweep_changed.wake_all(&self.ready);
     }
 
@@ -503,7 +503,7 @@ impl Core {
         };
         let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
         let outcomes = self.io(targets.iter().map(io).collect()).await;
-        crate::parity_io::settle_flushes(self, targets.iter().copied().zip(outcomes.iter().map(|(result, _)| result)))
+        crate::parity_io::drop_failed_flushes(self, targets.iter().copied().zip(outcomes.iter().map(|(result, _)| result)))
     }
 
     pub fn health(&self) -> Health {

@@ -4,14 +4,14 @@
 
 use super::{Action, Core};
 use crate::task::Waiters;
-use crate::{Event, MemberId, MemberRole};
+use crate::{Event, MemberId, MemberState};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// What the engine wants in the members' metadata, and what is durable there.
 #[derive(Default)]
-pub(crate) struct Recording {
+pub(crate) struct MetadataUpdates {
     /// Superblock updates are numbered. A wanted number stands for "the state as it is now or later".
     wanted: Cell<u64>,
     durable: Cell<u64>,
@@ -35,8 +35,8 @@ pub(crate) struct Recording {
     pub bad_refused: Cell<bool>,
     pub bad_waiters: Waiters,
     /// Tasks that wait for the update lock.
-    turn_waiters: Waiters,
-    turn_taken: Cell<bool>,
+    update_lock_waiters: Waiters,
+    update_locked: Cell<bool>,
 }
 
 /// The lock on metadata updates, held until this is dropped.
@@ -44,29 +44,29 @@ pub(crate) struct Turn<'a>(&'a Core);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.record.turn_taken.set(false);
-        self.0.record.turn_waiters.wake_all(&self.0.ready);
+        self.0.record.update_locked.set(false);
+        self.0.record.update_lock_waiters.wake_all(&self.0.ready);
     }
 }
 
-impl Recording {
+impl MetadataUpdates {
     /// Whether metadata are being written.
-    pub fn is_turn_taken(&self) -> bool {
-        self.turn_taken.get()
+    pub fn is_update_locked(&self) -> bool {
+        self.update_locked.get()
     }
 }
 
 impl Core {
     /// Requests an update with the state as it is now. Returns its number.
-    pub fn want_record(&self) -> u64 {
+    pub fn request_commit(&self) -> u64 {
         self.record.wanted.set(self.record.wanted.get() + 1);
         self.record.changed.wake_all(&self.ready);
         self.record.wanted.get()
     }
 
     /// Requests an update that every acknowledgement from now on waits for (R6). Returns its number.
-    pub fn raise_barrier(&self) -> u64 {
-        self.record.barrier.set(self.want_record());
+    pub fn raise_ack_barrier(&self) -> u64 {
+        self.record.barrier.set(self.request_commit());
         self.record.barrier.get()
     }
 
@@ -77,16 +77,16 @@ impl Core {
 
     /// True if a member was dropped in this run.
     pub fn has_dropped(&self) -> bool {
-        self.members.borrow().iter().any(|member| member.role == MemberRole::Failed)
+        self.members.borrow().iter().any(|member| member.role == MemberState::Failed)
     }
 
     /// True if the superblocks hold the current state.
-    pub fn is_recorded(&self) -> bool {
+    pub fn is_committed(&self) -> bool {
         self.record.durable.get() == self.record.wanted.get()
     }
 
     /// Waits until everything requested so far is durable.
-    pub async fn all_recorded(&self) {
+    pub async fn all_committed(&self) {
         self.recorded(self.record.wanted.get()).await;
     }
 
@@ -95,12 +95,12 @@ impl Core {
     }
 
     /// Waits until the superblocks name every dropped member as failed (R6).
-    pub async fn record_barrier(&self) {
-        self.record_barrier_or(|| false).await;
+    pub async fn wait_for_ack_barrier(&self) {
+        self.wait_for_ack_barrier_or(|| false).await;
     }
 
-    /// As [`Core::record_barrier`], but only until `enough` is true. The loss of a member may make it so.
-    pub async fn record_barrier_or(&self, enough: impl Fn() -> bool) {
+    /// As [`Core::wait_for_ack_barrier`], but only until `enough` is true. The loss of a member may make it so.
+    pub async fn wait_for_ack_barrier_or(&self, enough: impl Fn() -> bool) {
         let barrier = self.record.barrier.get();
         self.ready.until(&self.record.state_waiters, || self.record.durable.get() >= barrier || enough()).await;
     }
@@ -114,15 +114,15 @@ impl Core {
             // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
             // waits for that.
-            let settled = || self.log.stage.get() >= crate::log::Stage::Replayed && self.doubt_sector.get() == u64::MAX;
+            let settled = || self.log.stage.get() >= crate::log::Stage::Replayed && self.suspect_parity_from.get() == u64::MAX;
             let clean = || self.record.clean.get() && settled();
             let state = || self.members.borrow().state(clean(), self.resync_sector.get());
             let (turn, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
-                let may_say = || self.records_are_kept() || self.read_only.get() || !self.has_dropped();
+                let may_say = || self.replay_has_holders() || self.read_only.get() || !self.has_dropped();
                 self.ready.until(&self.log.stage_changed, may_say).await;
-                self.orphans_settled().await;
+                self.wait_for_orphaned_writes().await;
                 let before = state();
                 if before.failed.len() != dropped {
                     continue;
@@ -138,7 +138,7 @@ impl Core {
             };
             self.gate_state(&state);
             self.record.state_busy.set(true);
-            self.outbox.borrow_mut().push_back(Action::RecordState(state));
+            self.outbox.borrow_mut().push_back(Action::CommitState(state));
             self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
             drop(turn);
             if self.record.overtaken.replace(false) {
@@ -182,7 +182,7 @@ impl Core {
                 if flushed && self.may_clear_intents() { intent.clear(idle, since) } else { Vec::new() }
             };
             let turn = self.turn().await;
-            self.outbox.borrow_mut().push_back(Action::RecordIntent { set: set.clone(), clear });
+            self.outbox.borrow_mut().push_back(Action::CommitIntent { set: set.clone(), clear });
             self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;
             self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
             drop(turn);
@@ -198,7 +198,7 @@ impl Core {
             let Some(member) = self.record.bad_changed.borrow_mut().pop_first() else { continue };
             let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
             self.record.bad_busy.set(true);
-            self.outbox.borrow_mut().push_back(Action::RecordBadBlocks { member, blocks });
+            self.outbox.borrow_mut().push_back(Action::CommitBadBlocks { member, blocks });
             self.ready.until(&self.record.bad_waiters, || !self.record.bad_busy.get()).await;
             drop(turn);
             self.record.bad_waiters.wake_all(&self.ready);
@@ -208,8 +208,8 @@ impl Core {
     /// Waits for the lock on metadata updates. Two at once could write one superblock or bitmap page, and the older might
     /// arrive last (R5).
     pub async fn turn(&self) -> Turn<'_> {
-        self.ready.until(&self.record.turn_waiters, || !self.record.turn_taken.get()).await;
-        self.record.turn_taken.set(true);
+        self.ready.until(&self.record.update_lock_waiters, || !self.record.update_locked.get()).await;
+        self.record.update_locked.set(true);
         Turn(self)
     }
 
@@ -240,7 +240,7 @@ impl Core {
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
         if self.record.clean.get() {
             self.record.clean.set(false);
-            self.want_record();
+            self.request_commit();
             self.record.dirty.set(self.record.wanted.get());
         }
         if !self.says_dirty() {
@@ -260,14 +260,14 @@ impl Core {
     }
 
     /// True if a write to `range` would not wait in [`Core::write_begin`].
-    pub fn may_write_at_once(&self, range: &Range<u64>) -> bool {
+    pub fn may_write_directly(&self, range: &Range<u64>) -> bool {
         !self.record.clean.get()
             && self.says_dirty()
             && self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
     }
 
-    /// Begins a write for which [`Core::may_write_at_once`] is true.
-    pub fn begin_at_once(&self, range: &Range<u64>) {
+    /// Begins a write for which [`Core::may_write_directly`] is true.
+    pub fn begin_directly(&self, range: &Range<u64>) {
         self.writes_in_flight.set(self.writes_in_flight.get() + 1);
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
             intent.begin(range);
@@ -275,17 +275,17 @@ impl Core {
     }
 
     /// True if acknowledgements wait for a drop to become durable (R6).
-    pub fn is_held_back(&self) -> bool {
+    pub fn acks_are_held(&self) -> bool {
         self.record.durable.get() < self.record.barrier.get()
     }
 
     /// Ends a write. It may be acknowledged when this returns.
     pub async fn write_end(&self, range: &Range<u64>) {
         self.write_ended(range);
-        self.record_barrier().await;
+        self.wait_for_ack_barrier().await;
     }
 
-    /// Ends a write. It may be acknowledged once [`Core::is_held_back`] is false.
+    /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.
     pub fn write_ended(&self, range: &Range<u64>) {
         let whole = self.members.borrow().whole();
         if let Some(intent) = self.intent.borrow_mut().as_mut() {

@@ -1,16 +1,16 @@
 //! Messages between the lanes of an array, and what a lane does with them.
 
-use super::{Binder, Places};
-use crate::lanes::{Answer, Ask, Message, Order, Ports, Registrar, Relay, Way};
+use super::{Driver, Places};
+use crate::lanes::{Answer, Ask, Coordinator, Message, Order, Ports, Relay, Way};
 use crate::member::Members;
-use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, Recorder};
+use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, MetadataWriter};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
 
 /// What the coordinator keeps for all lanes.
 pub(super) struct Home {
-    pub registrar: Registrar,
+    pub coordinator: Coordinator,
     /// Lanes that have rebuilt their partition of a member.
     filled: BTreeMap<MemberId, BTreeSet<usize>>,
     /// Lanes that still need log records of the last run.
@@ -22,26 +22,27 @@ pub(super) struct Home {
 impl Home {
     pub fn new<P>(config: &ArrayConfig, ports: &Ports<P>) -> Self {
         let replaying = replaying(config, ports);
-        let registrar = registrar(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
-        Self { registrar, filled: BTreeMap::new(), replaying, resynced: false }
+        let coordinator = coordinator(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
+        Self { coordinator, filled: BTreeMap::new(), replaying, resynced: false }
     }
 }
 
-fn registrar(config: &ArrayConfig, replays: &[bool]) -> Registrar {
+fn coordinator(config: &ArrayConfig, replays: &[bool]) -> Coordinator {
     let members = Members::new(config);
-    let state = members.state(!config.doubts_parity, config.resync_sector);
+    let state = members.state(!config.suspects_parity, config.resync_sector);
     let bad = members.iter().map(|member| (member.config.id, member.config.bad_blocks.clone())).collect();
-    Registrar::new(&state, replays, config.intent.as_ref(), bad)
+    Coordinator::new(&state, replays, config.intent.as_ref(), bad)
 }
 
 /// Lanes whose partition has log records of the last run.
 fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
-    let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.share(&config.geometry, lane)).collect();
-    let owner = |record: &LogRecord| shares.iter().position(|share| share.owns(record.stripe * config.geometry.strip_sectors()));
+    let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.partition(&config.geometry, lane)).collect();
+    let owner =
+        |record: &LogRecord| shares.iter().position(|partition| partition.owns(record.stripe * config.geometry.strip_sectors()));
     config.replay.iter().filter_map(owner).collect()
 }
 
-impl<R: Recorder> Binder<R> {
+impl<R: MetadataWriter> Driver<R> {
     /// The messages to and from the other lanes.
     pub(super) fn others(&mut self) -> &mut Relay<Places<R>> {
         self.relay.as_mut().expect("there are several lanes")
@@ -55,7 +56,7 @@ impl<R: Recorder> Binder<R> {
     pub(super) fn relay(&mut self, request: Request) {
         let request = match self.others().way(&request) {
             Way::Own => return self.take_request(request),
-            Way::Guest => match self.read_as_guest(request) {
+            Way::Guest => match self.read_directly(request) {
                 Some(back) => back,
                 None => return,
             },
@@ -68,7 +69,7 @@ impl<R: Recorder> Binder<R> {
             match self.others().is_own(&request) {
                 true => self.take_request(request),
                 false => {
-                    if let Some(back) = self.read_as_guest(request) {
+                    if let Some(back) = self.read_directly(request) {
                         self.others().forward(back);
                     }
                 }
@@ -76,10 +77,10 @@ impl<R: Recorder> Binder<R> {
         }
     }
 
-    fn read_as_guest(&mut self, request: Request) -> Option<Request> {
+    fn read_directly(&mut self, request: Request) -> Option<Request> {
         let Self { engine, members, refused, .. } = self;
         self.actions = true;
-        engine.read_as_guest(request, &mut |member, request| members[member.0].submit(request, refused))
+        engine.read_directly(request, &mut |member, request| members[member.0].submit(request, refused))
     }
 
     pub(super) fn poll_with_mail(&mut self, completions: &mut Vec<Completion>) {
@@ -99,10 +100,10 @@ impl<R: Recorder> Binder<R> {
 
     /// At the end of an iteration, before anyone hears what it has come to.
     fn post(&mut self) {
-        let is_calm = self.engine.is_calm();
-        let is_plain = is_calm && self.engine.is_plain();
+        let may_read_directly = self.engine.may_read_directly();
+        let allows_direct_reads = may_read_directly && self.engine.allows_direct_reads();
         let relay = self.others();
-        relay.say_plain(is_calm, is_plain);
+        relay.publish_direct_reads(may_read_directly, allows_direct_reads);
         relay.post();
     }
 
@@ -128,7 +129,7 @@ impl<R: Recorder> Binder<R> {
                 Message::Answer(answer) => self.answer(answer),
                 Message::Order(order) => self.obey(order),
                 Message::Places(places) => {
-                    let lane = self.others().share.lane;
+                    let lane = self.others().partition.lane;
                     self.log.know(lane, places);
                 }
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
@@ -148,13 +149,13 @@ impl<R: Recorder> Binder<R> {
     pub(super) fn ask(&mut self, ask: Ask) {
         match &mut self.relay {
             None => self.make(ask),
-            Some(relay) if relay.share.lane == 0 => self.register(0, ask),
-            Some(relay) => relay.send(0, Message::Ask { lane: relay.share.lane, ask }),
+            Some(relay) if relay.partition.lane == 0 => self.register(0, ask),
+            Some(relay) => relay.send(0, Message::Ask { lane: relay.partition.lane, ask }),
         }
     }
 
     fn register(&mut self, lane: usize, ask: Ask) {
-        let orders = self.home().registrar.ask(lane, ask);
+        let orders = self.home().coordinator.ask(lane, ask);
         self.give(orders);
         self.make_next();
     }
@@ -170,8 +171,8 @@ impl<R: Recorder> Binder<R> {
 
     fn make_next(&mut self) {
         let home = self.home();
-        let done = home.registrar.done_already();
-        let next = home.registrar.next();
+        let done = home.coordinator.done_already();
+        let next = home.coordinator.next();
         if let Some(ask) = &next {
             home.resynced = matches!(ask, Ask::State(state) if state.resync_sector == u64::MAX);
         }
@@ -185,12 +186,12 @@ impl<R: Recorder> Binder<R> {
     pub(super) fn answered(&mut self, answer: Answer) {
         let Some(home) = &mut self.home else { return self.answer(answer) };
         if matches!(answer, Answer::LogReset(_)) {
-            home.registrar.log_is_reset();
+            home.coordinator.log_is_reset();
         }
-        let lanes = home.registrar.recorded();
+        let lanes = home.coordinator.recorded();
         // R15: a member that could not be written is dropped before the next metadata update.
         let dropped = self.engine.drop_unrecorded(answer.failures());
-        let orders = home.registrar.drop_members(0, &dropped);
+        let orders = home.coordinator.drop_members(0, &dropped);
         let resynced = std::mem::take(&mut home.resynced);
         self.give(orders);
         if resynced && !self.engine.knows_all_resynced() {
@@ -220,7 +221,7 @@ impl<R: Recorder> Binder<R> {
 
     /// This lane's partition of a member is rebuilt.
     pub(super) fn share_filled(&mut self, member: MemberId) {
-        match self.others().share.lane {
+        match self.others().partition.lane {
             0 => self.note_filled(0, member),
             lane => self.others().send(0, Message::Filled { lane, member }),
         }
@@ -228,7 +229,7 @@ impl<R: Recorder> Binder<R> {
 
     /// This lane no longer needs the log records of the last run.
     pub(super) fn share_replayed(&mut self) {
-        match self.others().share.lane {
+        match self.others().partition.lane {
             0 => self.note_replayed(0),
             lane => self.others().send(0, Message::Replayed { lane }),
         }
@@ -244,7 +245,7 @@ impl<R: Recorder> Binder<R> {
     }
 
     fn note_filled(&mut self, lane: usize, member: MemberId) {
-        let lane_count = self.others().share.lane_count;
+        let lane_count = self.others().partition.lane_count;
         let filled = &mut self.home().filled;
         let lanes = filled.entry(member).or_default();
         lanes.insert(lane);

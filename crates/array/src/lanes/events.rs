@@ -87,7 +87,7 @@ impl LaneEvents {
             }
             Event::SweepStopped { kind, reason } => self.ended(kind, lane, Part::Stopped(reason), paused),
             Event::ReadCorrected { .. }
-            | Event::NoRoom { .. }
+            | Event::NoSpace { .. }
             | Event::WrongBytes { .. }
             | Event::BadBlocks { .. }
             | Event::Unreadable { .. }

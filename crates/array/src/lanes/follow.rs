@@ -3,16 +3,16 @@
 //! Each engine drops members by itself, and hears of those that others dropped. Every other change of slots begins on the
 //! coordinator. A rebuilding member is in sync when every lane has rebuilt its partition of it (R43).
 
-use super::Share;
+use super::Partition;
 use crate::core::{Action, Core};
 use crate::sweep::{Fill, take_over};
-use crate::{ArrayConfig, Engine, MemberId, MemberRole};
+use crate::{ArrayConfig, Engine, MemberId, MemberState};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// What an engine knows of the other lanes.
-pub(crate) struct Following {
+pub(crate) struct PeerState {
     /// Spares that the coordinator gave a slot, and the slot.
     assigned: RefCell<Vec<(MemberId, usize)>>,
     /// Members that others dropped before this lane was told of them.
@@ -25,15 +25,15 @@ pub(crate) struct Following {
     pub all_resynced: Cell<bool>,
 }
 
-impl Following {
+impl PeerState {
     /// True if every lane has replayed what a crash left.
     pub fn is_replayed(&self) -> bool {
         self.all_replayed.get()
     }
 
     /// As it is at the start.
-    pub fn new(config: &ArrayConfig, share: Share) -> Self {
-        let alone = share.lane_count == 1;
+    pub fn new(config: &ArrayConfig, partition: Partition) -> Self {
+        let alone = partition.lane_count == 1;
         Self {
             assigned: RefCell::default(),
             dropped: RefCell::default(),
@@ -59,9 +59,9 @@ impl Core {
     /// A spare that is to take a slot now, and the slot.
     pub(crate) fn take_spare(&self) -> Option<(MemberId, usize)> {
         let mut members = self.members.borrow_mut();
-        if self.share.lane == 0 {
+        if self.partition.lane == 0 {
             let taken = members.take_spare()?;
-            if self.share.lane_count > 1 {
+            if self.partition.lane_count > 1 {
                 self.outbox.borrow_mut().push_back(Action::SpareTaken { member: taken.0, slot: taken.1 });
             }
             return Some(taken);
@@ -69,7 +69,7 @@ impl Core {
         // The spare, or that the slot is empty, may not be known here yet.
         let mut assigned = self.following.assigned.borrow_mut();
         let count = members.count();
-        assigned.retain(|&(member, _)| member.0 >= count || members.get(member).role != MemberRole::Failed);
+        assigned.retain(|&(member, _)| member.0 >= count || members.get(member).role != MemberState::Failed);
         let next = assigned.iter().position(|&(member, slot)| member.0 < count && members.assign(member, slot))?;
         Some(assigned.remove(next))
     }
@@ -81,10 +81,10 @@ impl Core {
 
     /// This lane's partition of a member is rebuilt. Returns `true` if so is the member.
     pub(crate) fn share_filled(&self, fills: &[Fill], from_start: bool) -> bool {
-        if self.share.lane_count == 1 {
+        if self.partition.lane_count == 1 {
             return true;
         }
-        let alive = |fill: &&Fill| self.members.borrow().get(fill.member).role != MemberRole::Failed;
+        let alive = |fill: &&Fill| self.members.borrow().get(fill.member).role != MemberState::Failed;
         for fill in fills.iter().filter(alive) {
             self.following.filled.borrow_mut().insert(fill.member, (*fill, from_start));
             self.outbox.borrow_mut().push_back(Action::Filled(fill.member));
@@ -101,7 +101,7 @@ impl Core {
 
     /// Also if it cannot be spared: if two lanes dropped one member each and only one could be, the array has failed.
     fn drop_as_others_did(&self, member: MemberId) {
-        if self.members.borrow().get(member).role != MemberRole::Failed {
+        if self.members.borrow().get(member).role != MemberState::Failed {
             self.drop_member(member, None);
         }
     }
@@ -146,7 +146,7 @@ impl Engine {
         self.core.ready.spawn(async move {
             take_over(&core, &[fill], from_start).await;
             core.following.filled.borrow_mut().remove(&member);
-            core.recorded(core.want_record()).await;
+            core.recorded(core.request_commit()).await;
             core.sweep_changed.wake_all(&core.ready);
             core.record.intent_waiters.wake_all(&core.ready);
         });

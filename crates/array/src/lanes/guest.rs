@@ -4,7 +4,7 @@
 //! sweep runs, and everything acknowledged is in place on the members. Then a read finds on a member what the owner would find,
 //! which takes no lock for it either. The owner takes this back before it answers a client whose write makes it untrue; a read
 //! before that answer may find old or new data. A member that one lane drops or replaces is dropped by all lanes before any
-//! client hears of a write that it missed ([`registrar`](super::registrar)), and no member is in sync before all lanes have
+//! client hears of a write that it missed ([`coordinator`](super::coordinator)), and no member is in sync before all lanes have
 //! rebuilt it ([`follow`](super::follow)).
 //!
 //! What a member cannot read, or is slow to answer, the owner is asked for: it has the locks that recovering data needs.
@@ -28,7 +28,7 @@ pub(crate) struct Asked {
 impl Core {
     /// True if another lane owns an array sector.
     pub fn is_foreign(&self, array_sector: u64) -> bool {
-        self.share.lane_count > 1 && self.share.lane_of(array_sector).0 != self.share.lane
+        self.partition.lane_count > 1 && self.partition.lane_of(array_sector).0 != self.partition.lane
     }
 
     /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
@@ -50,29 +50,29 @@ impl Core {
 }
 
 /// A member could not read a part of a direct read: the owner answers and corrects it.
-pub(crate) async fn mend_part(core: Rc<Core>, part: FailedPart) {
+pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart) {
     let read = core.ask_owner(part.array_sector, part.sectors, None).await;
     part.deliver(&core, read);
 }
 
 impl Engine {
     /// True if this lane may read other partitions directly: it knows of nothing that some member lacks.
-    pub(crate) fn is_calm(&self) -> bool {
+    pub(crate) fn may_read_directly(&self) -> bool {
         let core = &self.core;
-        let agrees = core.resync_from() == u64::MAX && core.following.all_resynced.get() && core.following.is_replayed();
+        let is_consistent = core.resync_from() == u64::MAX && core.following.all_resynced.get() && core.following.is_replayed();
         let members = core.members.borrow();
-        core.serves() && agrees && members.whole() && !members.have_bad_blocks()
+        core.serves() && is_consistent && members.whole() && !members.have_bad_blocks()
     }
 
-    /// True if others may read this lane's partition directly, given [`Engine::is_calm`].
-    pub(crate) fn is_plain(&self) -> bool {
+    /// True if others may read this lane's partition directly, given [`Engine::may_read_directly`].
+    pub(crate) fn allows_direct_reads(&self) -> bool {
         // Between a rebuild and the resync that follows, a lane may know this of its own partition only.
-        let agrees = self.core.resync_from() == u64::MAX;
-        agrees && !self.is_sweeping() && !self.core.log.is_aside_anywhere()
+        let is_consistent = self.core.resync_from() == u64::MAX;
+        is_consistent && !self.is_sweeping() && !self.core.log.has_writes_not_in_place()
     }
 
     /// Does a direct read. Returns the request if its owner must do it after all.
-    pub(crate) fn read_as_guest(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) -> Option<Request> {
+    pub(crate) fn read_directly(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) -> Option<Request> {
         // Since the last iteration a member may have been failed by command.
         if !self.core.members.borrow().whole() || request.check(self.limits()).is_err() {
             return Some(request);

@@ -3,7 +3,7 @@
 //! Any lane takes any request. What it owns it does itself. The rest goes to the owners by message. A request of several owners
 //! is cut, and joined again at the end.
 
-use super::{Message, Ports, Share};
+use super::{Message, Partition, Ports};
 use crate::MemberId;
 use crate::core::{Cutter, Parent, slice_segments};
 use slab::Slab;
@@ -26,7 +26,7 @@ enum Ticket {
 
 /// A lane's end of the messages between lanes.
 pub(crate) struct Relay<P> {
-    pub share: Share,
+    pub partition: Partition,
     ports: Ports<P>,
     tickets: Slab<Ticket>,
     parents: Slab<Parent>,
@@ -34,7 +34,7 @@ pub(crate) struct Relay<P> {
     outgoing: Vec<Vec<Message<P>>>,
     inbox: Vec<Message<P>>,
     /// This lane may read other partitions directly, where their owners allow it.
-    is_calm: bool,
+    may_read_directly: bool,
 }
 
 /// How a client's request is done.
@@ -48,9 +48,17 @@ pub(crate) enum Way {
 }
 
 impl<P: Clone> Relay<P> {
-    pub fn new(share: Share, ports: Ports<P>) -> Self {
-        let outgoing = (0..share.lane_count).map(|_| Vec::new()).collect();
-        Self { share, ports, tickets: Slab::new(), parents: Slab::new(), outgoing, inbox: Vec::new(), is_calm: false }
+    pub fn new(partition: Partition, ports: Ports<P>) -> Self {
+        let outgoing = (0..partition.lane_count).map(|_| Vec::new()).collect();
+        Self {
+            partition,
+            ports,
+            tickets: Slab::new(),
+            parents: Slab::new(),
+            outgoing,
+            inbox: Vec::new(),
+            may_read_directly: false,
+        }
     }
 
     fn ticket(&mut self, ticket: Ticket) -> Tag {
@@ -59,12 +67,12 @@ impl<P: Clone> Relay<P> {
 
     /// Decides how a client's request is done.
     pub fn way(&self, request: &Request) -> Way {
-        let (lane, group_end) = self.share.lane_of(request.start_sector);
+        let (lane, group_end) = self.partition.lane_of(request.start_sector);
         let whole = request.sectors <= group_end - request.start_sector && request.tag & TICKET == 0;
         match request.operation {
             Operation::Flush => Way::Owners,
             _ if !whole => Way::Owners,
-            _ if lane == self.share.lane => Way::Own,
+            _ if lane == self.partition.lane => Way::Own,
             _ if self.may_read(lane, &request.operation) => Way::Guest,
             _ => Way::Owners,
         }
@@ -72,17 +80,17 @@ impl<P: Clone> Relay<P> {
 
     /// True if this is a read, and of a partition that may be read directly.
     fn may_read(&self, lane: usize, operation: &Operation) -> bool {
-        matches!(operation, Operation::Read { .. }) && self.is_calm && self.ports.is_plain(lane)
+        matches!(operation, Operation::Read { .. }) && self.may_read_directly && self.ports.allows_direct_reads(lane)
     }
 
     /// True if this lane owns a request, or a part of one.
     pub fn is_own(&self, request: &Request) -> bool {
-        matches!(request.operation, Operation::Flush) || self.share.lane_of(request.start_sector).0 == self.share.lane
+        matches!(request.operation, Operation::Flush) || self.partition.lane_of(request.start_sector).0 == self.partition.lane
     }
 
     /// Sends a request to its owner unchanged.
     pub fn forward(&mut self, request: Request) {
-        let (lane, owner) = (self.share.lane, self.share.lane_of(request.start_sector).0);
+        let (lane, owner) = (self.partition.lane, self.partition.lane_of(request.start_sector).0);
         self.send(owner, Message::Request { lane, request });
     }
 
@@ -92,15 +100,15 @@ impl<P: Clone> Relay<P> {
     }
 
     /// Sets whether this lane may read other partitions directly, and publishes whether others may read its own.
-    pub fn say_plain(&mut self, is_calm: bool, is_plain: bool) {
-        self.is_calm = is_calm;
-        self.ports.say_plain(self.share.lane, is_plain);
+    pub fn publish_direct_reads(&mut self, may_read_directly: bool, allows_direct_reads: bool) {
+        self.may_read_directly = may_read_directly;
+        self.ports.publish_direct_reads(self.partition.lane, allows_direct_reads);
     }
 
     /// Asks the owner for a read that this lane's engine needs.
     pub fn ask_owner(&mut self, request: Request, slow: Option<MemberId>) {
         let tag = self.ticket(Ticket::Engine(request.tag as usize));
-        let (lane, owner) = (self.share.lane, self.share.lane_of(request.start_sector).0);
+        let (lane, owner) = (self.partition.lane, self.partition.lane_of(request.start_sector).0);
         let request = Request { tag, ..request };
         let message = match slow {
             Some(member) => Message::ReadAround { lane, request, member },
@@ -119,9 +127,9 @@ impl<P: Clone> Relay<P> {
 
     /// Takes a client's request. What this lane must do itself, direct reads included, goes to `to_do`.
     pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut to_do: impl FnMut(Request)) {
-        let Share { lane: here, lane_count, .. } = self.share;
+        let Partition { lane: here, lane_count, .. } = self.partition;
         let flush = matches!(request.operation, Operation::Flush);
-        let (lane, group_end) = self.share.lane_of(request.start_sector);
+        let (lane, group_end) = self.partition.lane_of(request.start_sector);
         let spans = group_end - request.start_sector < request.sectors && !matches!(request.operation, Operation::Extents { .. });
         // An invalid request is refused in one piece, by the lane that receives it.
         if !(flush || spans && request.check(limits).is_ok()) {
@@ -172,7 +180,7 @@ impl<P: Clone> Relay<P> {
         let mut parts = Vec::new();
         let mut next = start;
         while next < end {
-            let (lane, group_end) = self.share.lane_of(next);
+            let (lane, group_end) = self.partition.lane_of(next);
             parts.push((lane, group_end.min(end) - next));
             next = group_end.min(end);
         }
@@ -214,7 +222,7 @@ impl<P: Clone> Relay<P> {
 
     /// Sends to all lanes but this one.
     pub fn tell_all(&mut self, message: impl Fn() -> Message<P>) {
-        for lane in (0..self.share.lane_count).filter(|&lane| lane != self.share.lane) {
+        for lane in (0..self.partition.lane_count).filter(|&lane| lane != self.partition.lane) {
             self.outgoing[lane].push(message());
         }
     }
@@ -229,7 +237,7 @@ impl<P: Clone> Relay<P> {
     /// Takes what others have sent.
     pub fn take_mail(&mut self) -> Vec<Message<P>> {
         let mut inbox = std::mem::take(&mut self.inbox);
-        self.ports.take(self.share.lane, &mut inbox);
+        self.ports.take(self.partition.lane, &mut inbox);
         inbox
     }
 
@@ -240,6 +248,6 @@ impl<P: Clone> Relay<P> {
 
     /// True if messages are to be sent or taken.
     pub fn has_mail(&self) -> bool {
-        self.ports.has_mail(self.share.lane) || self.outgoing.iter().any(|messages| !messages.is_empty())
+        self.ports.has_mail(self.partition.lane) || self.outgoing.iter().any(|messages| !messages.is_empty())
     }
 }

@@ -5,7 +5,7 @@ use super::Numbers;
 use crate::core::Core;
 use crate::lists::few;
 use crate::task::Waiters;
-use crate::{MemberId, MemberRole};
+use crate::{MemberId, MemberState};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) struct Behind {
     rows: RefCell<BTreeMap<(usize, u64), u64>>,
     numbers: RefCell<Numbers>,
     /// The log holders of each write-behind, by its number.
-    keepers: RefCell<BTreeMap<u64, Keepers>>,
+    log_holders: RefCell<BTreeMap<u64, LogHolders>>,
     sectors: Cell<u64>,
     /// A member that is about to be failed by command: no write is acknowledged early on the word of its log alone (R26).
     leaving: Cell<Option<MemberId>>,
@@ -34,7 +34,7 @@ pub(crate) struct Behind {
 }
 
 /// The in-sync parity members whose logs hold the records of a write.
-pub(crate) type Keepers = SmallVec<[MemberId; 4]>;
+pub(crate) type LogHolders = SmallVec<[MemberId; 4]>;
 
 /// One write-behind; end it with [`Core::behind_end`].
 pub(crate) struct BehindWrite {
@@ -64,7 +64,7 @@ impl Behind {
     }
 
     /// A write of these rows of slots is acknowledged early.
-    pub fn begin(&self, places: impl Iterator<Item = (usize, Range<u64>)>, keepers: Keepers) -> BehindWrite {
+    pub fn begin(&self, places: impl Iterator<Item = (usize, Range<u64>)>, log_holders: LogHolders) -> BehindWrite {
         let mut rows = self.rows.borrow_mut();
         let mut sectors = 0;
         for (slot, range) in places {
@@ -73,7 +73,7 @@ impl Behind {
         }
         self.sectors.set(self.sectors.get() + sectors);
         let number = self.numbers.borrow_mut().begin();
-        self.keepers.borrow_mut().insert(number, keepers);
+        self.log_holders.borrow_mut().insert(number, log_holders);
         BehindWrite { number, sectors }
     }
 }
@@ -89,57 +89,57 @@ impl Core {
         drop(rows);
         behind.sectors.set(behind.sectors.get() - write.sectors);
         behind.numbers.borrow_mut().end(write.number);
-        behind.keepers.borrow_mut().remove(&write.number);
+        behind.log_holders.borrow_mut().remove(&write.number);
         behind.changed.wake_all(&self.ready);
     }
 
     /// The log holders among these slots: members whose records would count after a crash. Rebuilding members are not among
     /// them (R23).
-    pub fn keepers(&self, slots: impl Iterator<Item = usize>) -> Keepers {
+    pub fn log_holders(&self, slots: impl Iterator<Item = usize>) -> LogHolders {
         let members = self.members.borrow();
         let holders = slots.filter_map(|slot| members.slots()[slot].member);
-        few(holders.filter(|&member| members.get(member).role == MemberRole::InSync))
+        few(holders.filter(|&member| members.get(member).role == MemberState::InSync))
     }
 
     /// True if a write that these members log may be acknowledged now, because the records would count after a crash (R23): a
     /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
     /// resync.
-    pub fn may_go_behind(&self, keepers: &Keepers) -> bool {
+    pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
         let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
-        let has_room = !self.no_room.is_careful(self.now());
-        self.is_recorded() && resynced && has_room && !self.are_gone_but(keepers, self.log.behind.leaving.get())
+        let has_room = !self.no_space.is_careful(self.now());
+        self.is_committed() && resynced && has_room && !self.are_gone_but(log_holders, self.log.behind.leaving.get())
     }
 
     /// True if all of these members were dropped.
-    pub fn are_gone(&self, keepers: &Keepers) -> bool {
-        self.are_gone_but(keepers, None)
+    pub fn are_gone(&self, log_holders: &LogHolders) -> bool {
+        self.are_gone_but(log_holders, None)
     }
 
-    fn are_gone_but(&self, keepers: &Keepers, one: Option<MemberId>) -> bool {
+    fn are_gone_but(&self, log_holders: &LogHolders, one: Option<MemberId>) -> bool {
         let members = self.members.borrow();
-        keepers.iter().all(|&keeper| Some(keeper) == one || members.get(keeper).role == MemberRole::Failed)
+        log_holders.iter().all(|&keeper| Some(keeper) == one || members.get(keeper).role == MemberState::Failed)
     }
 
     /// No new write may rely on this member's log alone (R26).
-    pub fn lean_no_more_on(&self, member: Option<MemberId>) {
+    pub fn stop_relying_on(&self, member: Option<MemberId>) {
         self.log.behind.leaving.set(member);
     }
 
     /// True if this member is the only log holder left of some write-behind.
-    pub fn leans_on(&self, member: MemberId) -> bool {
-        self.log.behind.keepers.borrow().values().any(|keepers| self.are_gone_but(keepers, Some(member)))
+    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
+        self.log.behind.log_holders.borrow().values().any(|log_holders| self.are_gone_but(log_holders, Some(member)))
     }
 
     /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, nobody asks these
     /// logs again (R25).
-    pub async fn orphans_settled(&self) {
+    pub async fn wait_for_orphaned_writes(&self) {
         let behind = &self.log.behind;
-        let settled = || !behind.keepers.borrow().values().any(|keepers| self.are_gone(keepers));
+        let settled = || !behind.log_holders.borrow().values().any(|log_holders| self.are_gone(log_holders));
         self.ready.until(&behind.changed, settled).await;
     }
 
     /// Waits until every present write-behind is in place (R24).
-    pub async fn behind_settled(&self) {
+    pub async fn wait_for_write_behind(&self) {
         let behind = &self.log.behind;
         let next = behind.numbers.borrow().next();
         self.ready.until(&behind.changed, || behind.numbers.borrow().first >= next).await;

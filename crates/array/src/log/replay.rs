@@ -11,7 +11,7 @@ mod over;
 use super::{BAND_SECTORS, LogRecord, Stage};
 use crate::core::{Action, Batch, Core, write_io};
 use crate::lock::Mode;
-use crate::parity_io::{Found, Unit, code_strips, presences, read_units, settle_writes};
+use crate::parity_io::{Found, Unit, code_strips, drop_failed_writes, presences, read_units};
 use crate::plan::{Presence, Strips};
 use crate::{MemberId, StripeMap};
 use over::{Newest, Over};
@@ -34,11 +34,11 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // A member that is dropped from now on was present when the records were read, so its records count.
     let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
-    *core.log.carriers.borrow_mut() = pieces.iter().map(|piece| piece.carriers(&core)).collect();
+    *core.log.replay_holders.borrow_mut() = pieces.iter().map(|piece| piece.replay_holders(&core)).collect();
     // R30: a superblock update that drops a member may wait until this is known.
     core.log.stage_changed.wake_all(&core.ready);
     for piece in &pieces {
-        settle_rows(&core, piece, piece.rows.clone()).await;
+        compute_rows(&core, piece, piece.rows.clone()).await;
     }
     enter(&core, Stage::Readable);
     core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
@@ -51,10 +51,10 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     // drop becomes durable first, if other members hold the records. If none does, all data is there, and a resync makes parity
     // follow it.
     if lacks {
-        core.raise_barrier();
+        core.raise_ack_barrier();
     }
-    while core.is_held_back() && core.records_are_kept() {
-        core.record_barrier_or(|| !core.records_are_kept()).await;
+    while core.acks_are_held() && core.replay_has_holders() {
+        core.wait_for_ack_barrier_or(|| !core.replay_has_holders()).await;
     }
     let overlay: Vec<((usize, u64), Data)> =
         core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
@@ -66,7 +66,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
         }
         let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
         let outcomes = core.io(batch).await;
-        if settle_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)).is_err() {
+        if drop_failed_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)).is_err() {
             return give_up(&core);
         }
     }
@@ -86,7 +86,7 @@ fn enter(core: &Core, stage: Stage) {
 /// Reads go on through the overlay. Writes are not allowed where replay could not write.
 fn give_up(core: &Core) {
     core.read_only.set(true);
-    if core.share.lane_count > 1 {
+    if core.partition.lane_count > 1 {
         core.outbox.borrow_mut().push_back(Action::GiveUp);
     }
     core.log.stage_changed.wake_all(&core.ready);
@@ -103,10 +103,10 @@ struct Piece<'a> {
 }
 
 /// The members that hold the records of some rows, with their slots.
-pub(super) type Carriers = SmallVec<[(usize, MemberId); 2]>;
+pub(super) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
 
 impl Piece<'_> {
-    fn carriers(&self, core: &Core) -> Carriers {
+    fn replay_holders(&self, core: &Core) -> ReplayHolders {
         let members = core.members.borrow();
         let slots = self.parities.iter().map(|&parity| usize::from(core.map(self.stripe).parity[parity]));
         slots.filter_map(|slot| Some((slot, members.slots()[slot].member?))).collect()
@@ -116,11 +116,12 @@ impl Piece<'_> {
 impl Core {
     /// True if the remaining members still hold every log record that awaits replay, so that a superblock update may drop
     /// others (R30).
-    pub fn records_are_kept(&self) -> bool {
+    pub fn replay_has_holders(&self) -> bool {
         let members = self.members.borrow();
         let stays = |&(slot, member): &(usize, MemberId)| members.slots()[slot].member == Some(member);
-        let carriers = self.log.carriers.borrow();
-        self.log.stage.get() >= Stage::Replayed || !carriers.is_empty() && carriers.iter().all(|some| some.iter().any(stays))
+        let replay_holders = self.log.replay_holders.borrow();
+        self.log.stage.get() >= Stage::Replayed
+            || !replay_holders.is_empty() && replay_holders.iter().all(|some| some.iter().any(stays))
     }
 }
 
@@ -145,7 +146,7 @@ fn part<'a>(record: &LogRecord, data: &'a Data, rows: &Range<u64>) -> &'a [u8] {
 }
 
 /// Computes what some rows of a piece must hold, into the overlay.
-async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
+async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
     let Piece { stripe, newest, parities, .. } = piece;
     if newest.is_empty() {
         return;
@@ -157,7 +158,7 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
     let mut unreadable = Strips::new();
     loop {
         let written = newest[0].written.clone();
-        let redone = !newest[0].redo.is_empty() || newest[0].zeros;
+        let redone = !newest[0].new_data.is_empty() || newest[0].zeros;
         let there = presences(core, map, &on_member, &unreadable);
         let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Whole).collect();
         let by_parity = !redone && !unread.is_empty();
@@ -176,7 +177,7 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             // R34: what can be read of a strip must not be replaced by what parity says, because of what cannot be read beside
             // it.
             for start in rows.clone().step_by(block as usize) {
-                Box::pin(settle_rows(core, piece, start..rows.end.min(start + block))).await;
+                Box::pin(compute_rows(core, piece, start..rows.end.min(start + block))).await;
             }
             return;
         };
@@ -191,7 +192,7 @@ async fn settle_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             for (index, buffer) in &mut data {
                 match newest[0].zeros {
                     true => buffer.fill(0),
-                    false => buffer.copy_from_slice(part(newest[0], &newest[0].redo[*index - written.start], &rows)),
+                    false => buffer.copy_from_slice(part(newest[0], &newest[0].new_data[*index - written.start], &rows)),
                 }
             }
         }

@@ -3,8 +3,10 @@
 use super::{Found, Sweep};
 use crate::core::{Batch, Core, write_io};
 use crate::lock::Mode;
-use crate::mirror_io::{block_sectors, copies_to_read, halves, is_there, may_differ, mend, read_mended, read_runs, readable};
-use crate::parity_io::{PAGE_SECTORS, settle_writes};
+use crate::mirror_io::{
+    block_sectors, copies_to_read, halves, is_there, may_be_inconsistent, mend, read_mended, read_runs, readable,
+};
+use crate::parity_io::{PAGE_SECTORS, drop_failed_writes};
 use crate::status::{Event, SweepKind};
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
@@ -30,7 +32,7 @@ fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u
     while row < rows.end {
         let (array_sector, sectors) = core.geometry.array_sector_of(slot, row, rows.end - row);
         if let Some(start) = array_sector {
-            let parts = core.share.parts(start..start + sectors);
+            let parts = core.partition.parts(start..start + sectors);
             found.extend(parts.map(|part| (row + (part.start - start), part)));
         }
         row += sectors;
@@ -48,7 +50,7 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
                 // Page by page: what is lost becomes a bad block, the rest is filled.
                 for row in window.clone().step_by(PAGE_SECTORS as usize) {
                     let page = row..window.end.min(row + PAGE_SECTORS);
-                    let failed = core.members.borrow().get(fill.member).role == crate::MemberRole::Failed;
+                    let failed = core.members.borrow().get(fill.member).role == crate::MemberState::Failed;
                     if !failed
                         && let Err(reason) = fill_window(core, fill.slot, fill.member, &page).await
                         && !core.mark_bad(fill.member, page).await
@@ -57,9 +59,9 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
                     }
                 }
             }
-            core.record_barrier().await;
+            core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
-            match sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
+            match sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberState::Failed) {
                 Some(fill) => Err(format!("member {} failed", members.get(fill.member).config.name)),
                 None => Ok(Found::default()),
             }
@@ -98,7 +100,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     // R14: where copies may differ, all are made like the one that is copied. That one may be dropped before a resync, and
     // clients would then read others that hold something else.
     let mut others: SmallVec<[SmallVec<[(MemberId, u64); 2]>; 8]> = SmallVec::new();
-    let differ = may_differ(core, around);
+    let differ = may_be_inconsistent(core, around);
     for (row, range) in member_runs(core, slot, rows) {
         let mut next = range.start;
         while next < range.end {
@@ -137,11 +139,11 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     }
     let targets: SmallVec<[MemberId; 8]> = writes.iter().map(|io| io.member).collect();
     let outcomes = core.io(writes).await;
-    let settled = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     settled.map_err(|error| error.to_string())?;
-    Ok(!may_differ(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
+    Ok(!may_be_inconsistent(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
 }
 
 /// Reads all copies of a range and, where that is asked for, makes wrong ones like the others, page by page. What most of three
@@ -155,7 +157,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
     let mut batch = Batch::new();
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
     let divisible = range.end - range.start > block_sectors(core);
-    let failures_max = if may_differ(core, &range) { 0 } else { 1 };
+    let failures_max = if may_be_inconsistent(core, &range) { 0 } else { 1 };
     for (start, sectors, copies) in read_runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
@@ -224,9 +226,9 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
         }
     }
     let outcomes = core.io(writes).await;
-    settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
+    drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
     found.tell(core, kind);
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     Ok(Some(found))
 }
 
@@ -252,7 +254,7 @@ fn vote(
         let page = page..(page + bytes(PAGE_SECTORS)).min(read[0].1.len());
         let held = |index: usize| &read[index].1[page.clone()];
         let sectors = start + (page.start / 512) as u64..start + (page.end / 512) as u64;
-        let may_blame = core.agrees(&sectors);
+        let may_blame = core.is_consistent(&sectors);
         if (1..count).all(|index| held(index) == held(0)) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }

@@ -6,7 +6,7 @@
 use super::{Fill, Found};
 use crate::core::{Batch, Core, MemberIo, write_io};
 use crate::lock::Mode;
-use crate::parity_io::{PAGE_SECTORS, code_strips, rewrite, settle_writes};
+use crate::parity_io::{PAGE_SECTORS, code_strips, drop_failed_writes, rewrite};
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::{Flaw, MemberId, StripeMap};
@@ -123,8 +123,8 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     for (slot, row, buffer) in &repairs {
         let (stripe, start) = (row / strip, row % strip);
         let rows = start..start + (buffer.len() / 512) as u64;
-        if core.map(stripe).parity.iter().any(|&parity| usize::from(parity) == *slot) && core.log_covers(stripe, &rows) {
-            bare.push(core.log_bare(stripe, &rows));
+        if core.map(stripe).parity.iter().any(|&parity| usize::from(parity) == *slot) && core.needs_revoke(stripe, &rows) {
+            bare.push(core.revoke_records(stripe, &rows));
         }
     }
     let logged = core.log_begin(bare).await.map_err(|error| error.to_string())?;
@@ -139,20 +139,20 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
         rewrite(core, member, rows.start, data).await;
     }
     let outcomes = core.io(batch).await;
-    let settled = settle_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
+    let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     core.log_end(rows.start / strip, &[], logged);
     drop((outcomes, guard));
     claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
     known.into_values().for_each(|buffer| core.give_buffer(buffer));
     settled.map_err(|error| error.to_string())?;
     found.tell(core, work.kind);
-    core.record_barrier().await;
+    core.wait_for_ack_barrier().await;
     if work.kind == SweepKind::Resync && !unreadable.is_empty() {
         // What could not be read was computed from some of the rest. Now everything can be compared.
         return Box::pin(piece(core, work, rows, page)).await;
     }
     let members = core.members.borrow();
-    if let Some(fill) = work.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberRole::Failed) {
+    if let Some(fill) = work.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberState::Failed) {
         return Err(format!("member {} failed", members.get(fill.member).config.name));
     }
     Ok(Some(found))
@@ -163,7 +163,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
 async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, String> {
     let targets: SmallVec<[Fill; 2]> = {
         let members = core.members.borrow();
-        work.fills.iter().copied().filter(|fill| members.get(fill.member).role != crate::MemberRole::Failed).collect()
+        work.fills.iter().copied().filter(|fill| members.get(fill.member).role != crate::MemberState::Failed).collect()
     };
     if targets.is_empty() {
         core.event(Event::Unreadable { sync_sector: rows.start, sectors: rows.end - rows.start });
@@ -291,11 +291,11 @@ fn check_stripe(
         let buffer = known.iter().find_map(|known| known.get(&slot))?;
         Some(&buffer[part.clone()])
     };
-    let agrees = |part: &Range<usize>| {
+    let is_consistent = |part: &Range<usize>| {
         let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| held(slot, part));
         code.check(&data, &parity) == 0
     };
-    if agrees(&at) {
+    if is_consistent(&at) {
         return;
     }
     let row_of = |byte: usize| row + ((byte - at.start) / 512) as u64;
@@ -305,8 +305,8 @@ fn check_stripe(
     for page in at.clone().step_by(bytes(PAGE_SECTORS)) {
         let page = page..(page + bytes(PAGE_SECTORS)).min(at.end);
         let rows = row_of(page.start)..row_of(page.end);
-        let may_blame = core.agrees(&rows);
-        if agrees(&page) || (kind == SweepKind::Resync && may_blame) {
+        let may_blame = core.is_consistent(&rows);
+        if is_consistent(&page) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }
         let wrong = if may_blame { locate(core, map, known[0], &page) } else { None };
@@ -355,11 +355,11 @@ fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Op
     });
     code.recover(&mut strips).expect("parity replaces one strip");
     drop(strips);
-    let agrees = {
+    let is_consistent = {
         let (data, parity) = in_code_order(map, zeros, |slot| Some(if slot == wrong { &right[..] } else { held(slot) }));
         code.check(&data, &parity) == 0
     };
-    if agrees {
+    if is_consistent {
         return Some((wrong, right));
     }
     core.give_buffer(right);

@@ -101,7 +101,7 @@ pub fn whole(geometry: Geometry) -> ArrayConfig {
         geometry,
         spares: Vec::new(),
         resync_sector: u64::MAX,
-        doubts_parity: false,
+        suspects_parity: false,
         intent: None,
         log: None,
         replay: Vec::new(),
@@ -110,10 +110,10 @@ pub fn whole(geometry: Geometry) -> ArrayConfig {
 }
 
 /// It runs on RAM that is at hand at once.
-pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoRecorder> {
+pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoMetadata> {
     let ram = |slot| Box::new(RamDevice::new(config.geometry.member_sectors(slot))) as Box<dyn BlockDevice>;
     let devices = (0..config.geometry.slot_count()).map(ram).collect();
-    ArrayDevice::new(config, devices, NoRecorder, 0)
+    ArrayDevice::new(config, devices, NoMetadata, 0)
 }
 
 pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
@@ -123,7 +123,7 @@ pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
         data_start_sector: 0,
         data_sectors: sectors,
         recovered_sector: u64::MAX,
-        by_intent: false,
+        by_bitmap: false,
         bad_blocks: Vec::new(),
     }
 }
@@ -131,8 +131,8 @@ pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
 /// One array under test.
 pub struct World {
     /// The home lane's.
-    pub array: ArrayDevice<NoRecorder>,
-    pub lanes: Vec<ArrayDevice<NoRecorder>>,
+    pub array: ArrayDevice<NoMetadata>,
+    pub lanes: Vec<ArrayDevice<NoMetadata>>,
     pub rams: Vec<SharedRam>,
     pub faults: Vec<Rc<RefCell<FaultPlan>>>,
     pub model: Vec<u8>,
@@ -174,7 +174,7 @@ impl World {
         let config = ArrayConfig {
             spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
             resync_sector,
-            doubts_parity: false,
+            suspects_parity: false,
             intent,
             ..whole(geometry.clone())
         };
@@ -187,7 +187,7 @@ impl World {
         };
         // Small arrays have several groups all the same.
         let ports = Ports::new(lane_count).with_groups(8);
-        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoRecorder), 0, &ports, lane);
+        let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let lanes: Vec<_> = (0..lane_count).map(lane).collect();
         let array = lanes[0].clone();
         let model = vec![0; bytes(geometry.capacity_sectors())];
@@ -375,7 +375,7 @@ impl World {
     }
 
     pub fn run_until_rebuilt(&mut self) {
-        let in_making = |member: &MemberStatus| matches!(member.role, MemberRole::Rebuilding | MemberRole::Replacing);
+        let in_making = |member: &MemberStatus| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing);
         let made = |status: &ArrayStatus| status.sweep.is_none() && !status.members.iter().any(in_making);
         self.run_until("rebuild", |status| status.health == Health::Optimal && made(status));
     }

@@ -1,6 +1,6 @@
 //! A recorder that keeps nothing, and says of each record that it is kept.
 
-use stria_array::{AppendTerms, ArrayState, LaneLog, LogRecord, MemberId, MetadataWrite, Recorder};
+use stria_array::{AppendTerms, ArrayState, LaneLog, LogRecord, MemberId, MetadataWrite, MetadataWriter};
 use stria_block::{Buffer, Data, SECTOR_BYTES};
 
 /// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
@@ -12,7 +12,7 @@ impl Default for Nowhere {
     }
 }
 
-impl Recorder for Nowhere {
+impl MetadataWriter for Nowhere {
     type Log = Self;
 
     fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {

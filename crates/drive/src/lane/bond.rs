@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Binds lanes whose devices send each other requests: when one breaks off after a panic, the others do as well, since its
 /// answers would never come. Clones are the same bond.
 #[derive(Clone, Default)]
-pub struct Bond(Arc<Mutex<Vec<BreakOff>>>);
+pub struct PanicGroup(Arc<Mutex<Vec<BreakOff>>>);
 
 /// Makes one lane break off.
 type BreakOff = Box<dyn Fn() + Send>;
 
-impl Bond {
+impl PanicGroup {
     pub(super) fn join(&self, break_off: impl Fn() + Send + 'static) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(break_off));
     }

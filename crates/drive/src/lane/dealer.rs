@@ -7,7 +7,7 @@ use stria_block::{Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Reque
 
 /// Lanes any of which takes any request of one device. A guest lives on the lane that has the fewest. A client on a thread of
 /// its own sends each request to the lane that owns its first sector; if sectors have no owners, the lanes take turns.
-pub struct Dealer {
+pub struct LaneRouter {
     lanes: Vec<Arc<dyn RemoteDevice>>,
     /// How many consecutive sectors one lane owns before the next lane's begin.
     group_sectors: Option<u64>,
@@ -16,7 +16,7 @@ pub struct Dealer {
     next: AtomicUsize,
 }
 
-impl Dealer {
+impl LaneRouter {
     /// Distributes requests over these lanes. `group_sectors`: so many consecutive sectors belong to one lane, from the first
     /// lane on.
     ///
@@ -29,7 +29,7 @@ impl Dealer {
     }
 }
 
-impl RemoteDevice for Dealer {
+impl RemoteDevice for LaneRouter {
     fn limits(&self) -> Limits {
         self.lanes[0].limits()
     }

@@ -3,7 +3,7 @@
 //! A guest has a room, whose number is its socket's key on the ring. A socket is watched once for each direction at a time. A
 //! watch for a guest that has left may still fire for the next guest in the room, which costs that guest a needless turn.
 
-use super::desk::Desk;
+use super::request_table::RequestTable;
 use crate::Ring;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use stria_block::{Guest, Nanos, Request, Stay};
@@ -37,12 +37,12 @@ struct Resident {
 
 impl Guests {
     /// Gives the guest a room and a first turn.
-    pub(super) fn admit(&mut self, guest: Box<dyn Guest>, desk: &mut Desk) {
+    pub(super) fn admit(&mut self, guest: Box<dyn Guest>, request_table: &mut RequestTable) {
         let room = self.rooms.iter().position(Option::is_none).unwrap_or_else(|| {
             self.rooms.push(None);
             self.rooms.len() - 1
         });
-        let client = desk.admit(room as u32);
+        let client = request_table.admit(room as u32);
         let (is_due, signalled, until) = (false, false, None);
         self.rooms[room] = Some(Resident { guest, client, is_due, signalled, until, watched_in: false, watched_out: false });
         self.call(room as u32);
@@ -97,7 +97,13 @@ impl Guests {
     }
 
     /// Gives a turn to every guest that is due one. True if any of them sent a request.
-    pub(super) fn turn(&mut self, now: Nanos, ring: &Ring, desk: &mut Desk, mut submit: impl FnMut(&mut Desk, Request)) -> bool {
+    pub(super) fn turn(
+        &mut self,
+        now: Nanos,
+        ring: &Ring,
+        request_table: &mut RequestTable,
+        mut submit: impl FnMut(&mut RequestTable, Request),
+    ) -> bool {
         let mut asked = false;
         // A guest that is called meanwhile gets its turn in the next round.
         let count = self.due.len();
@@ -105,12 +111,12 @@ impl Guests {
             let room = self.due[index];
             let resident = self.rooms[room as usize].as_mut().expect("only residents are called");
             resident.is_due = false;
-            let (guest, answers) = (&mut resident.guest, desk.answers(resident.client));
+            let (guest, answers) = (&mut resident.guest, request_table.answers(resident.client));
             let signalled = std::mem::take(&mut resident.signalled);
             let turn = catch_unwind(AssertUnwindSafe(|| guest.turn(now, signalled, answers, &mut self.requests)));
             asked |= !self.requests.is_empty();
-            desk.turn_to_guest(resident.client);
-            self.requests.drain(..).for_each(|request| submit(desk, request));
+            request_table.turn_to_guest(resident.client);
+            self.requests.drain(..).for_each(|request| submit(request_table, request));
             match turn {
                 Ok(Stay::Again) => {
                     resident.is_due = true;
@@ -128,7 +134,7 @@ impl Guests {
                 }
                 // If a guest panics (which is printed), only that guest ends.
                 Ok(Stay::Leave) | Err(_) => {
-                    desk.dismiss(resident.client);
+                    request_table.dismiss(resident.client);
                     self.rooms[room as usize] = None;
                 }
             }

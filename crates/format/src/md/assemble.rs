@@ -3,7 +3,7 @@
 //! Drives come in any order, with strangers, lagging members and copies among them. They are sorted into arrays by identity.
 //! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
 //! may hit between the writes of one superblock update. So is a member with equal events whose last update was torn
-//! (`yields`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back far
+//! (`has_torn_update`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back far
 //! enough (R27, R28). Nothing is written here; the array's first superblock update makes the decisions durable.
 //!
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
@@ -13,7 +13,7 @@ use super::counts;
 use super::log::FoundLog;
 use super::member::{Candidate, Member};
 use super::ppl::{FoundPpl, PplPlace};
-use super::recorder::{Keeper, LogKeeping, MdRecorder, NO_ROOM_FOR_BITMAP, returnable};
+use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_ROOM_FOR_BITMAP, returnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,7 @@ pub enum Verdict {
         /// Filled up to here.
         recovered_sector: u64,
         /// Only what the bitmap names is missing.
-        by_intent: bool,
+        by_bitmap: bool,
     },
     /// Is to take over a slot.
     Replacement {
@@ -144,13 +144,13 @@ pub struct Start {
     /// By member handle: the drive's index among the candidates.
     pub drives: Vec<usize>,
     /// Keeps the metadata.
-    pub recorder: MdRecorder,
+    pub recorder: MdMetadata,
     /// What was done because of [`Options::force`], in words; to be shown.
     pub warnings: Vec<String>,
 }
 
 impl Start {
-    /// The same on so many lanes, which share the room of the members' logs; see [`MdRecorder::with_lanes`].
+    /// The same on so many lanes, which share the room of the members' logs; see [`MdMetadata::with_lanes`].
     #[must_use]
     pub fn with_lanes(mut self, count: usize) -> Self {
         self.recorder = self.recorder.with_lanes(count);
@@ -234,8 +234,8 @@ impl<'a> Found<'a> {
             false => 0,
         }
     }
-    fn keeper(&self) -> Keeper {
-        Keeper {
+    fn keeper(&self) -> MemberMetadata {
+        MemberMetadata {
             superblock: self.superblock().clone(),
             name: self.candidate.name.clone(),
             logical_block_bytes: self.candidate.logical_block_bytes,
@@ -261,9 +261,9 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     let (found, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|found| found.superblock().minor_version() == version);
     // Spares may sleep through records, and a spare's count says nothing about the data.
     let holds = |found: &&Found| matches!(found.superblock().role(), Role::Slot(_) | Role::Journal);
-    let rank = |one: &&Found| (one.events(), found.iter().filter(|other| yields(other, one, &found)).count());
+    let rank = |one: &&Found| (one.events(), found.iter().filter(|other| has_torn_update(other, one, &found)).count());
     let freshest = found.iter().filter(holds).max_by_key(rank).unwrap_or(&found[0]);
-    let outdated = found.iter().filter(|other| yields(other, freshest, &found)).map(|found| found.drive).collect();
+    let outdated = found.iter().filter(|other| has_torn_update(other, freshest, &found)).map(|found| found.drive).collect();
     // A member that another program added has no mark.
     let marked = found.iter().filter(|one| one.superblock().span_of.is_some()).max_by_key(|one| one.events());
     let span_of = marked.and_then(|one| one.superblock().span_of);
@@ -309,7 +309,7 @@ fn roles_of(superblock: &Superblock) -> &[Role] {
 
 /// R27: true if `one` has as many events as `other`, but its last update was torn by a crash and is not theirs: it still counts
 /// the members on the side of `other` as members, so it never ran without them. They may have run without it since.
-fn yields(one: &Found, other: &Found, found: &[Found]) -> bool {
+fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
     let counts = |superblock: &Superblock, of: &Found| {
         let number = of.superblock().header.dev_number as usize;
         matches!(superblock.roles.get(number), Some(Role::Slot(_)))
@@ -393,7 +393,7 @@ impl Sorter<'_> {
                 if superblock.has(feature::REPLACEMENT) {
                     Verdict::Replacement { slot, recovered_sector }
                 } else if recovering {
-                    Verdict::Rebuilding { slot, recovered_sector, by_intent: superblock.has(feature::RECOVERY_BITMAP) }
+                    Verdict::Rebuilding { slot, recovered_sector, by_bitmap: superblock.has(feature::RECOVERY_BITMAP) }
                 } else {
                     Verdict::InSync { slot }
                 }
@@ -598,11 +598,11 @@ impl Sorter<'_> {
         if log.agrees && resync_sector == 0 {
             resync_sector = CLEAN;
         }
-        let mut doubts_parity = false;
+        let mut suspects_parity = false;
         if degraded > 0 && resync_sector != CLEAN && level.parity_count() > 0 {
             if log.holds {
                 // R35: log records cover what was not being written.
-                (resync_sector, doubts_parity) = (CLEAN, true);
+                (resync_sector, suspects_parity) = (CLEAN, true);
             } else if !options.force {
                 return fail(
                     DirtyDegraded,
@@ -620,7 +620,7 @@ impl Sorter<'_> {
                 resync_sector = CLEAN;
             }
         }
-        let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_intent: true, .. }));
+        let fills = self.verdicts.values().any(|verdict| matches!(verdict, Verdict::Rebuilding { by_bitmap: true, .. }));
         let intent = bitmap.as_mut().map(|bitmap| {
             // Bits stay for a member that is away, or that is rebuilt by them. Otherwise they count from the resync position.
             let start = if fills || degraded > 0 { 0 } else { resync_sector };
@@ -648,16 +648,16 @@ impl Sorter<'_> {
             let config = keeper.config(id);
             match self.verdicts[&found.drive] {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
-                Verdict::Rebuilding { slot, recovered_sector, by_intent } => {
-                    let by_intent = by_intent && bitmap.is_some();
+                Verdict::Rebuilding { slot, recovered_sector, by_bitmap } => {
+                    let by_bitmap = by_bitmap && bitmap.is_some();
                     let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
-                    slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_intent, ..config });
+                    slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_bitmap, ..config });
                 }
                 Verdict::Replacement { slot, recovered_sector } => {
                     let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
                     slots[slot].replacement = Some(stria_array::MemberConfig { recovered_sector, ..config });
                 }
-                Verdict::Spare => spares.push(stria_array::MemberConfig { recovered_sector: 0, by_intent: false, ..config }),
+                Verdict::Spare => spares.push(stria_array::MemberConfig { recovered_sector: 0, by_bitmap: false, ..config }),
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
             keepers.insert(id, keeper);
@@ -674,7 +674,7 @@ impl Sorter<'_> {
         let tag_before = if log.holds { self.freshest.utime_micros() } else { 0 };
         let keeping = LogKeeping::new(log.off, tag_before, log.holds || header.resync_offset == CLEAN);
         let checksums = found.iter().any(|found| drives.contains(&found.drive) && found.member.checksums.is_some());
-        let recorder = MdRecorder::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
+        let recorder = MdMetadata::new(keepers, self.freshest.clone(), bitmap, keeping, checksums);
         let newest_only = self.freshest.ppl().is_some();
         let redo_sectors_max = if newest_only { 0 } else { REDO_SECTORS_MAX };
         let config = ArrayConfig {
@@ -683,7 +683,7 @@ impl Sorter<'_> {
             slots,
             spares,
             resync_sector,
-            doubts_parity,
+            suspects_parity,
             intent,
             log: recorder.append_sectors_max().map(|append_sectors_max| LogConfig {
                 append_sectors_max,
@@ -981,7 +981,7 @@ impl Sorter<'_> {
             if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive]
                 && missing.contains(&slot)
             {
-                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered_sector: 0, by_intent: true });
+                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered_sector: 0, by_bitmap: true });
             }
         }
     }

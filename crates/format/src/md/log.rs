@@ -497,7 +497,7 @@ fn record_of(entry: &Entry, rest: &mut &[u8]) -> Option<LogRecord> {
         written: entry.first.into()..usize::from(entry.first) + usize::from(entry.count),
         parity: entry.parity.into(),
         partial: (entry.holds & HOLDS_PARTIAL != 0).then(&mut take),
-        redo: (0..strips).map(|_| take()).collect(),
+        new_data: (0..strips).map(|_| take()).collect(),
         zeros: entry.holds & HOLDS_ZEROS != 0,
     })
 }
@@ -575,7 +575,7 @@ impl Ring {
         let mut rest = &mut body[..];
         for (record, slot) in records.iter().zip(page[AppendHead::SIZE_BYTES..].chunks_exact_mut(Entry::SIZE_BYTES)) {
             let holds = if record.partial.is_some() { HOLDS_PARTIAL } else { 0 }
-                | if record.redo.is_empty() { 0 } else { HOLDS_REDO }
+                | if record.new_data.is_empty() { 0 } else { HOLDS_REDO }
                 | if record.zeros { HOLDS_ZEROS } else { 0 };
             let entry = Entry {
                 number: record.number,
@@ -589,7 +589,7 @@ impl Ring {
                 reserved: [0; 34],
             };
             slot.copy_from_slice(&entry.write());
-            for data in record.partial.iter().chain(&record.redo) {
+            for data in record.partial.iter().chain(&record.new_data) {
                 let (front, back) = rest.split_at_mut(data.len());
                 front.copy_from_slice(data);
                 rest = back;
@@ -719,7 +719,7 @@ mod tests {
                 written: 0..2,
                 parity: 0,
                 partial: (sectors > 0).then(|| Buffer::zeroed(bytes(sectors)).freeze()),
-                redo: Default::default(),
+                new_data: Default::default(),
                 zeros: false,
             });
             let (part, ring) = to;

@@ -246,7 +246,7 @@ fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: us
                 written: index..index + count,
                 parity: 0,
                 partial: (partial_sectors > 0).then(|| partial.slice(bytes(pair[0]), bytes(pair[1] - pair[0]))),
-                redo: Default::default(),
+                new_data: Default::default(),
                 zeros: false,
             });
         }

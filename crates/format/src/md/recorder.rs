@@ -22,14 +22,14 @@ use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, Recorder};
+use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter};
 use stria_block::Buffer;
 use stria_integrity::Region;
 use thiserror::Error;
 
 /// A member's metadata and how to write it.
 #[derive(Clone, Debug)]
-pub(crate) struct Keeper {
+pub(crate) struct MemberMetadata {
     pub superblock: Superblock,
     pub name: String,
     pub logical_block_bytes: u32,
@@ -103,17 +103,17 @@ impl LogKeeping {
     }
 }
 
-/// md's [`Recorder`].
+/// md's [`MetadataWriter`].
 #[derive(Clone, Debug)]
-pub struct MdRecorder {
-    keepers: BTreeMap<MemberId, Keeper>,
+pub struct MdMetadata {
+    keepers: BTreeMap<MemberId, MemberMetadata>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
     /// Members that missed the last superblock update of the run before.
-    stragglers: Vec<MemberId>,
+    one_event_behind: Vec<MemberId>,
     /// Members that get that update again, with one more event (R27): a missing member may hold an update that no other member
     /// has, torn by the crash that took the member. It must not pass for the first update of this run.
-    retold: Vec<MemberId>,
+    to_rewrite: Vec<MemberId>,
     bitmap: Option<Bitmap>,
     /// The size of a page in which the bitmap is written.
     page_bytes: usize,
@@ -146,32 +146,33 @@ pub(crate) struct LogKeeping {
     firm: bool,
 }
 
-impl MdRecorder {
+impl MdMetadata {
     /// Takes over the members' metadata. `bitmap` is the truth, which the members' own bitmaps need not hold yet.
     pub(crate) fn new(
-        keepers: BTreeMap<MemberId, Keeper>,
+        keepers: BTreeMap<MemberId, MemberMetadata>,
         common: Superblock,
         bitmap: Option<Bitmap>,
         log: LogKeeping,
         checksums: bool,
     ) -> Self {
         let redundant = common.header.level > 0;
-        let role = |keeper: &Keeper| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
+        let role = |keeper: &MemberMetadata| common.roles.get(keeper.superblock.header.dev_number as usize).copied();
         let is_held = |slot: u32| keepers.values().any(|keeper| role(keeper) == Some(Role::Slot(slot as u16)));
         let missing = redundant && !(0..common.header.raid_disks).all(is_held);
         // A spare may miss updates. A member that returns later learns by the next update that it must be rebuilt.
-        let holds = |keeper: &Keeper| matches!((keeper.superblock.role(), role(keeper)), (Role::Slot(_), Some(Role::Slot(_))));
+        let holds =
+            |keeper: &MemberMetadata| matches!((keeper.superblock.role(), role(keeper)), (Role::Slot(_), Some(Role::Slot(_))));
         let holders = || keepers.iter().filter(|(_, keeper)| holds(keeper));
-        let is_behind = |keeper: &Keeper| keeper.superblock.header.events + 1 == common.header.events;
-        let stragglers = holders().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
-        let retold = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
+        let is_behind = |keeper: &MemberMetadata| keeper.superblock.header.events + 1 == common.header.events;
+        let one_event_behind = holders().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
+        let to_rewrite = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
         let (active, whole_holders) = (Vec::new(), Vec::new());
         let (page_bytes, later_pages_laid) = (PAGE_BYTES, false);
         Self {
             keepers,
             common,
-            stragglers,
-            retold,
+            one_event_behind,
+            to_rewrite,
             bitmap,
             page_bytes,
             later_pages_laid,
@@ -194,7 +195,7 @@ impl MdRecorder {
     /// The array runs on this many lanes: each member's log has as many parts.
     ///
     /// # Panics
-    /// When it is none, or more than [`MdRecorder::lanes_max`].
+    /// When it is none, or more than [`MdMetadata::lanes_max`].
     #[must_use]
     pub fn with_lanes(self, count: usize) -> Self {
         assert!((1..=self.lanes_max()).contains(&count), "{count} lanes of {}", self.lanes_max());
@@ -213,7 +214,7 @@ impl MdRecorder {
 
     /// The size of the largest append, the same for every member; `None`: the array has no log.
     pub(crate) fn append_sectors_max(&self) -> Option<u64> {
-        let on = |keeper: &Keeper| self.append_sectors_max_on(&keeper.superblock);
+        let on = |keeper: &MemberMetadata| self.append_sectors_max_on(&keeper.superblock);
         self.keepers.values().map(on).min().flatten().filter(|_| !self.log.off)
     }
 
@@ -317,7 +318,7 @@ impl MdRecorder {
             data_start_sector: superblock.header.data_offset,
             data_sectors: data_size,
             recovered_sector: 0,
-            by_intent: false,
+            by_bitmap: false,
             bad_blocks: Vec::new(),
         };
         let writes = member_writes(0, &superblock, self.bitmap.as_ref());
@@ -331,7 +332,7 @@ impl MdRecorder {
             let (start_sector, bytes) = (region_of(&superblock).header_sector(0), checksums::new_region(&superblock));
             writes.insert(0, MetadataWrite { member, start_sector, data: Buffer::copy_of(&bytes).freeze() });
         }
-        let keeper = Keeper {
+        let keeper = MemberMetadata {
             superblock,
             name: drive.name.clone(),
             logical_block_bytes: drive.logical_block_bytes,
@@ -365,11 +366,11 @@ impl MdRecorder {
         returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
     }
 
-    /// Takes back a member that was away, under a new handle, if [`MdRecorder::returnable`] says so. The engine rebuilds what
+    /// Takes back a member that was away, under a new handle, if [`MdMetadata::returnable`] says so. The engine rebuilds what
     /// the bitmap names. Nothing is written before the next superblock update.
     ///
     /// # Errors
-    /// As [`MdRecorder::returnable`].
+    /// As [`MdMetadata::returnable`].
     pub fn take_back(&mut self, member: MemberId, candidate: &super::Candidate) -> Result<(usize, MemberConfig), AdoptError> {
         let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
         let slot = self.returnable(&found.superblock)?;
@@ -390,7 +391,7 @@ impl MdRecorder {
             superblock.header.dev_number =
                 free.ok_or_else(|| AdoptError(format!("{} cannot return: every device number is taken", candidate.name)))?;
         }
-        let keeper = Keeper {
+        let keeper = MemberMetadata {
             superblock,
             name: candidate.name.clone(),
             logical_block_bytes: candidate.logical_block_bytes,
@@ -399,7 +400,7 @@ impl MdRecorder {
             log_current: false,
             log_life,
         };
-        let config = MemberConfig { recovered_sector: 0, by_intent: true, ..keeper.config(member) };
+        let config = MemberConfig { recovered_sector: 0, by_bitmap: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
         Ok((slot, config))
     }
@@ -512,7 +513,7 @@ impl MdRecorder {
     }
 }
 
-impl Keeper {
+impl MemberMetadata {
     pub(crate) fn config(&self, id: MemberId) -> MemberConfig {
         let header = &self.superblock.header;
         let offset = header.data_offset;
@@ -524,7 +525,7 @@ impl Keeper {
             data_start_sector: offset,
             data_sectors: header.data_size,
             recovered_sector: if self.superblock.has(feature::RECOVERY_OFFSET) { header.recovery_offset } else { u64::MAX },
-            by_intent: self.superblock.has(feature::RECOVERY_BITMAP),
+            by_bitmap: self.superblock.has(feature::RECOVERY_BITMAP),
             bad_blocks: bad_blocks.map(|range| range.start.max(offset) - offset..range.end.min(end) - offset).collect(),
         }
     }
@@ -586,7 +587,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     Ok(usize::from(slot))
 }
 
-impl Recorder for MdRecorder {
+impl MetadataWriter for MdMetadata {
     type Log = MdLog;
 
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
@@ -596,10 +597,10 @@ impl Recorder for MdRecorder {
                 return later;
             }
         }
-        let mut told = std::mem::take(&mut self.stragglers);
+        let mut told = std::mem::take(&mut self.one_event_behind);
         let mut writes = Vec::new();
-        if told.is_empty() && !self.retold.is_empty() {
-            told = std::mem::take(&mut self.retold);
+        if told.is_empty() && !self.to_rewrite.is_empty() {
+            told = std::mem::take(&mut self.to_rewrite);
             self.common.header.events += 1;
             if let Some(bitmap) = &mut self.bitmap {
                 bitmap.header.events = self.common.header.events;
@@ -635,7 +636,7 @@ impl Recorder for MdRecorder {
                     continue;
                 };
                 set_role(&mut roles, keeper.superblock.header.dev_number, Role::Slot(slot as u16));
-                places.insert(place.member, (Some((place.recovered_sector, place.by_intent)), replacement));
+                places.insert(place.member, (Some((place.recovered_sector, place.by_bitmap)), replacement));
                 if !replacement {
                     holders.push(place.member);
                 }
@@ -706,10 +707,10 @@ impl Recorder for MdRecorder {
             if self.bitmap.is_some() {
                 header.feature_map |= feature::BITMAP_OFFSET;
             }
-            if let Some((recovered, by_intent)) = place.filter(|&(recovered, by_intent)| recovered != u64::MAX || by_intent) {
+            if let Some((recovered, by_bitmap)) = place.filter(|&(recovered, by_bitmap)| recovered != u64::MAX || by_bitmap) {
                 header.feature_map |= feature::RECOVERY_OFFSET;
                 header.recovery_offset = recovered;
-                if by_intent && self.bitmap.is_some() {
+                if by_bitmap && self.bitmap.is_some() {
                     header.feature_map |= feature::RECOVERY_BITMAP;
                 }
             }
@@ -740,7 +741,7 @@ impl Recorder for MdRecorder {
     fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
         let start = self.keepers.get(&member)?.superblock.header.data_offset;
         let on_drive = blocks.iter().map(|bad| bad.start + start..bad.end + start).collect();
-        MdRecorder::record_bad_blocks(self, member, on_drive, unix_seconds).ok()
+        MdMetadata::record_bad_blocks(self, member, on_drive, unix_seconds).ok()
     }
 
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {
@@ -782,7 +783,7 @@ impl Recorder for MdRecorder {
     }
 
     fn log_places(&self) -> LogPlaces {
-        let place = |(&member, keeper): (&MemberId, &Keeper)| {
+        let place = |(&member, keeper): (&MemberId, &MemberMetadata)| {
             let superblock = &keeper.superblock;
             let place = match PplPlace::of(superblock) {
                 Some(place) => Place::Ppl(place, self.geometry()),

@@ -4,7 +4,7 @@ use super::support::firmware::{firmware_raids, sector_with};
 use super::support::running::pattern;
 use super::support::{MemoryDrive, carry_out, request, state_of};
 use super::tree::{Node, World, activate};
-use stria_array::{AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MetadataWrite, Place, Recorder};
+use stria_array::{AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MetadataWrite, MetadataWriter, Place};
 use stria_block::Buffer;
 use stria_format::md::superblock::feature;
 use stria_format::md::{BitmapChoice, Create, CreateMember, LogChoice, MdLog, Options, Superblock, assemble};
@@ -126,7 +126,7 @@ fn in_the_making() -> Vec<Scene> {
             let (mut assemblies, _) = assemble(&super::support::candidates(&drives), &Options::default());
             let mut start = assemblies.remove(0).outcome.expect("it starts");
             let mut state = state_of(&start.config, true);
-            let place = Some(Place { member: MemberId(count), recovered_sector: 256, by_intent: false });
+            let place = Some(Place { member: MemberId(count), recovered_sector: 256, by_bitmap: false });
             state.spares.retain(|spare| *spare != MemberId(count));
             if replaces {
                 state.slots[1].replacement = place;
@@ -138,7 +138,7 @@ fn in_the_making() -> Vec<Scene> {
             for _ in 0..2 {
                 super::support::apply(&mut drives, &start.recorder.record_state(&state, NOW));
             }
-            let bad = Recorder::record_bad_blocks(&mut start.recorder, MemberId(0), &[8..16, 40..41], NOW);
+            let bad = MetadataWriter::record_bad_blocks(&mut start.recorder, MemberId(0), &[8..16, 40..41], NOW);
             super::support::apply(&mut drives, &bad.expect("there is room"));
             let what = if replaces { "being replaced" } else { "being filled" };
             scenes.push(Scene::new(format!("RAID {level} of {count} with a member {what}, bad blocks and a spare"), drives));
@@ -181,7 +181,7 @@ pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
                     written: 0..1,
                     parity,
                     partial: (!full && geometry.data_count() > 1).then(|| data(1 + number % 3, number)),
-                    redo: if full { Default::default() } else { std::iter::once(data(1 + number % 3, number + 1)).collect() },
+                    new_data: if full { Default::default() } else { std::iter::once(data(1 + number % 3, number + 1)).collect() },
                     zeros: false,
                 };
                 let batch = if full { LogRecord::APPEND_COUNT_MAX as u64 } else { 1 };

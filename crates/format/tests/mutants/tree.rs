@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use stria_array::{
-    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Engine, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite, Recorder,
+    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Engine, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite,
+    MetadataWriter,
 };
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::Assembly;
-use stria_format::md::{Candidate, LogPlaces, MdLog, MdRecorder, Options, assemble};
+use stria_format::md::{Candidate, LogPlaces, MdLog, MdMetadata, Options, assemble};
 use stria_integrity::IntegrityDevice;
 
 /// Far beyond what the longest of these histories takes.
@@ -95,7 +96,7 @@ type Bounds = Arc<Vec<(Range<u64>, u64)>>;
 
 /// The recorder, looked at: metadata go neither into data nor beyond a drive.
 pub struct Watched {
-    recorder: MdRecorder,
+    recorder: MdMetadata,
     bounds: Bounds,
 }
 
@@ -114,7 +115,7 @@ impl Watched {
     }
 }
 
-impl Recorder for Watched {
+impl MetadataWriter for Watched {
     type Log = WatchedLog;
 
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
@@ -130,7 +131,7 @@ impl Recorder for Watched {
         self.look(writes)
     }
     fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
-        let writes = Recorder::record_bad_blocks(&mut self.recorder, member, blocks, unix_seconds)?;
+        let writes = MetadataWriter::record_bad_blocks(&mut self.recorder, member, blocks, unix_seconds)?;
         Some(self.look(writes))
     }
     fn reset_log(&mut self) -> Vec<MetadataWrite> {

@@ -5,7 +5,9 @@ pub mod firmware;
 pub mod running;
 
 use std::collections::BTreeMap;
-use stria_array::{ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, Place, Recorder, SlotState};
+use stria_array::{
+    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Place, SlotState,
+};
 use stria_block::{ErrorKind, IoError};
 use stria_format::detect::{detect, wipes};
 use stria_format::md::{
@@ -129,7 +131,7 @@ pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
     let place = |member: &MemberConfig| Place {
         member: member.id,
         recovered_sector: member.recovered_sector,
-        by_intent: member.by_intent,
+        by_bitmap: member.by_bitmap,
     };
     let slots: Vec<_> = config
         .slots

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Engine};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request};
-use stria_format::md::{MdRecorder, Options, Start};
+use stria_format::md::{MdMetadata, Options, Start};
 
 /// A drive that forgets nothing, and hears nothing any more once the power is gone.
 pub struct CutDrive {
@@ -59,7 +59,7 @@ impl BlockDevice for CutDrive {
 
 /// An array started from what lies on drives.
 pub struct Running {
-    array: ArrayDevice<MdRecorder>,
+    array: ArrayDevice<MdMetadata>,
     drives: Vec<Rc<RefCell<MemoryDrive>>>,
     /// As [`CutDrive::left`].
     pub left: Rc<Cell<u64>>,

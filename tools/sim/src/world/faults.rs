@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::tree::{self, PATIENCE};
 use crate::workload::Rot;
 use std::ops::Range;
-use stria_array::{Layout, Level, MemberRole, SweepKind};
+use stria_array::{Layout, Level, MemberState, SweepKind};
 use stria_block::{Operation, bytes};
 
 /// What a scrub has told.
@@ -47,7 +47,7 @@ impl World<'_> {
         self.drain_down()?;
         self.watch()?;
         let idle = self.statuses().iter().all(|status| {
-            let filled = |role| matches!(role, MemberRole::Rebuilding | MemberRole::Replacing);
+            let filled = |role| matches!(role, MemberState::Rebuilding | MemberState::Replacing);
             is_whole(status) && status.sweep.is_none() && !status.members.iter().any(|member| filled(member.role))
         });
         let harmed = (0..self.drives.len()).any(|drive| self.is_harmed(drive) && self.leaf_of(drive).is_some());

@@ -88,7 +88,7 @@ impl World<'_> {
     /// Whether a drive that was cut short, or hangs, may take a log with it of which the others do not say that it is void.
     pub(super) fn takes_log_along(&self) -> bool {
         let short = |drive: usize| self.drives[drive].borrow().is_cut();
-        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_recorded());
+        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_committed());
         (0..self.drives.len())
             .any(|drive| short(drive) && self.leaf_of(drive).is_some() || !told && (short(drive) || self.may_be_held(drive)))
     }

@@ -24,7 +24,7 @@ const ROUND_COST: usize = 256 << 10;
 const SEASON: Nanos = 500_000_000;
 
 /// The requests of a lane's device by slot, and their clients.
-pub(super) struct Desk {
+pub(super) struct RequestTable {
     lane: String,
     slots: Vec<Option<Open>>,
     free: Vec<u32>,
@@ -81,7 +81,7 @@ struct Client {
 /// Where a client's answers go.
 enum Reply {
     Mailbox(Arc<Mailbox<Completion>>),
-    /// To the guest in this room, which takes them with [`Desk::answers`].
+    /// To the guest in this room, which takes them with [`RequestTable::answers`].
     Guest(u32),
     /// The guest has left: answers are discarded.
     Gone,
@@ -104,7 +104,7 @@ pub(super) fn stopped(name: &str) -> IoError {
     IoError::new(ErrorKind::Gone, format!("{name} has stopped; start it again"))
 }
 
-impl Desk {
+impl RequestTable {
     /// `optimal_io_bytes`: the device's preferred size of I/O. The window holds two of that, so that full stripes are written
     /// as such.
     pub(super) fn new(lane: &str, optimal_io_bytes: u32) -> Self {
@@ -184,7 +184,7 @@ impl Desk {
     }
 
     /// Takes a request of the current client. Returns it with a slot as its tag, to be submitted; or it waits until
-    /// [`Desk::next`] returns it.
+    /// [`RequestTable::next`] returns it.
     pub(super) fn accept(&mut self, request: Request) -> Option<Request> {
         let client = &mut self.clients[self.current];
         if client.season != self.season.number {
@@ -266,7 +266,7 @@ impl Desk {
         request
     }
 
-    /// Takes the device's completion. The next [`Desk::send`] sends it.
+    /// Takes the device's completion. The next [`RequestTable::send`] sends it.
     ///
     /// # Panics
     /// When the device ends a request twice, or one that it never got.
@@ -308,7 +308,7 @@ impl Desk {
         self.slots.len() == self.free.len() && self.clients.iter().all(|client| client.held.is_empty())
     }
 
-    /// Answers all open requests with an error; [`Desk::send`] sends the answers. Their memory is lost with the device.
+    /// Answers all open requests with an error; [`RequestTable::send`] sends the answers. Their memory is lost with the device.
     pub(super) fn close(&mut self) {
         for open in std::mem::take(&mut self.slots).into_iter().flatten() {
             let completion = Completion { tag: open.tag, result: Err(stopped(&self.lane)), operation: open.hollow };

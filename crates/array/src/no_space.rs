@@ -18,7 +18,7 @@ use crate::MemberId;
 use crate::core::{Core, MemberIo};
 use crate::lock::Mode;
 use crate::mirror_io::{read_any, readable};
-use crate::parity_io::{Unit, computed_parity, half_written, read_units, reconstruct};
+use crate::parity_io::{Unit, computed_parity, mark_half_written, read_units, reconstruct};
 use crate::plan::{Presence, Strips};
 use crate::task::Waiters;
 use smallvec::SmallVec;
@@ -35,7 +35,7 @@ const REFILL_EVERY: Nanos = 2_000_000_000;
 
 /// What is known about members without space.
 #[derive(Default)]
-pub(crate) struct NoRoom {
+pub(crate) struct NoSpace {
     /// Until then other members may have no space either.
     careful_until: Cell<Nanos>,
     /// A write-behind could not be brought to its place: the next flush reports it.
@@ -45,7 +45,7 @@ pub(crate) struct NoRoom {
     pub refill: Waiters,
 }
 
-impl NoRoom {
+impl NoSpace {
     /// True if a member had no space within the last minute.
     pub fn is_careful(&self, now: Nanos) -> bool {
         now < self.careful_until.get()
@@ -66,38 +66,38 @@ struct Lacking {
 }
 
 /// True if a request failed for lack of space only.
-pub(crate) fn is_no_room(error: &IoError) -> bool {
+pub(crate) fn is_no_space(error: &IoError) -> bool {
     error.kind == ErrorKind::NoSpace
 }
 
 impl Core {
     /// A member has no space for a write. Returns what the client is told.
-    pub fn meet_no_room(&self, member: MemberId, error: &IoError) -> IoError {
+    pub fn meet_no_space(&self, member: MemberId, error: &IoError) -> IoError {
         let now = self.now();
-        if !self.no_room.is_careful(now) {
-            self.event(crate::Event::NoRoom { member, reason: error.context.to_string() });
+        if !self.no_space.is_careful(now) {
+            self.event(crate::Event::NoSpace { member, reason: error.context.to_string() });
         }
-        self.no_room.careful_until.set(now.saturating_add(CAREFUL_FOR));
+        self.no_space.careful_until.set(now.saturating_add(CAREFUL_FOR));
         IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
     }
 
     /// A write-behind is not in place: the next flush must fail.
     pub fn fail_next_flush(&self, error: &IoError) {
-        self.no_room.unflushed.borrow_mut().get_or_insert_with(|| error.clone());
+        self.no_space.unflushed.borrow_mut().get_or_insert_with(|| error.clone());
     }
 
     /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
     pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
-        if self.no_room.is_careful(self.now()) {
-            self.no_room.lacking.borrow_mut().push(Lacking { member, rows: rows.clone(), sync });
-            self.no_room.refill.wake_all(&self.ready);
+        if self.no_space.is_careful(self.now()) {
+            self.no_space.lacking.borrow_mut().push(Lacking { member, rows: rows.clone(), sync });
+            self.no_space.refill.wake_all(&self.ready);
         }
     }
 }
 
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: members that had no space for some of it.
-pub(crate) async fn settle_copies(core: &Core, range: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
+pub(crate) async fn reconcile_copies(core: &Core, range: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
     let mut next = range.start;
     while next < range.end {
         let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
@@ -122,7 +122,7 @@ pub(crate) async fn settle_copies(core: &Core, range: &Range<u64>, failed: &[Mem
 
 /// Makes parity of some rows of a stripe match the data, under the rows' lock, after members had no space for parts of a write.
 /// `failed`: those members; where parity cannot follow, their rows become bad blocks.
-pub(crate) async fn settle_parity(core: &Core, stripe: u64, rows: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
+pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
     let map = core.map(stripe);
     let wanted: SmallVec<[(Unit, Range<u64>); 8]> = (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let whole = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Whole;
@@ -132,7 +132,7 @@ pub(crate) async fn settle_parity(core: &Core, stripe: u64, rows: &Range<u64>, f
     };
     let Some(data) = read else {
         for &member in failed {
-            half_written(core, member, rows.clone()).await?;
+            mark_half_written(core, member, rows.clone()).await?;
         }
         return Ok(());
     };
@@ -152,15 +152,15 @@ pub(crate) async fn settle_parity(core: &Core, stripe: u64, rows: &Range<u64>, f
 /// Rows that no other member can tell wait for a client's write.
 pub(crate) async fn refill_forever(core: Rc<Core>) {
     loop {
-        core.ready.until(&core.no_room.refill, || !core.no_room.lacking.borrow().is_empty()).await;
+        core.ready.until(&core.no_space.refill, || !core.no_space.lacking.borrow().is_empty()).await;
         core.sleep_until(core.now() + REFILL_EVERY).await;
-        let lacking = core.no_room.lacking.take();
+        let lacking = core.no_space.lacking.take();
         for piece in lacking {
             if core.stopping.get() || core.read_only.get() {
                 return;
             }
             if refill(&core, &piece).await.is_err() {
-                core.no_room.lacking.borrow_mut().push(piece);
+                core.no_space.lacking.borrow_mut().push(piece);
             }
         }
     }
@@ -188,8 +188,8 @@ async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
     let write = crate::core::write_io(*member, rows.start, right.freeze(), false);
     let wrote = core.io(std::iter::once(write).collect()).await;
     match wrote.into_iter().find_map(|(result, _)| result.err()) {
-        Some(error) if is_no_room(&error) => {
-            core.meet_no_room(*member, &error);
+        Some(error) if is_no_space(&error) => {
+            core.meet_no_space(*member, &error);
             Err(())
         }
         _ => Ok(()),
@@ -229,10 +229,10 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<u64>, right:
     for (result, _) in core.io(std::iter::once(write).collect()).await {
         match result {
             Ok(()) => {}
-            Err(error) if is_no_room(&error) => half_written(core, member, rows.clone()).await?,
+            Err(error) if is_no_space(&error) => mark_half_written(core, member, rows.clone()).await?,
             Err(error) => {
                 if !core.fail_member(member, &format!("write failed: {error}")) {
-                    half_written(core, member, rows.clone()).await?;
+                    mark_half_written(core, member, rows.clone()).await?;
                 }
             }
         }

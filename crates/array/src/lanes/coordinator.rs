@@ -54,7 +54,7 @@ type Answers = Vec<(usize, Option<ArrayState>)>;
 
 /// Merges what lanes want. Pure.
 #[derive(Clone, Debug)]
-pub(crate) struct Registrar {
+pub(crate) struct Coordinator {
     lanes: Vec<Lane>,
     dropped: BTreeSet<MemberId>,
     /// Lanes that need a chunk's bit, one bit each.
@@ -65,7 +65,7 @@ pub(crate) struct Registrar {
     answers: Option<Answers>,
 }
 
-impl Registrar {
+impl Coordinator {
     /// `state`: as every lane finds it. `replays`: which lanes have log records of the last run. `bad`: by member.
     pub fn new(
         state: &ArrayState,
@@ -137,7 +137,7 @@ impl Registrar {
         self.dropped.iter().all(|member| dropped(state).any(|known| known == *member))
     }
 
-    /// The next update to make, if one can be made. Report its end with [`Registrar::recorded`].
+    /// The next update to make, if one can be made. Report its end with [`Coordinator::recorded`].
     pub fn next(&mut self) -> Option<Ask> {
         if self.answers.is_some() {
             return None;
@@ -266,7 +266,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
             let same = [member, replacement].into_iter().flatten().find(|other| other.member == place.member);
             // A lane that has not been told of the member yet has rebuilt nothing.
             joined.recovered_sector = joined.recovered_sector.min(same.map_or(0, |same| same.recovered_sector));
-            joined.by_intent |= same.is_some_and(|same| same.by_intent);
+            joined.by_bitmap |= same.is_some_and(|same| same.by_bitmap);
         }
         joined
     };
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     fn place(member: usize, recovered_sector: u64) -> Option<Place> {
-        Some(Place { member: MemberId(member), recovered_sector, by_intent: false })
+        Some(Place { member: MemberId(member), recovered_sector, by_bitmap: false })
     }
 
     /// Three members, the last of them filled so far.
@@ -321,13 +321,13 @@ mod tests {
         }
     }
 
-    fn registrar(replays: &[bool], dirty: Vec<u64>, filled: u64) -> Registrar {
+    fn coordinator(replays: &[bool], dirty: Vec<u64>, filled: u64) -> Coordinator {
         let intent = IntentConfig { chunk_sectors: 8, dirty };
-        Registrar::new(&state(true, filled, &[]), replays, Some(&intent), BTreeMap::new())
+        Coordinator::new(&state(true, filled, &[]), replays, Some(&intent), BTreeMap::new())
     }
 
-    fn next_state(registrar: &mut Registrar) -> Option<ArrayState> {
-        match registrar.next()? {
+    fn next_state(coordinator: &mut Coordinator) -> Option<ArrayState> {
+        match coordinator.next()? {
             Ask::State(state) => Some(state),
             other => panic!("{other:?}"),
         }
@@ -335,99 +335,99 @@ mod tests {
 
     #[test]
     fn clean_and_filled_is_what_all_lanes_say() {
-        let mut registrar = registrar(&[false; 2], Vec::new(), 0);
-        assert_eq!(registrar.ask(1, Ask::State(state(false, 100, &[]))), []);
-        let record = next_state(&mut registrar).expect("it can be made");
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), 0);
+        assert_eq!(coordinator.ask(1, Ask::State(state(false, 100, &[]))), []);
+        let record = next_state(&mut coordinator).expect("it can be made");
         assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 0));
-        assert!(next_state(&mut registrar).is_none(), "one at a time");
-        assert_eq!(registrar.recorded(), [1]);
-        registrar.ask(0, Ask::State(state(true, 60, &[])));
-        let record = next_state(&mut registrar).expect("it can be made");
+        assert!(next_state(&mut coordinator).is_none(), "one at a time");
+        assert_eq!(coordinator.recorded(), [1]);
+        coordinator.ask(0, Ask::State(state(true, 60, &[])));
+        let record = next_state(&mut coordinator).expect("it can be made");
         assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 60));
-        assert_eq!(registrar.recorded(), [0]);
+        assert_eq!(coordinator.recorded(), [0]);
     }
 
     #[test]
     fn a_drop_is_recorded_when_every_lane_has_settled_it() {
-        let mut registrar = registrar(&[false; 3], Vec::new(), u64::MAX);
-        registrar.ask(2, Ask::State(state(false, u64::MAX, &[])));
+        let mut coordinator = coordinator(&[false; 3], Vec::new(), u64::MAX);
+        coordinator.ask(2, Ask::State(state(false, u64::MAX, &[])));
         // Lane 2 asked before it could know: it is told, and asks again.
-        let orders = registrar.ask(1, Ask::State(state(false, u64::MAX, &[0])));
+        let orders = coordinator.ask(1, Ask::State(state(false, u64::MAX, &[0])));
         let drop = Order::Drop(MemberId(0));
         assert_eq!(orders, [(0, drop.clone()), (2, drop), (2, Order::AskAgain)]);
-        assert!(next_state(&mut registrar).is_none(), "others still count on it");
-        registrar.ask(0, Ask::State(state(true, u64::MAX, &[0])));
-        assert!(next_state(&mut registrar).is_none());
-        registrar.ask(2, Ask::State(state(false, u64::MAX, &[0])));
-        let record = next_state(&mut registrar).expect("all have said so");
+        assert!(next_state(&mut coordinator).is_none(), "others still count on it");
+        coordinator.ask(0, Ask::State(state(true, u64::MAX, &[0])));
+        assert!(next_state(&mut coordinator).is_none());
+        coordinator.ask(2, Ask::State(state(false, u64::MAX, &[0])));
+        let record = next_state(&mut coordinator).expect("all have said so");
         assert_eq!(record.slots[0].member, None);
-        assert_eq!(registrar.recorded(), [0, 1, 2]);
+        assert_eq!(coordinator.recorded(), [0, 1, 2]);
     }
 
     #[test]
     fn two_lanes_that_drop_one_each_end_with_both_dropped() {
-        let mut registrar = registrar(&[false; 2], Vec::new(), u64::MAX);
-        registrar.ask(0, Ask::State(state(false, u64::MAX, &[0])));
-        let orders = registrar.ask(1, Ask::State(state(false, u64::MAX, &[1])));
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), u64::MAX);
+        coordinator.ask(0, Ask::State(state(false, u64::MAX, &[0])));
+        let orders = coordinator.ask(1, Ask::State(state(false, u64::MAX, &[1])));
         // Both have been told of the other's, and what they asked for is void.
         let mut again = orders.iter().filter(|(_, order)| *order == Order::AskAgain).map(|(lane, _)| *lane).collect::<Vec<_>>();
         again.sort_unstable();
         assert_eq!(again, [0, 1]);
         assert!(orders.contains(&(0, Order::Drop(MemberId(1)))));
-        registrar.ask(0, Ask::State(state(false, u64::MAX, &[0, 1])));
-        registrar.ask(1, Ask::State(state(false, u64::MAX, &[1, 0])));
-        assert_eq!(next_state(&mut registrar).map(|state| state.failed.len()), Some(2));
+        coordinator.ask(0, Ask::State(state(false, u64::MAX, &[0, 1])));
+        coordinator.ask(1, Ask::State(state(false, u64::MAX, &[1, 0])));
+        assert_eq!(next_state(&mut coordinator).map(|state| state.failed.len()), Some(2));
     }
 
     #[test]
     fn who_calls_a_member_whole_first_waits_for_the_others() {
-        let mut registrar = registrar(&[false; 2], Vec::new(), 500);
-        registrar.ask(0, Ask::State(state(false, u64::MAX, &[])));
-        assert!(next_state(&mut registrar).is_none());
-        registrar.ask(1, Ask::State(state(false, 500, &[])));
-        let record = next_state(&mut registrar).expect("lane 1 need not wait");
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), 500);
+        coordinator.ask(0, Ask::State(state(false, u64::MAX, &[])));
+        assert!(next_state(&mut coordinator).is_none());
+        coordinator.ask(1, Ask::State(state(false, 500, &[])));
+        let record = next_state(&mut coordinator).expect("lane 1 need not wait");
         assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, 500);
-        assert_eq!(registrar.recorded(), [1]);
-        registrar.ask(1, Ask::State(state(false, u64::MAX, &[])));
-        let record = next_state(&mut registrar).expect("now all say so");
+        assert_eq!(coordinator.recorded(), [1]);
+        coordinator.ask(1, Ask::State(state(false, u64::MAX, &[])));
+        let record = next_state(&mut coordinator).expect("now all say so");
         assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, u64::MAX);
-        assert_eq!(registrar.recorded(), [0, 1]);
+        assert_eq!(coordinator.recorded(), [0, 1]);
     }
 
     #[test]
     fn a_bit_is_set_while_any_lane_needs_it() {
-        let mut registrar = registrar(&[false; 2], vec![7], u64::MAX);
-        registrar.ask(0, Ask::Intent { set: vec![3], clear: vec![7] });
-        let first = registrar.next();
+        let mut coordinator = coordinator(&[false; 2], vec![7], u64::MAX);
+        coordinator.ask(0, Ask::Intent { set: vec![3], clear: vec![7] });
+        let first = coordinator.next();
         assert!(matches!(&first, Some(Ask::Intent { set, clear }) if *set == [3] && clear.is_empty()), "{first:?}");
-        assert_eq!(registrar.recorded(), [0]);
-        registrar.ask(0, Ask::Intent { set: vec![], clear: vec![3] });
-        registrar.ask(1, Ask::Intent { set: vec![3], clear: vec![7] });
-        let both = registrar.next();
+        assert_eq!(coordinator.recorded(), [0]);
+        coordinator.ask(0, Ask::Intent { set: vec![], clear: vec![3] });
+        coordinator.ask(1, Ask::Intent { set: vec![3], clear: vec![7] });
+        let both = coordinator.next();
         assert!(matches!(&both, Some(Ask::Intent { set, clear }) if *set == [3] && *clear == [7]), "{both:?}");
-        assert_eq!(registrar.recorded(), [0, 1]);
+        assert_eq!(coordinator.recorded(), [0, 1]);
     }
 
     #[test]
     fn logs_begin_anew_once() {
-        let mut registrar = registrar(&[false; 2], Vec::new(), u64::MAX);
-        registrar.ask(0, Ask::ResetLog);
-        assert!(matches!(registrar.next(), Some(Ask::ResetLog)));
-        registrar.log_is_reset();
-        assert_eq!(registrar.recorded(), [0]);
-        registrar.ask(1, Ask::ResetLog);
-        assert_eq!(registrar.done_already(), [1]);
-        assert!(registrar.next().is_none());
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), u64::MAX);
+        coordinator.ask(0, Ask::ResetLog);
+        assert!(matches!(coordinator.next(), Some(Ask::ResetLog)));
+        coordinator.log_is_reset();
+        assert_eq!(coordinator.recorded(), [0]);
+        coordinator.ask(1, Ask::ResetLog);
+        assert_eq!(coordinator.done_already(), [1]);
+        assert!(coordinator.next().is_none());
     }
 
     #[test]
     fn bad_blocks_of_all_lanes_are_kept_and_those_that_one_has_healed_are_not() {
         let found = BTreeMap::from([(MemberId(0), vec![0..8, 100..108, 200..208])]);
-        let mut registrar = Registrar::new(&state(true, u64::MAX, &[]), &[false; 2], None, found);
+        let mut coordinator = Coordinator::new(&state(true, u64::MAX, &[]), &[false; 2], None, found);
         let mut ask = |lane: usize, blocks: Vec<Range<u64>>| {
-            registrar.ask(lane, Ask::BadBlocks { member: MemberId(0), blocks });
-            let Some(Ask::BadBlocks { blocks, .. }) = registrar.next() else { panic!("it can be recorded") };
-            assert_eq!(registrar.recorded(), [lane]);
+            coordinator.ask(lane, Ask::BadBlocks { member: MemberId(0), blocks });
+            let Some(Ask::BadBlocks { blocks, .. }) = coordinator.next() else { panic!("it can be recorded") };
+            assert_eq!(coordinator.recorded(), [lane]);
             blocks
         };
         assert_eq!(ask(0, vec![0..8, 100..116, 200..208]), [0..8, 100..116, 200..208]);

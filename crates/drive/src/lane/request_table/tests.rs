@@ -12,22 +12,22 @@ fn read(tag: Tag, bytes: usize) -> Request {
 }
 
 struct Bench {
-    desk: Desk,
+    request_table: RequestTable,
     /// What the device has, the oldest first.
     device: VecDeque<Request>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let mut desk = Desk::new("lane", 0);
-        desk.set_now(SEASON);
-        Self { desk, device: VecDeque::new() }
+        let mut request_table = RequestTable::new("lane", 0);
+        request_table.set_now(SEASON);
+        Self { request_table, device: VecDeque::new() }
     }
 
     /// The client asks; whether the device has it at once.
     fn ask(&mut self, client: usize, request: Request) -> bool {
-        self.desk.turn_to_guest(client);
-        let accepted = self.desk.accept(request);
+        self.request_table.turn_to_guest(client);
+        let accepted = self.request_table.accept(request);
         let at_once = accepted.is_some();
         self.device.extend(accepted);
         at_once
@@ -36,10 +36,10 @@ impl Bench {
     /// The device ends its oldest request; gives the client that had asked, and its tag.
     fn end_one(&mut self) -> Option<(usize, Tag)> {
         let request = self.device.pop_front()?;
-        let open = self.desk.slots[request.tag as usize].as_ref().expect("it is open");
+        let open = self.request_table.slots[request.tag as usize].as_ref().expect("it is open");
         let whose = (open.client, open.tag);
-        self.desk.answer(request.complete(Ok(())));
-        while let Some(request) = self.desk.next() {
+        self.request_table.answer(request.complete(Ok(())));
+        while let Some(request) = self.request_table.next() {
             self.device.push_back(request);
         }
         Some(whose)
@@ -53,14 +53,14 @@ impl Bench {
 #[test]
 fn a_client_alone_has_the_device_for_itself() {
     let mut bench = Bench::new();
-    let alone = bench.desk.admit(0);
+    let alone = bench.request_table.admit(0);
     assert!((0..64).all(|tag| bench.ask(alone, read(tag, MIB))));
 }
 
 #[test]
 fn a_small_request_waits_for_a_window_at_most() {
     let mut bench = Bench::new();
-    let [greedy, small] = [0, 1].map(|room| bench.desk.admit(room));
+    let [greedy, small] = [0, 1].map(|room| bench.request_table.admit(room));
     assert!(bench.ask(small, read(0, 4096)));
     (0..1024).for_each(|tag| {
         bench.ask(greedy, read(tag, MIB));
@@ -76,14 +76,14 @@ fn a_small_request_waits_for_a_window_at_most() {
     while bench.end_one().is_some() {
         left += 1;
     }
-    assert!(left > 0 && bench.desk.is_clear() && bench.desk.cost == 0);
+    assert!(left > 0 && bench.request_table.is_clear() && bench.request_table.cost == 0);
 }
 
 #[test]
 fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
     let mut bench = Bench::new();
     let sizes = [MIB, 64 << 10, 256 << 10];
-    let clients = [0, 1, 2].map(|room| bench.desk.admit(room));
+    let clients = [0, 1, 2].map(|room| bench.request_table.admit(room));
     // All are there before one of them asks for much.
     clients.into_iter().for_each(|client| assert!(bench.ask(client, read(0, 512))));
     for (client, size) in clients.into_iter().zip(sizes) {
@@ -103,7 +103,7 @@ fn heavy_clients_get_as_many_bytes_each_whatever_the_size_of_their_requests() {
 #[test]
 fn requests_of_one_client_keep_their_order_and_each_ends_once() {
     let mut bench = Bench::new();
-    let clients = [0, 1, 2, 3].map(|room| bench.desk.admit(room));
+    let clients = [0, 1, 2, 3].map(|room| bench.request_table.admit(room));
     let mut state = 7_u64;
     let mut random = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -111,7 +111,7 @@ fn requests_of_one_client_keep_their_order_and_each_ends_once() {
     };
     let (mut asked, mut ended) = ([0; 4], [0; 4]);
     for step in 0..20_000_u64 {
-        bench.desk.set_now(SEASON + step * SEASON / 1000);
+        bench.request_table.set_now(SEASON + step * SEASON / 1000);
         let client = random() % 4;
         if random() % 2 == 0 {
             bench.ask(clients[client], read(asked[client], 4096 << (random() % 12)));
@@ -126,22 +126,22 @@ fn requests_of_one_client_keep_their_order_and_each_ends_once() {
         ended[client] += 1;
     }
     assert_eq!(asked, ended);
-    assert!(bench.desk.is_clear());
+    assert!(bench.request_table.is_clear());
 }
 
 #[test]
 fn what_is_held_of_a_client_that_leaves_goes_and_the_end_answers_the_rest() {
     let mut bench = Bench::new();
-    let [leaves, stays] = [0, 1].map(|room| bench.desk.admit(room));
+    let [leaves, stays] = [0, 1].map(|room| bench.request_table.admit(room));
     bench.ask(stays, read(1000, 4096));
     for tag in 0..64 {
         bench.ask(leaves, read(tag, MIB));
         bench.ask(stays, read(tag, MIB));
     }
-    bench.desk.dismiss(leaves);
-    let held = bench.desk.clients[stays].held.len();
-    assert!(held > 0 && bench.desk.clients[leaves].held.is_empty());
-    bench.desk.close();
-    assert_eq!(bench.desk.answers(stays).len(), 65);
-    assert!(bench.desk.is_clear());
+    bench.request_table.dismiss(leaves);
+    let held = bench.request_table.clients[stays].held.len();
+    assert!(held > 0 && bench.request_table.clients[leaves].held.is_empty());
+    bench.request_table.close();
+    assert_eq!(bench.request_table.answers(stays).len(), 65);
+    assert!(bench.request_table.is_clear());
 }

@@ -12,7 +12,7 @@ pub(super) const GROUP_SECTORS: u64 = 512;
 
 /// A lane's partition of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct Partition {
     pub lane: usize,
     /// 1: the partition is the whole array.
     pub lane_count: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Share {
     by_lanes: Divisor,
 }
 
-impl Share {
+impl Partition {
     /// The whole array. Also for levels that need no partitions.
     pub fn whole(geometry: &Geometry) -> Self {
         Self::new(geometry, 0, 1, GROUP_SECTORS)
@@ -65,12 +65,15 @@ impl Share {
 
     /// The parts of a range of the sync space that this partition contains.
     pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
-        let share = *self;
+        let partition = *self;
         let mut next = range.start;
         std::iter::from_fn(move || {
-            let start = share.next(next);
-            let group_end =
-                if share.lane_count == 1 { u64::MAX } else { (start / share.group_sectors + 1) * share.group_sectors };
+            let start = partition.next(next);
+            let group_end = if partition.lane_count == 1 {
+                u64::MAX
+            } else {
+                (start / partition.group_sectors + 1) * partition.group_sectors
+            };
             next = group_end.min(range.end);
             (start < range.end).then_some(start..next)
         })
@@ -98,12 +101,12 @@ mod tests {
         let layout = Layout::Parity(ParityLayout::LeftSymmetric);
         for strip in [8, 128, 1024] {
             let geometry = Geometry::new(Level::Raid5, layout, strip, &[1 << 14; 4]).unwrap();
-            let shares: Vec<Share> = (0..3).map(|lane| Share::new(&geometry, lane, 3, 512)).collect();
+            let shares: Vec<Partition> = (0..3).map(|lane| Partition::new(&geometry, lane, 3, 512)).collect();
             for stripe in 0..(1 << 14) / strip {
                 let owners: Vec<usize> = (0..3).filter(|&lane| shares[lane].owns(stripe * strip)).collect();
                 let (lane, end) = shares[0].lane_of(stripe * strip * 3);
                 assert_eq!(owners, [lane]);
-                assert!(shares.iter().all(|share| share.owns(stripe * strip + strip - 1) == (share.lane == lane)));
+                assert!(shares.iter().all(|partition| partition.owns(stripe * strip + strip - 1) == (partition.lane == lane)));
                 assert_eq!(shares[0].lane_of((stripe + 1) * strip * 3 - 1), (lane, end));
             }
         }
@@ -112,12 +115,13 @@ mod tests {
     #[test]
     fn shares_are_apart_and_leave_nothing_out() {
         let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 8, &[5000; 2]).unwrap();
-        let mut parts: Vec<Range<u64>> = (0..3).flat_map(|lane| Share::new(&geometry, lane, 3, 512).parts(100..4999)).collect();
+        let mut parts: Vec<Range<u64>> =
+            (0..3).flat_map(|lane| Partition::new(&geometry, lane, 3, 512).parts(100..4999)).collect();
         parts.sort_by_key(|part| part.start);
         assert_eq!((parts[0].start, parts.last().unwrap().end), (100, 4999));
         assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert!(Share::whole(&geometry).parts(100..4999).eq(std::iter::once(100..4999)));
-        let share = Share::new(&geometry, 1, 3, 512);
-        assert_eq!([0, 511, 512, 1023, 1024, 4096].map(|sector| share.next(sector)), [512, 512, 512, 1023, 2048, 5120]);
+        assert!(Partition::whole(&geometry).parts(100..4999).eq(std::iter::once(100..4999)));
+        let partition = Partition::new(&geometry, 1, 3, 512);
+        assert_eq!([0, 511, 512, 1023, 1024, 4096].map(|sector| partition.next(sector)), [512, 512, 512, 1023, 2048, 5120]);
     }
 }

@@ -10,7 +10,7 @@ use stria_array::{Event, LaneEvents};
 use stria_block::Nanos;
 
 /// What the lanes of one array and its spans have reported.
-pub(crate) struct Chorus {
+pub(crate) struct EventMerger {
     lane_count: usize,
     heard: Mutex<Heard>,
     /// Sweeps are paused: a sweep that stops will go on.
@@ -40,7 +40,7 @@ pub(crate) enum Hush {
     Over,
 }
 
-impl Chorus {
+impl EventMerger {
     pub fn new(lane_count: usize) -> Self {
         Self { lane_count, heard: Mutex::default(), paused: AtomicBool::new(false) }
     }
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn a_drive_is_silent_while_it_is_on_any_lane() {
-        let chorus = Chorus::new(2);
-        let waits = |lane, silent| match chorus.waits(lane, Path::new("/dev/sdx"), silent, 5) {
+        let merger = EventMerger::new(2);
+        let waits = |lane, silent| match merger.waits(lane, Path::new("/dev/sdx"), silent, 5) {
             Hush::Nothing => ' ',
             Hush::Longer => '+',
             Hush::Over => '-',
         };
         assert_eq!([waits(0, 4), waits(0, 5), waits(1, 6), waits(1, 10), waits(0, 11)], [' ', '+', ' ', '+', ' ']);
         assert_eq!([waits(0, 0), waits(1, 0), waits(0, 0)], [' ', '-', ' ']);
-        assert!(!chorus.knows_silent());
+        assert!(!merger.knows_silent());
     }
 }
