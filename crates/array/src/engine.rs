@@ -14,10 +14,11 @@ use crate::core::{
 use crate::gather::{self, Part};
 use crate::lanes::{self, Partition};
 use crate::log::Stage;
+use crate::member::Member;
 use crate::mirror_io::MirrorWrite;
 use crate::no_space::{is_no_space, refill_forever};
 use crate::plan::Presence;
-use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
+use crate::status::{ArrayStatus, Event, Health, MemberState, MemberStatus, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
@@ -198,7 +199,7 @@ impl Engine {
         if !self.core.serves() {
             return self.core.held.borrow_mut().push(request);
         }
-        let mutates = matches!(request.operation, Operation::Write { .. } | Operation::Discard | Operation::WriteZeroes { .. });
+        let mutates = matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
         if let Err(error) = request.check(&self.limits) {
             return self.core.done(request.complete(Err(error)));
         }
@@ -218,7 +219,7 @@ impl Engine {
                 let parent = self.core.begin(&mut request, 1);
                 self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
             }
-            Operation::Discard | Operation::WriteZeroes { .. } => self.clear(request),
+            Operation::WriteZeroes { fua, unmap, fast } => self.clear(request, (fua, unmap, fast)),
             Operation::Extents { .. } => self.extents(request),
         }
     }
@@ -430,22 +431,18 @@ impl Engine {
         }
     }
 
-    /// Zeroes a range, for write-zeroes and for discards. A discard is a write-zeroes with `unmap`: members never get a discard
-    /// (R41).
-    fn clear(&mut self, mut request: Request) {
+    /// Write-zeroes, `how` with FUA, leave to unmap, and quickly or not at all.
+    fn clear(&mut self, mut request: Request, how: (bool, bool, bool)) {
         let core = &self.core;
         let range = request.start_sector..request.end_sector();
         let level = core.geometry.level();
-        let (fua, unmap, fast) = match request.operation {
-            Operation::WriteZeroes { fua, unmap, fast } => (fua, unmap, fast),
-            _ => (false, true, false),
-        };
+        let (fua, unmap, fast) = how;
         if fast && !self.limits.unmap_zeroes {
             let error = IoError::new(ErrorKind::Unsupported, "not every member can zero quickly");
             return core.done(request.complete(Err(error)));
         }
         if level.parity_count() > 0 {
-            return self.clear_stripes(request, range, (fua, unmap, fast));
+            return self.clear_stripes(request, range, how);
         }
         if level.is_redundant() {
             let chunk = CLEAR_ROWS_SECTORS * 8;
@@ -628,6 +625,11 @@ impl Engine {
         self.core.log_full(member, records);
     }
 
+    /// Some member is a file with holes, so a write to it may find no room: none is acknowledged ahead of its place.
+    pub fn expect_no_room(&mut self) {
+        self.core.expect_no_room();
+    }
+
     fn record_failures(&mut self, failures: IoFailures) {
         self.drop_unrecorded(&failures);
     }
@@ -665,7 +667,7 @@ impl Engine {
             read_only: self.core.read_only.get(),
             clean: self.core.record.clean.get(),
             resync_sector: self.core.resync_sector.get(),
-            members: members.iter().map(crate::member::Member::status).collect(),
+            members: members.iter().map(|member| self.member_status(member)).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),
             mismatch_sectors: self.sweeper.last_mismatch().map(|(sectors, _)| sectors),
@@ -677,6 +679,11 @@ impl Engine {
             log: self.core.log.status(),
             in_flight: self.core.requests_in_flight(),
         }
+    }
+
+    fn member_status(&self, member: &Member) -> MemberStatus {
+        let status = member.status();
+        MemberStatus { has_no_room: self.core.no_space.was_seen_on(status.id, self.core.now()), ..status }
     }
 
     /// From now on no write is acknowledged early if only this member's log holds it. `None` lifts that. Call it before failing

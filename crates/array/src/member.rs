@@ -109,6 +109,8 @@ impl Member {
             wrong_sectors: self.wrong_sectors,
             repaired_sectors: self.repaired_sectors,
             bad_sectors: self.config.bad_blocks.iter().map(|bad| bad.end - bad.start).sum(),
+            // The engine knows.
+            has_no_room: false,
             failure: self.failure.clone(),
         }
     }

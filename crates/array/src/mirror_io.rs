@@ -51,7 +51,7 @@ pub(crate) fn copies_to_read(core: &Core, start: u64, sectors: u64) -> (Copies, 
 }
 
 /// For how many sectors, from the first, the same copies are readable.
-fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
+pub(crate) fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
     let members = core.members.borrow();
     let alike = |copy: &Copy| members.alike_sectors(copy.slot, &(copy.start_sector..copy.start_sector + sectors));
     copies.iter().map(alike).min().unwrap_or(sectors)

@@ -7,22 +7,27 @@
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
 //!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
 //! - If a data strip is missing, its content exists in parity alone, and parity must not follow. Rows that a member could not
-//!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place.
+//!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place; therefore no write is
+//!   acknowledged early where its place may need space of a file system ([`Core::expect_no_room`]).
+//! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
+//!   parity would move on with a write whose data another member has no space for, and could tell neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
 //!
 //! These bad blocks are filled as soon as there is space ([`refill_forever`]).
 //!
-//! Metadata that cannot be written still costs a member its slot: all members must have it (R15).
+//! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
+//! a thin volume), that still costs it its slot: all members must have them (R15).
 
 use crate::MemberId;
 use crate::core::{Core, MemberIo};
 use crate::lock::Mode;
-use crate::mirror_io::{read_any, readable};
+use crate::mirror_io::{alike_sectors, read_any, readable};
 use crate::parity_io::{Unit, computed_parity, mark_half_written, read_units, reconstruct};
 use crate::plan::{Presence, Strips};
 use crate::task::Waiters;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, ErrorKind, IoError, Nanos};
@@ -40,6 +45,10 @@ pub(crate) struct NoSpace {
     careful_until: Cell<Nanos>,
     /// A write-behind could not be brought to its place: the next flush reports it.
     unflushed: RefCell<Option<IoError>>,
+    /// Some member is a file with holes.
+    is_expected: Cell<bool>,
+    /// When members last had no space.
+    seen: RefCell<BTreeMap<MemberId, Nanos>>,
     /// Bad blocks for lack of space, which a task fills.
     lacking: RefCell<Vec<Lacking>>,
     pub refill: Waiters,
@@ -49,6 +58,16 @@ impl NoSpace {
     /// True if a member had no space within the last minute.
     pub fn is_careful(&self, now: Nanos) -> bool {
         now < self.careful_until.get()
+    }
+
+    /// True if writes may be acknowledged early, since their places have their space.
+    pub fn has_places(&self, now: Nanos) -> bool {
+        !self.is_expected.get() && !self.is_careful(now)
+    }
+
+    /// True if this member had no space in the last minute.
+    pub fn was_seen_on(&self, member: MemberId, now: Nanos) -> bool {
+        self.seen.borrow().get(&member).is_some_and(|seen| now < seen.saturating_add(CAREFUL_FOR))
     }
 
     /// The error that the next flush must report.
@@ -78,7 +97,13 @@ impl Core {
             self.event(crate::Event::NoSpace { member, reason: error.context.to_string() });
         }
         self.no_space.careful_until.set(now.saturating_add(CAREFUL_FOR));
+        self.no_space.seen.borrow_mut().insert(member, now);
         IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
+    }
+
+    /// A write to a member may need space that is not there.
+    pub fn expect_no_room(&self) {
+        self.no_space.is_expected.set(true);
     }
 
     /// A write-behind is not in place: the next flush must fail.
@@ -100,7 +125,8 @@ impl Core {
 pub(crate) async fn reconcile_copies(core: &Core, range: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
     let mut next = range.start;
     while next < range.end {
-        let (copies, sectors) = core.geometry.copies_of(next, range.end - next);
+        let (copies, run) = core.geometry.copies_of(next, range.end - next);
+        let sectors = alike_sectors(core, &copies, run);
         let there = readable(core, &copies, sectors);
         let took_it = there.iter().any(|(_, member)| !failed.contains(member));
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);

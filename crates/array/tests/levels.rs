@@ -200,7 +200,7 @@ fn what_is_discarded_reads_as_zeros_and_redundancy_stays_in_step() {
         world.traffic(5);
         for _ in 0..10 {
             let (start, sectors) = world.range();
-            let tag = world.submit(start, sectors, stria_block::Operation::Discard);
+            let tag = world.submit(start, sectors, stria_block::Operation::WriteZeroes { fua: false, unmap: true, fast: false });
             world.wait(tag).result.expect("a discard succeeds");
             world.model[bytes(start)..][..bytes(sectors)].fill(0);
             assert!(world.read(start, sectors).expect("readable").iter().all(|&byte| byte == 0));

@@ -52,7 +52,7 @@ impl<D: BlockDevice> FaultDevice<D> {
         let hits = |bad: &Range<u64>| bad.start < range.end && range.start < bad.end;
         let (write, read) = match request.operation {
             Operation::Read { .. } => (false, true),
-            Operation::Write { .. } | Operation::WriteZeroes { .. } | Operation::Discard => (true, false),
+            Operation::Write { .. } | Operation::WriteZeroes { .. } => (true, false),
             Operation::Flush | Operation::Extents { .. } => (false, false),
         };
         let failing = plan.bad.iter().any(|(bad, kind)| {

@@ -53,7 +53,7 @@ impl RamDevice {
             }
             Operation::Flush => {}
             Operation::Extents { extents } => *extents = extents_of(&range[..range.len().min(EXTENTS_SCAN_BYTES)]),
-            Operation::Discard | Operation::WriteZeroes { .. } => range.fill(0),
+            Operation::WriteZeroes { .. } => range.fill(0),
         }
         Ok(())
     }

@@ -24,17 +24,14 @@ pub enum Operation {
     },
     /// Make every write that has ended durable. The range is empty.
     Flush,
-    /// These bytes are no longer needed, and their space may be freed. On an array they read as zeros afterwards. A drive may
-    /// leave anything there, so arrays send [`Operation::WriteZeroes`] to their members, never this (R41).
-    Discard,
     /// Report what space the range takes. `extents` returns with at least one extent from the start of the range on, and none
     /// beyond it; it may stop early. A device that cannot tell reports "all data".
     Extents {
         /// The answer.
         extents: Vec<Extent>,
     },
-    /// These bytes must read as zeros. `unmap`: the space may be freed. `fast`: fail with [`ErrorKind::Unsupported`] rather
-    /// than write the zeros one by one.
+    /// These bytes must read as zeros. `unmap`: the space may be freed; a client's trim is one of these (R41). `fast`: fail with
+    /// [`ErrorKind::Unsupported`] rather than write the zeros one by one.
     WriteZeroes {
         /// Force unit access.
         fua: bool,
@@ -105,7 +102,7 @@ impl Request {
             Operation::Read { into } => Some(len_of(into)),
             Operation::Write { from, .. } => Some(len_of(from)),
             Operation::Flush => return None,
-            Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => None,
+            Operation::WriteZeroes { .. } | Operation::Extents { .. } => None,
         };
         let end = self.start_sector.checked_add(self.sectors);
         if end.is_none_or(|end| end > limits.size_sectors) {

@@ -5,13 +5,9 @@ use crate::extents::extents_of;
 use crate::{DriveKind, SyncDrive};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
-use rustix::ioctl::{Opcode, Setter, ioctl};
-use std::fs::File;
 use std::io::{IoSlice, IoSliceMut};
 use stria_block::{Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_BYTES};
 
-/// linux/fs.h: `BLKDISCARD`, `_IO(0x12, 119)`, argument: start and length in bytes.
-const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;
 /// How much is bounced, or zeroed by writing, at once.
@@ -42,7 +38,6 @@ pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), 
         Operation::Read { into } => (Action::Read, read(drive, start, into)),
         Operation::Write { from, fua } => (Action::Write, write(drive, start, from, *fua)),
         Operation::Flush => (Action::Flush, patiently(|| fdatasync(drive.file())).map_err(Trouble::from)),
-        Operation::Discard => (Action::Discard, discard(drive, start, len).map_err(Trouble::from)),
         &mut Operation::WriteZeroes { fua, unmap, fast } => (Action::WriteZeroes, zero(drive, start, len, fua, unmap, fast)),
         Operation::Extents { extents } => {
             let block_sectors = u64::from(drive.info().limits.logical_block_bytes) / SECTOR_BYTES as u64;
@@ -142,23 +137,11 @@ fn write_slices(drive: &SyncDrive, start: u64, mut slices: &mut [IoSlice<'_>], f
     Ok(())
 }
 
-fn discard(drive: &SyncDrive, start: u64, len: u64) -> Result<(), Errno> {
-    match drive.info().kind {
-        DriveKind::File => patiently(|| free(drive, FallocateFlags::PUNCH_HOLE, start, len)),
-        DriveKind::BlockDevice => discard_device(drive.file(), start, len),
-    }
-}
-
 fn free(drive: &SyncDrive, flags: FallocateFlags, start: u64, len: u64) -> Result<(), Errno> {
     fallocate(drive.file(), flags | FallocateFlags::KEEP_SIZE, start, len)
 }
 
-fn discard_device(device: &File, start: u64, len: u64) -> Result<(), Errno> {
-    // SAFETY: BLKDISCARD reads two u64 and accesses no other memory of this process.
-    unsafe { ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([start, len])) }
-}
-
-/// Writes zeros in the quickest way that the request allows: a hole, a command, or written zeros.
+/// Zeros in the quickest way that keeps to what was asked: a hole, a command, or zeros written.
 fn zero(drive: &SyncDrive, start: u64, len: u64, fua: bool, unmap: bool, fast: bool) -> Result<(), Trouble> {
     let info = drive.info();
     // On block devices without a command for it the kernel would write the zeros itself.

@@ -98,9 +98,9 @@ pub(crate) enum Action {
     Read,
     Write,
     Flush,
-    Discard,
     WriteZeroes,
     Extents,
+    Allocate,
 }
 
 impl Action {
@@ -109,9 +109,9 @@ impl Action {
             Self::Read => "read",
             Self::Write => "write",
             Self::Flush => "flush",
-            Self::Discard => "discard",
             Self::WriteZeroes => "write of zeroes",
             Self::Extents => "search for holes",
+            Self::Allocate => "allocation",
         }
     }
 }

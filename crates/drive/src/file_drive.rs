@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
+use stria_block::{BlockDevice, Completion, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
 
 /// A block device or file on a ring.
 ///
@@ -79,8 +79,8 @@ impl Way {
     /// True if this step is sent as a command.
     fn commands(self, step: Step) -> bool {
         match (self, step) {
-            (Self::Passthrough { .. }, Step::Transfer | Step::Deallocate) => true,
-            // A command without data cannot be polled for: Linux 6.1 mistakes what reports its end for something to poll, and oopses.
+            (Self::Passthrough { .. }, Step::Transfer) => true,
+            // A command without data cannot be polled for: Linux 6.1 takes what tells its end for what is to be polled, and oopses.
             (Self::Passthrough { polled }, Step::Sync) => !polled,
             _ => false,
         }
@@ -111,7 +111,12 @@ impl DriveWatch {
         self.drive.upgrade()?.look_at_size()
     }
 
-    /// How its reads and writes reach it now.
+    /// The open drive, while it is open.
+    pub fn drive(&self) -> Option<SyncDrive> {
+        self.drive.upgrade()
+    }
+
+    /// How its reads and writes go now.
     pub fn way(&self) -> Way {
         self.watched.way.get()
     }
@@ -197,10 +202,7 @@ impl FileDrive {
         match request.operation {
             Operation::Read { .. } | Operation::Extents { .. } => Ok(()),
             Operation::Flush if self.drive.access() == Access::ReadOnly => Ok(()),
-            Operation::Discard if self.limits().discard_granularity_bytes == 0 => Err(self.unsupported("cannot discard")),
-            Operation::Write { .. } | Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } => {
-                self.drive.check_writable()
-            }
+            Operation::Write { .. } | Operation::Flush | Operation::WriteZeroes { .. } => self.drive.check_writable(),
         }
     }
 
@@ -218,10 +220,6 @@ impl FileDrive {
             self.drive.look_at_size();
         }
         self.drive.lost().map_or(result, Err)
-    }
-
-    fn unsupported(&self, what: &str) -> IoError {
-        IoError::new(ErrorKind::Unsupported, format!("member {} {what}", self.drive.name()))
     }
 
     fn end(&mut self, request: Request, result: Result<(), IoError>) {
@@ -334,7 +332,7 @@ impl FileDrive {
         match operation {
             Operation::Read { .. } => self.watched.timings.borrow_mut().read.record(time),
             Operation::Write { .. } => self.watched.timings.borrow_mut().write.record(time),
-            Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => {}
+            Operation::Flush | Operation::WriteZeroes { .. } | Operation::Extents { .. } => {}
         }
     }
 
@@ -402,7 +400,7 @@ impl Drop for FileDrive {
 
 /// True if a request may free space of a file. A file system may zero a range by freeing its space and allocating other.
 fn gives_room_back(operation: &Operation) -> bool {
-    matches!(operation, Operation::Discard | Operation::WriteZeroes { .. })
+    matches!(operation, Operation::WriteZeroes { .. })
 }
 
 /// How to reach a drive, and why not in the way that was asked for.
@@ -433,14 +431,11 @@ impl BlockDevice for FileDrive {
         match (&mut request.operation, self.info().kind) {
             (Operation::Read { .. } | Operation::Write { .. }, _) => self.transfer(request),
             (Operation::Flush, _) => self.flush(request),
-            (Operation::Discard, DriveKind::BlockDevice) if self.watched.way.get().commands(Step::Deallocate) => {
-                self.start(request, Step::Deallocate)
-            }
             (Operation::Extents { extents }, DriveKind::BlockDevice) => {
                 *extents = vec![Extent { sectors, hole: false }];
                 self.end(request, Ok(()));
             }
-            (Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. }, _) => {
+            (Operation::WriteZeroes { .. } | Operation::Extents { .. }, _) => {
                 self.ask_workers(Work { request, since: self.ring.now(), part_of: None });
             }
         }
@@ -479,7 +474,7 @@ mod nvme;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stria_block::{Buffer, Segments};
+    use stria_block::{Buffer, ErrorKind, Segments};
 
     /// Not a test of its own: the guest's half of the next one.
     #[test]

@@ -51,8 +51,6 @@ pub(crate) enum Step {
     Transfer,
     /// Flush, by a command past the block layer.
     Sync,
-    /// Discard, by a command past the block layer.
-    Deallocate,
 }
 
 /// A request, its present step, and everything that the kernel may access meanwhile.
@@ -132,13 +130,6 @@ impl Job {
                 };
                 (command, self.listed_bytes(), memory)
             }
-            Step::Deallocate => {
-                let len = self.deallocated_bytes();
-                let mut memory = Buffer::zeroed(size_of::<u128>());
-                memory.copy_from_slice(&to.range(start, len as u64));
-                let memory = self.bounce.insert(memory);
-                (Command::Deallocate, len, Memory::Piece(memory.as_ptr(), memory.len()))
-            }
             Step::Sync => (Command::Flush, 0, Memory::Piece(std::ptr::null(), 0)),
         };
         let entry = to.entry(fd, command, start, len as u64, memory);
@@ -149,7 +140,6 @@ impl Job {
     pub(crate) fn result_of(&self, status: i32) -> i32 {
         match (status, self.step) {
             (0, Step::Transfer) => self.listed_bytes() as i32,
-            (0, Step::Deallocate) => self.deallocated_bytes() as i32,
             (..=0, _) => status,
             _ if passthrough::may_be_sent_again(status) && self.retries < RETRIES_MAX => -Errno::AGAIN.raw_os_error(),
             _ => -passthrough::errno_of(status).raw_os_error(),
@@ -171,11 +161,6 @@ impl Job {
 
     fn listed_bytes(&self) -> usize {
         self.pieces.iter().map(|piece| piece.len).sum()
-    }
-
-    fn deallocated_bytes(&self) -> usize {
-        let most = self.drive.passthrough().map_or(0, |to| to.deallocate_bytes_max as usize);
-        (self.total_bytes() - self.done_bytes).min(most)
     }
 
     /// `fixed`: the one piece lies in registered memory.
@@ -311,7 +296,6 @@ impl Job {
             Operation::Read { .. } => Action::Read,
             Operation::Write { .. } => Action::Write,
             Operation::Flush => Action::Flush,
-            Operation::Discard => Action::Discard,
             Operation::WriteZeroes { .. } => Action::WriteZeroes,
             Operation::Extents { .. } => Action::Extents,
         };

@@ -27,8 +27,6 @@ const ADMIN_CMD: Opcode = rustix::ioctl::opcode::read_write::<[u8; COMMAND_BYTES
 
 /// One command counts its blocks with 16 bits.
 const BLOCKS_MAX: usize = 1 << 16;
-/// How much is deallocated at once: the result in bytes must fit into 31 bits.
-const DEALLOCATE_BYTES_MAX: u64 = 1 << 30;
 
 /// A drive's device for commands.
 #[derive(Debug)]
@@ -37,7 +35,6 @@ pub(crate) struct Passthrough {
     namespace: u32,
     block_bytes: u64,
     pub transfer_bytes_max: usize,
-    pub deallocate_bytes_max: u64,
 }
 
 /// What a command does.
@@ -48,8 +45,6 @@ pub(crate) enum Command {
     Write {
         fua: bool,
     },
-    /// Memory holds a [`range`](Passthrough::range).
-    Deallocate,
     Flush,
 }
 
@@ -90,14 +85,7 @@ impl Passthrough {
         let segments = page("queue/max_segments", 1).map(|count| (count.max(2) - 1) * BLOCK_ALIGN as u64);
         let bytes = page("queue/max_hw_sectors_kb", 1024).into_iter().chain(segments).min().unwrap_or(BLOCK_ALIGN as u64);
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(BLOCKS_MAX * block_bytes as usize);
-        let deallocate = page("queue/discard_max_hw_bytes", 1).unwrap_or(DEALLOCATE_BYTES_MAX).min(DEALLOCATE_BYTES_MAX);
-        Ok(Self {
-            file,
-            namespace,
-            block_bytes,
-            transfer_bytes_max: (bytes / BLOCK_ALIGN * BLOCK_ALIGN).max(BLOCK_ALIGN),
-            deallocate_bytes_max: (deallocate / block_bytes * block_bytes).max(block_bytes),
-        })
+        Ok(Self { file, namespace, block_bytes, transfer_bytes_max: (bytes / BLOCK_ALIGN * BLOCK_ALIGN).max(BLOCK_ALIGN) })
     }
 
     /// The entry for a command on `len` bytes from `start` on.
@@ -108,8 +96,6 @@ impl Passthrough {
             Command::Flush => (0x00, [0; 3]),
             Command::Write { fua } => (0x01, of_blocks(u32::from(fua) << 30)),
             Command::Read => (0x02, of_blocks(0)),
-            // One range; the attribute means: deallocate.
-            Command::Deallocate => (0x09, [0, 1 << 2, 0]),
         };
         let (operation, at, count) = match memory {
             Memory::Piece(at, len) => (URING_CMD_IO, at, len),
@@ -118,14 +104,6 @@ impl Passthrough {
         let mut whole = [0; 80];
         whole[..COMMAND_BYTES].copy_from_slice(&bytes_of(number, self.namespace, at as u64, count as u32, words));
         opcode::UringCmd80::new(fd, operation).cmd(whole).build()
-    }
-
-    /// The range to deallocate, as the drive reads it: attributes, the count of blocks, the first block.
-    pub fn range(&self, start: u64, len: u64) -> [u8; 16] {
-        let mut range = [0; 16];
-        range[4..8].copy_from_slice(&((len / self.block_bytes) as u32).to_le_bytes());
-        range[8..].copy_from_slice(&(start / self.block_bytes).to_le_bytes());
-        range
     }
 }
 

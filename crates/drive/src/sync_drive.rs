@@ -12,6 +12,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -168,7 +169,12 @@ impl SyncDrive {
         self.lost()
     }
 
-    /// What is known about its size.
+    /// Whether it is a file with holes, or a loop device over one: a write there may find no room. Waits for nothing.
+    pub fn has_holes(&self) -> bool {
+        self.0.size.has_holes(self.file())
+    }
+
+    /// What is known of its size.
     pub(crate) fn size(&self) -> &Size {
         &self.0.size
     }
@@ -216,6 +222,26 @@ impl SyncDrive {
             at += part.len() as u64;
         }
         Ok(())
+    }
+
+    /// Gives these sectors of a file their room on the file system, so that writes there find some; what they hold stays. Other
+    /// drives have theirs, and a file system that does not know how gives it when it must.
+    ///
+    /// # Errors
+    /// When there is not as much room.
+    pub fn allocate(&self, sectors: Range<u64>) -> Result<(), IoError> {
+        self.check_writable()?;
+        let bytes = |sectors: u64| sectors * SECTOR_BYTES as u64;
+        let (start, len) = (bytes(sectors.start), bytes(sectors.end - sectors.start));
+        if self.info().kind != DriveKind::File || len == 0 {
+            return Ok(());
+        }
+        match fallocate(self.file(), FallocateFlags::KEEP_SIZE, start, len) {
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
+                Err(io_error(self.name(), Action::Allocate, sectors.start, sectors.end - sectors.start, errno))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits until everything written is durable.

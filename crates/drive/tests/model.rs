@@ -27,8 +27,6 @@ struct Play {
     drive: FileDrive,
     random: Random,
     bytes: Vec<u8>,
-    /// Sectors whose content a discard left open.
-    open: Vec<bool>,
     in_flight: Vec<InFlight>,
     seed: u64,
 }
@@ -89,8 +87,7 @@ impl Play {
                 Operation::Write { from, fua }
             }
             11 => Operation::Flush,
-            12 => Operation::Discard,
-            13 | 14 => {
+            12..15 => {
                 bytes = Some(vec![0; len]);
                 Operation::WriteZeroes { fua, unmap: self.random.below(2) == 0, fast: self.random.below(4) == 0 }
             }
@@ -108,7 +105,7 @@ impl Play {
     fn check(&self, start: usize, read: &[u8], what: &str) {
         for (index, sector) in read.chunks(SECTOR_BYTES).enumerate() {
             let at = start + index * SECTOR_BYTES;
-            let same = self.open[at / SECTOR_BYTES] || sector == &self.bytes[at..][..SECTOR_BYTES];
+            let same = sector == &self.bytes[at..][..SECTOR_BYTES];
             assert!(same, "{what}: sector {} differs (seed {})", at / SECTOR_BYTES, self.seed);
         }
     }
@@ -116,9 +113,8 @@ impl Play {
     fn end(&mut self, completion: Completion) {
         let index = self.in_flight.iter().position(|request| request.tag == completion.tag).expect("ended once");
         let InFlight { start, len, bytes, .. } = self.in_flight.swap_remove(index);
-        let range = start / SECTOR_BYTES..(start + len) / SECTOR_BYTES;
         if let Err(error) = &completion.result {
-            let may = matches!(completion.operation, Operation::Discard | Operation::WriteZeroes { fast: true, .. });
+            let may = matches!(completion.operation, Operation::WriteZeroes { fast: true, .. });
             assert!(may && error.kind == stria_block::ErrorKind::Unsupported, "{error} (seed {})", self.seed);
             return;
         }
@@ -140,9 +136,7 @@ impl Play {
                 assert!(at <= start + len, "extents stay within the range");
             }
             Operation::Flush => {}
-            Operation::Discard => self.open[range].fill(true),
             Operation::Write { .. } | Operation::WriteZeroes { .. } => {
-                self.open[range].fill(false);
                 self.bytes[start..start + len].copy_from_slice(&bytes.expect("writes leave bytes"));
             }
         }
@@ -174,8 +168,7 @@ fn play_by(path: &Path, io: IoOptions, way: Way, seed: u64, requests: u64) {
     let drive = FileDrive::new(SyncDrive::open_with(path, Access::Exclusive, io).unwrap(), &ring);
     let info = drive.info();
     println!("{}: {way:?}, {:?}, direct {}, {:?}", path.display(), info.limits, info.direct, info.direct_note);
-    let open = vec![false; bytes.len() / SECTOR_BYTES];
-    let mut play = Play { ring, drive, random: Random(seed), bytes, open, in_flight: Vec::new(), seed };
+    let mut play = Play { ring, drive, random: Random(seed), bytes, in_flight: Vec::new(), seed };
     let whole = read(&play.ring, &mut play.drive, 0, (play.bytes.len() / SECTOR_BYTES) as u64).unwrap();
     play.check(0, &whole, "at the start");
     for tag in 0..requests {
@@ -202,11 +195,9 @@ fn play_by(path: &Path, io: IoOptions, way: Way, seed: u64, requests: u64) {
     let fixed = play.ring.counters().fixed_count > 0;
     assert!(fixed || !is_root || matches!(way, Way::Passthrough { .. }), "memory is registered where one may lock so much");
     assert_eq!((play.drive.watch().way(), play.drive.way_note()), (way, None), "as asked for, to the end");
-    let Play { drive, ring, bytes, open, .. } = play;
+    let Play { drive, ring, bytes, .. } = play;
     drop((drive, ring));
-    let found = contents(path);
-    let sectors = open.iter().zip(found.chunks(SECTOR_BYTES).zip(bytes.chunks(SECTOR_BYTES)));
-    assert!(sectors.into_iter().all(|(&open, (found, left))| open || found == left), "the usual way tells the same");
+    assert!(contents(path) == bytes, "the usual way tells the same");
 }
 
 const LEN: u64 = 2 << 20;

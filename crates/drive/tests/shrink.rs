@@ -64,7 +64,7 @@ fn is_lost(ring: &Ring, drive: &mut FileDrive, when: &str) {
     }
     assert_eq!(write(ring, drive, 0, &[2; 4096]).unwrap_err().kind, ErrorKind::Gone, "{when}");
     let zeroes = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
-    for operation in [Operation::Flush, Operation::Discard, zeroes, Operation::Extents { extents: Vec::new() }] {
+    for operation in [Operation::Flush, zeroes, Operation::Extents { extents: Vec::new() }] {
         let sectors = if matches!(operation, Operation::Flush) { 0 } else { 64 };
         let words = format!("{when}: {operation:?}");
         let error = carry_out(ring, drive, 0, sectors, operation).result.expect_err(&words);
@@ -156,7 +156,7 @@ fn room_that_we_give_back_is_not_missed() {
         let (ring, mut drive) = full(&file_in(folder));
         for round in 0..8 {
             let zeroes = |unmap| Operation::WriteZeroes { fua: true, unmap, fast: false };
-            for operation in [Operation::Discard, zeroes(true), zeroes(false)] {
+            for operation in [zeroes(true), zeroes(false)] {
                 carry_out(&ring, &mut drive, 0, SECTORS, operation).result.unwrap();
                 assert!(read(&ring, &mut drive, 8, 8).unwrap().iter().all(|&byte| byte == 0));
                 write(&ring, &mut drive, 0, &vec![round; LEN as usize]).unwrap();

@@ -357,7 +357,7 @@ impl Transmission {
         }
         let mut progress = !ended.is_empty();
         for completion in ended.drain(..) {
-            session.complete(completion, requests);
+            session.complete(completion);
         }
         // Before replies are sent, so that a client which has them finds them counted.
         connection.publish(session);

@@ -145,7 +145,7 @@ pub fn run(choices: &[u8]) -> Outcome {
             if piece() % 2 == 0 {
                 completions.reverse();
             }
-            completions.drain(..).for_each(|completion| session.complete(completion, &mut requests));
+            completions.drain(..).for_each(|completion| session.complete(completion));
             asked += requests.len();
             requests.drain(..).for_each(|request| device.submit(request));
         }

@@ -263,7 +263,6 @@ impl Session {
                 Operation::Read { into: smallvec![self.take(length)] }
             }
             Work::Flush => Operation::Flush,
-            Work::Discard { .. } => Operation::Discard,
             Work::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },
             Work::Status { .. } => Operation::Extents { extents: Vec::new() },
         };
@@ -309,14 +308,8 @@ impl Session {
     ///
     /// # Panics
     /// When the tag is not that of a request of this session.
-    pub fn complete(&mut self, completion: Completion, requests: &mut Vec<Request>) {
-        let slot = &mut self.slots[completion.tag as usize];
-        if let (Ok(()), Work::Discard { fua: true }) = (&completion.result, slot.work) {
-            slot.work = Work::Flush;
-            requests.push(Request { tag: completion.tag, start_sector: 0, sectors: 0, operation: Operation::Flush });
-            return;
-        }
-        let slot = *slot;
+    pub fn complete(&mut self, completion: Completion) {
+        let slot = self.slots[completion.tag as usize];
         self.vacant.push(completion.tag as u32);
         match (completion.result, completion.operation) {
             (Ok(()), Operation::Read { into }) => self.succeed(slot, Body::Buffers(into)),
@@ -346,7 +339,7 @@ impl Session {
                     self.pool.give_claim(claim);
                 }
             }
-            Operation::Flush | Operation::Discard | Operation::Extents { .. } | Operation::WriteZeroes { .. } => {}
+            Operation::Flush | Operation::Extents { .. } | Operation::WriteZeroes { .. } => {}
         }
     }
 

@@ -4,7 +4,7 @@ use crate::{HostError, HostedDrive};
 use stria_block::BlockDevice;
 use stria_drive::{Access, FileDrive, Ring, SyncDrive};
 use stria_format::md::Candidate;
-use stria_integrity::IntegrityDevice;
+use stria_integrity::{Header, IntegrityDevice};
 use uuid::Uuid;
 
 /// A drive whose data is verified.
@@ -14,29 +14,23 @@ pub(crate) type Checked = IntegrityDevice<FileDrive>;
 pub(crate) const ADVICE: &str = ": it changed by itself, or the array was written by Linux, which leaves no trace of that at this level; \
                       `stria serve --forget-checksums` takes what is there";
 
-/// Puts a member on the ring, behind its checksums if it has some. Returns also what the administrator must know.
+/// A member that is to be put on a ring: all that waits for the drive is done.
+pub(crate) struct Unbound {
+    pub drive: SyncDrive,
+    name: String,
+    checksums: Option<Header>,
+    warning: Option<String>,
+}
+
+/// Looks at a member's checksums, where it has some, and makes old ones void.
 ///
 /// # Errors
-/// When a newer version wrote the checksums, or old ones cannot be made void.
-pub(crate) fn bind_drive(
-    drive: SyncDrive,
-    candidate: &Candidate,
-    ring: &Ring,
-    redundant: bool,
-    forget: bool,
-) -> Result<(Box<dyn BlockDevice>, HostedDrive, Vec<String>), HostError> {
-    let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
-    let on_ring = |drive| {
-        let device = FileDrive::new(drive, ring);
-        let hosted = HostedDrive::of(&device);
-        let note = device.way_note().map(str::to_owned);
-        (device, hosted, note)
-    };
-    let Some(found) = found else {
-        let (device, hosted, note) = on_ring(drive);
-        return Ok((Box::new(device), hosted, Vec::from_iter(note)));
-    };
+/// When they are a later program's, or old ones cannot be made void.
+pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: bool) -> Result<Unbound, HostError> {
     let name = &candidate.name;
+    let Some(found) = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref()) else {
+        return Ok(Unbound { drive, name: name.clone(), checksums: None, warning: None });
+    };
     let epoch = Uuid::new_v4().as_u64_pair().0;
     let opened = found.open(epoch);
     let (mut header, mut void) = opened.map_err(|error| HostError::Refused(format!("{name}: {error}; use a newer Stria")))?;
@@ -56,9 +50,20 @@ pub(crate) fn bind_drive(
         drive.write_at(header.sector(), &header.encode())?;
         drive.sync()?;
     }
-    let advice = if redundant { "" } else { ADVICE };
-    let (device, mut hosted, note) = on_ring(drive);
-    let checked = IntegrityDevice::new(device, name.as_str(), header, read_only).advising(advice);
-    hosted.checked = Some(checked.clone());
-    Ok((Box::new(checked), hosted, warning.into_iter().chain(note).collect()))
+    Ok(Unbound { drive, name: name.clone(), checksums: Some(header), warning })
+}
+
+impl Unbound {
+    /// Puts the member on the ring, behind its checksums where it has some; and what is to be told of both. Waits for nothing.
+    pub fn bind(self, ring: &Ring, redundant: bool) -> (Box<dyn BlockDevice>, HostedDrive, Vec<String>) {
+        let read_only = self.drive.access() == Access::ReadOnly;
+        let device = FileDrive::new(self.drive, ring);
+        let mut hosted = HostedDrive::of(&device);
+        let told = self.warning.into_iter().chain(device.way_note().map(str::to_owned)).collect();
+        let Some(header) = self.checksums else { return (Box::new(device), hosted, told) };
+        let advice = if redundant { "" } else { ADVICE };
+        let checked = IntegrityDevice::new(device, self.name.as_str(), header, read_only).advising(advice);
+        hosted.checked = Some(checked.clone());
+        (Box::new(checked), hosted, told)
+    }
 }

@@ -1,9 +1,10 @@
 //! A running array, with the drives below it and the commands for it: all of it, or one lane's part, which
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
-use crate::checked::{ADVICE, Checked, bind_drive};
-use crate::examine::{candidate_of, refuse_contents, wipe};
+use crate::checked::{ADVICE, Checked, Unbound};
+use crate::examine::refuse_contents;
 use crate::merger::{EventMerger, Hush};
+use crate::newcomer::{Aim, Joining, NewMetadata, Newcomer, ReadyDrive};
 use crate::{HostError, SyncIo};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -11,11 +12,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberState};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
-use stria_drive::{Access, DriveInfo, DriveWatch, FileDrive, Identity, IoOptions, Ring, SyncDrive};
-use stria_format::md::recorder::{Adopt, Description};
-use stria_format::md::{Candidate, MdMetadata, Read};
+use stria_drive::{DriveInfo, DriveWatch, FileDrive, Identity, Ring, SyncDrive};
+use stria_format::md::recorder::Description;
+use stria_format::md::{Candidate, MdMetadata, Read, Superblock};
 use stria_integrity::{Counts, IntegrityDevice};
-use uuid::Uuid;
 
 /// What a member is made of.
 #[derive(Clone)]
@@ -135,29 +135,6 @@ impl Joined {
     /// Puts `text` before the other words.
     fn saying(self, text: String) -> Self {
         Self { text: text + &self.text, ..self }
-    }
-}
-
-/// A drive that was opened and inspected, ready to join. It is made on another thread than the lane's, as opening blocks.
-pub struct NewDrive {
-    drive: SyncDrive,
-    candidate: Candidate,
-}
-
-impl NewDrive {
-    /// Opens a drive for an array, to be reached in the same way as its others.
-    ///
-    /// # Errors
-    /// When it is in use or cannot be opened.
-    pub fn open(path: &Path, io: IoOptions) -> Result<Self, HostError> {
-        let drive = SyncDrive::open_with(path, Access::Exclusive, io)?;
-        let candidate = candidate_of(&drive);
-        Ok(Self { drive, candidate })
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.drive.info().path
     }
 }
 
@@ -302,7 +279,16 @@ impl HostedArray {
         self.device.command(|engine| engine.set_read_only(false));
     }
 
-    /// Begins to stop: the array first, its spans when that is done.
+    /// Tells the engines of the whole tree which arrays have members whose writes may find no room.
+    pub(crate) fn look_for_holes(&self) {
+        let has_holes =
+            |member: &MemberSource| member.drive().and_then(|drive| drive.watch.drive()).is_some_and(|drive| drive.has_holes());
+        for array in self.tree().into_iter().filter(|array| array.members.iter().any(has_holes)) {
+            array.device.command(Engine::expect_no_room);
+        }
+    }
+
+    /// Begins to stop: the array first, its spans when it is done.
     pub fn begin_stop(&self) {
         self.device.command(Engine::stop);
     }
@@ -412,12 +398,13 @@ impl HostedArray {
         Ok(array.device.command(|engine| engine.fail(member))?)
     }
 
-    /// Removes a failed drive or a spare, and closes it.
+    /// Takes out a drive that has failed, or a spare. It is closed when what this gives is dropped, which may wait for the drive.
     ///
     /// # Errors
-    /// When it holds a slot.
-    pub(crate) fn remove(&mut self, path: &Path) -> Result<(), HostError> {
+    /// When it holds a role.
+    pub(crate) fn remove(&mut self, path: &Path) -> Result<Option<SyncDrive>, HostError> {
         let (holder, member) = self.holder(path)?;
+        let opened = holder.members[member.0].drive().and_then(|drive| drive.watch.drive());
         holder.device.remove(member)?;
         let index = self.index_of(holder.uuid);
         let holder = self.nth(&mut { index }).expect("counted the same way");
@@ -425,12 +412,11 @@ impl HostedArray {
         if let Some(drive) = source.drive().filter(|drive| drive.watch.look_at_size().is_some()) {
             holder.cut_short.push(drive.identity);
         }
-        Ok(())
+        Ok(opened)
     }
 
-    /// The array of this tree that a new drive joins: the one called `span`; else the first redundant one with an empty slot;
-    /// else the first redundant one.
-    fn needy(&mut self, span: Option<&str>) -> Result<&mut HostedArray, HostError> {
+    /// Which array of this tree lacks a member most: the one with an empty role, else the one named, else this one.
+    fn needy(&self, span: Option<&str>) -> Result<usize, HostError> {
         let lacks = |array: &HostedArray| array.status().slots.iter().any(Option::is_none);
         let names: Vec<String> = self.tree().iter().map(|array| array.name.clone()).collect();
         let index = match span {
@@ -442,13 +428,12 @@ impl HostedArray {
                 empty.or_else(|| tree.iter().position(redundant))
             }
         };
-        let Some(index) = index else {
-            return Err(HostError::Refused(match span {
+        index.ok_or_else(|| {
+            HostError::Refused(match span {
                 Some(span) => format!("there is no array or span \"{span}\"; there are {}", names.join(", ")),
                 None => format!("RAID level {} has no use for another drive", self.geometry.level()),
-            }));
-        };
-        Ok(self.nth(&mut { index }).expect("counted the same way"))
+            })
+        })
     }
 
     fn nth(&mut self, index: &mut usize) -> Option<&mut HostedArray> {
@@ -462,47 +447,112 @@ impl HostedArray {
         })
     }
 
-    /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
-    /// in words. `span`: the array of the tree to add it to, by name.
+    /// What a drive is to become here; nothing is changed. The home lane says so before anything is written to the drive, and again
+    /// when it joins, since the array may have changed meanwhile.
     ///
     /// # Errors
-    /// When the drive carries something and `force` is not set, or is unsuitable.
-    pub(crate) fn add(&mut self, new: NewDrive, span: Option<&str>, force: bool) -> Result<Joined, HostError> {
-        // Before anything is written to the drive.
+    /// When the drive carries something and that was not insisted on, or does not suit.
+    fn place_for(&self, new: &Newcomer, aim: &Aim) -> Result<Joining, HostError> {
         self.command(|engine| engine.may_change())?;
-        let path = new.path().display().to_string();
-        // A former member returns to its array.
+        let path = new.path.display();
+        let Aim { span, force, replaces } = aim;
+        if let Some(old) = replaces {
+            refuse_contents(&new.candidate, *force)?;
+            let (holder, member) = self.holder(old)?;
+            if holder.status().members[member.0].role != MemberState::InSync {
+                let name = holder.name_of(member);
+                return Err(refused(format!(
+                    "{name} cannot be replaced: it is not an in-sync member; `add` a drive, and the role is rebuilt on it"
+                )));
+            }
+            let text = format!("{path} is being filled to replace {}", old.display());
+            return self.as_spare(self.index_of(holder.uuid), new, Some(member), text);
+        }
+        // Whoever was here before goes back where it was.
+        let tree = self.tree();
+        let home = |superblock: &Superblock| tree.iter().position(|array| array.uuid == superblock.header.set_uuid);
         if let Ok(member) = &new.candidate.found
-            && let Some(home) = self.tree().iter().position(|array| array.uuid == member.superblock.header.set_uuid)
+            && let Some(home) = home(&member.superblock)
         {
-            let array = self.nth(&mut { home }).expect("counted the same way");
+            let array = tree[home];
             let returnable = array.device.recorder().returnable(&member.superblock);
-            let cut_short = array.cut_short.contains(&new.drive.info().identity);
+            let cut_short = array.cut_short.contains(&new.identity);
             if let Ok(slot) = returnable
                 && array.status().slots[slot].is_none()
                 && !cut_short
             {
                 let text = format!("{path} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name);
-                let joined = array.or_as_before(|array| {
-                    let id = array.device.command(|engine| engine.next_member());
-                    let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                    array.join(new, config, Some(slot))
-                })?;
-                return Ok(Joined { array: home, ..joined.saying(text) });
+                return Ok(Joining { array: home, writes: None, replaces: None, text });
             }
             let why = match returnable {
                 _ if cut_short => "it was cut short while in use, so nothing that it holds counts".into(),
                 Ok(_) => "its slot has a member".into(),
                 Err(error) => error.to_string(),
             };
-            let text = format!("{path} joined \"{}\" as a new spare ({why})", array.name);
-            return Ok(Joined { array: home, ..array.adopt(new)?.saying(text) });
+            return self.as_spare(home, new, None, format!("{path} joined \"{}\" as a new spare ({why})", array.name));
         }
-        refuse_contents(&new.candidate, force)?;
-        let array = self.needy(span)?;
-        let (uuid, text) = (array.uuid, format!("{path} joined \"{}\" as a spare", array.name));
-        let joined = array.adopt(new)?;
-        Ok(Joined { array: self.index_of(uuid), ..joined.saying(text) })
+        refuse_contents(&new.candidate, *force)?;
+        let index = self.needy(span.as_deref())?;
+        self.as_spare(index, new, None, format!("{path} joined \"{}\" as a spare", tree[index].name))
+    }
+
+    /// A drive is to get fresh metadata, and to wait for a role in an array of this tree.
+    fn as_spare(&self, index: usize, new: &Newcomer, replaces: Option<MemberId>, text: String) -> Result<Joining, HostError> {
+        let array = self.tree()[index];
+        let (theirs, ours) = (new.adopt.logical_block_bytes, array.device.limits().logical_block_bytes);
+        if theirs > ours {
+            return Err(refused(format!(
+                "{} has blocks of {theirs} bytes, and \"{}\" serves blocks of {ours}: use a drive with blocks as small",
+                new.path.display(),
+                array.name
+            )));
+        }
+        let id = array.device.command(|engine| engine.next_member());
+        let mut recorder = array.device.recorder().clone();
+        let (_, writes) = recorder.adopt(id, &new.adopt).map_err(refused)?;
+        let writes = Some(NewMetadata { writes, places: recorder.metadata_places(id) });
+        Ok(Joining { array: index, writes, replaces, text })
+    }
+
+    /// What is to be written to a drive before it [joins](HostedArray::let_in); on the home lane.
+    ///
+    /// # Errors
+    /// When it may not join.
+    pub(crate) fn metadata_for(&self, new: &Newcomer, aim: &Aim) -> Result<Option<NewMetadata>, HostError> {
+        Ok(self.place_for(new, aim)?.writes)
+    }
+
+    /// Lets a drive in on the home lane: a member that was away comes back by the write-intent bitmap, any other becomes a spare.
+    /// Its new metadata, if it was to have some, are durable. Waits for no drive.
+    ///
+    /// # Errors
+    /// When it may not join, or not as it was prepared to.
+    pub(crate) fn let_in(&mut self, ready: ReadyDrive, aim: &Aim) -> Result<Joined, HostError> {
+        let ReadyDrive { new, unbound, is_new } = ready;
+        let Joining { array: index, writes, replaces, text } = self.place_for(&new, aim)?;
+        if writes.is_some() != is_new {
+            return Err(refused(format!(
+                "{} did not join, as the array has changed meanwhile: add it again",
+                new.path.display()
+            )));
+        }
+        let array = self.nth(&mut { index }).expect("counted the same way");
+        let id = array.device.command(|engine| engine.next_member());
+        let joined = array.or_as_before(|array| {
+            let (slot, config) = match is_new {
+                // Written already; the next record of the state brings it up to date.
+                true => (None, array.device.recorder().adopt(id, &new.adopt).map_err(refused)?.0),
+                false => {
+                    let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
+                    (Some(slot), config)
+                }
+            };
+            array.join(unbound, config, slot)
+        })?;
+        if let Some(old) = replaces {
+            array.device.command(|engine| engine.replace(old, id))?;
+        }
+        Ok(Joined { array: index, replaces, ..joined.saying(text) })
     }
 
     fn index_of(&self, uuid: [u8; 16]) -> usize {
@@ -529,29 +579,7 @@ impl HostedArray {
         }
     }
 
-    /// Replaces a drive that still works: the new one is added as a spare, filled by copy, and then takes the slot.
-    ///
-    /// # Errors
-    /// As [`HostedArray::add`].
-    pub(crate) fn replace(&mut self, old: &Path, new: NewDrive, force: bool) -> Result<Joined, HostError> {
-        self.command(|engine| engine.may_change())?;
-        refuse_contents(&new.candidate, force)?;
-        let (holder, member) = self.holder(old)?;
-        if holder.status().members[member.0].role != MemberState::InSync {
-            let name = holder.name_of(member);
-            return Err(refused(format!(
-                "{name} cannot be replaced: it is not an in-sync member; `add` a drive, and the role is rebuilt on it"
-            )));
-        }
-        let index = self.index_of(holder.uuid);
-        let array = self.nth(&mut { index }).expect("counted the same way");
-        let text = format!("{} is being filled to replace {}", new.path().display(), old.display());
-        let joined = array.adopt(new)?;
-        array.device.command(|engine| engine.replace(member, joined.config.id))?;
-        Ok(Joined { array: index, replaces: Some(member), ..joined.saying(text) })
-    }
-
-    /// True if the drive at `path` is a spare of this array or a span.
+    /// Whether the drive at `path` waits here, or in a span, for a role.
     pub(crate) fn has_spare(&self, path: &Path) -> bool {
         self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberState::Spare)
     }
@@ -575,48 +603,16 @@ impl HostedArray {
         Ok(format!("{} is being filled to replace {}", spare.display(), old.display()))
     }
 
-    /// Gives a drive new metadata and adds it as a spare. The metadata is durable before the engine knows the drive.
-    fn adopt(&mut self, new: NewDrive) -> Result<Joined, HostError> {
-        let (theirs, ours) = (new.drive.info().limits.logical_block_bytes, self.device.limits().logical_block_bytes);
-        if theirs > ours {
-            return Err(refused(format!(
-                "{} has blocks of {theirs} bytes, and \"{}\" serves blocks of {ours}: use a drive with blocks as small",
-                new.path().display(),
-                self.name
-            )));
-        }
-        self.or_as_before(|array| array.admit(new))
-    }
-
-    /// Restores the recorder if `work` fails, so that the handle can be given again.
+    /// What the recorder learned is forgotten when `work` fails, so that the handle can be given again.
     fn or_as_before<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, HostError>) -> Result<T, HostError> {
         let before = self.device.recorder().clone();
         work(self).inspect_err(|_| *self.device.recorder() = before)
     }
 
-    fn admit(&mut self, new: NewDrive) -> Result<Joined, HostError> {
-        let id = self.device.command(|engine| engine.next_member());
-        let info = new.drive.info();
-        let adopt = Adopt {
-            name: info.path.display().to_string(),
-            size_sectors: info.limits.size_sectors,
-            logical_block_bytes: info.limits.logical_block_bytes,
-            device_uuid: *Uuid::new_v4().as_bytes(),
-        };
-        let (config, writes) = self.device.recorder().adopt(id, &adopt).map_err(refused)?;
-        wipe(&new.drive)?;
-        for write in writes {
-            new.drive.write_at(write.start_sector, &write.data)?;
-        }
-        new.drive.sync()?;
-        let candidate = candidate_of(&new.drive);
-        self.join(NewDrive { candidate, ..new }, config, None)
-    }
-
-    fn join(&mut self, new: NewDrive, config: MemberConfig, slot: Option<usize>) -> Result<Joined, HostError> {
+    fn join(&mut self, unbound: Unbound, config: MemberConfig, slot: Option<usize>) -> Result<Joined, HostError> {
         assert_eq!(self.members.len(), config.id.0, "handles are given in order");
-        let opened = new.drive.clone();
-        let (device, drive, notes) = bind_drive(new.drive, &new.candidate, &self.ring, true, false)?;
+        let opened = unbound.drive.clone();
+        let (device, drive, notes) = unbound.bind(&self.ring, true);
         self.device.add(config.clone(), device, slot)?;
         self.members.push(MemberSource::Drive(Box::new(drive)));
         let text = notes.iter().map(|note| format!("; {note}")).collect();

@@ -6,6 +6,7 @@
 
 use crate::hosted::EventSender;
 use crate::merger::EventMerger;
+use crate::newcomer::Aim;
 use crate::open::open_at_home;
 use crate::{ArrayReport, HostError, HostedArray, MemberReport, NewDrive, Notice, OpenOptions};
 use std::path::PathBuf;
@@ -79,6 +80,7 @@ impl ArrayLanes {
         let array = Self { lanes, merger, remote, order: Mutex::default() };
         let teller = EventSender { notices, merger: Arc::clone(&array.merger) };
         array.each(move |array| array.tell(teller.clone()))?;
+        array.each(|array| array.look_for_holes())?;
         if !options.read_only {
             array.each(|array| array.activate())?;
         }
@@ -215,7 +217,10 @@ impl ArrayLanes {
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         let path = self.known(path)?;
-        self.all(move |array| array.remove(&path))
+        let first = path.clone();
+        // Closed here, and not on a lane: that may wait for the drive.
+        let _opened = self.home(move |array| array.remove(&first))??;
+        self.follow(move |array| array.remove(&path).map(drop))
     }
 
     /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
@@ -224,16 +229,25 @@ impl ArrayLanes {
     /// # Errors
     /// When the drive carries something and `force` is not set, or is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
-        let _turn = self.one_at_a_time();
         self.home(|array| array.command(|engine| engine.may_change()))??;
         // R11: a member must not return while a lane is still starting, nor before its drop is durable.
         self.wait_while(
             |engine| engine.is_starting() || !engine.drops_are_committed(),
             "the array is still starting, or still writes down that a member failed; add it again in a moment",
         )?;
-        let joined = self.home(move |array| array.add(new, span.as_deref(), force))??;
+        self.let_in(new, Aim { span, force, replaces: None })
+    }
+
+    /// The drive is written to away from the lanes, and other commands go on meanwhile.
+    fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
+        let (newcomer, first) = (new.newcomer(), aim.clone());
+        let metadata = self.home(move |array| array.metadata_for(&newcomer, &first))??;
+        let ready = new.prepare(metadata)?;
+        let _turn = self.one_at_a_time();
+        let joined = self.home(move |array| array.let_in(ready, &aim))??;
         let text = joined.text.clone();
         self.follow(move |array| array.follow(&joined))?;
+        self.each(|array| array.look_for_holes())?;
         Ok(text)
     }
 
@@ -242,12 +256,8 @@ impl ArrayLanes {
     /// # Errors
     /// As [`ArrayLanes::add`].
     pub fn replace(&self, old: PathBuf, new: NewDrive, force: bool) -> Result<String, HostError> {
-        let _turn = self.one_at_a_time();
         let old = self.known(old)?;
-        let joined = self.home(move |array| array.replace(&old, new, force))??;
-        let text = joined.text.clone();
-        self.follow(move |array| array.follow(&joined))?;
-        Ok(text)
+        self.let_in(new, Aim { span: None, force, replaces: Some(old) })
     }
 
     /// As [`ArrayLanes::replace`], with a spare that is there already; `None`: `spare` is not one.

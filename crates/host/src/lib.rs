@@ -15,6 +15,7 @@ mod lacking;
 mod lanes;
 mod marks;
 mod merger;
+mod newcomer;
 mod open;
 mod plan;
 mod report;
@@ -24,8 +25,9 @@ pub use choose::{block_devices, choose, named, refusal, short_name, sort_argumen
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};
-pub use hosted::{HostedArray, HostedDrive, MemberSource, NewDrive, Notice, NoticeKind};
+pub use hosted::{HostedArray, HostedDrive, MemberSource, Notice, NoticeKind};
 pub use lanes::{ArrayLanes, RingReport};
+pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use sync_io::SyncIo;

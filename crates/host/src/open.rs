@@ -6,13 +6,13 @@
 //! Everything is read before anything is written: arrays are opened read-only, level by level, and activated only when the last
 //! one is open.
 
-use crate::checked::bind_drive;
+use crate::checked::prepare_drive;
 use crate::examine::{candidate_of, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::plan::{ArrayPlan, PlannedMember};
 use crate::{HostError, HostedArray, MemberSource};
 use std::path::PathBuf;
-use stria_array::Ports;
+use stria_array::{MemberId, Ports};
 use stria_block::BlockDevice;
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, Options, Stranger};
@@ -107,16 +107,39 @@ pub(crate) fn open_at_home(
     options: OpenOptions,
     lanes_wanted: usize,
 ) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
-    let (array, plan, warnings) = open_to_look(paths, ring, options)?;
+    let (array, plan, mut warnings) = open_to_look(paths, ring, options)?;
     let count = lanes_wanted.min(plan.lanes_max());
     if count == 1 {
+        warnings.extend(make_room(&plan, options));
         return Ok((array, plan, warnings));
     }
     // So far it was only read from: made again, all its lanes start alike.
     drop(array);
     ring.drain();
     let plan = plan.on_lanes(count);
+    warnings.extend(make_room(&plan, options));
     Ok((plan.make(ring, 0), plan, warnings))
+}
+
+/// Gives the metadata on image files their room, holes that a copy left among them: a full file system must not keep members from
+/// being told what they are. What is to be told of those without.
+fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
+    if options.read_only {
+        return Vec::new();
+    }
+    let mut told = Vec::new();
+    for (index, member) in plan.members.iter().enumerate() {
+        match member {
+            PlannedMember::Array(span) => told.extend(make_room(span, options)),
+            PlannedMember::Drive(drive) => {
+                let mut places = plan.start.recorder.metadata_places(MemberId(index)).into_iter();
+                let lacking = places.find_map(|place| drive.allocate(place).err());
+                let what = "its metadata have holes, and writes fail with \"no space\" until there is room";
+                told.extend(lacking.map(|error| format!("{}; {what}", error.context)));
+            }
+        }
+    }
+    told
 }
 
 fn open_to_look(
@@ -258,7 +281,7 @@ fn bind(
         match member {
             Source::Drive(drive) => {
                 planned.push(PlannedMember::Drive(drive.clone()));
-                let (device, drive, warnings) = bind_drive(drive, candidate, ring, redundant, forget_checksums)?;
+                let (device, drive, warnings) = prepare_drive(drive, candidate, forget_checksums)?.bind(ring, redundant);
                 match drive.checked {
                     Some(_) => checked = true,
                     None => unchecked.push(candidate.name.as_str()),

@@ -179,8 +179,7 @@ impl World {
     /// A change of any kind, sometimes with its memory in pieces that are no whole blocks.
     fn change(&mut self, block: u64, count: u64) -> Tag {
         let operation = match self.chance.below(8) {
-            0 => Operation::WriteZeroes { fua: false, unmap: true, fast: false },
-            1 => Operation::Discard,
+            0 | 1 => Operation::WriteZeroes { fua: false, unmap: true, fast: false },
             _ => {
                 let mut buffer = Buffer::zeroed(bytes(count * BLOCK_SECTORS));
                 buffer.chunks_mut(8).for_each(|word| word.copy_from_slice(&self.chance.next().to_le_bytes()));

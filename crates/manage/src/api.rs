@@ -164,6 +164,9 @@ pub struct MemberView {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
+    /// It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
+    #[serde(default)]
+    pub no_space: bool,
     /// Why it was dropped.
     pub failure: Option<String>,
     /// How long its recent reads took; `None`: it is a span, or has read nothing yet.

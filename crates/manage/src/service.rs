@@ -32,7 +32,7 @@ const STATUS_WITHIN: Duration = Duration::from_millis(1200);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// How long a lane may stand still before that is reported.
 const STILL_FOR: Duration = Duration::from_secs(5);
-/// 1 GiB: what one discard of `trim` covers.
+/// 1 GiB: what one request of `trim` covers.
 const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
 
 /// An array on its lanes.
@@ -406,7 +406,8 @@ impl Service {
         let reply = Arc::new(Mailbox::<Completion>::new(move || thread.unpark()));
         for start_sector in sectors.clone().step_by(TRIM_SECTORS as usize) {
             let count = TRIM_SECTORS.min(sectors.end - start_sector);
-            let request = Request { tag: 0, start_sector, sectors: count, operation: Operation::Discard };
+            let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+            let request = Request { tag: 0, start_sector, sectors: count, operation };
             remote.submit(&mut vec![request], &reply);
             let mut ended = Vec::new();
             while ended.is_empty() {

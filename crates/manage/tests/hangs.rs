@@ -4,9 +4,12 @@
 
 mod support;
 
+use serde_json::Value;
 use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::hanging::Hanging;
 use support::nbd::Client;
 use support::{PATIENCE, Place, may_skip};
@@ -49,12 +52,46 @@ fn beside(work: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()>
     ended
 }
 
-fn story(level: &str, image_count: usize, lanes: &str, fails: bool) {
+/// The members of an array and of its spans.
+fn members(status: &Value) -> Vec<&Value> {
+    let list = |key: &str| status[key].as_array().expect("a list").iter();
+    list("members").chain(list("spans").flat_map(members)).collect()
+}
+
+/// A loop device over a file that may hang; undone when dropped.
+struct LoopOver(String);
+
+impl LoopOver {
+    fn new(file: &Path) -> Option<Self> {
+        let made =
+            Command::new("losetup").args(["--find", "--show"]).arg(file).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output();
+        match made {
+            Ok(made) if made.status.success() => Some(Self(String::from_utf8_lossy(&made.stdout).trim().to_owned())),
+            _ => {
+                may_skip("no loop device can be set up", "run as root, with loop devices");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopOver {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").status();
+    }
+}
+
+fn story(level: &str, image_count: usize, lanes: &str, fails: bool, by_loop: bool) {
     let (under, place, beside_it) = (Place::new(), Place::new(), Place::new());
     let Some((hanging, below)) = hanging(&under, &place) else { return };
-    eprintln!("RAID {level}, {lanes} lanes, failed on command: {fails}");
+    eprintln!("RAID {level}, {lanes} lanes, failed on command: {fails}, a loop device over it: {by_loop}");
     let images = place.images(image_count, 24 << 20);
-    let slow = hanging.file().to_str().expect("a plain path").to_owned();
+    let mut slow = hanging.file().to_str().expect("a plain path").to_owned();
+    let over = if by_loop { LoopOver::new(&hanging.file()) } else { None };
+    if by_loop {
+        let Some(device) = &over else { return };
+        slow.clone_from(&device.0);
+    }
     let images: Vec<&str> = images.iter().map(String::as_str).collect();
     let drives = [&images[..], &[&*slow]].concat();
     place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], &drives[..]].concat());
@@ -69,11 +106,11 @@ fn story(level: &str, image_count: usize, lanes: &str, fails: bool) {
     let mut clients: Vec<Client> = (0..4).map(|_| serve.client("tank")).collect();
     let writers = clients.drain(..).map(|mut client| beside(move || write(&mut client, 2))).collect::<Vec<_>>();
     place.wait_for("tank", "the drive to be seen to hang", |status| {
-        let members = status["members"].as_array().expect("a list");
-        members.iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 1500)
+        members(status).iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 1500)
     });
     let status = place.status("tank");
-    for member in status["members"].as_array().expect("a list").iter().filter(|member| member["path"] != *slow) {
+    let is_drive = |member: &&&Value| member["path"].as_str().is_some_and(|path| path.starts_with('/'));
+    for member in members(&status).iter().filter(is_drive).filter(|member| member["path"] != *slow) {
         assert!(member["waiting_ms"].as_u64().unwrap_or(0) < 1000, "the others are not held up: {member:#}");
     }
     assert_eq!(beside_it.status("other")["health"], "optimal");
@@ -86,6 +123,9 @@ fn story(level: &str, image_count: usize, lanes: &str, fails: bool) {
         }
         holds(&mut serve.client("tank"), 2);
         write(&mut serve.client("tank"), 3);
+        // Taken out while it hangs, and nothing waits meanwhile.
+        goes_on(&place, &serve, || place.ok(&["remove", "tank", &slow]));
+        assert!(!members(&place.status("tank")).iter().any(|member| member["path"] == *slow), "it is out");
     }
     place.ok(&["stop", "tank", "--force"]);
     // The drive still hangs, and nobody needs it.
@@ -102,6 +142,8 @@ fn story(level: &str, image_count: usize, lanes: &str, fails: bool) {
     hanging.signal("-CONT");
     let log = serve.ended_well();
     assert!(log.contains(if fails { "failed on command" } else { "the array stops without it" }), "{log}");
+    assert!(!log.contains("has stood still"), "{log}");
+    drop(over);
     drop(hanging);
     beside_it.ok(&["stop", "--force"]);
     other.ended_well();
@@ -112,13 +154,111 @@ fn story(level: &str, image_count: usize, lanes: &str, fails: bool) {
 #[test]
 fn failed_drive_that_hangs_is_not_waited_for() {
     for (level, images, lanes) in [("1", 1, "1"), ("5", 2, "1"), ("6", 3, "2"), ("10", 3, "2")] {
-        story(level, images, lanes, true);
+        story(level, images, lanes, true, false);
     }
 }
 
 #[test]
+fn failed_drive_of_a_span_that_hangs_is_not_waited_for() {
+    for (level, images, lanes) in [("50", 5, "2"), ("60", 7, "1")] {
+        story(level, images, lanes, true, false);
+    }
+}
+
+#[test]
+fn failed_loop_device_over_a_file_that_hangs_is_not_waited_for() {
+    for (level, images, lanes) in [("5", 2, "1"), ("1", 2, "2")] {
+        story(level, images, lanes, true, true);
+    }
+}
+
+/// While `command` runs, the array answers and takes writes.
+fn goes_on<T: Send>(place: &Place, serve: &support::Serve, command: impl FnOnce() -> T + Send) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut client = serve.client("tank");
+            client.waits_at_most(Duration::from_secs(5));
+            while !over.load(Ordering::SeqCst) {
+                client.send_writes(&[(4 << 20, vec![9; 65536])]).expect("it is taken");
+                assert_eq!(client.reply().expect("an answer in time").1, 0);
+                let since = Instant::now();
+                let status = place.status("tank");
+                assert!(status["silent_s"].is_null(), "its lanes answer: {status:#}");
+                assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let done = command();
+        over.store(true, Ordering::SeqCst);
+        watch.join().expect("it goes on");
+        done
+    })
+}
+
+/// The drive hangs before, while, or just after it is opened, looked at and written: the command ends with words, or well, and
+/// the array goes on. Once the drive answers it can be added.
+#[test]
+fn add_and_replace_of_a_drive_that_hangs_stop_nobody() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let images = place.images(4, 16 << 20);
+    let slow = hanging.file().to_str().expect("a plain path").to_owned();
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&[&drives[..], &["--lanes", "2"]].concat());
+    hanging.signal("-STOP");
+    let refused = |command: &[&str]| goes_on(&place, &serve, || place.run(command).refused(1, &[&slow, "does not answer"]));
+    refused(&["add", "tank", &slow, "--force"]);
+    refused(&["replace", "tank", drives[0], &slow, "--force"]);
+    hanging.signal("-CONT");
+    let mut ended_well = 0;
+    for delay_ms in [5, 15, 40, 90] {
+        let ran = goes_on(&place, &serve, || {
+            std::thread::scope(|scope| {
+                let command = scope.spawn(|| place.run(&["add", "tank", &slow, "--force"]));
+                std::thread::sleep(Duration::from_millis(delay_ms));
+                hanging.signal("-STOP");
+                std::thread::sleep(Duration::from_secs(3));
+                hanging.signal("-CONT");
+                command.join().expect("it ends")
+            })
+        });
+        assert!(ran.code == 0 || ran.stderr.contains("in use"), "{delay_ms} ms: {ran:?}");
+        if ran.code == 0 {
+            ended_well += 1;
+            place.ok(&["remove", "tank", &slow]);
+        }
+    }
+    assert!(ended_well > 2, "it answers again, and joins");
+    // A member that hangs is replaced: the copy waits for it, and goes on without it once it is failed.
+    place.ok(&["add", "tank", &slow, "--force"]);
+    place.ok(&["fail", "tank", drives[3], "--force"]);
+    place.settled("tank");
+    place.ok(&["remove", "tank", drives[3]]);
+    write(&mut serve.client("tank"), 5);
+    hanging.signal("-STOP");
+    for command in
+        [&["replace", "tank", &slow, drives[3], "--force"][..], &["fail", "tank", &slow, "--force"], &["remove", "tank", &slow]]
+    {
+        let since = Instant::now();
+        place.ok(command);
+        assert!(since.elapsed() < Duration::from_secs(5) && place.status("tank")["silent_s"].is_null(), "{command:?}");
+    }
+    place.settled("tank");
+    holds(&mut serve.client("tank"), 5);
+    hanging.signal("-CONT");
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(!log.contains("has stood still"), "{log}");
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
+#[test]
 fn stop_goes_on_without_a_drive_that_hangs() {
-    story("5", 3, "2", false);
+    story("5", 3, "2", false, false);
 }
 
 /// Nothing can be done without the drive; the stop says so and ends.

@@ -44,7 +44,7 @@ impl<M: Model> BlockDevice for Modelled<M> {
             Operation::Read { .. } => Kind::Read,
             Operation::Write { fua, .. } => Kind::Write { fua: *fua },
             Operation::Flush => Kind::Flush,
-            Operation::Discard | Operation::WriteZeroes { unmap: true, .. } => Kind::Trim,
+            Operation::WriteZeroes { unmap: true, .. } => Kind::Trim,
             Operation::WriteZeroes { unmap: false, fast: false, fua } => Kind::Write { fua: *fua },
             Operation::WriteZeroes { .. } | Operation::Extents { .. } => {
                 let error = IoError::new(ErrorKind::Unsupported, "a modelled drive keeps no data".to_owned());

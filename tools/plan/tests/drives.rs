@@ -334,7 +334,7 @@ fn modelled_drives_take_the_array_engines_requests() {
     device.submit(request(1, 0, Operation::Write { from: std::iter::once(Buffer::zeroed(4096).freeze()).collect(), fua: true }));
     device.submit(request(2, 8, Operation::Read { into: std::iter::once(Buffer::zeroed(4096)).collect() }));
     device.submit(request(3, 16, Operation::WriteZeroes { fua: false, unmap: true, fast: true }));
-    device.submit(request(4, u64::MAX - 8, Operation::Discard));
+    device.submit(request(4, u64::MAX - 8, Operation::WriteZeroes { fua: false, unmap: true, fast: false }));
     let mut completions = Vec::new();
     while let Some(now) = device.next_wake() {
         device.poll(now, &mut completions);

@@ -190,7 +190,6 @@ fn words(operation: &Operation) -> &'static str {
         Operation::Write { fua: true, .. } => "write FUA",
         Operation::Write { .. } => "write",
         Operation::WriteZeroes { .. } => "zeroes",
-        Operation::Discard => "discard",
         Operation::Flush => "flush",
         Operation::Extents { .. } => "extents",
     }

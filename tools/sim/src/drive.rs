@@ -447,7 +447,7 @@ impl Drive {
             let data = match operation {
                 Operation::Write { from, .. } => Some(from),
                 Operation::WriteZeroes { .. } => None,
-                Operation::Read { .. } | Operation::Flush | Operation::Discard | Operation::Extents { .. } => continue,
+                Operation::Read { .. } | Operation::Flush | Operation::Extents { .. } => continue,
             };
             if queued.taken.is_none() {
                 left.push(Unflushed { start_sector, sectors, data, ended: u64::MAX, id: 0 });
@@ -523,7 +523,6 @@ impl Drive {
             let again = match operation {
                 Operation::Write { from, fua } => Operation::Write { from: from.clone(), fua: *fua },
                 Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua: *fua, unmap: *unmap, fast: *fast },
-                Operation::Discard => Operation::Discard,
                 _ => Operation::Flush,
             };
             let stays = Request { tag: *tag, start_sector: *start_sector, sectors: *sectors, operation: again };
@@ -870,8 +869,6 @@ impl Drive {
                 let hole = self.image.is_empty(range.start, range.end - range.start);
                 *extents = vec![Extent { sectors: range.end - range.start, hole }];
             }
-            // Drives may leave the old bytes, and this one does.
-            Operation::Discard => {}
             Operation::Write { .. } | Operation::WriteZeroes { .. } => {
                 self.heal(&range);
                 if self.is_lost(&request) {

@@ -94,7 +94,6 @@ pub(crate) fn request_words(request: &Request, data_start: u64) -> String {
             format!("write {start_sector}+{sectors}{}{}", fua(*durable), words.flatten().unwrap_or_default())
         }
         Operation::WriteZeroes { fua: durable, .. } => format!("zero {start_sector}+{sectors}{}", fua(*durable)),
-        Operation::Discard => format!("discard {start_sector}+{sectors}"),
         Operation::Flush => "flush".into(),
         Operation::Extents { .. } => format!("extents {start_sector}+{sectors}"),
     }

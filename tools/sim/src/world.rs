@@ -750,7 +750,8 @@ impl<'a> World<'a> {
             }
             Step::Discard { at, sectors } => {
                 let range = self.place(at, sectors);
-                self.submit(range, Kind::Discard, Operation::Discard, 0)
+                let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+                self.submit(range, Kind::Discard, operation, 0)
             }
             Step::Flush => self.submit(0..0, Kind::Flush, Operation::Flush, 0),
             Step::Drain => self.drain(),

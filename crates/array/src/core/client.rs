@@ -30,7 +30,6 @@ impl Parent {
             Operation::Write { from, fua } => Operation::Write { from: shared(from), fua: *fua },
             Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua: *fua, unmap: *unmap, fast: *fast },
             Operation::Flush => Operation::Flush,
-            Operation::Discard => Operation::Discard,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
         };
         Self::new(request.tag, begun, request.start_sector, parts, operation)

@@ -248,7 +248,7 @@ impl Core {
                 state.written_sectors += sectors;
             }
             Operation::WriteZeroes { .. } => {}
-            Operation::Flush | Operation::Discard | Operation::Extents { .. } => return,
+            Operation::Flush | Operation::Extents { .. } => return,
         }
         drop(members);
         if completion.result.is_ok() {

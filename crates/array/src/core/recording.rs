@@ -221,7 +221,10 @@ impl Core {
         self.record.bad_waiters.wake_all(&self.ready);
         let recorded = || self.record.bad_changed.borrow().is_empty() && !self.record.bad_busy.get();
         self.ready.until(&self.record.bad_waiters, recorded).await;
-        self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.end - rows.start });
+        // The lack of space is reported once; its bad blocks are not, as they go when there is space.
+        if !self.no_space.is_careful(self.now()) {
+            self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.end - rows.start });
+        }
         !self.record.bad_refused.get()
     }
 

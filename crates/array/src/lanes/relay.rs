@@ -159,7 +159,6 @@ impl<P: Clone> Relay<P> {
                     Operation::Write { from: slice_segments(from, bytes(offset_sectors), bytes(sectors)), fua: *fua }
                 }
                 &Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },
-                Operation::Discard => Operation::Discard,
                 Operation::Flush => Operation::Flush,
                 Operation::Extents { .. } => unreachable!("these are not cut"),
             };

@@ -106,7 +106,7 @@ impl Core {
     /// resync.
     pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
         let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
-        let has_room = !self.no_space.is_careful(self.now());
+        let has_room = self.no_space.has_places(self.now());
         self.is_committed() && resynced && has_room && !self.are_gone_but(log_holders, self.log.behind.leaving.get())
     }
 

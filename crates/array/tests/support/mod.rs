@@ -323,9 +323,8 @@ impl World {
                 if self.chance.one_in(8) {
                     self.model[bytes(start)..][..bytes(sectors)].fill(0);
                     let zeroes = |unmap| Operation::WriteZeroes { fua: false, unmap, fast: false };
-                    let operation =
-                        [Operation::Discard, zeroes(true), zeroes(false)].into_iter().nth(self.chance.below(3) as usize);
-                    tags.push(self.submit(start, sectors, operation.expect("one of three")));
+                    let unmap = self.chance.below(3) < 2;
+                    tags.push(self.submit(start, sectors, zeroes(unmap)));
                 } else {
                     tags.push(self.write(start, sectors));
                 }

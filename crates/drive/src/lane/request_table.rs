@@ -246,7 +246,6 @@ impl RequestTable {
             Operation::Read { .. } => Operation::Read { into: Segments::new() },
             Operation::Write { fua, .. } => Operation::Write { from: Segments::new(), fua: *fua },
             Operation::Flush => Operation::Flush,
-            Operation::Discard => Operation::Discard,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
             &Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua, unmap, fast },
         };
@@ -342,7 +341,7 @@ impl Season {
 fn cost_of(request: &Request) -> usize {
     match request.operation {
         Operation::Read { .. } | Operation::Write { .. } => REQUEST_COST + request.sectors as usize * SECTOR_BYTES,
-        Operation::Flush | Operation::Discard | Operation::WriteZeroes { .. } | Operation::Extents { .. } => REQUEST_COST,
+        Operation::Flush | Operation::WriteZeroes { .. } | Operation::Extents { .. } => REQUEST_COST,
     }
 }
 

@@ -208,7 +208,8 @@ pub(crate) struct LogPlace {
 }
 
 impl LogPlace {
-    fn ring_sectors(&self) -> u64 {
+    /// Length of all.
+    pub fn ring_sectors(&self) -> u64 {
         self.parts as u64 * self.part_sectors
     }
 

@@ -79,8 +79,8 @@ on_disk! {
 /// Where a member's partial parity log lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PplPlace {
-    start_sector: u64,
-    sectors: u64,
+    pub start_sector: u64,
+    pub sectors: u64,
     ring: bool,
     /// Sum of the array's identity.
     signature: u32,

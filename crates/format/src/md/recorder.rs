@@ -18,13 +18,13 @@ use super::log::{LogRoom, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{self, Ppl, PplPlace};
 use super::shape::layout_of;
-use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, feature};
+use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter};
 use stria_block::Buffer;
-use stria_integrity::Region;
+use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
 
 /// A member's metadata and how to write it.
@@ -346,6 +346,8 @@ impl MdMetadata {
         }
         self.keepers.insert(member, keeper);
         writes.extend(self.log_head(member));
+        // The next record of the state writes all of it again: what is given here may be written some time before the member joins.
+        self.keepers.get_mut(&member).expect("put there above").log_current = false;
         Ok((config, writes))
     }
 
@@ -457,6 +459,31 @@ impl MdMetadata {
             }
         }
         writes
+    }
+
+    /// Where a member's metadata lie on its drive, the ring of the write log and the heads of checksums with them; in sectors, whole
+    /// 4 KiB.
+    pub fn metadata_places(&self, member: MemberId) -> Vec<Range<u64>> {
+        let Some(keeper) = self.keepers.get(&member) else { return Vec::new() };
+        let header = &keeper.superblock.header;
+        let after = |offset: i32| header.super_offset.saturating_add_signed(i64::from(offset));
+        let mut places = vec![(header.super_offset, SUPERBLOCK_BYTES as u64 / 512)];
+        if header.bblog_offset != 0 {
+            places.push((after(header.bblog_offset), u64::from(header.bblog_size)));
+        }
+        if let Some(bitmap) = &self.bitmap {
+            places.push((after(header.bitmap_offset), bitmap.size_sectors()));
+        }
+        if let Some(place) = self.log_room(&keeper.superblock).and_then(|room| room.cut(self.lanes)).filter(|_| !self.log.off) {
+            places.push((place.head_start - place.ring_sectors(), place.ring_sectors() + 8));
+        }
+        if let Some(place) = PplPlace::of(&keeper.superblock) {
+            places.push((place.start_sector, place.sectors));
+        }
+        if self.checksums {
+            places.push((header.data_offset + header.data_size, HEADERS_SECTORS));
+        }
+        places.into_iter().map(|(start, sectors)| start / 8 * 8..(start + sectors).next_multiple_of(8)).collect()
     }
 
     /// The head of a member's log, if it must be written.

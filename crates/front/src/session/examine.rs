@@ -15,9 +15,6 @@ pub enum Work {
         fua: bool,
     },
     Flush,
-    Discard {
-        fua: bool,
-    },
     WriteZeroes {
         fua: bool,
         unmap: bool,
@@ -38,9 +35,7 @@ impl Work {
         match self {
             Work::Read | Work::Write { .. } => Pool::held_bytes(header.length_bytes as usize),
             Work::Status { .. } => extents::REPLY_BYTES_MAX,
-            Work::Nothing | Work::Flush | Work::Discard { .. } | Work::WriteZeroes { .. } | Work::Disconnect => {
-                Self::CHARGE_BYTES_MIN
-            }
+            Work::Nothing | Work::Flush | Work::WriteZeroes { .. } | Work::Disconnect => Self::CHARGE_BYTES_MIN,
         }
     }
 }
@@ -66,7 +61,7 @@ pub fn examine(header: &RequestHeader, facts: &Facts, structured: bool, allocati
         command::WRITE => (Work::Write { fua }, 0),
         command::DISC => return Ok(Work::Disconnect),
         command::FLUSH => (Work::Flush, 0),
-        command::TRIM if facts.can_trim || facts.read_only => (Work::Discard { fua }, 0),
+        command::TRIM if facts.can_trim || facts.read_only => (Work::WriteZeroes { fua, unmap: true, fast: false }, 0),
         command::TRIM => return refuse(Errno::Invalid, "this export cannot trim"),
         command::WRITE_ZEROES => (Work::WriteZeroes { fua, unmap: !has(NO_HOLE), fast: has(FAST_ZERO) }, NO_HOLE | FAST_ZERO),
         command::BLOCK_STATUS if allocation => (Work::Status { one: has(REQ_ONE) }, REQ_ONE),
@@ -77,7 +72,7 @@ pub fn examine(header: &RequestHeader, facts: &Facts, structured: bool, allocati
     if header.flags & !(flags_known | FUA) != 0 {
         return refuse(Errno::Invalid, "unknown flag for this command");
     }
-    let writes = matches!(work, Work::Write { .. } | Work::Discard { .. } | Work::WriteZeroes { .. });
+    let writes = matches!(work, Work::Write { .. } | Work::WriteZeroes { .. });
     if facts.read_only && writes {
         return refuse(Errno::Perm, "the export is read-only");
     }

@@ -3,6 +3,7 @@
 use std::io::{Read, Result, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 /// A connection in transmission.
 pub struct Client {
@@ -58,8 +59,20 @@ impl Client {
 
     /// Flushes, with nothing else under way; whether it was acknowledged without error.
     pub fn flush(&mut self) -> Result<bool> {
+        Ok(self.try_flush()? == 0)
+    }
+
+    /// Flushes, with nothing else under way; the server's error, 0 for none.
+    pub fn try_flush(&mut self) -> Result<u32> {
         self.socket.write_all(&request(0, 3, 7, 0, 0))?;
-        Ok(self.reply()? == (7, 0))
+        let (cookie, error) = self.reply()?;
+        assert_eq!(cookie, 7, "the answer to this flush");
+        Ok(error)
+    }
+
+    /// From now on an answer that takes longer is an error.
+    pub fn waits_at_most(&mut self, patience: Duration) {
+        self.socket.set_read_timeout(Some(patience)).expect("a patience above 0");
     }
 
     /// Reads, with nothing else under way.

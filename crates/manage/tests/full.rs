@@ -1,0 +1,450 @@
+//! Goal: a full file system under all images of an array is told to clients as "no space". No member is dropped for it, nothing
+//! hangs, what was acknowledged is there, `stop` works, and writes go on once there is room.
+//! Method: the images lie on a small file system (tmpfs; ext4 on a loop device for root) in a mount namespace of the test's own.
+//! Several clients write stamped blocks until the room ends. `STRIA_FULL_SEED` replays a run, `STRIA_FULL_ROUNDS` makes more.
+//! Needs a mount namespace: root, or user namespaces.
+
+mod support;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use support::nbd::Client;
+use support::{Place, Serve, may_skip};
+
+/// NBD's ENOSPC.
+const NO_SPACE: u32 = 28;
+const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+const MEMBER_BYTES: u64 = 40 << 20;
+const CLIENTS: usize = 4;
+/// An answer that takes longer is a hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// xorshift64*.
+#[derive(Clone)]
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) % bound
+    }
+}
+
+/// What a block of a version holds. Version 0 is what was there before any write: zeros.
+fn stamp(block: u64, version: u64) -> u64 {
+    if version == 0 { 0 } else { (block << 24 | version).wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+}
+
+/// A client with a part of the array to itself, and what it knows of its blocks.
+struct Writer {
+    first_block: u64,
+    /// By block: the versions that each of its sectors may have.
+    possible: Vec<Vec<u64>>,
+    /// What acknowledged writes since the last flush have replaced.
+    replaced: Vec<(usize, Vec<u64>)>,
+    version: u64,
+    chance: Chance,
+}
+
+impl Writer {
+    fn client(serve: &Serve) -> Client {
+        let mut client = serve.client("tank");
+        client.waits_at_most(PATIENCE);
+        client
+    }
+
+    /// Some writes at once, which do not overlap; how many had no space.
+    fn write(&mut self, client: &mut Client) -> usize {
+        let count = 1 + self.chance.below(8) as usize;
+        let mut writes: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut parts: Vec<(usize, usize, u64)> = Vec::new();
+        while parts.len() < count {
+            let blocks = [1, 1, 2, 8, 16, 48][self.chance.below(6) as usize];
+            let at = self.chance.below((self.possible.len() - blocks) as u64) as usize;
+            if parts.iter().any(|&(start, len, _)| at < start + len && start < at + blocks) {
+                continue;
+            }
+            self.version += 1;
+            let bytes = (at..at + blocks)
+                .flat_map(|block| stamp(self.first_block + block as u64, self.version).to_le_bytes().repeat(BLOCK / 8));
+            writes.push(((self.first_block + at as u64) * BLOCK as u64, bytes.collect()));
+            parts.push((at, blocks, self.version));
+        }
+        client.send_writes(&writes).expect("they are taken");
+        let mut refused = 0;
+        for _ in 0..count {
+            let (cookie, error) = client.reply().expect("an answer, and in time");
+            let (at, blocks, version) = parts[cookie as usize];
+            assert!(error == 0 || error == NO_SPACE, "a write of {blocks} blocks at block {at}: error {error}");
+            refused += usize::from(error != 0);
+            for block in at..at + blocks {
+                let possible = &mut self.possible[block];
+                match error {
+                    0 => self.replaced.push((block, std::mem::replace(possible, vec![version]))),
+                    _ => possible.push(version),
+                }
+            }
+        }
+        refused
+    }
+
+    /// Whether the flush went well. If not, what was acknowledged before it need not have come to its place.
+    fn flush(&mut self, client: &mut Client) -> bool {
+        let error = client.try_flush().expect("an answer, and in time");
+        assert!(error == 0 || error == NO_SPACE, "a flush: error {error}");
+        for (block, before) in std::mem::take(&mut self.replaced) {
+            if error != 0 {
+                self.possible[block].extend(before);
+            }
+        }
+        error == 0
+    }
+
+    /// Writes until `enough` of them had no space.
+    fn fill(&mut self, serve: &Serve, enough: usize) {
+        let mut client = Self::client(serve);
+        let mut refused = 0;
+        while refused < enough {
+            refused += self.write(&mut client);
+            if self.chance.below(8) == 0 {
+                self.flush(&mut client);
+            }
+        }
+        self.flush(&mut client);
+    }
+
+    /// Writes all blocks; every write must be taken.
+    fn write_all(&mut self, serve: &Serve) {
+        let mut client = Self::client(serve);
+        self.version += 1;
+        for start in (0..self.possible.len()).step_by(64) {
+            let blocks = start..self.possible.len().min(start + 64);
+            let bytes = blocks
+                .clone()
+                .flat_map(|block| stamp(self.first_block + block as u64, self.version).to_le_bytes().repeat(BLOCK / 8));
+            client.send_writes(&[((self.first_block + start as u64) * BLOCK as u64, bytes.collect())]).expect("it is taken");
+            assert_eq!(client.reply().expect("an answer, and in time").1, 0, "there is room again");
+            blocks.for_each(|block| self.possible[block] = vec![self.version]);
+        }
+        assert_eq!(client.try_flush().expect("an answer"), 0, "there is room again");
+    }
+
+    /// Everything that was acknowledged is there.
+    fn verify(&self, serve: &Serve, when: &str) {
+        let mut client = Self::client(serve);
+        for start in (0..self.possible.len()).step_by(64) {
+            let len = 64.min(self.possible.len() - start);
+            let offset = (self.first_block + start as u64) * BLOCK as u64;
+            let read = client.try_read(offset, len * BLOCK).expect("an answer, and in time").unwrap_or_else(|error| {
+                let reads = |at: &usize| client.try_read(offset + (at * BLOCK) as u64, BLOCK).expect("an answer").is_err();
+                let bad: Vec<_> = (0..len).filter(reads).map(|at| (start + at, &self.possible[start + at])).collect();
+                panic!(
+                    "{when}: a read of {len} blocks at block {start} of {}: error {error}; by itself: {bad:?}",
+                    self.first_block
+                )
+            });
+            for (index, sector) in read.chunks(SECTOR).enumerate() {
+                let at = start + index * SECTOR / BLOCK;
+                let block = self.first_block + at as u64;
+                let holds = |version: &u64| sector.chunks(8).all(|word| word == stamp(block, *version).to_le_bytes());
+                let possible = &self.possible[at];
+                assert!(
+                    possible.iter().any(holds),
+                    "{when}: block {block} holds none of its versions {possible:?}: {:02x?}",
+                    &sector[..16]
+                );
+            }
+        }
+    }
+}
+
+/// A file system that is full before the images on it are.
+struct Full {
+    mount: PathBuf,
+}
+
+impl Full {
+    /// Of `room_bytes` left, besides a ballast that can be taken away. `None`: none can be mounted here.
+    fn mount(place: &Place, kind: &str, room_bytes: u64, ballast_bytes: u64) -> Option<Self> {
+        let mount = place.path("full");
+        std::fs::create_dir(&mount).expect("a folder");
+        let size = room_bytes + ballast_bytes;
+        let mounted = match kind {
+            "tmpfs" => run("mount", &["-t", "tmpfs", "-o", &format!("size={size}"), "none", text(&mount)]),
+            _ => {
+                let image = place.path("file-system");
+                std::fs::File::create(&image).and_then(|file| file.set_len(size + (24 << 20))).expect("a file");
+                run("mkfs.ext4", &["-q", "-m", "0", "-O", "^has_journal", text(&image)])
+                    && run("mount", &["-o", "loop", text(&image), text(&mount)])
+            }
+        };
+        if !mounted {
+            return None;
+        }
+        let full = Self { mount };
+        assert!(run("fallocate", &["-l", &ballast_bytes.to_string(), text(&full.mount.join("ballast"))]), "a ballast");
+        Some(full)
+    }
+
+    fn images(&self, count: usize) -> Vec<String> {
+        let image = |index| {
+            let path = self.mount.join(format!("d{index}"));
+            std::fs::File::create(&path).and_then(|file| file.set_len(MEMBER_BYTES)).expect("an image");
+            text(&path).to_owned()
+        };
+        (0..count).map(image).collect()
+    }
+
+    /// Leaves no block of room.
+    fn fill_up(&self) {
+        let bytes = vec![1; 1 << 20];
+        for (index, len) in [1 << 20, 4096].into_iter().enumerate() {
+            let mut file = std::fs::File::create(self.mount.join(format!("filler{index}"))).expect("a file");
+            while std::io::Write::write_all(&mut file, &bytes[..len]).and_then(|()| file.sync_data()).is_ok() {}
+        }
+    }
+
+    fn make_room(&self) {
+        for name in ["ballast", "filler0", "filler1"] {
+            let _ = std::fs::remove_file(self.mount.join(name));
+        }
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        run("umount", &["-l", text(&self.mount)]);
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    Command::new(program).args(arguments).env("PATH", path).status().is_ok_and(|status| status.success())
+}
+
+/// No member has lost its role.
+fn all_in_sync(place: &Place, when: &str) {
+    let status = place.status("tank");
+    let roles: Vec<&Value> = status["members"].as_array().expect("a list").iter().map(|member| &member["role"]).collect();
+    assert!(roles.iter().all(|role| *role == "in sync"), "{when}: {roles:?}, {}", status["headline"]);
+    assert_eq!(status["health"], "optimal", "{when}");
+}
+
+fn nobody_was_dropped(log: &str) {
+    assert!(!log.contains("was dropped"), "{log}");
+    assert!(log.contains("no room left"), "{log}");
+}
+
+fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> bool {
+    eprintln!("{kind}, RAID {level} of {count} {options:?}, STRIA_FULL_SEED={seed}");
+    let mut chance = Chance(seed | 1);
+    let place = Place::new();
+    let total = MEMBER_BYTES * count as u64;
+    let room = total / 4 + chance.below(total / 4);
+    let Some(full) = Full::mount(&place, kind, room, total - room + (8 << 20)) else { return false };
+    let images = full.images(count);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], options, &drives[..]].concat());
+    let lanes = if options.contains(&"--integrity") { "1" } else { ["1", "2"][chance.below(2) as usize] };
+    let serve_all = || place.serve(&[&drives[..], &["--lanes", lanes]].concat());
+    let mut serve = serve_all();
+    let blocks = serve.client("tank").size_bytes / BLOCK as u64 / CLIENTS as u64;
+    let mut writers: Vec<Writer> = (0..CLIENTS as u64)
+        .map(|index| Writer {
+            first_block: index * blocks,
+            possible: vec![vec![0]; blocks as usize],
+            replaced: Vec::new(),
+            version: 0,
+            chance: Chance(chance.below(u64::MAX) << 8 | index << 1 | 1),
+        })
+        .collect();
+    let fill = |serve: &Serve, writers: &mut Vec<Writer>, enough: usize| {
+        std::thread::scope(|scope| writers.iter_mut().for_each(|writer| drop(scope.spawn(move || writer.fill(serve, enough)))));
+    };
+
+    fill(&serve, &mut writers, 40);
+    full.fill_up();
+    fill(&serve, &mut writers, 10);
+    all_in_sync(&place, "full");
+    writers.iter().for_each(|writer| writer.verify(&serve, "full"));
+
+    // The room is still missing at the next start. After a crash a parity array needs some to carry out its log, and takes no writes
+    // without.
+    if chance.below(2) == 0 || ["5", "6"].contains(&level) {
+        place.ok(&["stop", "tank", "--force"]);
+        nobody_was_dropped(&serve.ended_well());
+    } else {
+        serve.kill();
+    }
+    serve = serve_all();
+    writers.iter().for_each(|writer| writer.verify(&serve, "served again"));
+    fill(&serve, &mut writers, 10);
+    all_in_sync(&place, "full and served again");
+    writers.iter().for_each(|writer| writer.verify(&serve, "full and served again"));
+
+    full.make_room();
+    writers.iter_mut().for_each(|writer| writer.write_all(&serve));
+    writers.iter().for_each(|writer| writer.verify(&serve, "with room"));
+    place.settled("tank");
+    let scrubbed = place.ok(&["scrub", "tank", "--wait"]);
+    assert!(scrubbed.contains(" 0 sectors disagreed"), "{scrubbed}");
+    all_in_sync(&place, "with room");
+    place.ok(&["stop", "tank", "--force"]);
+    nobody_was_dropped(&serve.ended_well());
+
+    // One member less: what the others tell of it is right.
+    let serve = place.serve(&drives[1..]);
+    writers.iter().for_each(|writer| writer.verify(&serve, "with a member less"));
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+    true
+}
+
+/// Runs the test of this name again in a mount namespace of its own. `false`: this is that run.
+fn goes_to_a_namespace(test: &str) -> bool {
+    if std::env::var_os("STRIA_FULL_INSIDE").is_some() {
+        return false;
+    }
+    let way: &[&str] = if run("unshare", &["-m", "true"]) { &["-m"] } else { &["-r", "-m"] };
+    if !run("unshare", &[way, &["true"]].concat()) {
+        may_skip("there is no mount namespace to be had", "run as root, or allow user namespaces");
+        return true;
+    }
+    let this = std::env::current_exe().expect("a path");
+    let ran =
+        Command::new("unshare").args(way).arg(this).args(["--exact", test, "--nocapture"]).env("STRIA_FULL_INSIDE", "1").status();
+    assert!(ran.expect("unshare was there").success(), "see above");
+    true
+}
+
+fn stories(test: &str, levels: &[(&str, usize, &[&str])]) {
+    if goes_to_a_namespace(test) {
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_nanos() as u64;
+    let seed = number("STRIA_FULL_SEED");
+    for round in 0..number("STRIA_FULL_ROUNDS").unwrap_or(1) {
+        for (index, (level, count, options)) in levels.iter().enumerate() {
+            let seed = seed.unwrap_or_else(|| now.wrapping_add((round << 8 | index as u64) << 40) >> 1);
+            assert!(story("tmpfs", level, *count, options, seed), "a namespace has room for tmpfs");
+            if !story("ext4", level, *count, options, seed) {
+                may_skip("ext4 cannot be mounted", "run as root, with loop devices");
+            }
+        }
+    }
+}
+
+#[test]
+fn full_file_system_under_parity_is_no_space_and_drops_nobody() {
+    stories("full_file_system_under_parity_is_no_space_and_drops_nobody", &[("6", 5, &[]), ("5", 4, &["--strip", "16K"])]);
+}
+
+#[test]
+fn full_file_system_under_copies_is_no_space_and_drops_nobody() {
+    stories("full_file_system_under_copies_is_no_space_and_drops_nobody", &[("1", 2, &[]), ("10", 4, &[])]);
+}
+
+/// Writes the same blocks again, a block at a time; how many had no space.
+fn overwrite(serve: &Serve, byte: u8, count: u64) -> usize {
+    let mut client = Writer::client(serve);
+    let mut refused = 0;
+    for block in 0..count {
+        client.send_writes(&[(block * 9 % 2048 * BLOCK as u64, vec![byte; BLOCK])]).expect("it is taken");
+        let error = client.reply().expect("an answer, and in time").1;
+        assert!(error == 0 || error == NO_SPACE, "error {error}");
+        refused += usize::from(error != 0);
+    }
+    let error = client.try_flush().expect("an answer, and in time");
+    assert!(error == 0 || error == NO_SPACE, "a flush: error {error}");
+    refused
+}
+
+/// Copies of images have holes where there are zeros, among the metadata too. A serve gives these their room, and says so where
+/// there is none; then what needs it fails, and nobody is dropped.
+fn holes_in_metadata(level: &str, count: usize) {
+    let place = Place::new();
+    let full = Full::mount(&place, "tmpfs", 160 << 20, 8 << 20).expect("a namespace has room for tmpfs");
+    let images = full.images(count);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    let mut client = Writer::client(&serve);
+    let mut chance = Chance(7);
+    for start in (0..8_u64 << 20).step_by(1 << 20) {
+        // Neither data nor parity are zeros anywhere, which would be dug out as well.
+        let bytes = (0..1 << 17).flat_map(|_| (chance.below(1 << 32) << 32 | 1).to_le_bytes()).collect();
+        client.send_writes(&[(start, bytes)]).expect("it is taken");
+        assert_eq!(client.reply().expect("an answer").1, 0);
+    }
+    drop(client);
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+    let dig = || {
+        for image in &images {
+            let copy = format!("{image}.copy");
+            assert!(run("cp", &["--sparse=always", image, &copy]) && run("mv", &[&copy, image]), "a copy with holes");
+        }
+    };
+
+    // With room for its metadata at the start a full file system harms no write that needs no more.
+    dig();
+    let serve = place.serve(&drives);
+    full.fill_up();
+    assert_eq!(overwrite(&serve, 2, 64), 0, "what was written before has its room, and so have the metadata");
+    all_in_sync(&place, "full");
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(log.contains("has stopped: clean") && !log.contains("was dropped"), "{log}");
+
+    // Without it what needs metadata fails, and only that.
+    full.make_room();
+    dig();
+    full.fill_up();
+    let serve = place.serve(&drives);
+    let refused = overwrite(&serve, 3, 1500);
+    all_in_sync(&place, "full, with holes");
+    if level == "5" {
+        assert!(refused > 0, "the log reaches the holes");
+        let status = place.status("tank");
+        assert!(status["members"].as_array().expect("a list").iter().any(|member| member["no_room"] == true), "{status:#}");
+        assert!(status["headline"].as_str().is_some_and(|line| line.contains("NO ROOM on ")), "{status:#}");
+    }
+    Writer::client(&serve).read(0, 8 << 20).expect("reads go on");
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(log.contains("its metadata have holes") && !log.contains("was dropped"), "{log}");
+
+    // The room comes while it is served.
+    let serve = place.serve(&drives);
+    overwrite(&serve, 4, 64);
+    full.make_room();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(overwrite(&serve, 5, 64), 0, "there is room");
+    place.settled("tank");
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    all_in_sync(&place, "with room");
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(log.contains("has stopped: clean") && !log.contains("was dropped"), "{log}");
+}
+
+#[test]
+fn metadata_have_their_room_and_cost_nobody_its_role_without() {
+    if goes_to_a_namespace("metadata_have_their_room_and_cost_nobody_its_role_without") {
+        return;
+    }
+    for (level, count) in [("5", 3), ("1", 2), ("10", 4)] {
+        eprintln!("RAID {level}");
+        holes_in_metadata(level, count);
+    }
+}
