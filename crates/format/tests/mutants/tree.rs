@@ -76,7 +76,7 @@ impl BlockDevice for Device {
                     start += sectors;
                 }
             }
-            Operation::Flush | Operation::Discard | Operation::Extents { .. } => {}
+            Operation::Flush | Operation::Extents { .. } => {}
         }
         drop(drive);
         self.ended.push((self.now + LATENCY, request.complete(result)));
