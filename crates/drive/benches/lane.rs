@@ -1,7 +1,7 @@
 //! How many requests a lane passes: a RAM device behind it, one client thread, several queue depths.
 //!
-//! `bare`: the device on the client's own thread, the most that could be. `parked`: the client sleeps
-//! when no answer is there. `spinning`: it does not.
+//! `bare`: the device on the client's own thread, the upper bound. `parked`: the client sleeps while there is no answer.
+//! `spinning`: it does not.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,10 @@
-//! What registered memory saves: processor time of the process for each request to one drive, with it and without, in turn.
+//! Measures what registered memory saves: processor time of the process for each request to one drive, with and without it, in
+//! turn.
 //!
 //! ```text
 //! cargo run --release -p stria-drive --example registered -- DRIVE [reads|writes] [BYTES] [COUNT]
 //! ```
-//! `writes` overwrites the drive. What the kernel does in threads of its own, as for loop devices, is not counted.
+//! `writes` overwrites the drive. Work of the kernel's own threads, as for loop devices, is not counted.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
@@ -70,7 +71,7 @@ fn main() {
     let number = |index: usize, usual| arguments.get(index).map_or(usual, |text: &String| text.parse().expect("a number"));
     let (writes, sectors) = (arguments.get(1).is_some_and(|kind| kind == "writes"), number(2, 4096) / 512);
     let count = number(3, 100_000);
-    // Set up at the first registration, and then for both alike.
+    // Allocated at the first registration, and then used by both alike.
     run(path, writes, sectors, DEPTH, true);
     let (mut without, mut with): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

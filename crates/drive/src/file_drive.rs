@@ -25,7 +25,7 @@ use stria_block::{BlockDevice, Completion, Extent, IoError, Limits, Nanos, Opera
 /// A block device or file on a ring.
 ///
 /// Dropping it leaves requests to the kernel that are in flight there. Their completions are discarded, and the file and its
-/// lock stay until they have ended ([`Ring::drain`]).
+/// lock stay until they have ended (R16, [`Ring::drain`]).
 pub struct FileDrive {
     drive: SyncDrive,
     ring: Ring,

@@ -1,7 +1,7 @@
 //! An open drive: inspected, locked, and read and written by blocking calls.
 //!
 //! Tools read metadata with it, and [`FileDrive`](crate::FileDrive)s, one per lane, share it: the lock is held until the last
-//! of them, and the last of their requests, is gone.
+//! of them, and the last of their requests, is gone (R16).
 
 use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
@@ -458,7 +458,7 @@ fn inspect(
                 logical_block_bytes,
                 physical_block_bytes: rustix::fs::ioctl_blkpbszget(file).map_err(ask)?.max(logical_block_bytes),
                 optimal_io_bytes: small(page("queue/optimal_io_size")),
-                // Unknown counts as volatile: a needless flush costs time, a missing one data.
+                // Unknown counts as volatile (R9): a needless flush costs time, a missing one data.
                 volatile_cache: sysfs.as_ref().and_then(|sysfs| sysfs.text("queue/write_cache")).as_deref()
                     != Some("write through"),
                 discard_granularity_bytes: if discards {

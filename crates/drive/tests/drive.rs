@@ -1,4 +1,4 @@
-//! What a drive says of itself, who may have it, and how it fails.
+//! What a drive reports about itself, which users it admits, and how it fails.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn block_device_is_recognised_by_number() {
     let node = folder.0.join("node");
     let number = device.device.to_str().unwrap().trim_start_matches("/dev/loop");
     run("mknod", &[node.to_str().unwrap(), "b", "7", number]).unwrap();
-    // A file system mounted without devices refuses to open the node; the number is told all the same where it opens.
+    // A file system mounted without devices refuses to open the node; where it opens, the number is reported.
     if let Ok(other) = probe(&node) {
         assert_eq!(other.identity, info.identity);
     }
@@ -258,7 +258,7 @@ fn more_requests_than_the_ring_holds_are_carried_out() {
     assert!(all.chunks(512).enumerate().all(|(tag, sector)| sector.iter().all(|&byte| byte == tag as u8)));
 }
 
-/// Memory that a wrongly freed buffer's place would be given to: nobody may write to it.
+/// Memory into whose place a wrongly freed buffer would come: it must never be written to.
 struct Marked(Vec<Buffer>);
 
 impl Marked {
@@ -309,7 +309,7 @@ fn memory_in_flight_outlives_its_drive_and_its_ring() {
     }
 }
 
-/// Writes wait in the kernel as long as their file system is frozen: on threads of the drive, and not on the one of the ring.
+/// Writes wait in the kernel while their file system is frozen: on threads of the drive, not on that of the ring.
 #[test]
 fn drive_that_hangs_holds_up_nobody_and_is_held_until_its_last_call_returns() {
     let folder = Folder::on_disk();
@@ -355,7 +355,7 @@ fn drive_that_hangs_holds_up_nobody_and_is_held_until_its_last_call_returns() {
     }
 }
 
-/// What was written before a flush was asked for is durable when it ends, also when it waited for another.
+/// What was written before a flush was submitted is durable when the flush ends, also if it waited for another.
 #[test]
 fn flushes_that_come_together_go_as_one() {
     let folder = Folder::on_disk();
@@ -402,7 +402,7 @@ fn full_disk_under_a_file_is_told() {
     assert!(!errors.is_empty() && errors.iter().all(|error| error.kind == ErrorKind::NoSpace), "{errors:?}");
     assert!(errors[0].context.contains("write of 512 KiB at sector "), "{}", errors[0]);
     assert!(read(&ring, &mut drive, 0, 8).unwrap().iter().all(|&byte| byte == 1), "what was written is there");
-    // A hole makes room.
+    // A hole frees space.
     carry_out(&ring, &mut drive, 0, 16384, unmap()).result.unwrap();
     write(&ring, &mut drive, 0, &[1; 4096]).unwrap();
 }
@@ -434,7 +434,7 @@ fn zeroes_with_unmap_give_room_back() {
 
 #[test]
 fn zeroes_are_written_where_the_file_system_has_no_quick_way() {
-    // tmpfs punches holes but has no zeroing that keeps the room.
+    // tmpfs punches holes but has no zeroing that keeps the space.
     let folder = Folder::in_memory();
     let (ring, mut drive) = on(&folder.file("member", 1 << 20));
     write(&ring, &mut drive, 0, &[1; 1 << 20]).unwrap();
@@ -505,8 +505,8 @@ fn several_drives_on_one_ring_share_it() {
     }
 }
 
-/// What a queue does not take as one was handed to a worker thread of the kernel, as the block layer does not split what
-/// may not wait. Workers are named after the thread that they work for.
+/// Requests too large for a queue were handed to a worker thread of the kernel, as the block layer does not split what may not
+/// wait. Workers are named after the thread that they work for.
 #[test]
 fn large_transfers_need_no_kernel_worker() {
     let folder = Folder::on_disk();

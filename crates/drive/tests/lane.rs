@@ -1,4 +1,4 @@
-//! A lane answers every request exactly once, whatever happens to it, and sleeps when there is nothing to do.
+//! A lane answers every request exactly once, in every case, and sleeps when there is nothing to do.
 
 mod common;
 
@@ -16,7 +16,7 @@ use stria_block::{
 };
 use stria_drive::{Access, DriveError, Lane, LaneHandle, LaneRouter, PanicGroup, SyncDrive, monotonic_now};
 
-/// A thread that asks and waits.
+/// A thread that sends requests and waits.
 struct Client {
     remote: Arc<dyn RemoteDevice>,
     reply: Arc<Mailbox<Completion>>,
@@ -66,7 +66,7 @@ fn ram_lane() -> LaneHandle<RamDevice> {
     Lane::new("ram").spawn(|_| Ok::<_, DriveError>(RamDevice::new(4096))).unwrap()
 }
 
-/// A device that keeps what it gets, and panics when told to.
+/// A device that holds the requests it gets, and panics on command.
 struct Keeper {
     limits: Limits,
     kept: Vec<Request>,
@@ -213,7 +213,7 @@ fn stop_waits_for_what_was_submitted() {
         assert!(!stop.is_finished() && lane.is_running(), "a request is open");
         client.submit([read(2, 0)]);
         assert_eq!(client.answers()[0].tag, 2, "a late request is refused at once");
-        // The device never ends it by itself.
+        // The device never ends it without being told.
         let _ = lane.call(|device| device.panics = true);
         assert!(stop.join().unwrap().is_err());
         assert_eq!(client.answers()[0].tag, 1);
@@ -299,7 +299,7 @@ fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
     assert_eq!(housed(), [2, 4, 2]);
 }
 
-/// A lane that counts whom it was given.
+/// A lane that counts its guests.
 struct Housed(Arc<dyn RemoteDevice>, AtomicUsize);
 
 impl RemoteDevice for Housed {

@@ -1,7 +1,7 @@
 //! Many random requests in flight on a real drive, against a plain array of bytes.
 //!
-//! Requests in flight never overlap unless both read, since their order is open. Every read is compared
-//! when it ends; at the end the whole drive is. A failure names the place and the seed.
+//! Requests in flight never overlap unless both read, since their order is undefined. Every read is compared when it ends; at
+//! the end the whole drive is. A failure names the position and the seed.
 
 mod common;
 #[path = "../../../tests/nvme/harness.rs"]
@@ -18,7 +18,7 @@ struct InFlight {
     start: usize,
     len: usize,
     reads: bool,
-    /// What a write leaves, `None` for a discard: anything.
+    /// What a write leaves; `None` for a discard: anything.
     bytes: Option<Vec<u8>>,
 }
 
@@ -149,7 +149,7 @@ impl Play {
     }
 }
 
-/// What the drive holds, by the usual way.
+/// What the drive holds, read in the usual way.
 fn contents(path: &Path) -> Vec<u8> {
     let ring = Ring::new().unwrap();
     let mut drive = stria_drive::open(path, &ring, Access::Exclusive).unwrap();

@@ -1,4 +1,4 @@
-//! Goal: what only NVMe drives offer works on them, and is told where it is not to be had.
+//! Goal: the special abilities of NVMe drives work on them, and their absence is reported elsewhere.
 //! Method: this very program runs again in a guest with emulated NVMe drives (tests/nvme). `model.rs` compares contents.
 
 mod common;
@@ -89,7 +89,7 @@ fn a_drive_that_is_pulled_out_is_gone(path: &Path, io: IoOptions) {
     ring.poll();
     let name = path.file_name().unwrap().to_str().unwrap();
     let switch = format!("/sys/block/{name}/device/device/remove");
-    // It waits for what is under way, and that for whoever polls.
+    // It waits for requests in flight, which must be polled for.
     let puller = std::thread::spawn(|| std::fs::write(switch, "1"));
     let mut ended = Vec::new();
     while ended.len() < 200 || !puller.is_finished() {
@@ -114,7 +114,7 @@ fn who_offers_no_polling_says_so(drive: &Path) {
     assert!(!ring.is_polling(), "nothing is under way");
 }
 
-/// The queue of a side holds 512 entries, and what a transfer moves at once is bounded.
+/// The queue of a side holds 512 entries, and one transfer is bounded in size.
 fn more_goes_aside_than_one_call_takes(path: &Path, io: IoOptions) {
     let ring = Ring::new().unwrap();
     let mut drive = on(path, io, &ring);
@@ -154,7 +154,7 @@ fn a_lane_serves_beside_what_goes_aside(path: &Path, io: IoOptions) {
     let mut ended = Vec::new();
     for _ in 0..20 {
         remote.submit(&mut reads(32, 8), &reply);
-        // Who asks meanwhile is answered, and who sleeps is woken.
+        // Requests are answered meanwhile, and a sleeper is woken.
         assert!(lane.call(|drive| drive.info().io_poll).unwrap());
         let end = std::time::Instant::now() + Duration::from_secs(60);
         let before = ended.len();

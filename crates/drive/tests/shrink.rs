@@ -1,6 +1,7 @@
-//! Goal: a drive that is cut short while it is open is lost, and never gives zeros for what was there.
-//! Method: files, on several file systems, and loop devices are cut short at every awkward moment: while idle, with a write already
-//! handed over that makes the file long again, and back to the full length at once. Then everything is asked of them.
+//! Goal: a drive that is cut short while it is open is lost, and never returns zeros for what was there.
+//! Method: files, on several file systems, and loop devices are cut short at every awkward moment: while idle, with a write
+//! already submitted that makes the file long again, and back to the full length at once. Then every kind of request is sent to
+//! them.
 
 mod common;
 
@@ -55,7 +56,7 @@ fn file_in(folder: &Path) -> std::path::PathBuf {
     path
 }
 
-/// Whatever is asked, and wherever: the drive is gone, and stays so.
+/// Whatever the request and its position: the drive is gone, and stays so.
 fn is_lost(ring: &Ring, drive: &mut FileDrive, when: &str) {
     for start_sector in [0, 8, SECTORS / 2, SECTORS - 8, 0] {
         let error = read(ring, drive, start_sector, 8).expect_err(when);
@@ -99,7 +100,7 @@ fn reads_on_their_way_are_not_believed() {
         let into = Segments::from_iter([Buffer::zeroed(4096)]);
         drive.submit(Request { tag: 1, start_sector: 0, sectors: 8, operation: Operation::Read { into } });
         ring.drain();
-        // What was read is right, but nobody can know.
+        // The data that was read is right, but the drive cannot know that.
         cut(&path, LEN / 2);
         let mut ended = Vec::new();
         drive.poll(monotonic_now(), &mut ended);
@@ -118,14 +119,14 @@ fn holes_behind_a_write_that_made_the_file_grow_are_not_zeros() {
             let operation = Operation::Write { from, fua: false };
             drive.poll(monotonic_now(), &mut Vec::new());
             drive.submit(Request { tag: 1, start_sector: write_at, sectors: 8, operation });
-            // Looked at already, and not yet with the kernel.
+            // Checked already, but not submitted to the kernel yet.
             cut(&path, 0);
             let mut ended = Vec::new();
             while ended.is_empty() {
                 drive.poll(monotonic_now(), &mut ended);
                 ring.wait(Some(Duration::from_millis(1)));
             }
-            // Some kernels and file systems let us refuse it still.
+            // On some kernels and file systems it can still be refused.
             let len = len_of(&path);
             assert!(len == 0 || len == (write_at + 8) * 512, "it has grown by that write, or not at all: {len}");
             let what = format!("write at {write_at} in {}", folder.display());
@@ -185,7 +186,7 @@ fn loop_device_over_a_file_cut_short_is_lost() {
             let (ring, mut drive) = full(&device.device);
             cut(&device.file, LEN / 4);
             if let Some(sector) = grown {
-                // As by a write of ours that was under way.
+                // As by a write of ours that was in flight.
                 use std::os::unix::fs::FileExt;
                 File::options().write(true).open(&device.file).unwrap().write_all_at(&[2; 4096], sector * 512).unwrap();
             }
@@ -202,7 +203,7 @@ fn device_that_shrinks_is_lost() {
     for begin in 0..3 {
         let Some(device) = Loop::new(&folder, LEN, 512) else { return };
         let ring = Ring::new().unwrap();
-        // The file stays: only the device says that it is smaller.
+        // The file stays: only the device reports that it is smaller.
         let drive = SyncDrive::open(&device.device, Access::Exclusive).unwrap();
         let mut drive = FileDrive::new(drive, &ring);
         run("losetup", &["--sizelimit", &(LEN / 2).to_string(), "--set-capacity", device.device.to_str().unwrap()])

@@ -41,7 +41,7 @@ struct Client {
     sent: usize,
     input: Vec<u8>,
     input_len: usize,
-    /// Data of a read that has still to pass, and then ends this request.
+    /// Data of a read that must still be skipped; then this request ends.
     passing: Option<(usize, usize)>,
 }
 
@@ -181,7 +181,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut count, mut sum) = (0_u64, Duration::ZERO);
     let (mut started, mut cpu) = (Instant::now(), Duration::ZERO);
     let (mut warming, mut elapsed) = (true, None);
-    // What is in flight at the end is waited for and not counted: some servers take a hang-up badly.
+    // Requests in flight at the end are waited for but not counted: some servers handle a hang-up badly.
     while elapsed.is_none() || clients.iter().any(|client| client.vacant.len() < job.depth) {
         let now = Instant::now();
         if warming && now - started >= warm {

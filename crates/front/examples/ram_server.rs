@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p stria-front --example ram_server -- unix:/tmp/ram.sock 1024
 //!
-//! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), the size in MiB, and where clients live if it is not
-//! for the lane to say: `guests` on the device's lane, `apart` on threads of their own.
+//! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), the size in MiB, and, if the lane should not decide, where
+//! clients live: `guests` on the device's lane, `apart` on threads of their own.
 
 use std::error::Error;
 use std::io::Read;

@@ -230,7 +230,7 @@ impl Client<'_> {
 mod tests {
     use super::*;
 
-    /// Runs streams, `STRIA_FUZZ_STREAMS` of them or some thousands, from seed `STRIA_FUZZ_SEED` on. A panic tells its seed.
+    /// Runs streams, `STRIA_FUZZ_STREAMS` of them or some thousands, from seed `STRIA_FUZZ_SEED` on. A panic names its seed.
     #[test]
     fn hostile_streams_break_nothing() {
         let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));

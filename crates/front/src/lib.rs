@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   server      exports and the list of connections; one thread accepts
-//!     ├ door         listening sockets, and who comes in
+//!     ├ door         listening sockets, and the clients they accept
 //!     │  └ socket_file  unix sockets that appear complete and disappear for certain
 //!     └ connection   one thread per client: its socket and its mailbox in one epoll
 //!          ├ budget       the memory that all clients share

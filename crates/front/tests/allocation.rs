@@ -1,4 +1,4 @@
-//! Goal: once it runs warm, the data path takes no memory from the system.
+//! Goal: once it is warm, the data path allocates no memory from the system.
 //! Method: an allocator that counts, a server, and a client in one process; the only test of this binary, so that
 //! nothing else allocates meanwhile.
 

@@ -1,4 +1,4 @@
-//! Goal: the NBD clients that people use work, over a unix socket and over TCP, and see what the export is.
+//! Goal: common NBD clients work, over a unix socket and over TCP, and see the properties of the export.
 //! Method: each test serves RAM devices and lets a real client judge. A missing client fails the test, unless
 //! STRIA_SKIP_TOOLS is set.
 
@@ -57,7 +57,7 @@ impl Service {
 
 /// Runs a client to its end; `None`: it is not installed, and that is allowed.
 fn try_run(program: &str, arguments: &[&str]) -> Option<Output> {
-    // Distributions bind nbdsh to their own python: it shall not find another.
+    // Distributions bind nbdsh to their own python: it must not find another.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     match Command::new(program).args(arguments).env("PATH", path).output() {
         Ok(output) => Some(output),

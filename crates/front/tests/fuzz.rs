@@ -1,4 +1,5 @@
-//! Goal: a real server lives through hostile streams on real sockets, serves others all the while, and forgets the hostile.
+//! Goal: a real server survives hostile streams on real sockets, serves other clients all the while, and frees all that the
+//! hostile ones used.
 //! Method: the streams of `src/fuzz`, sent in pieces by several clients at once, read or not, and cut off anywhere.
 
 mod support;

@@ -1,5 +1,5 @@
-//! Goal: no client, however broken or hostile, disturbs another, holds the server up, or makes it grow.
-//! Method: raw sockets that break every rule, beside a client that behaves and must be served all the while.
+//! Goal: no client, however broken or hostile, disturbs another, delays the server, or makes it grow.
+//! Method: raw sockets that break every rule, beside a correct client that must be served all the while.
 
 mod support;
 
@@ -70,7 +70,7 @@ fn a_handshake_that_drags_on_is_ended() {
     service.assert_well();
 }
 
-/// A client that has asked for something.
+/// A client that has sent a request.
 fn used_client(service: &Service) -> UnixStream {
     let mut client = service.client();
     client.write_all(&request(0, 3, 0, 512)).expect("a read");
@@ -96,7 +96,7 @@ fn clients_that_work_keep_their_places_and_newcomers_are_told() {
     let mut short = service.connect();
     short.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("a wish");
     assert_closed(short);
-    // Those that have places have them still, and the newcomer gets the first that is free.
+    // Clients with places keep them, and the new client gets the first free one.
     for client in &mut clients {
         client.write_all(&request(0, 4, 0, 512)).expect("a read");
         assert_eq!(reply(client), (4, 0));
@@ -176,7 +176,7 @@ fn clients_that_stand_still_are_closed_and_idle_ones_are_not() {
     service.wait_for_connections(2);
     assert_closed(tired);
     let mut left = Vec::new();
-    // What the kernel had already taken comes still.
+    // What the kernel had already taken still arrives.
     let _ = deaf.read_to_end(&mut left);
     assert!(left.len() < 16 << 20, "a client that read nothing was kept");
     idle.write_all(&request(0, 4, 0, 512)).expect("a read");
@@ -330,7 +330,7 @@ fn a_device_that_hangs_does_not_keep_the_server_from_stopping() {
     assert_closed(client);
 }
 
-/// Nobody else holds the device, but for a thread that may just be ending.
+/// Only a thread that is just ending may still hold the device.
 fn assert_let_go(device: &Arc<LaneDevice>) {
     let patience = Instant::now();
     while Arc::strong_count(device) > 1 {

@@ -1,4 +1,4 @@
-//! The stories of `hostile.rs` with clients on threads of their own, as where devices take no guests.
+//! The tests of `hostile.rs` with clients on threads of their own, as with devices that take no guests.
 
 #[path = "hostile.rs"]
 mod hostile;

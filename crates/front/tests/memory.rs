@@ -1,6 +1,6 @@
-//! Goal: no client makes the server grow beyond what its options say.
-//! Method: as in `hostile.rs`, but the stories are told one after the other in a process of their own, because
-//! they measure its memory.
+//! Goal: no client makes the server grow beyond its options.
+//! Method: as in `hostile.rs`, but the tests run one after the other in a process of their own, because they measure its
+//! memory.
 
 mod support;
 
@@ -53,7 +53,7 @@ fn all_clients_together_get_no_more_than_the_options_say(request_bytes: u32) {
         })
         .collect();
     assert_grew_less_than(bytes_max + BESIDES_BYTES, before);
-    // A small request has room always, a large one when those that stand still are closed.
+    // There is always memory for a small request; for a large one when the stalled clients are closed.
     service.assert_well();
     let mut client = service.client();
     client.write_all(&request(0, 1, 0, 16 << 20)).expect("a read");
@@ -65,7 +65,7 @@ fn all_clients_together_get_no_more_than_the_options_say(request_bytes: u32) {
     service.wait_for_connections(0);
 }
 
-/// Their requests hang in the device, which holds their memory when they are long gone.
+/// Their requests hang in the device, which holds their memory long after they have left.
 fn clients_that_ask_and_go_hold_no_more_than_the_options_say() {
     let bytes_max = 160 << 20;
     let drain_timeout = Duration::from_millis(20);
@@ -113,7 +113,7 @@ fn a_client_that_takes_no_replies_stalls_only_itself() {
     assert!(status.in_flight <= 32 && status.export.as_deref() == Some("tank"), "{status:?}");
     assert_grew_less_than(80 << 20, before);
     service.assert_well();
-    // It may come to its senses: every reply is there, in whole.
+    // If it starts to read, every reply arrives in full.
     let mut buffer = vec![0; 1 << 20];
     for _ in 0..asked.min(100) {
         assert_eq!(reply(&mut greedy).1, 0);

@@ -379,7 +379,7 @@ impl HostedArray {
         self.device.command(command)
     }
 
-    /// Call before a drive is failed by command (`leaves`), or when it is not after all. True if the drive is still a sole log
+    /// R26: call before a drive is failed by command (`leaves`), or when it is not after all. True if the drive is still a sole log
     /// holder.
     pub(crate) fn stop_relying_on(&self, path: &Path, leaves: bool) -> Result<bool, HostError> {
         let (array, member) = self.holder(path)?;

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// How long a stop waits for a drive that does not answer, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
-/// How long a member that is failed by command may remain a sole log holder.
+/// R26: how long a member that is failed by command may remain a sole log holder.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// How a lane's ring was set up, and what it has done.
@@ -170,7 +170,8 @@ impl ArrayLanes {
         })
     }
 
-    /// Drops a drive as if it had failed.
+    /// Drops a drive as if it had failed. Waits for the end of replay (R30), and until no write relies on the drive's log alone
+    /// (R26).
     ///
     /// # Errors
     /// When data would be lost.
@@ -184,7 +185,7 @@ impl ArrayLanes {
             let said = self.each(move |array| array.stop_relying_on(&path, leaves))?;
             said.into_iter().try_fold(false, |any, leans| Ok::<_, HostError>(any | leans?))
         };
-        // A drive that hangs does not end the writes in flight to it either, so the wait is bounded.
+        // R26: a drive that hangs does not end the writes in flight to it either, so the wait is bounded.
         let end = Instant::now() + LET_GO;
         while leans(true)? && Instant::now() < end {
             std::thread::sleep(LOOK_AGAIN);

@@ -1,6 +1,6 @@
-//! Goal: the kernel runs arrays with checksums as any other, and what it writes is never called wrong.
-//! Method: Stria makes arrays with checksums and fills them; the kernel assembles them, changes them, and stops or loses its
-//! power; Stria takes them back, says that it noticed, reads what the kernel reads, and checks again from then on.
+//! Goal: the kernel runs arrays with checksums like any other, and its writes are never reported as wrong.
+//! Method: Stria creates arrays with checksums and fills them; the kernel assembles them, changes them, and stops or loses
+//! power; Stria opens them again, reports that it noticed, reads what the kernel reads, and verifies again from then on.
 
 #[path = "../../../tests/oracle/harness.rs"]
 mod harness;
@@ -69,7 +69,7 @@ impl Tank {
         (array, warnings.join("; "))
     }
 
-    /// How many blocks its checksums called wrong.
+    /// How many blocks were wrong by their checksums.
     fn wrong(&self, array: &HostedArray) -> u64 {
         let counts = |index| array.checksum_counts(MemberId(index)).expect("it has checksums").wrong;
         (0..self.paths.len()).map(counts).sum()
@@ -154,7 +154,7 @@ fn what_the_kernel_writes_is_never_called_wrong() {
         let kernels = std::fs::read(guest.share().join(&tank.name)).expect("its copy");
         let (mut array, warnings) = tank.open(false);
         if tank.level == "0" {
-            // Linux leaves no trace of writes at this level: they are told, with the remedy.
+            // Linux leaves no trace of writes at this level: they are reported, with the remedy.
             let error = read_all(&mut array).expect_err("other bytes than ours");
             assert!(error.context.contains("--forget-checksums"), "{error}");
             stop(&mut array);
@@ -173,7 +173,7 @@ fn what_the_kernel_writes_is_never_called_wrong() {
         assert_eq!(warnings, "");
         match tank.level {
             "0" => drop(read_all(&mut array).expect_err("nothing replaces it")),
-            // Of copies it is chance which is read.
+            // Which copy is read is chance.
             "1" | "10" => assert!(read_all(&mut array).expect("readable") == kernels),
             _ => {
                 assert!(read_all(&mut array).expect("readable") == kernels, "{}: healed", tank.name);
@@ -184,7 +184,7 @@ fn what_the_kernel_writes_is_never_called_wrong() {
     }
 }
 
-/// We vanish in the middle of writes; the kernel resyncs, writes, and loses its power; we take back what is left.
+/// Stria is killed in the middle of writes; the kernel resyncs, writes, and loses power; Stria opens what is left.
 #[test]
 fn crashes_of_both_in_turn_call_nothing_wrong() {
     if !harness::wanted() {

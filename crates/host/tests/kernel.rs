@@ -1,7 +1,7 @@
 //! Goal: Stria and the real Linux md read and write the same bytes on the same drives.
-//! Method: an array is made by the kernel or by us; we read it, write to it, go through some story (clean stop,
-//! loss, rebuild broken off, crash), and hand the images back: the kernel must find every byte, no mismatch, and
-//! finish what was left to do. Many arrays share one guest, on loop devices. A sample runs always, all with `--ignored`.
+//! Method: an array is created by the kernel or by Stria. Stria reads it, writes to it, goes through one story (clean stop,
+//! loss, interrupted rebuild, crash), and hands the images back: the kernel must find every byte and no mismatch, and finish
+//! what was left to do. Many arrays share one guest, on loop devices. A sample always runs, all with `--ignored`.
 
 #[path = "../../../tests/oracle/harness.rs"]
 mod harness;
@@ -35,7 +35,7 @@ enum Story {
     Rebuilt,
     /// Lose one, stop in the middle of the rebuild.
     MidRebuild,
-    /// Write and vanish without a stop.
+    /// Write, and end without a stop.
     Crash,
 }
 
@@ -185,7 +185,7 @@ impl Case {
         .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
     }
 
-    /// We read what is there, write over parts of it, and leave it as the story says. Gives what the array must hold.
+    /// Stria reads the array, overwrites parts of it, and leaves it as the story says. Returns what the array must hold.
     fn stria_lives(&self, share: &Path, paths: &[PathBuf]) -> Vec<u8> {
         let name = self.name();
         let ring = Ring::new().expect("a ring");
@@ -226,7 +226,7 @@ impl Case {
         }
         assert!(read_all(&mut array, size) == model, "{name}: our own reads are wrong");
         if self.story == Story::Crash {
-            // The last writes are durable, nobody says goodbye.
+            // The last writes are durable; the array is not stopped.
             return model;
         }
         array.sync_io(|io| io.stop()).expect("stops");

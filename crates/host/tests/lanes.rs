@@ -1,7 +1,7 @@
-//! Goal: an array on several lanes keeps its bytes through what people do to it, and is the same array on any number of lanes,
-//! and for the kernel.
-//! Method: members are image files; clients on threads of their own write and read back stamped units at a depth, through the
-//! face that front ends have; what people hear is what happened, once.
+//! Goal: an array on several lanes keeps its bytes through every command, and is the same array on any number of lanes, and for
+//! the kernel.
+//! Method: members are image files. Clients on threads of their own write and read back stamped units at a depth, through the
+//! interface that front ends use. Events report what happened, once.
 
 #[path = "../../../tests/oracle/harness.rs"]
 mod harness;
@@ -20,11 +20,11 @@ use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
 
 const MEMBER_SECTORS: u64 = 12 << 11;
-/// Sparse: large drives have room for several lanes' logs before their data. RAID 0 has no log, and uses all of a drive.
+/// Sparse: large drives have space for several lanes' logs before their data. RAID 0 has no log, and uses all of a drive.
 fn drive_bytes(level: &str) -> u64 {
     if level == "0" { 12 << 20 } else { 4 << 30 }
 }
-/// 20 KiB: units cross strips, and now and then what belongs to one lane.
+/// 20 KiB: units cross strips, and sometimes the border between two lanes.
 const UNIT_SECTORS: u64 = 40;
 const CLIENT_COUNT: usize = 4;
 
@@ -35,7 +35,7 @@ struct Tank {
     stamps: Vec<AtomicU64>,
 }
 
-/// The array on some lanes, and what people hear of it.
+/// The array on some lanes, and its events.
 struct Running {
     array: ArrayLanes,
     notices: Receiver<Notice>,
@@ -140,7 +140,7 @@ impl Tank {
         assert!(found == stamped(unit, stamp), "{}: unit {unit} does not hold {stamp:x}", self.folder.display());
     }
 
-    /// Reads all, in requests that are several lanes'.
+    /// Reads everything, in requests that cross lanes.
     fn verify(&self, remote: &Arc<dyn RemoteDevice>) {
         let mut client = Client::new(Arc::clone(remote));
         for first in (0..self.stamps.len()).step_by(100) {
@@ -181,7 +181,7 @@ impl Running {
         self.notices.try_iter().filter_map(event).collect()
     }
 
-    /// Redundancy agrees everywhere, and each array says so once.
+    /// Redundancy is consistent everywhere, and each array reports so once.
     fn scrub(&self) {
         self.settle();
         self.heard();
@@ -197,7 +197,7 @@ impl Running {
     }
 }
 
-/// A thread that asks and waits.
+/// A thread that sends requests and waits.
 struct Client {
     remote: Arc<dyn RemoteDevice>,
     reply: Arc<Mailbox<Completion>>,
@@ -209,7 +209,7 @@ impl Client {
         Self { remote, reply: Arc::new(Mailbox::new(move || thread.unpark())) }
     }
 
-    /// Carries requests out, all at once, none of which may fail.
+    /// Runs requests, all at once, none of which may fail.
     fn carry_out(&mut self, requests: impl IntoIterator<Item = Request>) -> Vec<Completion> {
         let mut requests: Vec<Request> = requests.into_iter().collect();
         let (count, mut ended) = (requests.len(), Vec::new());
@@ -292,7 +292,7 @@ fn an_array_is_the_same_on_any_number_of_lanes() {
             if level != "0" {
                 running.scrub();
             }
-            // The second run ends without a word, as by a crash of the process.
+            // The second run ends without a stop, as in a crash of the process.
             if run != 1 {
                 let report = running.array.stop(|_| ()).expect("in good order");
                 assert!(report.tree().iter().all(|array| array.status.clean || !array.geometry.level().is_redundant()));
@@ -342,7 +342,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
         assert!(finished >= 2 && finished == count_of(|event| *event == Event::SweepStarted(SweepKind::Rebuild)), "{heard:?}");
         tank.verify(&remote);
         running.scrub();
-        // Who was in sync when it left comes back by the bitmap.
+        // A member that was in sync when it left returns by the bitmap.
         array.fail(spare.clone()).expect("redundant");
         array.remove(spare.clone()).expect("it has failed");
         tank.load(&remote, 6, |round| round == 3);

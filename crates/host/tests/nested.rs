@@ -1,7 +1,8 @@
 //! Goal: what clients write into an array never decides how it starts, and arrays over arrays start all the same.
-//! Method: arrays on image files. Clients write superblocks of every version, whole and half arrays, and images of members where md
-//! looks for them; every start must find the same array with the same bytes. Spans are known by their mark; without marks, as an
-//! early Stria or mdadm leaves them, only if somebody says so. New arrays on used drives know nothing of the old.
+//! Method: arrays on image files. Clients write superblocks of every version, whole and half arrays, and images of members
+//! where md looks for them; every start must find the same array with the same bytes. Spans are recognized by their mark;
+//! without marks, as an early Stria or mdadm leaves them, only on command. New arrays on used drives are independent of the old
+//! ones.
 
 use std::fs::{self, File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
@@ -41,7 +42,7 @@ impl Images {
         Self { folder, paths }
     }
 
-    /// An array over all of them that agree.
+    /// An array over all of them that match.
     fn make(&self, name: &str, level: &str) -> [u8; 16] {
         make(name, level, &self.paths, |spec| spec.assume_clean = true)
     }

@@ -1,6 +1,6 @@
-//! Goal: no byte that went wrong is served, and no byte that is right is refused, whatever happens in between.
-//! Method: random requests that overlap in time, on a RAM drive that answers late and out of order; the drive's memory is
-//! spoiled, or taken away as it is at any moment, as when the power goes.
+//! Goal: no corrupt byte is served, and no correct byte is refused, whatever happens in between.
+//! Method: random requests that overlap in time, on a RAM drive that answers late and out of order. The drive's memory is
+//! corrupted, or taken as it is at any moment, as in a power cut.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl Chance {
     }
 }
 
-/// A RAM drive in other hands too: requests are carried out late and out of order, and later still it tells so.
+/// A RAM drive with two handles: requests run late and out of order, and end later still.
 #[derive(Clone)]
 struct Drive(Rc<RefCell<Late>>, Limits);
 
@@ -39,7 +39,7 @@ struct Late {
     to_tell: Vec<(Nanos, Completion)>,
     chance: Chance,
     now: Nanos,
-    /// Writes to the heads of the region end without being done.
+    /// Writes to the region's headers end without being executed.
     forgets_headers: bool,
     /// A write to the data shows in the first sector of each block as soon as it is submitted, and in the rest later.
     tears: bool,
@@ -176,7 +176,7 @@ impl World {
         self.wait(tag).result
     }
 
-    /// A change of any kind, sometimes with its memory in pieces that are no whole blocks.
+    /// A change of any kind, sometimes with its memory in pieces that are not whole blocks.
     fn change(&mut self, block: u64, count: u64) -> Tag {
         let operation = match self.chance.below(8) {
             0 | 1 => Operation::WriteZeroes { fua: false, unmap: true, fast: false },
@@ -198,7 +198,7 @@ impl World {
             let count = 1 + self.chance.below(12);
             let tags: Vec<Tag> = (0..count)
                 .map(|_| {
-                    // Close together, over the border of two pages of sums.
+                    // Close together, across the border of two checksum pages.
                     let block = 1000 + self.chance.below(60);
                     let count = 1 + self.chance.below(16);
                     match self.chance.below(2) {
@@ -273,7 +273,7 @@ fn sums_outlive_a_close_and_are_dropped_when_somebody_else_wrote() {
     assert_eq!(later.refused(990..1080), [1011]);
 }
 
-/// The memory of the drive is taken at every step of a history, and opened: which right bytes are refused. How often that was.
+/// The memory of the drive is taken at every step of a history, and opened: counts how often correct bytes are refused.
 fn crash_everywhere(seed: u64, forgets_headers: bool) -> (Vec<u64>, usize) {
     let mut world = World::open(Drive::new(None, seed), seed);
     world.drive.0.borrow_mut().forgets_headers = forgets_headers;
@@ -291,7 +291,7 @@ fn crash_everywhere(seed: u64, forgets_headers: bool) -> (Vec<u64>, usize) {
             world.step();
             crash(&world, 995..1080);
         }
-        // Sometimes long enough for sums to be written back and groups to be clean again.
+        // Sometimes long enough for checksums to be written back and groups to become clean.
         if world.chance.below(3) == 0 {
             let until = world.now + 8_000_000_000;
             while world.now < until {
@@ -312,7 +312,7 @@ fn a_crash_at_any_moment_refuses_nothing_that_is_right() {
     }
 }
 
-/// The same, where it must be seen: were groups not dirty before they are written, sums from before would be believed.
+/// The same, where it must be seen: if groups were not dirty before they are written, older checksums would be trusted.
 #[test]
 fn a_head_that_is_not_written_first_is_found() {
     assert_ne!((0..3).flat_map(|seed| crash_everywhere(seed, true).0).count(), 0);
@@ -336,7 +336,8 @@ fn sums_that_have_settled_outlive_a_crash_too() {
     assert_eq!(late.refused(7..16), [8]);
 }
 
-/// Requests beside the data pass as they are; a failed write leaves nothing known; the map of the sums may rot as well.
+/// Requests beside the data pass unchanged; a failed write makes checksums unknown; the checksum table may be corrupted as
+/// well.
 #[test]
 fn faults_around_the_data_harm_nobody() {
     let drive = Drive::new(None, 8);
@@ -376,7 +377,7 @@ fn faults_around_the_data_harm_nobody() {
     run(other_group, 8, write(8)).expect("it is tried anew");
 }
 
-/// Against a map of what must be readable, with many pages and a table that was spoiled.
+/// Compared with a map of what must be readable, with many pages and a corrupted table.
 #[test]
 fn a_spoiled_page_of_sums_knows_nothing_and_refuses_nothing() {
     let mut world = World::open(Drive::new(None, 9), 9);

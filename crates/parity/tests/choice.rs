@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-/// What a child of this test says; the children run `child` alone.
+/// The output of a child of this test; the children run `child` alone.
 fn kernel_of(choice: Option<&str>) -> Result<String, String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "child", "--nocapture", "--ignored"]).env_remove("STRIA_PARITY_KERNEL");

@@ -1,4 +1,4 @@
-//! Parity that the real Linux md wrote: ours must agree with every stripe, and bring back any members that one loses.
+//! Parity that the real Linux md wrote: ours must match it on every stripe, and recover any members that one loses.
 
 #[path = "../../../tests/oracle/harness.rs"]
 mod harness;

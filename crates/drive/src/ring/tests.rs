@@ -141,8 +141,8 @@ fn one_alarm_serves_many_sleeps() {
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
-/// The side's last completions came while the ring was dropped: the watch had fired, but nobody had been told, so it could not be
-/// taken back, and then found nothing and watched on for ever (seen with NVMe commands under way).
+/// The side's last completions came while the ring was dropped. The watch had fired but had not been reported, so it could not
+/// be cancelled; it then found nothing and watched on for ever (seen with NVMe commands in flight).
 #[test]
 fn watch_of_a_side_is_taken_back_although_it_fires_meanwhile() {
     let (told, dropped) = std::sync::mpsc::channel();

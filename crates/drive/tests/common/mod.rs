@@ -1,4 +1,4 @@
-//! Places to test on: files on file systems of several kinds, and loop devices where the user is root.
+//! Drives to test on: files on file systems of several kinds, and loop devices if the user is root.
 
 #![allow(dead_code, reason = "every test file uses some of it")]
 
@@ -44,7 +44,7 @@ impl Drop for Folder {
     }
 }
 
-/// Whether the test may set up devices and mounts; says so when not.
+/// True if the test may set up devices and mounts; otherwise it prints why not.
 pub fn is_root(what: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -70,7 +70,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// Over a new sparse file; `None`, with the reason printed, where that cannot be had.
+    /// Over a new sparse file; `None`, with the reason printed, if that is impossible.
     pub fn new(folder: &Folder, len: u64, block_bytes: u32) -> Option<Self> {
         Self::with(folder, len, block_bytes, &[])
     }

@@ -62,7 +62,7 @@ fn what_is_there_already_is_told_apart() {
     let living = listen().expect("it is replaced");
     assert!(matches!(SocketFile::check(&path), Err(SocketError::InUse)));
     assert!(matches!(listen(), Err(SocketError::InUse)));
-    // Nobody accepts: the queue fills, and the server counts as living still.
+    // Connections are not accepted: the queue fills, and the server still counts as running.
     let _waiting: Vec<_> = std::iter::repeat_with(|| answer_socket(&path)).take_while(Result::is_ok).collect();
     assert!(matches!(listen(), Err(SocketError::InUse)));
     drop(living);

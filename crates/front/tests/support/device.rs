@@ -1,4 +1,4 @@
-//! A RAM device on a lane, which can be held up: for tests, examples and benchmarks.
+//! A RAM device on a lane, which can be blocked: for tests, examples and benchmarks.
 
 #![allow(dead_code)]
 
@@ -40,7 +40,7 @@ impl LaneDevice {
         self.lane.takes_guests().then_some(&self.name)
     }
 
-    /// While it is held, requests wait: to see what a server does with a slow device.
+    /// While it is blocked, requests wait: to see what a server does with a slow device.
     pub fn set_hold(&self, hold: bool) {
         self.hold.store(hold, Ordering::SeqCst);
         self.lane.call(|_| ()).expect("it runs");

@@ -22,7 +22,7 @@ pub struct Service {
 
 pub fn ram() -> Arc<LaneDevice> {
     let limits = Limits { discard_granularity_bytes: 512, ..Limits::plain(SIZE_BYTES / 512) };
-    // `hostile_apart.rs` tells the stories of `hostile.rs` the other way.
+    // `hostile_apart.rs` runs the tests of `hostile.rs` the other way.
     Arc::new(LaneDevice::spawn(limits, !env!("CARGO_CRATE_NAME").ends_with("apart")))
 }
 
@@ -64,7 +64,7 @@ impl Service {
         self.client_of("tank")
     }
 
-    /// A client that behaves is served, promptly.
+    /// A correct client is served, promptly.
     pub fn assert_well(&self) {
         let started = Instant::now();
         let mut client = self.client();
@@ -101,7 +101,7 @@ pub fn reply(client: &mut UnixStream) -> (u64, u32) {
     (u64::from_be_bytes(bytes[8..].try_into().expect("8")), u32::from_be_bytes(bytes[4..8].try_into().expect("4")))
 }
 
-/// The server has closed: nothing comes any more.
+/// The server has closed: nothing more arrives.
 pub fn assert_closed(mut client: UnixStream) {
     let mut rest = Vec::new();
     match client.read_to_end(&mut rest) {

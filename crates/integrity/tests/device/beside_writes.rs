@@ -1,5 +1,5 @@
-//! Goal: a read that overlaps writes in time brings no rotten byte, neither of blocks that nobody writes nor of those that are
-//! being written, and is refused only for rot.
+//! Goal: a read that overlaps writes in time returns no corrupt byte, neither of blocks being written nor of others, and is
+//! refused only for corruption.
 //! Method: every block carries the number of the write that filled it. Reads and writes overlap all the time, on a drive that
 //! shows writes half done; what each read may find is known block by block.
 
@@ -7,7 +7,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Nobody writes the second half.
+/// The second half is never written.
 const HOT: Range<u64> = 1000..1030;
 const ALL: Range<u64> = 1000..1060;
 
@@ -26,9 +26,9 @@ struct Pending {
     blocks: Range<u64>,
     /// A write's number.
     write: Option<u64>,
-    /// Of a read, block by block: the writes that it may find.
+    /// For a read, block by block: the writes that it may find.
     may: Vec<BTreeSet<u64>>,
-    /// Of a read: rot that it may be refused for.
+    /// For a read: the corruption that it may be refused for.
     rotten: BTreeSet<u64>,
 }
 
@@ -37,7 +37,7 @@ struct Traffic {
     /// The last write of each block that has ended.
     now: BTreeMap<u64, u64>,
     pending: Vec<Pending>,
-    /// Rotten now, as far as is known.
+    /// Corrupt now, as far as is known.
     rotten: BTreeSet<u64>,
     writes: u64,
     served: usize,
@@ -63,7 +63,7 @@ impl Traffic {
         one.start < other.end && other.start < one.end
     }
 
-    /// Two writes never overlap here: of such nobody knows which one won.
+    /// Two writes never overlap here: it would be unknown which one won.
     fn write(&mut self, blocks: Range<u64>) {
         if self.pending.iter().any(|other| other.write.is_some() && Self::overlaps(&other.blocks, &blocks)) {
             return;
@@ -110,7 +110,7 @@ impl Traffic {
                 result.expect("RAM does not fail");
                 for block in blocks {
                     self.now.insert(block, number);
-                    // Rot that came before the write has gone; rot that came during it may be there.
+                    // Corruption from before the write is gone; corruption from during it may remain.
                     if !rotten.contains(&block) {
                         self.rotten.remove(&block);
                     }
@@ -163,7 +163,7 @@ fn reads_beside_writes_bring_what_was_written_or_an_error() {
     }
 }
 
-/// Rot in a block that nobody writes is refused by every read, whatever writes are under way beside it and however they begin.
+/// Corruption in a block that is not written is refused by every read, whatever writes run beside it.
 #[test]
 fn rot_is_refused_beside_any_write() {
     for seed in 0..200 {
