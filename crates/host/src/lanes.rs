@@ -231,20 +231,26 @@ impl ArrayLanes {
     /// When the drive carries something and `force` is not set, or is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         self.home(|array| array.command(|engine| engine.may_change()))??;
-        // R11: a member must not return while a lane is still starting, nor before its drop is durable.
-        self.wait_while(
-            |engine| engine.is_starting() || !engine.drops_are_committed(),
-            "the array is still starting, or still writes down that a member failed; add it again in a moment",
-        )?;
+        self.wait_until_members_may_return()?;
         self.let_in(new, Aim { span, force, replaces: None })
     }
 
-    /// The drive is written to away from the lanes, and other commands go on meanwhile.
+    /// R11: a member must not return while a lane is still starting, nor before its drop is durable.
+    fn wait_until_members_may_return(&self) -> Result<(), HostError> {
+        self.wait_while(
+            |engine| engine.is_starting() || !engine.drops_are_committed(),
+            "the array is still starting, or still writes down that a member failed; add it again in a moment",
+        )
+    }
+
+    /// Adds a drive. It is written on another thread than the lanes', and other commands go on meanwhile; so what holds is asked
+    /// again when it joins.
     fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
         let (newcomer, first) = (new.newcomer(), aim.clone());
         let metadata = self.home(move |array| array.metadata_for(&newcomer, &first))??;
         let ready = new.prepare(metadata)?;
         let _turn = self.one_at_a_time();
+        self.wait_until_members_may_return()?;
         let joined = self.home(move |array| array.let_in(ready, &aim))??;
         let text = joined.text.clone();
         self.follow(move |array| array.follow(&joined))?;
