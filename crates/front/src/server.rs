@@ -394,8 +394,14 @@ impl Shared {
             if let Some(victim) = registry.handshake_to_evict() {
                 victim.evict("it had agreed on nothing yet, and a newer client wanted its place: too many are in the handshake");
             }
-            // Clients that were told to leave and have not left yet still have threads.
-            if registry.connections.iter().filter(|connection| connection.export.get().is_none()).count() >= 2 * max {
+            // Clients that were told to leave and have not left yet still have threads. On a busy machine a newcomer waits for them.
+            let crowded = |registry: &mut Registry| {
+                registry.connections.iter().filter(|other| other.export.get().is_none()).count() >= 2 * max
+            };
+            let waited = self.connection_ended.wait_timeout_while(registry, LEAVE_WITHIN, crowded);
+            let (still, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            registry = still;
+            if waited.timed_out() {
                 return turned_away(format_args!("{} clients are in the handshake, and {max} may be", 2 * max));
             }
         }
@@ -462,6 +468,9 @@ impl Registry {
 /// A client that has agreed and sends no request for so long may lose its place to another. Kernels, hypervisors and tools read
 /// at once.
 const UNUSED_AFTER: Duration = Duration::from_secs(2);
+
+/// How long a newcomer waits for clients that were told to leave. They only need a turn of the processor.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A connection's entry in the list. The code that serves the connection owns it.
 pub(crate) struct Entry {
