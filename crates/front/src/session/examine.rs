@@ -82,8 +82,8 @@ pub fn examine(header: &RequestHeader, facts: &Facts, structured: bool, allocati
         return if plain { Ok(work) } else { refuse(Errno::Invalid, "a flush with an offset or a length") };
     }
     if offset.checked_add(length).is_none_or(|end| end > facts.size_bytes) {
-        let errno = match work {
-            Work::Write { .. } | Work::WriteZeroes { .. } => Errno::NoSpace,
+        let errno = match header.command {
+            command::WRITE | command::WRITE_ZEROES => Errno::NoSpace,
             _ => Errno::Invalid,
         };
         return refuse(errno, "the request reaches beyond the end of the export");
