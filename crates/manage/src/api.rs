@@ -166,7 +166,7 @@ pub struct MemberView {
     pub written_bytes: u64,
     /// It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
     #[serde(default)]
-    pub no_space: bool,
+    pub no_room: bool,
     /// Why it was dropped.
     pub failure: Option<String>,
     /// How long its recent reads took; `None`: it is a span, or has read nothing yet.
@@ -308,7 +308,7 @@ pub struct EventView {
     pub time_ms: u64,
     /// The array or span.
     pub array: String,
-    /// `member_failed`, `member_gone`, `no_space`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
+    /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
     /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
     pub kind: String,

@@ -154,7 +154,7 @@ fn headline(view: &ArrayView) -> String {
         parts.push(format!("NO ANSWER from {} for {}", member.path, size::show_duration(ms / 1000)));
     }
     let without_room: Vec<&str> =
-        all_members(view).into_iter().filter(|member| member.no_space).map(|member| member.path.as_str()).collect();
+        all_members(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
     if !without_room.is_empty() {
         parts.push(format!("NO ROOM on {}: writes that need some fail until there is", without_room.join(", ")));
     }
@@ -269,7 +269,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
-        no_space: member.has_no_room,
+        no_room: member.has_no_room,
         failure: member.failure.clone(),
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
