@@ -986,10 +986,18 @@ async fn clear_intents(core: Rc<Core>) {
 
 async fn stop(core: Rc<Core>, sweeper: Rc<Sweeper>) {
     let replays = || core.log.stage.get() < Stage::Replayed && !core.read_only.get() || core.log.stage.get() == Stage::Opening;
-    while core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() || replays() {
-        core.sleep_until(core.now() + 1_000_000).await;
-    }
-    let flushed = core.flush_volatile().await;
+    let is_busy = || core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() || replays();
+    let flushed = loop {
+        while is_busy() {
+            core.sleep_until(core.now() + 1_000_000).await;
+        }
+        let last_write = core.last_write.get();
+        let flushed = core.flush_volatile().await;
+        // R4: "clean" speaks of writes that ended before the flush. A request that came during it is waited for as well.
+        if !is_busy() && core.last_write.get() == last_write {
+            break flushed;
+        }
+    };
     if flushed.is_ok() && core.health() != Health::Failed && !core.read_only.get() && core.geometry.level().is_redundant() {
         core.record.intent_changed.wake_all(&core.ready);
         core.record.clean.set(true);
