@@ -11,7 +11,6 @@
 mod mutants;
 
 use mutants::alter::{Mutant, Target};
-use mutants::chance::Chance;
 use mutants::scenes::{LOOKED_AT, Scene};
 use mutants::support::MemoryDrive;
 use mutants::support::running::pattern;
@@ -24,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stria_array::Health;
 use stria_block::{BlockDevice, Buffer, Operation};
+use stria_chance::Chance;
 use stria_format::detect::{detect, wipes};
 use stria_format::md::{Candidate, Options, examine, raw};
 
@@ -187,7 +187,7 @@ fn life(scene: &Scene, mutant: &Mutant, chance: &mut Chance, tally: &mut Tally) 
 
 /// The mutant of a seed, and the chance that goes on from there.
 fn made<'a>(seed: u64, scenes: &'a [Scene], targets: &[Vec<Target>]) -> (&'a Scene, Mutant, Chance) {
-    let mut chance = Chance(seed);
+    let mut chance = Chance::from_state(seed);
     let any = chance.below(scenes.len() as u64) as usize;
     // As rare as they are, members that missed something are what most is at stake with.
     let stale: Vec<usize> = (0..scenes.len()).filter(|&index| scenes[index].stale.is_some()).collect();

@@ -8,7 +8,6 @@ mod mutants;
 mod support;
 
 use mutants::alter::{Mutant, Target, alter, targets};
-use mutants::chance::Chance;
 use mutants::scenes::{Scene, all};
 use mutants::support::MemoryDrive;
 use std::io::{BufRead, BufReader, Read};
@@ -16,6 +15,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use stria_chance::Chance;
 use support::{Place, contents};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -100,7 +100,7 @@ fn mutants_change_nothing_through_the_program() {
             if seed >= first + count {
                 break;
             }
-            let mut chance = Chance(seed ^ 0x5eed << 32);
+            let mut chance = Chance::from_state(seed ^ 0x5eed << 32);
             let index = chance.below(scenes.len() as u64) as usize;
             let mutant = alter(&scenes[index], &targets[index], &scenes, &mut chance);
             let changes: Vec<String> = mutant.changes.iter().map(ToString::to_string).collect();

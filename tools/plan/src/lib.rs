@@ -11,7 +11,6 @@
 
 pub mod array;
 pub mod calc;
-pub mod chance;
 pub mod hdd;
 pub mod load;
 pub mod model;
@@ -23,3 +22,5 @@ pub mod reproduce;
 pub mod rig;
 pub mod ssd;
 pub mod station;
+
+pub use stria_chance as chance;

@@ -15,7 +15,6 @@
 pub mod beside;
 pub mod beyond;
 pub mod campaign;
-pub mod chance;
 pub mod crossed;
 pub mod drive;
 pub mod exhaustive;
@@ -35,6 +34,8 @@ pub mod trace;
 pub mod tree;
 pub mod workload;
 pub mod world;
+
+pub use stria_chance as chance;
 
 pub use mutant::Mutant;
 pub use workload::{History, Step};

@@ -1,9 +1,9 @@
 //! Alters what lies on drives, field by field or byte by byte, and makes every checksum right again.
 
-use super::chance::Chance;
 use super::scenes::Scene;
 use super::support::MemoryDrive;
 use std::fmt;
+use stria_chance::Chance;
 use stria_format::Field;
 use stria_format::md::bitmap::Header as BitmapHeader;
 use stria_format::md::log::{AppendHead, Entry, LogHead};

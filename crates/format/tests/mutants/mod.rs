@@ -2,7 +2,6 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub mod alter;
-pub mod chance;
 pub mod scenes;
 #[path = "../support/mod.rs"]
 pub mod support;
