@@ -10,7 +10,7 @@ mod nowhere;
 
 use nowhere::Nowhere;
 use std::process::exit;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, LogConfig, MemberConfig, MemberId, REDO_SECTORS_MAX, SlotConfig};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, LogConfig, REDO_SECTORS_MAX};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES};
 
 /// 8 MiB a member: more than the inner caches, and quickly made.
@@ -46,26 +46,10 @@ fn member(ram: bool) -> Box<dyn BlockDevice> {
 }
 
 fn array(level: Level, count: usize, log: bool, ram: bool) -> Option<Box<dyn BlockDevice>> {
-    let config_of = |id| MemberConfig {
-        id: MemberId(id),
-        name: format!("member {id}"),
-        data_start_sector: 0,
-        data_sectors: MEMBER_SECTORS,
-        recovered_sector: u64::MAX,
-        by_bitmap: false,
-        bad_blocks: Vec::new(),
-    };
+    let geometry = Geometry::new(level, level.default_layout(), 128, &vec![MEMBER_SECTORS; count]).ok()?;
     let config = ArrayConfig {
-        name: "counted".into(),
-        geometry: Geometry::new(level, level.default_layout(), 128, &vec![MEMBER_SECTORS; count]).ok()?,
-        slots: (0..count).map(|id| SlotConfig { member: Some(config_of(id)), replacement: None }).collect(),
-        spares: Vec::new(),
-        resync_sector: u64::MAX,
-        suspects_parity: false,
-        intent: None,
         log: log.then_some(LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false }),
-        replay: Vec::new(),
-        read_only: false,
+        ..ArrayConfig::optimal("counted", geometry)
     };
     Some(Box::new(ArrayDevice::new(&config, (0..count).map(|_| member(ram)).collect(), Nowhere::default(), 0)))
 }

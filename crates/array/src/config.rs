@@ -26,6 +26,21 @@ pub struct MemberConfig {
     pub bad_blocks: Vec<Range<u64>>,
 }
 
+impl MemberConfig {
+    /// An in-sync member that is all data area.
+    pub fn in_sync(id: MemberId, data_sectors: u64) -> Self {
+        Self {
+            id,
+            name: format!("member {}", id.0),
+            data_start_sector: 0,
+            data_sectors,
+            recovered_sector: u64::MAX,
+            by_bitmap: false,
+            bad_blocks: Vec::new(),
+        }
+    }
+}
+
 /// A slot and the members that fill it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotConfig {
@@ -77,6 +92,25 @@ pub struct ArrayConfig {
     pub replay: Vec<LogRecord>,
     /// Refuse all writes.
     pub read_only: bool,
+}
+
+impl ArrayConfig {
+    /// An optimal array without bitmap, log or spares, whose members are handed out by slot.
+    pub fn optimal(name: impl Into<String>, geometry: Geometry) -> Self {
+        let member = |slot| Some(MemberConfig::in_sync(MemberId(slot), geometry.member_sectors(slot)));
+        Self {
+            name: name.into(),
+            slots: (0..geometry.slot_count()).map(|slot| SlotConfig { member: member(slot), replacement: None }).collect(),
+            geometry,
+            spares: Vec::new(),
+            resync_sector: u64::MAX,
+            suspects_parity: false,
+            intent: None,
+            log: None,
+            replay: Vec::new(),
+            read_only: false,
+        }
+    }
 }
 
 /// A rule of crash safety that an engine breaks on purpose, to show that the simulator would find the bug.

@@ -14,11 +14,10 @@ use crate::core::{
 use crate::gather::{self, Part};
 use crate::lanes::{self, Partition};
 use crate::log::Stage;
-use crate::member::Member;
 use crate::mirror_io::MirrorWrite;
 use crate::no_space::{is_no_space, refill_forever};
 use crate::plan::Presence;
-use crate::status::{ArrayStatus, Event, Health, MemberState, MemberStatus, Refusal};
+use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
@@ -626,8 +625,8 @@ impl Engine {
     }
 
     /// Some member is a file with holes, so a write to it may find no room: none is acknowledged ahead of its place.
-    pub fn expect_no_room(&mut self) {
-        self.core.expect_no_room();
+    pub fn expect_no_space(&mut self) {
+        self.core.expect_no_space();
     }
 
     fn record_failures(&mut self, failures: IoFailures) {
@@ -667,7 +666,7 @@ impl Engine {
             read_only: self.core.read_only.get(),
             clean: self.core.record.clean.get(),
             resync_sector: self.core.resync_sector.get(),
-            members: members.iter().map(|member| self.member_status(member)).collect(),
+            members: members.iter().map(|member| member.status(self.core.now())).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),
             mismatch_sectors: self.sweeper.last_mismatch().map(|(sectors, _)| sectors),
@@ -679,11 +678,6 @@ impl Engine {
             log: self.core.log.status(),
             in_flight: self.core.requests_in_flight(),
         }
-    }
-
-    fn member_status(&self, member: &Member) -> MemberStatus {
-        let status = member.status();
-        MemberStatus { has_no_room: self.core.no_space.was_seen_on(status.id, self.core.now()), ..status }
     }
 
     /// From now on no write is acknowledged early if only this member's log holds it. `None` lifts that. Call it before failing

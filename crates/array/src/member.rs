@@ -7,7 +7,7 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Histogram, Limits};
+use stria_block::{Histogram, Limits, Nanos};
 
 pub(crate) struct Member {
     pub config: MemberConfig,
@@ -32,6 +32,8 @@ pub(crate) struct Member {
     pub repaired_sectors: u64,
     /// It has lost what it held, and the array cannot do without it.
     pub is_gone: bool,
+    /// Until then it is reported as a member without space.
+    pub no_space_until: Nanos,
     pub failure: Option<String>,
     /// The number of the superblock update that says it was dropped.
     pub dropped_by: u64,
@@ -57,6 +59,7 @@ impl Member {
             wrong_sectors: 0,
             repaired_sectors: 0,
             is_gone: false,
+            no_space_until: 0,
             failure: None,
             dropped_by: 0,
         }
@@ -81,19 +84,24 @@ impl Member {
         blocks.insert(place, whole);
     }
 
+    /// True if any of these rows is a bad block.
+    pub fn has_bad(&self, rows: &Range<u64>) -> bool {
+        self.config.bad_blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end)
+    }
+
     /// Removes rows from the bad blocks. Returns whether any were among them.
     pub fn mark_good(&mut self, rows: &Range<u64>) -> bool {
-        let blocks = &mut self.config.bad_blocks;
-        if !blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end) {
+        if !self.has_bad(rows) {
             return false;
         }
+        let blocks = &mut self.config.bad_blocks;
         let rest =
             |bad: Range<u64>| [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end];
         *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
         true
     }
 
-    pub fn status(&self) -> MemberStatus {
+    pub fn status(&self, now: Nanos) -> MemberStatus {
         MemberStatus {
             id: self.config.id,
             name: self.config.name.clone(),
@@ -109,8 +117,7 @@ impl Member {
             wrong_sectors: self.wrong_sectors,
             repaired_sectors: self.repaired_sectors,
             bad_sectors: self.config.bad_blocks.iter().map(|bad| bad.end - bad.start).sum(),
-            // The engine knows.
-            has_no_room: false,
+            has_no_space: now < self.no_space_until,
             failure: self.failure.clone(),
         }
     }
@@ -204,9 +211,8 @@ impl Members {
     /// What can be done with `rows` of a slot's member.
     pub fn presence(&self, slot: usize, rows: &Range<u64>) -> Presence {
         let Some(id) = self.slots[slot].member else { return Presence::Missing };
-        let config = &self.all[id.0].config;
-        let bad = config.bad_blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end);
-        if config.recovered_sector >= rows.end && !bad { Presence::Whole } else { Presence::WriteOnly }
+        let member = &self.all[id.0];
+        if member.config.recovered_sector >= rows.end && !member.has_bad(rows) { Presence::Whole } else { Presence::WriteOnly }
     }
 
     /// How many of `rows`, from the first on, are alike: readable on a slot's member as the first is, or not as the first is

@@ -8,7 +8,7 @@
 //!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
 //! - If a data strip is missing, its content exists in parity alone, and parity must not follow. Rows that a member could not
 //!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place; therefore no write is
-//!   acknowledged early where its place may need space of a file system ([`Core::expect_no_room`]).
+//!   acknowledged early where its place may need space of a file system ([`Core::expect_no_space`]).
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
 //!   parity would move on with a write whose data another member has no space for, and could tell neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
@@ -18,16 +18,15 @@
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
-use crate::MemberId;
-use crate::core::{Core, MemberIo};
+use crate::core::{Core, MemberIo, write_io};
 use crate::lock::Mode;
 use crate::mirror_io::{alike_sectors, read_any, readable};
 use crate::parity_io::{Unit, computed_parity, mark_half_written, read_units, reconstruct};
 use crate::plan::{Presence, Strips};
 use crate::task::Waiters;
+use crate::{MemberId, MemberState};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, ErrorKind, IoError, Nanos};
@@ -47,8 +46,6 @@ pub(crate) struct NoSpace {
     unflushed: RefCell<Option<IoError>>,
     /// Some member is a file with holes.
     is_expected: Cell<bool>,
-    /// When members last had no space.
-    seen: RefCell<BTreeMap<MemberId, Nanos>>,
     /// Bad blocks for lack of space, which a task fills.
     lacking: RefCell<Vec<Lacking>>,
     pub refill: Waiters,
@@ -63,11 +60,6 @@ impl NoSpace {
     /// True if writes may be acknowledged early, since their places have their space.
     pub fn has_places(&self, now: Nanos) -> bool {
         !self.is_expected.get() && !self.is_careful(now)
-    }
-
-    /// True if this member had no space in the last minute.
-    pub fn was_seen_on(&self, member: MemberId, now: Nanos) -> bool {
-        self.seen.borrow().get(&member).is_some_and(|seen| now < seen.saturating_add(CAREFUL_FOR))
     }
 
     /// The error that the next flush must report.
@@ -96,13 +88,14 @@ impl Core {
         if !self.no_space.is_careful(now) {
             self.event(crate::Event::NoSpace { member, reason: error.context.to_string() });
         }
-        self.no_space.careful_until.set(now.saturating_add(CAREFUL_FOR));
-        self.no_space.seen.borrow_mut().insert(member, now);
+        let until = now.saturating_add(CAREFUL_FOR);
+        self.no_space.careful_until.set(until);
+        self.members.borrow_mut().get_mut(member).no_space_until = until;
         IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
     }
 
     /// A write to a member may need space that is not there.
-    pub fn expect_no_room(&self) {
+    pub fn expect_no_space(&self) {
         self.no_space.is_expected.set(true);
     }
 
@@ -199,8 +192,7 @@ async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
     let slot = {
         let members = core.members.borrow();
         let state = members.get(*member);
-        let lacks = state.config.bad_blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end);
-        state.slot.filter(|&slot| lacks && members.slots()[slot].member == Some(*member))
+        state.slot.filter(|&slot| state.has_bad(rows) && members.slots()[slot].member == Some(*member))
     };
     let Some(slot) = slot else { return Ok(()) };
     let right = match core.geometry.level().parity_count() {
@@ -211,15 +203,40 @@ async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
         _ => told_by_others(core, slot, rows).await,
     };
     let Some(right) = right else { return Ok(()) };
-    let write = crate::core::write_io(*member, rows.start, right.freeze(), false);
-    let wrote = core.io(std::iter::once(write).collect()).await;
-    match wrote.into_iter().find_map(|(result, _)| result.err()) {
-        Some(error) if is_no_space(&error) => {
-            core.meet_no_space(*member, &error);
-            Err(())
-        }
-        _ => Ok(()),
+    write_back(core, *member, rows, right).await.map_err(drop)
+}
+
+/// Writes the right bytes to bad blocks of a member. If it fails to, they stay what they are.
+///
+/// # Errors
+/// When there is still no space for them.
+async fn write_back(core: &Core, member: MemberId, rows: &Range<u64>, right: Buffer) -> Result<(), IoError> {
+    let wrote = core.io(std::iter::once(write_io(member, rows.start, right.freeze(), false)).collect()).await;
+    match wrote.into_iter().find_map(|(result, _)| result.err()).filter(is_no_space) {
+        Some(error) => Err(core.meet_no_space(member, &error)),
+        None => Ok(()),
     }
+}
+
+/// Brings data of a stripe that is in parity alone to its place, before the next write to these rows. Otherwise parity would move on
+/// with that write; if a second member then had no space for its part, neither could be recovered.
+///
+/// # Errors
+/// When there is still no space for it.
+pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<u64>) -> Result<(), IoError> {
+    for (index, &slot) in core.map(stripe).data.iter().enumerate() {
+        let lacks = |member: &MemberId| {
+            let members = core.members.borrow();
+            let state = members.get(*member);
+            state.role == MemberState::InSync && state.has_bad(rows)
+        };
+        let holder = core.members.borrow().slots()[usize::from(slot)].member;
+        let Some(member) = holder.filter(lacks) else { continue };
+        if let Ok(right) = reconstruct(core, stripe, index, rows, &mut Strips::new()).await {
+            write_back(core, member, rows, right).await?;
+        }
+    }
+    Ok(())
 }
 
 /// What the other members of a parity array say about a slot's rows.
@@ -251,7 +268,7 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<u64>, right:
         return Ok(());
     }
     let data = Buffer::copy_of(right).freeze();
-    let write: MemberIo = crate::core::write_io(member, rows.start, data, false);
+    let write: MemberIo = write_io(member, rows.start, data, false);
     for (result, _) in core.io(std::iter::once(write).collect()).await {
         match result {
             Ok(()) => {}

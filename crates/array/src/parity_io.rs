@@ -9,7 +9,7 @@ use crate::gates::gate_plan;
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::{BAND_SECTORS, LogHolders, LogRecord};
-use crate::no_space::{is_no_space, reconcile_parity};
+use crate::no_space::{bring_home, is_no_space, reconcile_parity};
 use crate::plan::{Method, Presence, Rectangle, Strips, Unrecoverable, WritePlan, indices, plan_write, rectangles, sources};
 use crate::{Event, StripeMap};
 use smallvec::{SmallVec, smallvec};
@@ -537,33 +537,6 @@ pub(crate) fn drop_failed_flushes<'a>(
         }
     }
     outcome
-}
-
-/// Before a write to rows of a stripe where a data strip's bytes are in parity alone: brings them to their place. Otherwise parity that
-/// moves on with a write, while a second member has no room for its part, would tell neither.
-///
-/// # Errors
-/// When there still is no room for them.
-async fn bring_home(core: &Core, stripe: u64, rows: &Range<u64>) -> Result<(), IoError> {
-    let map = core.map(stripe);
-    for (index, &slot) in map.data.iter().enumerate() {
-        let member = {
-            let members = core.members.borrow();
-            let is_bad = |member: &crate::MemberId| {
-                let state = members.get(*member);
-                let overlaps = |bad: &Range<u64>| bad.start < rows.end && rows.start < bad.end;
-                state.role == crate::MemberState::InSync && state.config.bad_blocks.iter().any(overlaps)
-            };
-            members.slots()[usize::from(slot)].member.filter(is_bad)
-        };
-        let Some(member) = member else { continue };
-        let Ok(right) = reconstruct(core, stripe, index, rows, &mut Strips::new()).await else { continue };
-        let wrote = core.io(std::iter::once(write_io(member, rows.start, right.freeze(), false)).collect()).await;
-        if let Some(error) = wrote.into_iter().find_map(|(result, _)| result.err()).filter(is_no_space) {
-            return Err(core.meet_no_space(member, &error));
-        }
-    }
-    Ok(())
 }
 
 /// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could

@@ -50,7 +50,7 @@ pub struct MemberStatus {
     /// Bad blocks: sectors recorded as holding nothing usable, until they are written.
     pub bad_sectors: u64,
     /// It had no room for a write in the last minute.
-    pub has_no_room: bool,
+    pub has_no_space: bool,
     /// Why it was dropped, or is gone.
     pub failure: Option<String>,
 }
@@ -183,7 +183,7 @@ impl MemberStatus {
         self.wrong_sectors += other.wrong_sectors;
         self.repaired_sectors += other.repaired_sectors;
         self.bad_sectors = self.bad_sectors.max(other.bad_sectors);
-        self.has_no_room |= other.has_no_room;
+        self.has_no_space |= other.has_no_space;
     }
 }
 

@@ -8,9 +8,9 @@ mod support;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Engine, Geometry, IntentConfig, Level, MemberId, NoMetadata, Ports};
+use stria_array::{ArrayConfig, ArrayDevice, Engine, Geometry, IntentConfig, Level, MemberId, NoMetadata, Ports};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, Tag, bytes};
-use support::{Chance, SharedRam, whole};
+use support::{Chance, SharedRam};
 
 const MS: Nanos = 1_000_000;
 const NEVER: Nanos = Nanos::MAX;
@@ -75,7 +75,8 @@ impl World {
             until.iter().zip(&rams).map(|member| Box::new(hanging(member)) as Box<dyn BlockDevice>).collect()
         };
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
-        let (config, ports) = (stria_array::ArrayConfig { intent, ..whole(geometry) }, Ports::new(lane_count).with_groups(8));
+        let (config, ports) =
+            (ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) }, Ports::new(lane_count).with_groups(8));
         let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let lanes = (0..lane_count).map(lane).collect();
         Self { lanes, until, now: 0, model, chance, open: BTreeMap::new(), next_tag: 0 }

@@ -9,7 +9,7 @@ use support::*;
 fn array(level: Level, count: usize) -> ArrayDevice<NoMetadata> {
     let geometry = Geometry::new(level, level.default_layout(), 128, &vec![128 * 64; count]).expect("it fits");
     let intent = Some(IntentConfig { chunk_sectors: 1024, dirty: Vec::new() });
-    on_ram(&ArrayConfig { intent, ..whole(geometry) })
+    on_ram(&ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) })
 }
 
 /// Requests of `sectors`, 32 in flight; the memory of those that have ended goes out again.

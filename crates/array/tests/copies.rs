@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use stria_array::*;
 use stria_block::*;
-use support::whole;
 
 const SECTORS: u64 = 1 << 16;
 
@@ -52,7 +51,7 @@ impl Mirror {
             waiting: Vec::new(),
         };
         let devices = asked.iter().map(|asked| Box::new(noting(asked)) as Box<dyn BlockDevice>).collect();
-        Self { array: ArrayDevice::new(&whole(geometry), devices, NoMetadata, 0), asked, ends }
+        Self { array: ArrayDevice::new(&ArrayConfig::optimal("test", geometry), devices, NoMetadata, 0), asked, ends }
     }
 
     /// Reads; the place of the member that was asked.

@@ -57,7 +57,7 @@ fn write(array: &mut ArrayDevice<NoMetadata>, start_sector: u64) {
 
 #[test]
 fn a_stream_of_one_request_at_a_time_never_waits() {
-    let mut array = on_ram(&whole(geometry(Level::Raid5, 4)));
+    let mut array = on_ram(&ArrayConfig::optimal("test", geometry(Level::Raid5, 4)));
     for start in (0..800).step_by(8) {
         write(&mut array, start);
         let mut ended = Vec::new();
@@ -68,7 +68,7 @@ fn a_stream_of_one_request_at_a_time_never_waits() {
 
 #[test]
 fn the_end_of_a_stream_waits_for_what_is_in_flight_and_a_moment_more() {
-    let mut array = on_ram(&whole(geometry(Level::Raid5, 4)));
+    let mut array = on_ram(&ArrayConfig::optimal("test", geometry(Level::Raid5, 4)));
     // A whole stripe, and the beginning of the next one: the client may be about to go on there.
     for start in (0..400).step_by(8) {
         write(&mut array, start);

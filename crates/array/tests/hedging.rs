@@ -4,9 +4,9 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Geometry, Level, MemberId, MemberStatus, NoMetadata, Ports};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberId, MemberStatus, NoMetadata, Ports};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, bytes};
-use support::{SharedRam, whole};
+use support::SharedRam;
 
 const MS: Nanos = 1_000_000;
 
@@ -67,7 +67,7 @@ impl World {
             };
             until.iter().zip(&rams).map(|late_ram| Box::new(late(late_ram)) as Box<dyn BlockDevice>).collect()
         };
-        let (config, ports) = (whole(geometry), Ports::new(lane_count).with_groups(16));
+        let (config, ports) = (ArrayConfig::optimal("test", geometry), Ports::new(lane_count).with_groups(16));
         let lane = |lane| ArrayDevice::on_lane(&config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let mut others: Vec<_> = (0..lane_count).map(lane).collect();
         let array = others.pop().expect("there is one");

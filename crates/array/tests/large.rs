@@ -2,13 +2,10 @@
 //! serves clients meanwhile. Method: devices that hold zeros and count what they are asked; no time is measured. A sweep that
 //! looked at each of its 134 million windows, and at all chunks before it, would never end here.
 
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use stria_array::*;
 use stria_block::*;
-use support::*;
 
 /// 64 MiB, as `create` has it.
 const CHUNK: u64 = 1 << 17;
@@ -52,7 +49,7 @@ impl Large {
         let geometry = Geometry::new(level, level.default_layout(), 128, &[member_sectors; 4]).expect("it can be");
         let intent = Some(IntentConfig { chunk_sectors: CHUNK, dirty: dirty.to_vec() });
         let resync_sector = if returns.is_some() { u64::MAX } else { 0 };
-        let mut config = ArrayConfig { intent, resync_sector, ..whole(geometry) };
+        let mut config = ArrayConfig { intent, resync_sector, ..ArrayConfig::optimal("test", geometry) };
         if let Some(slot) = returns {
             let member = config.slots[slot].member.as_mut().expect("it is there");
             (member.recovered_sector, member.by_bitmap) = (0, true);

@@ -63,7 +63,7 @@ fn commands_are_refused_and_a_scrub_only_reads() {
 #[test]
 fn a_scrub_is_refused_where_a_crash_left_work() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[1024; 4]).expect("a geometry");
-    let array = on_ram(&ArrayConfig { read_only: true, resync_sector: 0, ..whole(geometry) });
+    let array = on_ram(&ArrayConfig { read_only: true, resync_sector: 0, ..ArrayConfig::optimal("test", geometry) });
     let Refusal(sentence) = array.command(|engine| engine.scrub(false, 0)).expect_err("a resync is due");
     assert!(sentence.contains("not yet in step") && sentence.contains("without --read-only"), "{sentence}");
 }

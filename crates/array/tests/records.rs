@@ -154,18 +154,11 @@ fn metadata_are_always_ahead_of_the_data_they_speak_of() {
         let (told, open) = (Rc::<RefCell<Told>>::default(), Open::default());
         let sectors = geometry.member_sectors(0);
         let faults: Vec<Rc<RefCell<FaultPlan>>> = (0..5).map(|_| Rc::default()).collect();
-        let member = |id| MemberConfig { data_start_sector: METADATA_SECTORS, ..member_config(id, sectors) };
+        let member = |id| MemberConfig { data_start_sector: METADATA_SECTORS, ..MemberConfig::in_sync(MemberId(id), sectors) };
         let config = ArrayConfig {
-            name: "test".into(),
-            geometry: geometry.clone(),
             slots: (0..5).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
-            spares: Vec::new(),
-            resync_sector: u64::MAX,
-            suspects_parity: false,
             intent: Some(IntentConfig { chunk_sectors: CHUNK, dirty: Vec::new() }),
-            log: None,
-            replay: Vec::new(),
-            read_only: false,
+            ..ArrayConfig::optimal("test", geometry.clone())
         };
         let mut chance = Chance(seed as u64);
         let devices = faults
@@ -227,7 +220,12 @@ fn who_is_to_be_failed_on_command_soon_keeps_nothing_alone() {
     let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
     let late = |seed| Box::new(LateDevice::new(RamDevice::new(1024), seed)) as Box<dyn BlockDevice>;
     let devices = (0..4).map(late).collect();
-    let array = ArrayDevice::new(&ArrayConfig { log: Some(log), ..whole(geometry) }, devices, Nowhere::default(), 0);
+    let array = ArrayDevice::new(
+        &ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) },
+        devices,
+        Nowhere::default(),
+        0,
+    );
     let (array, now) = (RefCell::new(array), Cell::new(0));
     let poll = |ended: &mut Vec<Completion>| {
         now.set(now.get() + 1000);
@@ -274,7 +272,7 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
         zeros: false,
     };
     let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
-    let mut array = on_ram(&ArrayConfig { log: Some(log), replay: vec![record], ..whole(geometry) });
+    let mut array = on_ram(&ArrayConfig { log: Some(log), replay: vec![record], ..ArrayConfig::optimal("test", geometry) });
     let fails = |array: &ArrayDevice<NoMetadata>| array.command(|engine| engine.fail(MemberId(0)));
     let refused = fails(&array).expect_err("records are still to be carried out");
     assert!(refused.to_string().contains("fail it again in a moment"), "{refused}");

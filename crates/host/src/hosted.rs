@@ -284,7 +284,7 @@ impl HostedArray {
         let has_holes =
             |member: &MemberSource| member.drive().and_then(|drive| drive.watch.drive()).is_some_and(|drive| drive.has_holes());
         for array in self.tree().into_iter().filter(|array| array.members.iter().any(has_holes)) {
-            array.device.command(Engine::expect_no_room);
+            array.device.command(Engine::expect_no_space);
         }
     }
 

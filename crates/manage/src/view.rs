@@ -269,7 +269,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
-        no_room: member.has_no_room,
+        no_room: member.has_no_space,
         failure: member.failure.clone(),
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberConfig, MemberId, NoMetadata, Ports, SlotConfig};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, NoMetadata, Ports};
 use stria_bench::{Limit, Load, NullDevice, Order, Target};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_drive::{keep_to, monotonic_now};
@@ -57,27 +57,7 @@ impl BlockDevice for Asked {
 fn config(level: Level, count: usize) -> ArrayConfig {
     let strip = if level == Level::Raid1 { 8 } else { STRIP_SECTORS };
     let geometry = Geometry::new(level, level.default_layout(), strip, &vec![MEMBER_SECTORS; count]).expect("it fits");
-    let member = |id| MemberConfig {
-        id: MemberId(id),
-        name: format!("member {id}"),
-        data_start_sector: 0,
-        data_sectors: MEMBER_SECTORS,
-        recovered_sector: u64::MAX,
-        by_bitmap: false,
-        bad_blocks: Vec::new(),
-    };
-    ArrayConfig {
-        name: "bench".into(),
-        geometry,
-        slots: (0..count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
-        spares: Vec::new(),
-        resync_sector: u64::MAX,
-        suspects_parity: false,
-        intent: None,
-        log: None,
-        replay: Vec::new(),
-        read_only: false,
-    }
+    ArrayConfig::optimal("bench", geometry)
 }
 
 /// Requests a second of all lanes together.

@@ -1,7 +1,7 @@
 //! Arrays over devices at hand, without metadata: what is measured is the engine and the members, nothing else.
 
 use crate::Shape;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SlotConfig};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, NoMetadata};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_host::ArrayLevel;
 
@@ -20,30 +20,7 @@ pub fn array_over(
             let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
             let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes)?;
             let shape = Shape::new(&geometry, 1);
-            let slot = |(id, &data_sectors)| SlotConfig {
-                member: Some(MemberConfig {
-                    id: MemberId(id),
-                    name: format!("member {id}"),
-                    data_start_sector: 0,
-                    data_sectors,
-                    recovered_sector: u64::MAX,
-                    by_bitmap: false,
-                    bad_blocks: Vec::new(),
-                }),
-                replacement: None,
-            };
-            let config = ArrayConfig {
-                name: "scratch".into(),
-                geometry,
-                slots: sizes.iter().enumerate().map(slot).collect(),
-                spares: Vec::new(),
-                resync_sector: u64::MAX,
-                suspects_parity: false,
-                intent: None,
-                log: None,
-                replay: Vec::new(),
-                read_only: false,
-            };
+            let config = ArrayConfig::optimal("scratch", geometry);
             Ok((Box::new(ArrayDevice::new(&config, members, NoMetadata, 0)), shape))
         }
         ArrayLevel::Striped(level) => {

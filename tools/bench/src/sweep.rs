@@ -1,7 +1,7 @@
 //! How fast a rebuild or scrub goes, on members at hand, by any clock.
 
 use stria_array::{
-    ArrayConfig, ArrayDevice, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SlotConfig, SweepKind,
+    ArrayConfig, ArrayDevice, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SweepKind,
 };
 use stria_block::{BlockDevice, Nanos, bytes};
 
@@ -45,28 +45,10 @@ pub fn time_sweep(
     let slot_count = members.len() - spare_count;
     let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
     let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes[..slot_count])?;
-    let member = |id: usize| MemberConfig {
-        id: MemberId(id),
-        name: format!("member {id}"),
-        data_start_sector: 0,
-        data_sectors: sizes[id],
-        recovered_sector: u64::MAX,
-        by_bitmap: false,
-        bad_blocks: Vec::new(),
-    };
+    let spare = |id: usize| MemberConfig::in_sync(MemberId(id), sizes[id]);
     let member_bytes = bytes(sizes.iter().copied().min().unwrap_or(0)) as u64;
-    let config = ArrayConfig {
-        name: "sweep".into(),
-        geometry,
-        slots: (0..slot_count).map(|id| SlotConfig { member: Some(member(id)), replacement: None }).collect(),
-        spares: (slot_count..members.len()).map(member).collect(),
-        resync_sector: u64::MAX,
-        suspects_parity: false,
-        intent: None,
-        log: None,
-        replay: Vec::new(),
-        read_only: false,
-    };
+    let config =
+        ArrayConfig { spares: (slot_count..members.len()).map(spare).collect(), ..ArrayConfig::optimal("sweep", geometry) };
     let mut array = ArrayDevice::new(&config, members, NoMetadata, 0);
     let start = clock(None);
     array.poll(start, &mut Vec::new());

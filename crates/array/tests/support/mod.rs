@@ -92,40 +92,11 @@ impl BlockDevice for SharedRam {
     }
 }
 
-/// An array that lacks nothing, without bitmap or log.
-pub fn whole(geometry: Geometry) -> ArrayConfig {
-    let slot = |id| SlotConfig { member: Some(member_config(id, geometry.member_sectors(id))), replacement: None };
-    ArrayConfig {
-        name: "test".into(),
-        slots: (0..geometry.slot_count()).map(slot).collect(),
-        geometry,
-        spares: Vec::new(),
-        resync_sector: u64::MAX,
-        suspects_parity: false,
-        intent: None,
-        log: None,
-        replay: Vec::new(),
-        read_only: false,
-    }
-}
-
 /// It runs on RAM that is at hand at once.
 pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoMetadata> {
     let ram = |slot| Box::new(RamDevice::new(config.geometry.member_sectors(slot))) as Box<dyn BlockDevice>;
     let devices = (0..config.geometry.slot_count()).map(ram).collect();
     ArrayDevice::new(config, devices, NoMetadata, 0)
-}
-
-pub fn member_config(id: usize, sectors: u64) -> MemberConfig {
-    MemberConfig {
-        id: MemberId(id),
-        name: format!("member {id}"),
-        data_start_sector: 0,
-        data_sectors: sectors,
-        recovered_sector: u64::MAX,
-        by_bitmap: false,
-        bad_blocks: Vec::new(),
-    }
 }
 
 /// One array under test.
@@ -172,11 +143,10 @@ impl World {
         let rams: Vec<SharedRam> = sectors.iter().map(|&sectors| SharedRam::new(sectors)).collect();
         let faults: Vec<Rc<RefCell<FaultPlan>>> = sectors.iter().map(|_| Rc::default()).collect();
         let config = ArrayConfig {
-            spares: (geometry.slot_count()..sectors.len()).map(|id| member_config(id, sectors[id])).collect(),
+            spares: (geometry.slot_count()..sectors.len()).map(|id| MemberConfig::in_sync(MemberId(id), sectors[id])).collect(),
             resync_sector,
-            suspects_parity: false,
             intent,
-            ..whole(geometry.clone())
+            ..ArrayConfig::optimal("test", geometry.clone())
         };
         let mut devices = || {
             let device = |(ram, plan): (&SharedRam, &Rc<RefCell<FaultPlan>>)| {
