@@ -1,12 +1,12 @@
 //! What a drive is: everything that is known without reading its sectors.
 
+use crate::within::within;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, Metadata};
 use std::io::IoSliceMut;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
 use std::time::Duration;
 use stria_block::{Buffer, Limits};
 
@@ -111,10 +111,8 @@ pub struct DriveInfo {
 
 /// The path without links. If a file system hangs for longer than `patience`, the path as it is.
 pub fn real_path_within(path: &Path, patience: Duration) -> PathBuf {
-    let (asked, (found, answer)) = (path.to_owned(), channel());
-    let thread = std::thread::Builder::new().name("stria path".into()).spawn(move || found.send(asked.canonicalize()));
-    let real = thread.ok().and_then(|_| answer.recv_timeout(patience).ok()?.ok());
-    real.unwrap_or_else(|| path.to_owned())
+    let asked = path.to_owned();
+    within(patience, move || asked.canonicalize()).ok().and_then(Result::ok).unwrap_or_else(|| path.to_owned())
 }
 
 impl Identity {

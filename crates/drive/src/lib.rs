@@ -20,6 +20,7 @@ mod passthrough;
 mod ring;
 mod size;
 mod sync_drive;
+mod within;
 mod workers;
 
 pub use error::DriveError;
@@ -28,3 +29,4 @@ pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
 pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to, monotonic_now};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, IoOptions, SyncDrive, probe};
+pub use within::{NotInTime, within};

@@ -224,11 +224,11 @@ impl SyncDrive {
         Ok(())
     }
 
-    /// Gives these sectors of a file their room on the file system, so that writes there find some; what they hold stays. Other
-    /// drives have theirs, and a file system that does not know how gives it when it must.
+    /// Allocates the space of these sectors of a file, so that later writes there cannot run out of it. Their content stays. Does
+    /// nothing on other drives, and on file systems that cannot allocate ahead.
     ///
     /// # Errors
-    /// When there is not as much room.
+    /// When the file system has not enough space.
     pub fn allocate(&self, sectors: Range<u64>) -> Result<(), IoError> {
         self.check_writable()?;
         let bytes = |sectors: u64| sectors * SECTOR_BYTES as u64;

@@ -1,8 +1,8 @@
-//! A drive that is to join a running array. Whatever waits for it is done here, on threads of its own and within a bound: a drive
-//! that hangs in that moment stops no lane, and its command ends with words.
+//! A drive that joins a running array. Calls that may wait for the drive run on a thread of their own, for a bounded time. So a drive
+//! that hangs stops no lane, and its command ends with an error.
 //!
 //! ```text
-//!   open, look (thread) ─ what is to be written (home lane) ─ write (thread) ─ join (home lane, then the others)
+//!   open, inspect (thread) ─ choose what to write (home lane) ─ write (thread) ─ join (home lane, then the others)
 //! ```
 
 use crate::HostError;
@@ -12,10 +12,9 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use stria_array::{MemberId, MetadataWrite};
-use stria_drive::{Access, Identity, IoOptions, SyncDrive};
+use stria_drive::{Access, Identity, IoOptions, NotInTime, SyncDrive, within};
 use stria_format::md::Candidate;
 use stria_format::md::recorder::Adopt;
 use uuid::Uuid;
@@ -23,7 +22,7 @@ use uuid::Uuid;
 /// 20 s: how long a drive may take to be opened, or to take its metadata. A hard disk that wakes up takes some ten.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
-/// What a lane must know of a drive that is to join.
+/// What a lane must know about a drive that joins.
 pub(crate) struct Newcomer {
     pub path: PathBuf,
     pub identity: Identity,
@@ -31,51 +30,51 @@ pub(crate) struct Newcomer {
     pub adopt: Adopt,
 }
 
-/// A drive that was opened and looked at: it may join.
+/// A drive that was opened and inspected.
 pub struct NewDrive {
     drive: SyncDrive,
     new: Arc<Newcomer>,
 }
 
-/// How it is to join.
+/// How a drive joins.
 #[derive(Clone, Debug)]
 pub(crate) struct Aim {
-    /// To which array of the tree, by name.
+    /// The array of the tree, by name.
     pub span: Option<String>,
-    /// Whatever it carries.
+    /// True if data that is found on it may be overwritten.
     pub force: bool,
-    /// A drive that still works.
+    /// The drive that it replaces, which still works.
     pub replaces: Option<PathBuf>,
 }
 
-/// Where a drive is to go.
+/// Where a drive joins.
 pub(crate) struct Joining {
-    /// Which array of the tree.
+    /// The array, by its place in the tree.
     pub array: usize,
-    /// `None`: it comes back as it is.
+    /// `None`: a former member that returns with its metadata.
     pub writes: Option<NewMetadata>,
     pub replaces: Option<MemberId>,
-    /// What is done, in words.
+    /// What happens, for the administrator.
     pub text: String,
 }
 
-/// What makes a drive a spare.
+/// The metadata of a new spare.
 pub(crate) struct NewMetadata {
     pub writes: Vec<MetadataWrite>,
-    /// What must have room.
+    /// Ranges of the drive, in sectors, whose space is allocated first.
     pub places: Vec<Range<u64>>,
 }
 
-/// A drive that carries what it is to carry.
+/// A drive with its metadata on it, ready to join.
 pub(crate) struct ReadyDrive {
     pub new: Arc<Newcomer>,
     pub unbound: Unbound,
-    /// It has new metadata.
+    /// True if its metadata are new.
     pub is_new: bool,
 }
 
 impl NewDrive {
-    /// Opens a drive for an array, to be reached as its others are.
+    /// Opens a drive for an array, to be reached in the same way as its others.
     ///
     /// # Errors
     /// When it is in use, cannot be opened, or does not answer in time.
@@ -99,7 +98,7 @@ impl NewDrive {
         Arc::clone(&self.new)
     }
 
-    /// Writes what the drive is to carry, and waits until it is durable.
+    /// Writes the metadata, and waits until it is durable.
     ///
     /// # Errors
     /// When it cannot be written, or the drive does not answer in time.
@@ -131,33 +130,27 @@ impl NewDrive {
     }
 }
 
-/// Does what waits for a drive on a thread of its own. `for_what`: what it is waited for, and what has come of it; `work` is told when
-/// nobody waits any longer.
+/// Runs `work`, which may wait for a drive, on a thread. `for_what` completes the sentence of the error: what the time was for, and
+/// what has become of the drive. `work` is given a flag that is set once its result is no longer wanted.
 fn in_time<T: Send + 'static>(
     path: &Path,
     for_what: &str,
     work: impl FnOnce(&AtomicBool) -> Result<T, HostError> + Send + 'static,
 ) -> Result<T, HostError> {
     let is_late = Arc::new(AtomicBool::new(false));
-    let (done, outcome) = channel();
     let told = Arc::clone(&is_late);
-    let thread = std::thread::Builder::new().name("stria new drive".into()).spawn(move || {
-        // What nobody waits for any more is closed here.
-        let _ = done.send(work(&told));
-    });
-    thread.map_err(|error| HostError::Refused(format!("{}: no thread to open it: {error}", path.display())))?;
-    match outcome.recv_timeout(ANSWERS_WITHIN) {
-        Ok(outcome) => outcome,
-        Err(RecvTimeoutError::Timeout) => {
-            is_late.store(true, Ordering::SeqCst);
-            Err(HostError::Refused(format!(
-                "{} does not answer: it was given {} s {for_what}; look at the drive and its cable, and try again when it answers",
-                path.display(),
-                ANSWERS_WITHIN.as_secs()
-            )))
-        }
-        Err(RecvTimeoutError::Disconnected) => {
-            Err(HostError::Refused(format!("{}: it could not be looked at (a defect, please report it)", path.display())))
-        }
-    }
+    within(ANSWERS_WITHIN, move || work(&told)).unwrap_or_else(|error| {
+        let path = path.display();
+        Err(HostError::Refused(match error {
+            NotInTime::Late => {
+                is_late.store(true, Ordering::SeqCst);
+                format!(
+                    "{path} does not answer: it was given {} s {for_what}; look at the drive and its cable, and try again when it answers",
+                    ANSWERS_WITHIN.as_secs()
+                )
+            }
+            NotInTime::NoThread(error) => format!("{path}: no thread to open it: {error}; try again"),
+            NotInTime::Panicked => format!("{path}: it could not be looked at (a defect, please report it)"),
+        }))
+    })
 }

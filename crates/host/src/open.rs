@@ -121,8 +121,8 @@ pub(crate) fn open_at_home(
     Ok((plan.make(ring, 0), plan, warnings))
 }
 
-/// Gives the metadata on image files their room, holes that a copy left among them: a full file system must not keep members from
-/// being told what they are. What is to be told of those without.
+/// Allocates the space of the metadata on image files, where a copy of an image may have left holes. Otherwise a full file system
+/// could fail a superblock update. Returns a warning for each member without that space.
 fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
     if options.read_only {
         return Vec::new();
