@@ -7,10 +7,9 @@
 //! Clients are other threads, which send messages, or [`Guest`]s, which live on the lane and take part in its turns: the ring
 //! watches their sockets. A guest costs no message between threads, and shares the lane's processor.
 //!
-//! Invariant: every request taken from the mailbox is answered exactly once, in every case. On the way in, the number of a slot
-//! in the [`RequestTable`] replaces its tag; the desk remembers the client and its tag. When the thread ends, normally or by a panic,
-//! the desk answers all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox
-//! itself.
+//! Invariant: every request taken from the mailbox is answered exactly once. The [`RequestTable`] remembers the client and its
+//! tag, and gives the request the number of a slot as its tag. When the thread ends, normally or by a panic, the table answers
+//! all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox itself.
 //!
 //! Several lanes may serve one device: a [`LaneRouter`] represents them to clients, and a [`PanicGroup`] ends them together.
 

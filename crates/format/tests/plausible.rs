@@ -281,7 +281,7 @@ fn a_bitmap_with_impossible_chunks_is_replaced_by_the_others() {
     }
 }
 
-/// Who says that it has seen records to come has not: what its bits say is not believed.
+/// A bitmap that counts more superblock updates than the array has made is wrong. Its bits are not trusted.
 #[test]
 fn a_bitmap_ahead_of_the_array_counts_as_all_set() {
     for ahead in [5, 1 << 33, u64::MAX / 2] {

@@ -10,7 +10,7 @@ use stria_block::{RemoteDevice, bytes};
 pub struct Export {
     /// The name that clients ask for. The export named `""` is the default, or else the first.
     pub name: String,
-    /// Shown to users who list the exports; may be empty.
+    /// Text that a list of exports shows; may be empty.
     pub description: String,
     /// The device that serves the requests.
     pub device: Arc<dyn RemoteDevice>,

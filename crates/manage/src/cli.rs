@@ -221,7 +221,7 @@ pub struct ServeOptions {
     /// Group of unix sockets for NBD, by name or number.
     #[arg(long, value_name = "GROUP", value_parser = group)]
     pub nbd_group: Option<u32>,
-    /// Serve NBD on TCP addresses that other machines reach. Without TLS, anyone who reaches the port may read and write.
+    /// Allow TCP addresses that other machines reach. There is no TLS: whatever reaches the port can read and write the array.
     #[arg(long)]
     pub nbd_insecure: bool,
     /// How many NBD clients may be connected. One user or address gets three quarters of the places; a client that has never
@@ -284,7 +284,7 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Who may connect to unix sockets for NBD.
+    /// Permissions and group of unix sockets for NBD.
     pub fn nbd_access(&self) -> SocketAccess {
         let alone = SocketAccess::default().mode;
         let mode = self.nbd_mode.unwrap_or(if self.nbd_group.is_some() { 0o660 } else { alone });

@@ -207,7 +207,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Warnings for the administrator who has just created this array.
+/// What `create` warns of: members of different size, and a start without redundancy.
 fn create_warnings(spec: &CreateSpec, made: &[Assembly]) -> Result<Vec<String>, Failure> {
     let mut warnings = Vec::new();
     let mut sizes = Vec::new();

@@ -1,5 +1,5 @@
-//! Goal: sockets appear when they are ready, for whom they are meant, and go at every end.
-//! Method: the real program, started and ended at many moments, with clients that wait for nothing but the file.
+//! Goal: a socket appears when its array is served, only permitted users can connect, and every end removes it.
+//! Method: the real program, started and ended at many moments, with clients that wait only for the file.
 
 mod support;
 
@@ -143,7 +143,7 @@ fn whoever_sees_the_socket_finds_the_export() {
     for _ in 0..10 {
         let child = spawn(&place, &images, &format!("unix:{}", path.display()), &[]);
         assert!(hurried_client(|| UnixStream::connect(&path)) > 0);
-        // The control socket came before: whoever is connected can be told of.
+        // The control socket is there before the NBD socket, so `status` can report a client as soon as it connects.
         assert_eq!(place.status("tank")["name"], "tank");
         signal(&child, "-TERM");
         assert!(end(child).0.success());

@@ -25,7 +25,7 @@ pub(super) struct Guests {
 
 struct Resident {
     guest: Box<dyn Guest>,
-    /// Its index at the desk.
+    /// Its index in the request table.
     client: usize,
     is_due: bool,
     signalled: bool,

@@ -2,7 +2,7 @@
 //!
 //! The member with the most events tells what the array is, so a count that was altered (by a hostile drive, or a tool that puts
 //! the checksum right) would make old bytes the truth. [`EVENTS_MAX`](super::superblock::EVENTS_MAX) bounds what one superblock
-//! may say by itself; what it says against the others is judged here. Honest histories keep two rules:
+//! may say by itself; what it says against the others is judged here. Honest histories keep three rules:
 //!
 //! - A record goes to every member that it names. So a member that is behind was named as gone, or the crash was in that very
 //!   record, which then differs from the one before by what happened in it, and a member that is away does not become whole in

@@ -461,8 +461,8 @@ impl MdMetadata {
         writes
     }
 
-    /// Where a member's metadata lie on its drive, the ring of the write log and the heads of checksums with them; in sectors, whole
-    /// 4 KiB.
+    /// Where a member's metadata are on its drive, the ring of the write log and the headers of checksums included: sectors, in
+    /// whole blocks of 4 KiB.
     pub fn metadata_places(&self, member: MemberId) -> Vec<Range<u64>> {
         let Some(keeper) = self.keepers.get(&member) else { return Vec::new() };
         let header = &keeper.superblock.header;

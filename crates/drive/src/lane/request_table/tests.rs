@@ -1,5 +1,5 @@
 //! Goal: however much one client asks for, another waits for a window of it at most, and nothing is lost or overtaken.
-//! Method: a desk is asked by several clients and answered by hand, as a slow device would.
+//! Method: several clients send requests to a table, and the test answers them by hand, as a slow device would.
 
 use super::*;
 use stria_block::Buffer;
