@@ -172,6 +172,28 @@ fn what_is_retired_on_one_lane_says_nothing_of_another() {
     assert_eq!(replayed(&drives), []);
 }
 
+/// The update that ends the first resync is the first whose superblocks let records count. A crash may tear it.
+#[test]
+fn records_count_for_all_members_once_one_superblock_says_so() {
+    let mut drives = raid_5(LARGE_SECTORS, |create| create.assume_clean = false);
+    let start = started(&drives, &Options::default());
+    let (mut state, mut recorder) = (state_of(&start.config, false), start.recorder);
+    apply(&mut drives, &recorder.reset_log());
+    apply(&mut drives, &recorder.record_state(&state, 1));
+    let mut lane = lanes(1, &recorder).remove(0);
+    let records = [append(&mut lane, 1, 0, 1, 1), append(&mut lane, 2, 0, 1, 1)];
+    apply(&mut drives, &records);
+    assert_eq!(replayed(&drives), [], "redundancy is not complete yet");
+
+    state.resync_sector = u64::MAX;
+    let update = recorder.record_state(&state, 2);
+    for arrived in 1..=update.len() {
+        let mut torn = drives.clone();
+        apply(&mut torn, &update[..arrived]);
+        assert_eq!(replayed(&torn), [(0, 1), (0, 1)], "{arrived} superblocks of {}", update.len());
+    }
+}
+
 #[test]
 fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
     let (mut drives, recorder, _) = begun(2);

@@ -308,8 +308,8 @@ pub struct FoundPart {
 }
 
 impl FoundLog {
-    /// Reads the log of a member, and the ring only if its session is the superblock's. `None`: there is no log, or it is
-    /// another member's.
+    /// Reads the log of a member, and the ring only if its session is the superblock's, or that of the update after it, which
+    /// the member may have missed (R27). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, room: &LogRoom, read: &mut super::member::Read) -> Option<Self> {
         let head_start = room.head_start;
         let page = read(head_start, PAGE_SECTORS).ok()?;
@@ -323,7 +323,9 @@ impl FoundLog {
         }
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
         let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, parts: Vec::new() };
-        if found.off || !found.speaks_for(superblock.utime_micros()) {
+        let tag = superblock.utime_micros();
+        let may_lack_its_tag = tag == 0 && !superblock.clean();
+        if found.off || !(found.speaks_for(tag) || may_lack_its_tag) {
             return Some(found);
         }
         let count = u64::from(head.parts.max(1));
