@@ -18,8 +18,8 @@ fn mirror(place: &Place) -> Vec<String> {
 }
 
 fn spawn(place: &Place, images: &[String], nbd: &str, more: &[&str]) -> Child {
-    // Also where the tests run under nohup.
-    let program = ["--default-signal=HUP", env!("CARGO_BIN_EXE_stria")];
+    // Also where the tests run under nohup, or in the background of a script, whose shell ignores SIGINT for them.
+    let program = ["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_stria")];
     let arguments = [&program[..], &["serve", &images[0], &images[1], "--nbd", nbd], more].concat();
     let mut command = place.command_line("env", &arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts")
