@@ -1,11 +1,14 @@
-//! Levels and layouts, as controllers and md lay them out, and what a request to an array asks of its members.
+//! Arrays of drives behind a [backplane](crate::backplane).
 //!
 //! - [`level`]: a level by its columns, copies and parities.
 //! - [`layout`]: from a range of the array to ranges of members.
-//! - [`steps`]: the reads and writes of a request, step by step.
+//! - [`engine`]: the array as Stria's engine makes it.
+//! - [`stepped`]: its plain twin, by the reads and writes of a request step by step ([`steps`]).
 
+pub mod engine;
 pub mod layout;
 pub mod level;
+pub mod stepped;
 pub mod steps;
 
 pub use layout::Layout;

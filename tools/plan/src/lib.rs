@@ -2,14 +2,16 @@
 //!
 //! - [`model`]: the face of every model; [`modelled`] gives it that of a block device.
 //! - [`ssd`], [`hdd`]: drives. [`load`]: what is asked of them.
-//! - [`platform`], [`array`](mod@array), [`rig`]: hosts and controllers, levels, and arrays of drives behind them. [`profile`]: parameters with sources.
+//! - [`backplane`]: drives behind ports and a shared link. [`array`](mod@array): arrays of them, by Stria's engine. [`platform`], [`rig`]: hosts and
+//!   controllers in front. [`profile`]: parameters with sources.
 //! - [`queueing`]: closed forms, which judge them in tests.
 //! - [`reproduce`]: published measurements beside the models. [`calc`]: arithmetic without a run.
 //!
-//! The crate knows nothing of the array engine, files on drives, clocks or threads. A seed replays a run exactly.
+//! The crate knows no files on drives, clocks or threads. A seed replays a run exactly.
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod backplane;
 pub mod calc;
 pub mod hdd;
 pub mod load;

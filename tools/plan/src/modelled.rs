@@ -17,9 +17,9 @@ pub struct Modelled<M> {
 }
 
 impl<M: Model> Modelled<M> {
-    /// `volatile_cache`: the drive needs flushes. Time begins at 0.
-    pub fn new(model: M, volatile_cache: bool) -> Self {
-        let limits = Limits { volatile_cache, unmap_zeroes: true, ..Limits::plain(model.size_sectors()) };
+    /// `volatile_cache`: the drive needs flushes. `rotational`: it has moving parts. Time begins at 0.
+    pub fn new(model: M, volatile_cache: bool, rotational: bool) -> Self {
+        let limits = Limits { volatile_cache, rotational, unmap_zeroes: !rotational, ..Limits::plain(model.size_sectors()) };
         Self { model, limits, now: 0, under_way: HashMap::new(), refused: Vec::new(), next: 0, ended: Vec::new() }
     }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use stria_block::Nanos;
 
 /// A platform. Where a value is left out, that part costs nothing.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PlatformConfig {
     /// A thread's own time for each request.
@@ -36,6 +36,30 @@ pub struct PlatformConfig {
     pub trim: Vec<TrimLevel>,
     /// The smallest strip.
     pub strip_kib_min: u64,
+    /// True if writes that wait for one stripe become one write, as in Stria's engine; false if each is carried out by itself.
+    pub coalesces: bool,
+}
+
+impl Default for PlatformConfig {
+    fn default() -> Self {
+        Self {
+            thread_ns: 0,
+            serial_ns: 0,
+            controller_ns: 0,
+            mirror_read_ns: 0,
+            mirror_write_ns: 0,
+            member_ns: 0,
+            member_slots: None,
+            link_read_bytes_per_s: None,
+            link_write_bytes_per_s: None,
+            port_bytes_per_s: Vec::new(),
+            ceilings: Ceilings::default(),
+            write_back_bytes: 0,
+            trim: Vec::new(),
+            strip_kib_min: 0,
+            coalesces: true,
+        }
+    }
 }
 
 /// Payload of the host in bytes a second.

@@ -3,8 +3,8 @@
 //! A file has a `name` and a table of parameters, each `[value, kind, source]`. The kinds are those of [`Origin`]. Of a calibrated
 //! parameter the source begins with the published number that it was calibrated on, followed by a colon.
 
+use crate::backplane::DriveConfig;
 use crate::platform::PlatformConfig;
-use crate::rig::DriveConfig;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 

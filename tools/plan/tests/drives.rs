@@ -329,7 +329,7 @@ fn a_write_cache_saves_a_turn_for_each_sequential_write() {
 #[test]
 fn modelled_drives_take_the_array_engines_requests() {
     use stria_block::{BlockDevice, Buffer, Operation, Request};
-    let mut device = stria_plan::modelled::Modelled::new(Ssd::new(plain(), 17), false);
+    let mut device = stria_plan::modelled::Modelled::new(Ssd::new(plain(), 17), false, false);
     let request = |tag, start_sector, operation| Request { tag, start_sector, sectors: 8, operation };
     device.submit(request(1, 0, Operation::Write { from: std::iter::once(Buffer::zeroed(4096).freeze()).collect(), fua: true }));
     device.submit(request(2, 8, Operation::Read { into: std::iter::once(Buffer::zeroed(4096)).collect() }));

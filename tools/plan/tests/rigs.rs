@@ -1,11 +1,12 @@
 //! Arrays behind platforms against arithmetic: copies, parity, ceilings, cache, locks.
 
 use stria_plan::array::Level;
+use stria_plan::backplane::DriveConfig;
 use stria_plan::load::{Load, Pattern, run, run_from};
 use stria_plan::model::{Ask, Kind, Model, SECTOR_BYTES};
 use stria_plan::platform::{Ceilings, PlatformConfig, TrimLevel};
 use stria_plan::profile;
-use stria_plan::rig::{DriveConfig, Rig};
+use stria_plan::rig::{Maker, Rig};
 
 const RAID5: Level = Level::Raid5 { spans: 1 };
 const RAID6: Level = Level::Raid6 { spans: 1 };
@@ -114,7 +115,7 @@ fn writes_cost_members_what_the_level_says() {
         let mut array = rig(&PlatformConfig::default(), "s3500", level, members);
         let load = Load { warm_up: 0, requests: 4_000, ..Load::random(&array, 1, 0.0) };
         run_from(&mut array, &load, 0);
-        let written: u64 = array.ssds().map(|drive| drive.counts().host).sum();
+        let written: u64 = array.backplane().ssds().map(|drive| drive.counts().host).sum();
         written as f64 / 4_000.0
     };
     near(host_pages(Level::Raid0, 4), 1.0, 1e-3, "RAID 0");
@@ -128,14 +129,14 @@ fn trims_reach_the_drives_where_the_platform_passes_them() {
     let mapped = |trim: Vec<TrimLevel>| {
         let platform = PlatformConfig { trim, ..PlatformConfig::default() };
         let mut array = rig(&platform, "s3500", Level::Raid0, 2);
-        array.ssds().for_each(|drive| drive.fill_at_once(1.0));
+        array.backplane().ssds().for_each(|drive| drive.fill_at_once(1.0));
         array.submit(0, Ask { tag: 0, kind: Kind::Trim, start_sector: 0, sectors: array.size_sectors() / 128 * 128 });
         let mut ended = Vec::new();
         while let Some(now) = array.next_wake() {
             array.poll(now, &mut ended);
         }
         assert_eq!(ended, [0]);
-        array.ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>()
+        array.backplane().ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>()
     };
     assert!(mapped(vec![TrimLevel::Raid0]) < 10);
     assert!(mapped(vec![TrimLevel::Redundant]) > 100_000);
@@ -145,7 +146,7 @@ fn trims_reach_the_drives_where_the_platform_passes_them() {
 #[test]
 fn a_write_back_cache_makes_stripes_whole() {
     let speed = |write_back_bytes: u64| {
-        let platform = PlatformConfig { write_back_bytes, ..PlatformConfig::default() };
+        let platform = PlatformConfig { write_back_bytes, coalesces: false, ..PlatformConfig::default() };
         let mut array = rig(&platform, "s3500", RAID5, 4);
         let load = Load { warm_up: 3_000, requests: 6_000, ..Load::sequential(&array, 32, 16 << 10, 0.0) };
         run(&mut array, &load).bytes_per_s
@@ -172,4 +173,66 @@ fn drives_of_different_size_are_used_as_far_as_the_smallest_goes() {
     let array = Rig::new(PlatformConfig::default(), &drives, Level::Raid1, 64 << 10, 1);
     assert!(array.size_sectors() * SECTOR_BYTES <= small.capacity_bytes);
     assert!(array.size_sectors() * SECTOR_BYTES > small.capacity_bytes - (1 << 20));
+}
+
+/// What the engine and its plain twin reach, one request at a time and many.
+fn engine_and_twin(level: Level, members: usize, load: impl Fn(&Rig) -> Load) -> (f64, f64) {
+    let drive = profile::drive("s3500").expect("there is such a drive").config;
+    let [engine, twin] = [Maker::Engine, Maker::Steps].map(|maker| {
+        let drives = vec![drive.clone(); members];
+        let mut array =
+            Rig::made_by(maker, PlatformConfig::default(), &drives, level, 64 << 10, 1).expect("there is such an array");
+        let load = load(&array);
+        run(&mut array, &load).iops
+    });
+    (engine, twin)
+}
+
+/// Goal: the figures are those of the engine that serves drives. Method: small random requests, of which the engine coalesces none, take
+/// as long as the reads and writes that the level asks for.
+#[test]
+fn the_engine_does_what_its_plain_twin_does() {
+    let arrays = [
+        (Level::Single, 1),
+        (Level::Raid0, 3),
+        (Level::Raid1, 2),
+        (Level::Raid10, 6),
+        (RAID5, 5),
+        (RAID6, 6),
+        (Level::Raid5 { spans: 2 }, 8),
+        (Level::Raid6 { spans: 2 }, 10),
+    ];
+    for (level, members) in arrays {
+        for (depth, read_share) in [(1, 1.0), (1, 0.0), (32, 1.0), (32, 0.0), (32, 0.7)] {
+            let (engine, twin) = engine_and_twin(level, members, |array| Load {
+                warm_up: 1_000,
+                requests: 6_000,
+                ..Load::random(array, depth, read_share)
+            });
+            near(engine, twin, 0.04, &format!("{level} of {members}, {read_share} reads, {depth} under way"));
+        }
+    }
+}
+
+/// The engine makes full stripes of small sequential writes; its twin writes each by itself.
+#[test]
+fn the_engine_coalesces_and_its_twin_does_not() {
+    let stream = |level: Level, members: usize| {
+        engine_and_twin(level, members, |array| Load {
+            warm_up: 1_000,
+            requests: 4_000,
+            ..Load::sequential(array, 32, 16 << 10, 0.0)
+        })
+    };
+    let (engine, twin) = stream(RAID5, 5);
+    assert!(engine > 3.0 * twin, "{engine} and {twin}");
+    let (engine, twin) = stream(Level::Raid0, 4);
+    near(engine, twin, 0.01, "RAID 0");
+}
+
+#[test]
+fn a_strip_that_the_engine_does_not_know_is_refused() {
+    let drives = vec![profile::drive("s3500").expect("there is such a drive").config; 3];
+    let refused = Rig::made_by(Maker::Engine, PlatformConfig::default(), &drives, Level::Raid0, 3 << 10, 1);
+    assert!(refused.is_err_and(|error| error.to_string().contains("power of two")));
 }

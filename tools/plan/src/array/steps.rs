@@ -31,7 +31,7 @@ pub fn read(layout: &Layout, request: &Ask, mut choose: impl FnMut(usize, usize,
     Steps { reads: Vec::new(), last }
 }
 
-/// A write or a trim: of whole stripes at once, of parts by read-modify-write or reconstruct-write, whichever reads less.
+/// A write or a trim: of whole stripes at once, of parts by read-modify-write where that reads less, else by reconstruct-write.
 pub fn write(layout: &Layout, request: &Ask) -> Steps {
     let mut steps = Steps::default();
     let pieces: Vec<Piece> = layout.pieces(request.start_sector, request.sectors).collect();
@@ -59,7 +59,7 @@ fn with_parity(layout: &Layout, kind: Kind, stripe: &[Piece], base: u64, steps: 
     if !whole {
         let untouched: Vec<usize> = (0..layout.columns()).filter(|column| stripe.iter().all(|p| p.column != *column)).collect();
         let same = stripe.iter().all(|piece| piece.offset_sectors == from && piece.offset_sectors + piece.sectors == to);
-        if same && untouched.len() < stripe.len() + layout.level.parities() {
+        if same && untouched.len() <= stripe.len() + layout.level.parities() {
             for column in untouched {
                 push(&mut steps.reads, layout.data_member(number, column), ask(Kind::Read, base + from, to - from));
             }

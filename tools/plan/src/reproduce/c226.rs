@@ -4,7 +4,8 @@ use super::experiment::{Ask, Bench, SEED, mbs, measure};
 use super::published::Published;
 use super::row::{Case, Count};
 use crate::array::Level;
-use crate::rig::{DriveConfig, Rig};
+use crate::backplane::DriveConfig;
+use crate::rig::Rig;
 
 /// The default strip of two drives, `z87.default_strip_kib`: the same driver.
 const STRIP_KIB: u64 = 16;

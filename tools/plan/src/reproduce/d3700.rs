@@ -4,8 +4,8 @@ use super::experiment::{Ask, Bench, measure};
 use super::published::Published;
 use super::row::{Case, Count};
 use crate::array::Level;
+use crate::backplane::DriveConfig;
 use crate::load::{Outcome, Pattern};
-use crate::rig::DriveConfig;
 
 const MIX: [f64; 7] = [0.0, 0.05, 0.35, 0.50, 0.65, 0.95, 1.0];
 const SIZES: [(&str, u64); 7] = [("4k", 4), ("8k", 8), ("16k", 16), ("32k", 32), ("64k", 64), ("128k", 128), ("1m", 1024)];

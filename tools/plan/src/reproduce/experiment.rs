@@ -1,11 +1,12 @@
 //! The runs that the cases are made of.
 
 use crate::array::Level;
+use crate::backplane::DriveConfig;
 use crate::load::{Load, Outcome, Pattern, run};
 use crate::model::{Model, SECTOR_BYTES};
 use crate::platform::PlatformConfig;
 use crate::profile::{self, Profile, ProfileError};
-use crate::rig::{DriveConfig, Rig};
+use crate::rig::Rig;
 
 /// 1: every experiment has this seed, so that the table is the same everywhere.
 pub const SEED: u64 = 1;
@@ -74,8 +75,8 @@ impl Bench {
 
     /// The same, each drive in the steady state of random overwrites.
     pub fn used_rig(&self, level: Level, members: usize, strip_kib: u64) -> Rig {
-        let mut rig = self.rig(level, members, strip_kib);
-        for (index, drive) in rig.ssds().enumerate() {
+        let rig = self.rig(level, members, strip_kib);
+        for (index, drive) in rig.backplane().ssds().enumerate() {
             drive.jump_to_used(SEED + index as u64);
         }
         rig

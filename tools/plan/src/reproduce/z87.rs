@@ -25,11 +25,11 @@ fn strip_kib(members: usize) -> u64 {
 }
 
 fn used(bench: &Bench, level: Level, members: usize, strip_kib: u64) -> Rig {
-    let mut rig = bench.used_rig(level, members, strip_kib.max(bench.platform.config.strip_kib_min));
+    let rig = bench.used_rig(level, members, strip_kib.max(bench.platform.config.strip_kib_min));
     let trims = rig.platform().trims(level);
     // A platform that passes trims keeps what is deleted free: all of it, in the publication's test.
     if trims {
-        rig.ssds().for_each(|drive| drive.trim_at_once());
+        rig.backplane().ssds().for_each(|drive| drive.trim_at_once());
     }
     rig
 }
@@ -39,7 +39,7 @@ fn gain(bench: &Bench, level: Level, members: usize) -> f64 {
     let large = |level: Level, members: usize, read_share: f64| {
         let ask = Ask { requests: 4_000, offset_bytes: FILE_OFFSET_BYTES, ..Ask::sequential(1, LARGE_DEPTH, read_share) };
         let mut rig = used(bench, level, members, strip_kib(members));
-        rig.ssds().for_each(|drive| drive.idle(30 * 60 * SECOND));
+        rig.backplane().ssds().for_each(|drive| drive.idle(30 * 60 * SECOND));
         mbs(&measure(&mut rig, ask))
     };
     let slowdown = |read_share: f64| large(Level::Single, 1, read_share) / large(level, members, read_share);
@@ -157,7 +157,7 @@ fn idle_and_trim(case: &mut Case, bench: &Bench) {
     let ask = Ask { requests: 20_000, ..Ask::random(1, 32, 0.0) };
     let after = |change: &dyn Fn(&mut crate::ssd::Ssd)| {
         let mut rig = bench.rig(Level::Single, 1, 16);
-        rig.ssds().for_each(change);
+        rig.backplane().ssds().for_each(change);
         measure(&mut rig, ask).iops
     };
     let fill = |drive: &mut crate::ssd::Ssd| {

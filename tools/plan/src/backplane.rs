@@ -1,0 +1,258 @@
+//! Drives behind their ports and the link that the ports share.
+//!
+//! A request takes one of its drive's slots. Data pass the port: those of a write before the drive works, those of a read after. While
+//! a transfer waits for the shared link it holds its port, so that throughput falls off before the link is full.
+
+use crate::hdd::{Hdd, HddConfig};
+use crate::model::{Ask, Kind, Model};
+use crate::platform::PlatformConfig;
+use crate::ssd::{Ssd, SsdConfig};
+use crate::station::{Calendar, Station, transfer_ns};
+use serde::Deserialize;
+use slab::Slab;
+use std::collections::VecDeque;
+use stria_block::{Nanos, Tag};
+
+/// 64 GB/s: a link that is no limit.
+const NO_LIMIT: u64 = 64_000_000_000;
+
+/// A drive of a profile.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(clippy::large_enum_variant)]
+pub enum DriveConfig {
+    /// An SSD.
+    Ssd(SsdConfig),
+    /// A hard disk.
+    Hdd(HddConfig),
+}
+
+impl DriveConfig {
+    /// Usable size.
+    pub fn capacity_bytes(&self) -> u64 {
+        match self {
+            Self::Ssd(config) => config.capacity_bytes,
+            Self::Hdd(config) => config.capacity_bytes,
+        }
+    }
+
+    /// True if the drive has moving parts.
+    pub fn is_rotational(&self) -> bool {
+        matches!(self, Self::Hdd(_))
+    }
+
+    /// True if a power cut may take writes that have ended.
+    pub fn has_volatile_cache(&self) -> bool {
+        match self {
+            Self::Ssd(config) => !config.power_loss_protection,
+            Self::Hdd(config) => config.write_cache,
+        }
+    }
+}
+
+#[allow(clippy::large_enum_variant)]
+enum Drive {
+    Ssd(Ssd),
+    Hdd(Hdd),
+}
+
+impl Drive {
+    fn model(&mut self) -> &mut dyn Model {
+        match self {
+            Self::Ssd(drive) => drive,
+            Self::Hdd(drive) => drive,
+        }
+    }
+
+    fn next_wake(&self) -> Option<Nanos> {
+        match self {
+            Self::Ssd(drive) => drive.next_wake(),
+            Self::Hdd(drive) => drive.next_wake(),
+        }
+    }
+}
+
+struct Member {
+    drive: Drive,
+    port_bytes_per_s: u64,
+    half_duplex: bool,
+    slots: u32,
+    in_slots: u32,
+    /// Requests that wait for a slot.
+    waiting: VecDeque<Ask>,
+    /// Transfers to the drive and from it; a half-duplex port uses the second alone.
+    port: [Port; 2],
+    /// What is in slots, by the tag that the drive has for it.
+    passing: Slab<Ask>,
+}
+
+#[derive(Default)]
+struct Port {
+    busy: bool,
+    queue: VecDeque<Ask>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The drive is done.
+    Drive { member: usize, ask: Ask },
+    /// The port is done.
+    Port { member: usize, ask: Ask },
+}
+
+/// See the module.
+pub struct Backplane {
+    members: Vec<Member>,
+    /// Reads and writes on the shared link, and its payload for each.
+    link: [Station; 2],
+    link_bytes_per_s: [Option<u64>; 2],
+    calendar: Calendar<Event>,
+    ended: Vec<Tag>,
+}
+
+impl Backplane {
+    /// Drives fresh from the factory.
+    pub fn new(platform: &PlatformConfig, drives: &[DriveConfig], seed: u64) -> Self {
+        let member = |(index, drive): (usize, &DriveConfig)| {
+            let (drive, own, half_duplex, slots) = match drive {
+                DriveConfig::Ssd(config) => {
+                    let inner =
+                        SsdConfig { link_bytes_per_s: NO_LIMIT, slots: u32::MAX, link_half_duplex: false, ..config.clone() };
+                    let drive = Drive::Ssd(Ssd::new(inner, seed * 1000 + index as u64));
+                    (drive, config.link_bytes_per_s, config.link_half_duplex, config.slots)
+                }
+                DriveConfig::Hdd(config) => {
+                    let inner = HddConfig { slots: u32::MAX, ..config.clone() };
+                    (Drive::Hdd(Hdd::new(inner)), config.link_bytes_per_s, false, config.slots)
+                }
+            };
+            Member {
+                drive,
+                port_bytes_per_s: platform.port_of(index).unwrap_or(NO_LIMIT).min(own),
+                half_duplex,
+                slots: platform.member_slots.unwrap_or(u32::MAX).min(slots),
+                in_slots: 0,
+                waiting: VecDeque::new(),
+                port: [Port::default(), Port::default()],
+                passing: Slab::new(),
+            }
+        };
+        Self {
+            members: drives.iter().enumerate().map(member).collect(),
+            link: [Station::default(); 2],
+            link_bytes_per_s: [platform.link_read_bytes_per_s, platform.link_write_bytes_per_s],
+            calendar: Calendar::default(),
+            ended: Vec::new(),
+        }
+    }
+
+    /// The SSDs, to bring them to a state before a load.
+    pub fn ssds(&mut self) -> impl Iterator<Item = &mut Ssd> {
+        self.members.iter_mut().filter_map(|member| match &mut member.drive {
+            Drive::Ssd(drive) => Some(drive),
+            Drive::Hdd(_) => None,
+        })
+    }
+
+    /// Requests that a member has not ended.
+    pub fn load_of(&self, member: usize) -> usize {
+        self.members[member].in_slots as usize + self.members[member].waiting.len()
+    }
+
+    /// Gives a member a request. Its end is told with its tag.
+    pub fn submit(&mut self, now: Nanos, member: usize, ask: Ask) {
+        if self.members[member].in_slots == self.members[member].slots {
+            self.members[member].waiting.push_back(ask);
+        } else {
+            self.members[member].in_slots += 1;
+            self.start(now, member, ask);
+        }
+    }
+
+    fn start(&mut self, now: Nanos, member: usize, ask: Ask) {
+        match ask.is_write() {
+            true => self.queue_port(now, member, ask),
+            false => self.submit_to_drive(now, member, ask),
+        }
+    }
+
+    fn submit_to_drive(&mut self, now: Nanos, member: usize, ask: Ask) {
+        let member = &mut self.members[member];
+        let tag = member.passing.insert(ask) as Tag;
+        member.drive.model().submit(now, Ask { tag, ..ask });
+    }
+
+    /// Which of a member's ports a request passes.
+    fn way(&self, member: usize, ask: &Ask) -> usize {
+        usize::from(!ask.is_write() || self.members[member].half_duplex)
+    }
+
+    fn queue_port(&mut self, now: Nanos, member: usize, ask: Ask) {
+        let way = self.way(member, &ask);
+        self.members[member].port[way].queue.push_back(ask);
+        self.turn_port(now, member, way);
+    }
+
+    fn turn_port(&mut self, now: Nanos, member: usize, way: usize) {
+        let rate = self.members[member].port_bytes_per_s;
+        let port = &mut self.members[member].port[way];
+        if port.busy {
+            return;
+        }
+        let Some(ask) = port.queue.pop_front() else { return };
+        port.busy = true;
+        let own = transfer_ns(ask.bytes(), rate);
+        let mut end = now + own;
+        let direction = usize::from(ask.is_write());
+        if let Some(shared) = self.link_bytes_per_s[direction] {
+            let service = transfer_ns(ask.bytes(), shared);
+            let granted = self.link[direction].serve(now, service) - service;
+            end = granted + own.max(service);
+        }
+        self.calendar.add(end, Event::Port { member, ask });
+    }
+
+    fn done(&mut self, now: Nanos, member: usize, ask: Ask, ended: &mut Vec<(usize, Tag)>) {
+        match self.members[member].waiting.pop_front() {
+            Some(next) => self.start(now, member, next),
+            None => self.members[member].in_slots -= 1,
+        }
+        ended.push((member, ask.tag));
+    }
+
+    /// Does what is due at `now`, and appends the members and tags of requests that ended. It is asked at every wake.
+    pub fn poll(&mut self, now: Nanos, ended: &mut Vec<(usize, Tag)>) {
+        for index in 0..self.members.len() {
+            let member = &mut self.members[index];
+            if member.drive.next_wake().is_none_or(|at| at > now) {
+                continue;
+            }
+            member.drive.model().poll(now, &mut self.ended);
+            for tag in self.ended.drain(..) {
+                let ask = member.passing.remove(tag as usize);
+                self.calendar.add(now, Event::Drive { member: index, ask });
+            }
+        }
+        while let Some((_, event)) = self.calendar.take_due(now) {
+            match event {
+                Event::Drive { member, ask } if ask.kind == Kind::Read => self.queue_port(now, member, ask),
+                Event::Drive { member, ask } => self.done(now, member, ask, ended),
+                Event::Port { member, ask } => {
+                    let way = self.way(member, &ask);
+                    self.members[member].port[way].busy = false;
+                    match ask.is_write() {
+                        true => self.submit_to_drive(now, member, ask),
+                        false => self.done(now, member, ask, ended),
+                    }
+                    self.turn_port(now, member, way);
+                }
+            }
+        }
+    }
+
+    /// When polling next makes progress.
+    pub fn next_wake(&self) -> Option<Nanos> {
+        let drives = self.members.iter().filter_map(|member| member.drive.next_wake());
+        drives.chain(self.calendar.next_at()).min()
+    }
+}
