@@ -23,6 +23,9 @@ use stria_parity::crc32c;
 const SETTLE_AFTER: Nanos = 5_000_000_000;
 /// 1 s: how often the device looks for groups that are due.
 const TICK: Nanos = 1_000_000_000;
+/// 1 Mi blocks, 4 GiB: how many wrong blocks are remembered. A drive with more has other content altogether; each further block
+/// counts whenever it is read.
+const WRONG_MAX: usize = 1 << 20;
 /// The checksum is unknown.
 const UNKNOWN: u32 = 0;
 
@@ -33,7 +36,7 @@ pub struct Counts {
     pub verified: u64,
     /// The checksum was unknown, and is known now.
     pub learned: u64,
-    /// Held other bytes than were written. Each counts once, however often it was read.
+    /// Held other bytes than were written. Each of the first million counts once, however often it was read.
     pub wrong: u64,
     /// Of those, rewritten since.
     pub mended: u64,
@@ -177,7 +180,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         let layer = Layer {
             groups: header.trusted_from.iter().map(group).collect(),
             dirty_count: 0,
-            table: Table::new(&region),
+            table: Table::default(),
             flushed: (read_only || !limits.volatile_cache).then_some(true),
             inner,
             name: name.into(),
@@ -262,7 +265,7 @@ impl<D: BlockDevice> Layer<D> {
 
     fn pages_of(&self, group: usize) -> Range<usize> {
         let pages_each = self.region.group_pages() as usize;
-        group * pages_each..self.table.count().min((group + 1) * pages_each)
+        group * pages_each..(group + 1) * pages_each
     }
 
     fn send(&mut self, op: Op, start_sector: u64, sectors: u64, operation: Operation) {
@@ -434,7 +437,7 @@ impl<D: BlockDevice> Layer<D> {
             return;
         }
         let to_save: Vec<usize> = match last {
-            true => self.table.dirty(0..self.table.count()),
+            true => self.table.dirty(..),
             false => groups.iter().flat_map(|&group| self.table.dirty(self.pages_of(group))).collect(),
         };
         self.settling = Some(Settling { groups, started: self.now, last, pending: to_save.len(), synced: false, error: None });
@@ -471,7 +474,7 @@ impl<D: BlockDevice> Layer<D> {
             }
         }
         // If something was still in flight, the next tick closes.
-        self.write_header(last && self.dirty_count == 0 && self.table.is_saved(0..self.table.count()));
+        self.write_header(last && self.dirty_count == 0 && self.table.is_saved(..));
     }
 
     fn end(&mut self, completion: Completion) {
@@ -624,9 +627,9 @@ impl<D: BlockDevice> Layer<D> {
             self.table.page(page).sums[entries].fill(UNKNOWN);
         }
         if !self.wrong.is_empty() {
-            let before = self.wrong.len();
-            self.wrong.retain(|block| !blocks.contains(block));
-            self.counts.mended += (before - self.wrong.len()) as u64;
+            let mended: Vec<u64> = self.wrong.range(blocks.clone()).copied().collect();
+            mended.iter().for_each(|block| assert!(self.wrong.remove(block)));
+            self.counts.mended += mended.len() as u64;
         }
     }
 
@@ -652,8 +655,11 @@ impl<D: BlockDevice> Layer<D> {
                     }
                     _ => {
                         wrong.get_or_insert(block);
-                        if self.wrong.insert(block) {
+                        if !self.wrong.contains(&block) {
                             self.counts.wrong += 1;
+                            if self.wrong.len() < WRONG_MAX {
+                                self.wrong.insert(block);
+                            }
                             let sector = block * BLOCK_SECTORS;
                             match self.findings.last_mut() {
                                 Some(last) if last.end == sector => last.end += BLOCK_SECTORS,

@@ -1,8 +1,8 @@
 //! The pages of checksums that are in memory.
 
-use crate::region::{PAGE_BLOCKS, Region};
-use std::collections::VecDeque;
-use std::ops::Range;
+use crate::region::PAGE_BLOCKS;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::{Range, RangeBounds};
 
 /// 16384 pages are 64 MiB of checksums for 64 GiB of data. If there are more, the oldest are dropped.
 const PAGES_MAX: usize = 16384;
@@ -22,9 +22,11 @@ pub(crate) struct Page {
     used: bool,
 }
 
-/// All pages.
+/// The pages in memory, by number. Their count follows from use, and not from the size of the drive, which may be a file of 8 EiB
+/// with nothing in it.
+#[derive(Default)]
 pub(crate) struct Table {
-    pages: Vec<Option<Box<Page>>>,
+    pages: BTreeMap<usize, Page>,
     order: VecDeque<usize>,
 }
 
@@ -39,12 +41,8 @@ pub(crate) fn parts(blocks: &Range<u64>) -> impl Iterator<Item = (usize, Range<u
 }
 
 impl Table {
-    pub fn new(region: &Region) -> Self {
-        Self { pages: (0..region.page_count()).map(|_| None).collect(), order: VecDeque::new() }
-    }
-
     pub fn page(&mut self, page: usize) -> &mut Page {
-        self.pages[page].as_deref_mut().expect("a page that is in use stays")
+        self.pages.get_mut(&page).expect("a page that is in use stays")
     }
 
     /// Pins the pages of some blocks in memory. Pages that are not there yet must be read, and are added to `lacking`. True if
@@ -52,16 +50,15 @@ impl Table {
     pub fn pin(&mut self, blocks: &Range<u64>, lacking: &mut Vec<usize>) -> bool {
         let mut shared = false;
         for (number, _) in parts(blocks) {
-            if let Some(page) = &mut self.pages[number] {
-                shared |= page.pins > 0;
-                page.pins += 1;
-                page.used = true;
-                continue;
-            }
-            let sums = vec![0; PAGE_BLOCKS as usize].into_boxed_slice();
-            self.pages[number] = Some(Box::new(Page { sums, ready: false, dirty: false, saving: false, pins: 1, used: true }));
-            self.order.push_back(number);
-            lacking.push(number);
+            let page = self.pages.entry(number).or_insert_with(|| {
+                self.order.push_back(number);
+                lacking.push(number);
+                let sums = vec![0; PAGE_BLOCKS as usize].into_boxed_slice();
+                Page { sums, ready: false, dirty: false, saving: false, pins: 0, used: true }
+            });
+            shared |= page.pins > 0;
+            page.pins += 1;
+            page.used = true;
         }
         shared
     }
@@ -71,7 +68,7 @@ impl Table {
     }
 
     pub fn is_ready(&self, blocks: &Range<u64>) -> bool {
-        parts(blocks).all(|(page, _)| self.pages[page].as_deref().is_some_and(|page| page.ready))
+        parts(blocks).all(|(page, _)| self.pages.get(&page).is_some_and(|page| page.ready))
     }
 
     /// Drops old pages while there are too many. Returns those that must be written back first.
@@ -83,7 +80,7 @@ impl Table {
             let number = self.order.pop_front().expect("it is not empty");
             let page = self.page(number);
             if page.ready && !page.dirty && !page.saving && page.pins == 0 && !page.used {
-                self.pages[number] = None;
+                self.pages.remove(&number);
                 continue;
             }
             if page.ready && page.dirty && !page.saving && !page.used {
@@ -96,16 +93,12 @@ impl Table {
     }
 
     /// Pages of a range that differ from the drive.
-    pub fn dirty(&self, pages: Range<usize>) -> Vec<usize> {
-        pages.filter(|&page| self.pages[page].as_deref().is_some_and(|page| page.dirty && !page.saving)).collect()
+    pub fn dirty(&self, pages: impl RangeBounds<usize>) -> Vec<usize> {
+        self.pages.range(pages).filter(|(_, page)| page.dirty && !page.saving).map(|(&number, _)| number).collect()
     }
 
     /// True if the drive has the current content of these pages.
-    pub fn is_saved(&self, pages: Range<usize>) -> bool {
-        self.pages[pages].iter().flatten().all(|page| !page.dirty && !page.saving)
-    }
-
-    pub fn count(&self) -> usize {
-        self.pages.len()
+    pub fn is_saved(&self, pages: impl RangeBounds<usize>) -> bool {
+        self.pages.range(pages).all(|(_, page)| !page.dirty && !page.saving)
     }
 }

@@ -10,6 +10,8 @@ use stria_integrity::*;
 
 #[path = "device/beside_writes.rs"]
 mod beside_writes;
+#[path = "device/sparse.rs"]
+mod sparse;
 
 const DATA: std::ops::Range<u64> = 64..64 + 1500 * BLOCK_SECTORS;
 
