@@ -95,7 +95,11 @@ fn raid_5(drive_sectors: u64, change: impl FnOnce(&mut Create)) -> Vec<MemoryDri
 
 /// An array of three whose members' logs are begun, for so many lanes.
 fn begun(lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, stria_array::ArrayState) {
-    let mut drives = raid_5(LARGE_SECTORS, |_| ());
+    begun_on(LARGE_SECTORS, lanes)
+}
+
+fn begun_on(drive_sectors: u64, lanes: usize) -> (Vec<MemoryDrive>, MdMetadata, stria_array::ArrayState) {
+    let mut drives = raid_5(drive_sectors, |_| ());
     let start = started(&drives, &Options::default()).with_lanes(lanes);
     let (state, mut recorder) = (state_of(&start.config, false), start.recorder);
     apply(&mut drives, &recorder.reset_log());
@@ -308,4 +312,61 @@ fn a_log_of_a_later_version_is_refused_while_it_counts() {
     state.clean = true;
     apply(&mut drives, &recorder.record_state(&state, 2));
     started(&drives, &Options::default());
+}
+
+/// Fills the logs of these members with records that stand for so many sectors of each strip.
+fn fill(drives: &mut [MemoryDrive], lanes: &mut [MdLog], members: std::ops::Range<usize>, appends_max: u64, sectors: u64) {
+    for member in members {
+        for log in &mut *lanes {
+            for append in 0..appends_max {
+                let records: Vec<LogRecord> = (1..=LogRecord::APPEND_COUNT_MAX as u64)
+                    .map(|index| LogRecord {
+                        number: append * LogRecord::APPEND_COUNT_MAX as u64 + index,
+                        stripe: 0,
+                        rows: 0..sectors,
+                        written: 0..2,
+                        parity: 0,
+                        partial: None,
+                        new_data: Default::default(),
+                        zeros: true,
+                    })
+                    .collect();
+                let terms = AppendTerms { retired_below: 0, free_below: 0, unsure_count: 0 };
+                let Some(write) = log.append(MemberId(member), &records, terms) else { break };
+                apply(drives, &[write]);
+            }
+        }
+    }
+}
+
+/// Before, such logs took many times their size in memory, and the records of one page could stand for all sectors of an array.
+#[test]
+fn a_log_that_asks_for_more_than_any_run_leaves_is_refused_unless_forced() {
+    /// 1 TiB: there is space for the largest logs.
+    const HUGE_SECTORS: u64 = 1 << 31;
+    let strip = started(&begun_on(HUGE_SECTORS, 1).0, &Options::default()).config.geometry.strip_sectors();
+    // A record of new zeros stands for a strip of parity and two of data.
+    let enough = (4 << 30) / (62 * 3 * 512 * strip);
+    for (lane_count, members, appends_max, sectors, excess) in [
+        (1, 0..3, enough / 3, strip, None),
+        (1, 0..3, enough / 3 + 1, strip, Some("MiB to be replayed")),
+        (3, 0..2, 2048, 1, None),
+        (3, 0..3, 2048, 1, Some("records, and ")),
+        (64, 0..1, 2048, 1, Some("more than 1048576 records")),
+    ] {
+        let (mut drives, recorder, _) = begun_on(HUGE_SECTORS, lane_count);
+        let mut lanes = lanes(lane_count, &recorder);
+        fill(&mut drives, &mut lanes, members.clone(), appends_max, sectors);
+        let outcome = |force| assembled(&drives, &Options { force, ..Options::default() }).outcome;
+        match (excess, outcome(false)) {
+            (None, Ok(start)) => assert!(start.config.replay.len() > 20_000, "{}", start.config.replay.len()),
+            (Some(excess), Err(error)) => {
+                assert!(error.reason.contains(excess) && error.reason.contains("--force"), "{error}");
+                let start = outcome(true).expect("it starts when asked to");
+                assert!(start.config.replay.is_empty() && start.warnings.iter().any(|warning| warning.contains(excess)));
+                assert_eq!(start.config.resync_sector, 0, "parity is made consistent");
+            }
+            (excess, outcome) => panic!("{excess:?}: {:?}", outcome.map(|start| start.config.replay.len())),
+        }
+    }
 }

@@ -10,7 +10,7 @@
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
-use super::log::FoundLog;
+use super::log::{FoundLog, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{FoundPpl, PplPlace};
 use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_ROOM_FOR_BITMAP, returnable};
@@ -595,6 +595,14 @@ impl Sorter<'_> {
             Some(_) => self.ppl(found, &geometry, warnings.is_empty()),
             None => self.log(found, level, warnings.is_empty()),
         };
+        if let Some(excess) = &log.excess {
+            let what = format!("its write log asks for more than any run leaves ({excess}), so other software wrote it");
+            let meaning = "writes that were in flight when the array stopped may be torn";
+            if !options.force {
+                return fail(Damaged, format!("{what}; --force starts without the log, and then {meaning}"));
+            }
+            warnings.push(format!("{what}; started without it, and {meaning}"));
+        }
         if log.agrees && resync_sector == 0 {
             resync_sector = CLEAN;
         }
@@ -915,6 +923,9 @@ impl Sorter<'_> {
         // A session that had just begun has no records, and those of the one before count no more.
         let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
         let holds = !logs.iter().flatten().any(|log| log.is_damaged());
+        if logs.iter().flatten().any(|log| log.is_excessive) {
+            return LastLog { off, excess: Some(format!("more than {RECORDS_MAX} records")), ..LastLog::default() };
+        }
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
         // R18: rebuilding members have log records too, which count as far as the member is filled.
         let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
@@ -938,7 +949,12 @@ impl Sorter<'_> {
             let of_lane = parts.into_iter().chain(theirs.iter().filter_map(sound)).flat_map(|part| &part.records);
             records.extend(of_lane.filter(|record| record.number >= retired_below).cloned());
         }
-        LastLog { off, holds, agrees: false, silent, records }
+        let replay_sectors = records.iter().map(replay_sectors).fold(0, u64::saturating_add);
+        if records.len() > RECORDS_MAX || replay_sectors > REPLAY_SECTORS_MAX {
+            let excess = format!("{} records, and {} MiB to be replayed", records.len(), replay_sectors >> 11);
+            return LastLog { off, excess: Some(excess), ..LastLog::default() };
+        }
+        LastLog { off, holds, agrees: false, silent, excess: None, records }
     }
 
     /// What the partial parity logs of the members say together, if the array was not stopped cleanly.
@@ -998,6 +1014,8 @@ struct LastLog {
     agrees: bool,
     /// Drives in the making that kept no records of their own: what they hold may have been torn.
     silent: Vec<usize>,
+    /// It asks for more than a start may take, in words.
+    excess: Option<String>,
     records: Vec<LogRecord>,
 }
 

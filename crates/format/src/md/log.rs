@@ -41,8 +41,14 @@ const RING_SECTORS_MIN: u64 = 2 * (LogRecord::APPEND_SECTORS_MIN + PAGE_SECTORS)
 const RING_SECTORS_MAX: u64 = 1 << 14;
 
 /// The most lanes of an array. With the length of a part this bounds what is read of a member's log: 512 MiB, of which at most
-/// one part at a time is in memory, besides the records that count.
+/// one part at a time is in memory, besides the records that count. Their bytes take as much as on the drive.
 const PARTS_MAX: usize = 64;
+
+/// 1 Mi: the most records that one start replays, some GiB with what replay needs for each. What counts was in flight, or has ended
+/// since the last flush: a fast machine leaves some hundred thousand. Forged logs have space for many millions.
+pub(crate) const RECORDS_MAX: usize = 1 << 20;
+/// 4 GiB: the most that replay computes before it writes. A record of 64 bytes may stand for megabytes.
+pub(crate) const REPLAY_SECTORS_MAX: u64 = 8 << 20;
 
 /// How far a session may be ahead of its member's superblock: it is numbered before the superblock update that begins it, and
 /// the member may have missed the update before.
@@ -294,6 +300,8 @@ pub struct FoundLog {
     pub(crate) session: Session,
     /// By lane of that session. Empty if the session is not the superblock's.
     pub parts: Vec<FoundPart>,
+    /// It holds more than [`RECORDS_MAX`] records that count, and they were dropped.
+    pub(crate) is_excessive: bool,
 }
 
 /// What was found in a part of the ring.
@@ -322,7 +330,7 @@ impl FoundLog {
             return None;
         }
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
-        let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, parts: Vec::new() };
+        let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, ..Self::default() };
         let tag = superblock.utime_micros();
         let may_lack_its_tag = tag == 0 && !superblock.clean();
         if found.off || !(found.speaks_for(tag) || may_lack_its_tag) {
@@ -344,10 +352,19 @@ impl FoundLog {
             let bytes = read(place.ring_start() + start, place.part_sectors).ok()?;
             Some(FoundPart::scan(&bytes, start, (session.number, &salt, &bounds), head.sequence_from))
         };
-        found.parts = match fits {
-            true => (0..place.parts).map(|index| part(index).unwrap_or_else(damaged)).collect(),
-            false => vec![damaged()],
-        };
+        if !fits {
+            found.parts.push(damaged());
+            return Some(found);
+        }
+        let mut record_count = 0;
+        for index in 0..place.parts {
+            let part = part(index).unwrap_or_else(damaged);
+            record_count += part.records.len();
+            if record_count > RECORDS_MAX {
+                return Some(Self { is_excessive: true, parts: vec![damaged()], ..found });
+            }
+            found.parts.push(part);
+        }
         Some(found)
     }
 
@@ -370,6 +387,12 @@ impl FoundLog {
     pub(crate) fn is_of(&self, session: u64) -> bool {
         self.session.number == session && !self.is_damaged() && !self.off
     }
+}
+
+/// What replay computes of a record, in sectors: its parity, and the new data that the record holds.
+pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
+    let redone = if record.zeros { record.written.len() } else { record.new_data.len() };
+    (record.rows.end - record.rows.start) * (1 + redone as u64)
 }
 
 impl FoundPart {
@@ -467,11 +490,13 @@ fn parse_append(bytes: &[u8], start_sector: u64, (session, salt, bounds): (u64, 
     if !sane {
         return Append::None;
     }
-    let mut rest = &bytes[PAGE_BYTES..len];
+    // One allocation for the append: as many of their own would take a page for each.
+    let payload = Buffer::copy_of(&bytes[PAGE_BYTES..len]).freeze();
+    let mut rest = 0..payload.len();
     let mut records = Vec::with_capacity(count);
     for entry in bytes[AppendHead::SIZE_BYTES..PAGE_BYTES].chunks_exact(Entry::SIZE_BYTES).take(count) {
         let entry = Entry::read(entry.try_into().expect("cut to size"));
-        match record_of(&entry, &mut rest).filter(|_| bounds.allow(&entry)) {
+        match record_of(&entry, &payload, &mut rest).filter(|_| bounds.allow(&entry)) {
             Some(record) => records.push(record),
             None => return Append::Contradicts,
         }
@@ -479,8 +504,8 @@ fn parse_append(bytes: &[u8], start_sector: u64, (session, salt, bounds): (u64, 
     Append::Whole(head, records)
 }
 
-/// An entry with its bytes, the next of `rest`. `None`: there are too few.
-fn record_of(entry: &Entry, rest: &mut &[u8]) -> Option<LogRecord> {
+/// An entry with its bytes, the next of `rest` of an append's payload. `None`: there are too few.
+fn record_of(entry: &Entry, payload: &Data, rest: &mut Range<usize>) -> Option<LogRecord> {
     let strip_len = entry.rows as usize * 512;
     let strips = if entry.holds & HOLDS_REDO != 0 { usize::from(entry.count) } else { 0 };
     let pieces = strips + usize::from(entry.holds & HOLDS_PARTIAL != 0);
@@ -489,9 +514,9 @@ fn record_of(entry: &Entry, rest: &mut &[u8]) -> Option<LogRecord> {
         return None;
     }
     let mut take = || {
-        let (front, back) = rest.split_at(strip_len);
-        *rest = back;
-        Buffer::copy_of(front).freeze()
+        let from = rest.start;
+        rest.start += strip_len;
+        payload.slice(from, strip_len)
     };
     Some(LogRecord {
         number: entry.number,
@@ -788,6 +813,37 @@ mod tests {
             bench.drive[second].fill(0);
             assert_eq!(bench.told(), [(damaged, vec![1, 3])], "{unsure_count} were not known to be durable");
         }
+    }
+
+    /// Before, each took a page of memory for as little as a sector.
+    #[test]
+    fn the_bytes_of_an_append_take_as_much_in_memory_as_on_the_drive() {
+        let mut bench = Bench::new(1);
+        bench.write_head();
+        let record = |number: u64| LogRecord {
+            number,
+            stripe: 1,
+            rows: number..number + 1,
+            written: 0..1,
+            parity: 0,
+            partial: Some(Buffer::copy_of(&[number as u8; 512]).freeze()),
+            new_data: std::iter::once(Buffer::copy_of(&[!(number as u8); 512]).freeze()).collect(),
+            zeros: false,
+        };
+        let records: Vec<LogRecord> = (1..50).map(record).collect();
+        let at = (&bench.place, 0, &salt_of(&bench.superblock, 0), bench.session.number);
+        let (start, data) = Ring::default().append(at, &records, FIRST, &mut bench.memory).expect("there is room");
+        bench.drive[bytes(start)..][..data.len()].copy_from_slice(&data);
+        let found = bench.found().parts.remove(0).records;
+        assert_eq!(found.len(), records.len());
+        let pieces: Vec<&Data> = found.iter().flat_map(|record| record.partial.iter().chain(&record.new_data)).collect();
+        assert!(
+            pieces
+                .iter()
+                .zip(records.iter().flat_map(|record| record.partial.iter().chain(&record.new_data)))
+                .all(|(a, b)| ***a == **b)
+        );
+        assert!(pieces.windows(2).all(|pair| pair[0].as_ptr_range().end == pair[1].as_ptr()), "they lie side by side");
     }
 
     #[test]
