@@ -32,6 +32,14 @@ pub enum DriveError {
         /// The user of the drive, as far as it can be found out.
         holder: String,
     },
+    /// The drive does not answer.
+    #[error("{path} does not answer: it is a loop device over {file}, which was given 5 s; look at what serves that file")]
+    Silent {
+        /// As it was given.
+        path: PathBuf,
+        /// The file behind it.
+        file: PathBuf,
+    },
     /// The path leads to something that cannot be a member.
     #[error("{path} cannot be a member: {reason}")]
     Unfit {

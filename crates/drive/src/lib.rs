@@ -29,4 +29,4 @@ pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
 pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to, monotonic_now};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, IoOptions, SyncDrive, probe};
-pub use within::{NotInTime, within};
+pub use within::{NotInTime, within, within_each};

@@ -1,9 +1,11 @@
 //! One user at a time: `O_EXCL` for block devices, `flock` for all, and which process holds them.
 
+use crate::info::Sysfs;
+use crate::within::{NotInTime, within, within_each};
 use crate::{DriveError, Identity};
-use std::fs::{File, TryLockError};
+use std::fs::{DirEntry, File, Metadata, TryLockError};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A block device may be busy for moments without a user: udev inspects it under a shared lock, and the kernel closes a file of
@@ -12,6 +14,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The kernel closes files of a killed process's ring in its own time, and late on a busy machine.
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(60);
+
+/// How long the files behind loop devices may take to be compared with one that is open.
+const LOOP_FILE_WITHIN: Duration = Duration::from_millis(500);
+
+/// How long the file behind a loop device may take to be looked at before the device is read.
+const LOOP_DEVICE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Repeats `attempt` until it returns `Some`, or patience ends.
 pub(crate) fn patiently<T>(attempt: impl FnMut() -> Option<T>) -> Option<T> {
@@ -112,14 +120,28 @@ pub(crate) fn exclusive_holder(number: u64) -> String {
     }
 }
 
-/// The loop device that makes a block device of this file. Its users know nothing of our lock.
+/// The loop device that makes a block device of this file. Its users know nothing of our lock. A file that cannot be looked at in
+/// time is another one, as this one is open and answers.
 pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
-    std::fs::read_dir("/sys/block").ok()?.flatten().find_map(|device| {
-        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-        let metadata = std::fs::metadata(backing.trim_end_matches('\n')).ok()?;
-        let name = device.file_name();
-        (Identity::of(&metadata) == file).then(|| format!("the loop device /dev/{}", name.to_string_lossy()))
-    })
+    let backing = |device: &DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
+    let devices = std::fs::read_dir("/sys/block").ok()?.flatten();
+    let (names, files): (Vec<_>, Vec<_>) = devices.filter_map(|device| Some((device.file_name(), backing(&device)?))).unzip();
+    let looked = within_each(LOOP_FILE_WITHIN, files, |file| move || std::fs::metadata(file.trim_end_matches('\n')).ok());
+    let is_it = |looked: Result<Option<Metadata>, _>| looked.is_ok_and(|found| found.is_some_and(|it| Identity::of(&it) == file));
+    let at = looked.into_iter().position(is_it)?;
+    Some(format!("the loop device /dev/{}", names[at].to_string_lossy()))
+}
+
+/// The file behind the loop device `number` (or a partition of it), if that file does not answer. A read of the device would then
+/// wait in the kernel where nothing ends it, not even the end of the process; a look at the file waits where the end of the process
+/// does.
+pub(crate) fn silent_loop_file(number: u64) -> Option<PathBuf> {
+    let file = PathBuf::from(Sysfs::of(number)?.text("loop/backing_file")?);
+    let asked = file.clone();
+    match within(LOOP_DEVICE_WITHIN, move || std::fs::metadata(asked).map(drop)) {
+        Err(NotInTime::Late) => Some(file),
+        Ok(_) | Err(NotInTime::NoThread(_) | NotInTime::Panicked) => None,
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,9 @@ impl SyncDrive {
         // Inspected before it is opened: opening a FIFO would wait, opening a tape would wind it.
         let metadata = std::fs::metadata(path).map_err(|source| open_error(path, access, source, 0))?;
         let kind = kind_of(path, &metadata)?;
+        if let Some(file) = (kind == DriveKind::BlockDevice).then(|| lock::silent_loop_file(metadata.rdev())).flatten() {
+            return Err(DriveError::Silent { path: path.to_owned(), file });
+        }
         let (file, refusal) = open_direct(path, kind, access)?;
         let metadata = file.metadata().map_err(|source| system(path, "look at", source))?;
         if kind_of(path, &metadata)? != kind {

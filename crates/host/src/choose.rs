@@ -1,10 +1,10 @@
 //! Which arrays a command line means: by drives, by names, or all.
 
-use crate::{Found, HostError, OpenOptions, PlannedArray, find};
+use crate::answers::is_silent;
+use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use stria_drive::{Access, SyncDrive};
 use stria_format::md::Verdict;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly};
 
@@ -20,9 +20,9 @@ pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
 }
 
-/// All block devices of this machine that may be read, and why others may not. Arrays that Linux runs and NBD devices are left
-/// out: they hold clients' data, which may look like a member of any array.
-pub fn block_devices() -> (Vec<PathBuf>, Vec<String>) {
+/// All block devices of this machine. Arrays that Linux runs and NBD devices are left out: they hold clients' data, which may look
+/// like a member of any array.
+pub(crate) fn block_devices() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let is_drive = |name: &OsStr| !["md", "nbd"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
     let mut devices: Vec<PathBuf> = entries
@@ -31,14 +31,7 @@ pub fn block_devices() -> (Vec<PathBuf>, Vec<String>) {
         .map(|entry| Path::new("/dev").join(entry.file_name()))
         .collect();
     devices.sort();
-    let (mut readable, mut refused) = (Vec::new(), Vec::new());
-    for device in devices {
-        match SyncDrive::open(&device, Access::ReadOnly) {
-            Ok(_) => readable.push(device),
-            Err(error) => refused.push(error.to_string()),
-        }
-    }
-    (readable, refused)
+    devices
 }
 
 fn is_named(full_name: &str, names: &[String]) -> bool {
@@ -80,8 +73,9 @@ pub fn choose(
     warn: &dyn Fn(String),
 ) -> Result<Vec<PlannedArray>, HostError> {
     let scanned = drives.is_empty();
-    let drives = if scanned { &block_devices().0 } else { drives };
-    let Found { mut arrays, assemblies, strangers } = find(drives, options)?;
+    let (found, refused) = if scanned { find_everywhere(options)? } else { (find(drives, options)?, Vec::new()) };
+    refused.iter().filter(|error| is_silent(error)).for_each(|error| warn(format!("left out: {error}")));
+    let Found { mut arrays, assemblies, strangers } = found;
     // A stranger may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);
     let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));

@@ -1,8 +1,9 @@
 //! Creates arrays, nested if the level requires it.
 
 use crate::HostError;
+use crate::answers::open_each;
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{candidate_of, refuse_contents, refuse_twins, wipe, zero};
+use crate::examine::{refuse_contents, refuse_twins, wipe, zero};
 use crate::marks::span_name;
 use crate::open::open_new;
 use std::fmt;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use stria_array::{GeometryError, Layout, Level};
 use stria_block::{Limits, bytes};
-use stria_drive::{Access, Ring, SyncDrive, probe};
+use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::CreateError;
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 use uuid::Uuid;
@@ -98,16 +99,17 @@ struct Drives {
 /// [`HostError::Unsafe`] for a drive that carries something, without `force`; otherwise why it is impossible.
 pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
     // Before any drive is locked: a second name of a drive would meet the lock of the first.
-    let infos: Vec<_> = spec.drives.iter().flatten().chain(&spec.spares).map(|path| probe(path)).collect::<Result<_, _>>()?;
-    refuse_twins(infos.iter())?;
-    let open = |path: &PathBuf| SyncDrive::open(path, Access::Exclusive);
-    let members: Vec<Option<SyncDrive>> =
-        spec.drives.iter().map(|path| path.as_ref().map(open).transpose()).collect::<Result<_, _>>()?;
-    let spares: Vec<SyncDrive> = spec.spares.iter().map(open).collect::<Result<_, _>>()?;
-    let all = || members.iter().flatten().chain(&spares);
-    for drive in all() {
-        refuse_contents(&candidate_of(drive), spec.force)?;
+    let paths: Vec<PathBuf> = spec.drives.iter().flatten().chain(&spec.spares).cloned().collect();
+    let open = |access| open_each(&paths, access, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>();
+    refuse_twins(open(Access::ReadOnly)?.iter().map(|(drive, _)| drive.info()))?;
+    let mut opened = open(Access::Exclusive)?.into_iter();
+    for (_, candidate) in opened.as_slice() {
+        refuse_contents(candidate, spec.force)?;
     }
+    let mut next = || opened.next().expect("one for each path").0;
+    let members: Vec<Option<SyncDrive>> = spec.drives.iter().map(|path| path.as_ref().map(|_| next())).collect();
+    let spares: Vec<SyncDrive> = spec.spares.iter().map(|_| next()).collect();
+    let all = || members.iter().flatten().chain(&spares);
     let rotational = all().any(|drive| drive.info().limits.rotational);
     match spec.level {
         ArrayLevel::Single(level) => {

@@ -1,10 +1,11 @@
 //! What drives carry: inspected, refused, or wiped.
 
 use crate::HostError;
+use crate::answers::open_each;
 use std::ops::Range;
-use std::path::Path;
+use std::path::PathBuf;
 use stria_block::{IoError, bytes};
-use stria_drive::{Access, DriveInfo, SyncDrive};
+use stria_drive::{Access, DriveInfo, IoOptions, SyncDrive};
 use stria_format::detect::{detect, wipes};
 use stria_format::md::Candidate;
 
@@ -20,13 +21,10 @@ pub struct Examined {
     pub candidate: Candidate,
 }
 
-/// Inspects one drive.
-///
-/// # Errors
-/// When it cannot be opened. Read errors are noted in the candidate.
-pub fn examine(path: &Path) -> Result<Examined, HostError> {
-    let drive = SyncDrive::open(path, Access::ReadOnly)?;
-    Ok(Examined { info: drive.info().clone(), candidate: candidate_of(&drive) })
+/// Inspects drives. An error is that of a drive that cannot be opened or does not answer. Read errors are noted in the candidate.
+pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {
+    let opened = open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter();
+    opened.map(|opened| opened.map(|(drive, candidate)| Examined { info: drive.info().clone(), candidate })).collect()
 }
 
 /// Reads md's metadata from an open drive.

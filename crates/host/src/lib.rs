@@ -4,6 +4,7 @@
 //! several. Makes no policy: the engine decides when to rebuild, the caller what to serve.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod checked;
 mod choose;
 mod clock;
@@ -21,13 +22,13 @@ mod plan;
 mod report;
 mod sync_io;
 
-pub use choose::{block_devices, choose, named, refusal, short_name, sort_arguments};
+pub use choose::{choose, named, refusal, short_name, sort_arguments};
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};
 pub use hosted::{HostedArray, HostedDrive, MemberSource, Notice, NoticeKind};
 pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
-pub use open::{Found, OpenOptions, PlannedArray, find, open};
+pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use sync_io::SyncIo;

@@ -6,21 +6,18 @@
 //! ```
 
 use crate::HostError;
+use crate::answers::{ANSWERS_WITHIN, not_in_time};
 use crate::checked::{Unbound, prepare_drive};
 use crate::examine::{candidate_of, wipe};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use stria_array::{MemberId, MetadataWrite};
-use stria_drive::{Access, Identity, IoOptions, NotInTime, SyncDrive, within};
+use stria_drive::{Access, Identity, IoOptions, SyncDrive, within};
 use stria_format::md::Candidate;
 use stria_format::md::recorder::Adopt;
 use uuid::Uuid;
-
-/// 20 s: how long a drive may take to be opened, or to take its metadata. A hard disk that wakes up takes some ten.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What a lane must know about a drive that joins.
 pub(crate) struct Newcomer {
@@ -140,17 +137,7 @@ fn in_time<T: Send + 'static>(
     let is_late = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_late);
     within(ANSWERS_WITHIN, move || work(&told)).unwrap_or_else(|error| {
-        let path = path.display();
-        Err(HostError::Refused(match error {
-            NotInTime::Late => {
-                is_late.store(true, Ordering::SeqCst);
-                format!(
-                    "{path} does not answer: it was given {} s {for_what}; look at the drive and its cable, and try again when it answers",
-                    ANSWERS_WITHIN.as_secs()
-                )
-            }
-            NotInTime::NoThread(error) => format!("{path}: no thread to open it: {error}; try again"),
-            NotInTime::Panicked => format!("{path}: it could not be looked at (a defect, please report it)"),
-        }))
+        is_late.store(true, Ordering::SeqCst);
+        Err(HostError::Refused(not_in_time(path, for_what, &error)))
     })
 }

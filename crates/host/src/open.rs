@@ -6,7 +6,9 @@
 //! Everything is read before anything is written: arrays are opened read-only, level by level, and activated only when the last
 //! one is open.
 
+use crate::answers::open_each;
 use crate::checked::prepare_drive;
+use crate::choose::block_devices;
 use crate::examine::{candidate_of, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::plan::{ArrayPlan, PlannedMember};
@@ -73,9 +75,29 @@ type Built = (Vec<(HostedArray, ArrayPlan)>, Vec<Assembly>, Vec<Stranger>, Vec<S
 /// # Errors
 /// When a drive cannot be opened or is named twice. An array that cannot start says so in its assembly.
 pub fn find(paths: &[PathBuf], options: OpenOptions) -> Result<Found, HostError> {
+    let opened = open_each(paths, Access::ReadOnly, IoOptions::default());
+    find_on(opened.into_iter().collect::<Result<_, _>>()?, options)
+}
+
+/// The same on all block devices of this machine, and why some could not be looked at.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_everywhere(options: OpenOptions) -> Result<(Found, Vec<HostError>), HostError> {
+    let (mut drives, mut refused) = (Vec::new(), Vec::new());
+    for opened in open_each(&block_devices(), Access::ReadOnly, IoOptions::default()) {
+        match opened {
+            Ok(drive) => drives.push(drive),
+            Err(error) => refused.push(error),
+        }
+    }
+    Ok((find_on(drives, options)?, refused))
+}
+
+fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<Found, HostError> {
     let ring = Ring::new()?;
     let options = OpenOptions { read_only: true, io: IoOptions::default(), ..options };
-    let (arrays, assemblies, strangers, _) = build(paths, &ring, Access::ReadOnly, options)?;
+    let (arrays, assemblies, strangers, _) = build(drives, &ring, options)?;
     let planned = |array: &HostedArray| PlannedArray {
         name: array.name().to_owned(),
         uuid: array.uuid(),
@@ -163,7 +185,8 @@ fn open_to_look(
 
 fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
-    let (mut arrays, assemblies, strangers, told) = build(paths, ring, access, options)?;
+    let drives = open_each(paths, access, options.io).into_iter().collect::<Result<_, _>>()?;
+    let (mut arrays, assemblies, strangers, told) = build(drives, ring, options)?;
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
             // A stranger may be a member whose superblock is damaged.
@@ -193,15 +216,13 @@ fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedA
     Ok((array, plan, warnings))
 }
 
-fn build(paths: &[PathBuf], ring: &Ring, access: Access, options: OpenOptions) -> Result<Built, HostError> {
-    let open = |path: &PathBuf| SyncDrive::open_with(path, access, options.io);
-    let drives: Vec<SyncDrive> = paths.iter().map(open).collect::<Result<_, _>>()?;
-    refuse_twins(drives.iter().map(SyncDrive::info))?;
-    if options.io.poll && !drives.iter().any(|drive| drive.info().io_poll) {
+fn build(drives: Vec<(SyncDrive, Candidate)>, ring: &Ring, options: OpenOptions) -> Result<Built, HostError> {
+    refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
+    if options.io.poll && !drives.iter().any(|(drive, _)| drive.info().io_poll) {
         return Err(HostError::Refused(NO_POLLING.into()));
     }
     let mut sources: Vec<(Candidate, Option<Source>)> =
-        drives.into_iter().map(|drive| (candidate_of(&drive), Some(Source::Drive(drive)))).collect();
+        drives.into_iter().map(|(drive, candidate)| (candidate, Some(Source::Drive(drive)))).collect();
     let mut all = Vec::new();
     let mut strangers = Vec::new();
     let mut arrays = Vec::new();

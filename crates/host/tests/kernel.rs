@@ -445,8 +445,17 @@ fn spans_keep_their_mark_while_linux_runs_them() {
     case.make_images(&share);
     case.stria_makes(&paths);
     let mut model = case.stria_lives(&share, &paths);
-    let is_marked =
-        |path: &PathBuf| examine(path).expect("readable").candidate.found.expect("a member").superblock.span_of.is_some();
+    let is_marked = |path: &PathBuf| {
+        examine(std::slice::from_ref(path))
+            .remove(0)
+            .expect("readable")
+            .candidate
+            .found
+            .expect("a member")
+            .superblock
+            .span_of
+            .is_some()
+    };
     assert!(paths.iter().all(is_marked));
     // A drive of the first span is failed, wiped and added by mdadm, which knows of no mark.
     let name = case.name();

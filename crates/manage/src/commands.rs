@@ -18,7 +18,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
 use stria_format::md::{Assembly, Verdict, examine, raw};
-use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, block_devices, named, refusal, short_name, sort_arguments};
+use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, named, refusal, short_name, sort_arguments};
 use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, absolute, size};
 
@@ -293,8 +293,9 @@ struct RawView {
 
 fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
     let (mut views, mut failures) = (Vec::new(), Vec::new());
-    for path in &command.drives {
-        match stria_host::examine(&absolute(path)) {
+    let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
+    for examined in stria_host::examine(&paths) {
+        match examined {
             Ok(examined) => views.push(examined_view(examined, command.raw)),
             Err(error) => failures.push(error.to_string()),
         }
@@ -417,19 +418,19 @@ struct DriveView {
 }
 
 fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
-    let (mut drives, names) = match command.scan {
+    let (drives, names) = match command.scan {
         true => (Vec::new(), command.what.iter().map(|name| name.display().to_string()).collect()),
         false => sort_arguments(&command.what),
     };
     if command.start {
         return serve(&drives, &names, &command.options, json).map(|()| 0);
     }
-    let mut refused = Vec::new();
-    if command.scan {
-        (drives, refused) = block_devices();
-    }
     let options = OpenOptions { read_only: true, ..command.options.how() };
-    let found = stria_host::find(&drives, options)?;
+    let (found, refused) = match command.scan {
+        true => stria_host::find_everywhere(options)?,
+        false => (stria_host::find(&drives, options)?, Vec::new()),
+    };
+    let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     let views: Vec<AssemblyView> = named(&found.assemblies, &names)
         .into_iter()
         .map(|assembly| AssemblyView {

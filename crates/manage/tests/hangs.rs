@@ -258,6 +258,44 @@ fn add_and_replace_of_a_drive_that_hangs_stop_nobody() {
     below.ended_well();
 }
 
+/// What looks at all drives, or at all loop devices, names the one that does not answer and goes on; and it ends.
+#[test]
+fn commands_go_on_beside_a_drive_that_hangs() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let Some(over) = LoopOver::new(&hanging.file()) else { return };
+    let file = hanging.file().to_str().expect("a plain path").to_owned();
+    let images = place.images(3, 24 << 20);
+    let images: Vec<&str> = images.iter().map(String::as_str).collect();
+    hanging.signal("-STOP");
+    // The kernel asks the server about files again after a second.
+    std::thread::sleep(Duration::from_millis(1500));
+    let since = Instant::now();
+    place.ok(&["create", "tank", "--level", "1", images[0], images[1]]);
+    let bound = Duration::from_secs(10);
+    assert!(since.elapsed() < bound, "nothing was asked of the drive that hangs, but its path: {:?}", since.elapsed());
+    let slow = [&*file, &*over.0];
+    let ran = place.run(&["examine", images[0], slow[0], slow[1]]);
+    ran.refused(1, &[slow[0], slow[1], "does not answer: it was given", "does not answer: it is a loop device over"]);
+    assert!(ran.stdout.contains("tank"), "the other drive is shown: {ran:?}");
+    place.run(&["create", "late", "--level", "1", images[2], slow[0]]).refused(1, &[slow[0], "does not answer"]);
+    place.run(&["assemble", images[0], images[1], slow[1]]).refused(1, &[slow[1], "does not answer"]);
+    place.run(&["serve", images[0], images[1], slow[1]]).refused(1, &[slow[1], "does not answer"]);
+    let ran = place.run(&["assemble", "--scan"]);
+    assert!(ran.stdout.contains(&over.0) && ran.stdout.contains("does not answer"), "{ran:?}");
+    let ran = place.run(&["serve", "tank"]);
+    ran.refused(1, &["no array \"tank\"", &over.0, "does not answer"]);
+    let serve = place.serve(&images[..2]);
+    write(&mut serve.client("tank"), 1);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    hanging.signal("-CONT");
+    drop(over);
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
 #[test]
 fn stop_goes_on_without_a_drive_that_hangs() {
     story("5", 3, "2", false, false);

@@ -1,0 +1,46 @@
+//! Drives that may hang are opened and read on threads of their own, for a bounded time.
+
+use crate::HostError;
+use crate::examine::candidate_of;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stria_drive::{Access, DriveError, IoOptions, NotInTime, SyncDrive, within_each};
+use stria_format::md::Candidate;
+
+/// 20 s: how long a drive may take to be opened and read, or to take its metadata. A hard disk that wakes up takes some ten.
+pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+
+/// Opens drives, and reads md's metadata from them, all at the same time.
+pub(crate) fn open_each(paths: &[PathBuf], access: Access, io: IoOptions) -> Vec<Result<(SyncDrive, Candidate), HostError>> {
+    let open = move |path: PathBuf| {
+        let drive = SyncDrive::open_with(&path, access, io)?;
+        let candidate = candidate_of(&drive);
+        Ok::<_, DriveError>((drive, candidate))
+    };
+    let opened = within_each(ANSWERS_WITHIN, paths, |path| {
+        let path = path.clone();
+        move || open(path)
+    });
+    let told = |(path, opened): (&PathBuf, Result<Result<_, DriveError>, NotInTime>)| match opened {
+        Ok(opened) => opened.map_err(HostError::from),
+        Err(error) => Err(HostError::Refused(not_in_time(path, "to be opened and read", &error))),
+    };
+    paths.iter().zip(opened).map(told).collect()
+}
+
+/// True if the drive might have answered later. Others may not be read, or are no drives.
+pub(crate) fn is_silent(error: &HostError) -> bool {
+    matches!(error, HostError::Refused(_) | HostError::Drive(DriveError::Silent { .. }))
+}
+
+/// The sentence for a drive that did not answer in time. `for_what`: what the time was for, and what has become of the drive.
+pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> String {
+    let (path, seconds) = (path.display(), ANSWERS_WITHIN.as_secs());
+    match error {
+        NotInTime::Late => format!(
+            "{path} does not answer: it was given {seconds} s {for_what}; look at the drive and its cable, and try again when it answers"
+        ),
+        NotInTime::NoThread(error) => format!("{path}: no thread to open it: {error}; try again"),
+        NotInTime::Panicked => format!("{path}: it could not be looked at (a defect, please report it)"),
+    }
+}
