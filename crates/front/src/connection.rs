@@ -7,8 +7,9 @@
 
 use crate::door::Peer;
 use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Step};
-use crate::server::{Entry, Shared};
+use crate::server::{Closing, Entry, Shared};
 use crate::session::{Broken, Caps, Session};
+use crate::tls::TlsStream;
 use crate::wire::OPTION_HEADER_BYTES;
 use log::Level;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -28,6 +29,8 @@ const SLICE_COUNT_MAX: usize = 128;
 const COOL_AFTER: Nanos = 1_000_000_000;
 /// 5 ms: how long a client that waits for memory sleeps before it asks again.
 const LOOK_FOR_MEMORY_AFTER: Nanos = 5_000_000;
+/// 100 ms: how long requests fail with `ESHUTDOWN` before a client of a device that ends is disconnected.
+const REFUSE_FOR: Nanos = 100_000_000;
 /// 1 MiB: a client that must act and moves less than this in the stall time-out has stalled.
 const STALL_BYTES: u64 = 1 << 20;
 
@@ -66,6 +69,8 @@ pub struct ConnectionStatus {
     pub peer: String,
     /// The export in use; `None` during the handshake.
     pub export: Option<String>,
+    /// It uses TLS.
+    pub tls: bool,
     /// Requests answered, refused ones too.
     pub requests: u64,
     /// Requests answered with an error.
@@ -84,6 +89,7 @@ pub(crate) struct Connection {
     pub peer: Peer,
     /// The name of the export that it has agreed on.
     pub export: OnceLock<String>,
+    is_protected: AtomicBool,
     pub since: Instant,
     /// Why it must make way for another client.
     evicted: OnceLock<&'static str>,
@@ -91,6 +97,7 @@ pub(crate) struct Connection {
     /// The device on whose thread the client lives.
     landlord: OnceLock<Weak<dyn RemoteDevice>>,
     stop: AtomicBool,
+    is_shutdown: AtomicBool,
     requests: AtomicU64,
     errors: AtomicU64,
     read_bytes: AtomicU64,
@@ -105,11 +112,13 @@ impl Connection {
             id,
             peer,
             export: OnceLock::new(),
+            is_protected: AtomicBool::new(false),
             since: Instant::now(),
             evicted: OnceLock::new(),
             wake: Arc::new(Wake::new()?),
             landlord: OnceLock::new(),
             stop: AtomicBool::new(false),
+            is_shutdown: AtomicBool::new(false),
             requests: zero(),
             errors: zero(),
             read_bytes: zero(),
@@ -119,7 +128,8 @@ impl Connection {
     }
 
     /// Asks the client to end. Requests in flight run and are answered first.
-    pub fn stop(&self) {
+    pub fn stop(&self, closing: Closing) {
+        self.is_shutdown.store(closing == Closing::Shutdown, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
         self.wake.ring();
         if let Some(device) = self.landlord.get().and_then(Weak::upgrade) {
@@ -130,7 +140,7 @@ impl Connection {
     /// As [`Connection::stop`], to make way for another client.
     pub fn evict(&self, reason: &'static str) {
         self.evicted.get_or_init(|| reason);
-        self.stop();
+        self.stop(Closing::Disconnect);
     }
 
     pub fn is_evicted(&self) -> bool {
@@ -148,6 +158,7 @@ impl Connection {
             id: self.id,
             peer: self.peer.words.clone(),
             export: self.export.get().cloned(),
+            tls: self.is_protected.load(Ordering::Relaxed),
             requests: load(&self.requests),
             errors: load(&self.errors),
             read_bytes: load(&self.read_bytes),
@@ -180,7 +191,7 @@ impl Connection {
     }
 
     fn agree_and_transmit(&self, entry: Entry, shared: &Shared, socket: OwnedFd) -> Result<(), End> {
-        let mut link = Link { socket: Arc::new(socket), readable: true, writable: true };
+        let mut link = Link { socket: Arc::new(socket), readable: true, writable: true, tls: None };
         let (agreement, received) = self.handshake(&mut link, shared)?;
         let (device, lease) = shared.attach(self, &agreement.facts).map_err(End::Refused)?;
         let name = &agreement.facts.name;
@@ -188,8 +199,16 @@ impl Connection {
         let options = &shared.options;
         let caps = Caps { requests_max: options.requests_in_flight_max, bytes_max: options.bytes_in_flight_max };
         let session = Session::new(agreement, caps, lease, &received);
-        let (drained_by, idle_since, owes, is_gone) = (None, 0, None, false);
-        let transmission = Transmission { link, session, drained_by, idle_since, owes, is_gone, entry };
+        let transmission = Transmission {
+            link,
+            session,
+            refuses_until: None,
+            drained_by: None,
+            idle_since: 0,
+            owes: None,
+            is_gone: false,
+            entry,
+        };
         // Set before the first turn, so that a stop is either seen by that turn or finds the device to stir.
         self.landlord.get_or_init(|| Arc::downgrade(&device));
         device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, device))
@@ -244,6 +263,9 @@ impl Connection {
         let (id, peer, talk) = (self.id, &self.peer.words, &shared.talk);
         match (ended, self.evicted.get().copied()) {
             (Ok(()), None) => talk.say(Level::Info, format_args!("NBD client {id} ({peer}) ended")),
+            (Err(End::Tls(error)), None) => {
+                talk.say(Level::Warn, format_args!("NBD client {id} ({peer}) was disconnected: TLS failed: {error}"));
+            }
             (Err(End::Io(error)), None) => talk.say(Level::Info, format_args!("NBD client {id} ({peer}) was lost: {error}")),
             (Err(End::Refused(reason)), None) | (_, Some(reason)) => {
                 talk.say(Level::Warn, format_args!("NBD client {id} ({peer}) was disconnected: {reason}"));
@@ -255,7 +277,7 @@ impl Connection {
     fn handshake(&self, link: &mut Link, shared: &Shared) -> Result<(Agreement, Vec<u8>), End> {
         let deadline = Instant::now() + shared.options.handshake_timeout;
         let mut output = Vec::new();
-        let mut handshake = Handshake::new(&mut output);
+        let mut handshake = Handshake::new(shared.security(&self.peer), &mut output);
         let mut input = vec![0; OPTION_HEADER_BYTES + OPTION_BYTES_MAX];
         let mut input_len = 0;
         loop {
@@ -270,6 +292,14 @@ impl Connection {
                     self.wait_for(link, Direction::In, deadline)?;
                     let (_, space) = input.split_at_mut(input_len);
                     input_len += link.receive([&mut [], space])?.ok_or(End::Refused("it hung up in the handshake"))?;
+                }
+                Step::StartTls => {
+                    self.send_all(link, &mut output, deadline)?;
+                    if input_len > 0 {
+                        return Err(End::Refused("it sent data between its request for TLS and the reply"));
+                    }
+                    link.tls = shared.options.tls.as_ref().map(TlsStream::new).transpose()?.map(Box::new);
+                    self.is_protected.store(true, Ordering::Relaxed);
                 }
                 Step::Agreed(agreement) => {
                     self.send_all(link, &mut output, deadline)?;
@@ -286,7 +316,7 @@ impl Connection {
 
     /// Sends and clears `output`, sleeping if necessary.
     fn send_all(&self, link: &mut Link, output: &mut Vec<u8>, deadline: Instant) -> Result<(), End> {
-        while !output.is_empty() {
+        while !output.is_empty() || link.has_unsent() {
             let len = link.send(&[IoSlice::new(output)])?;
             output.drain(..len);
             self.wait_for(link, Direction::Out, deadline)?;
@@ -326,6 +356,8 @@ enum Direction {
 struct Transmission {
     link: Link,
     session: Session,
+    /// Until when the client is told that the device does not come back.
+    refuses_until: Option<Nanos>,
     /// When an ended client is cut off even if replies are due.
     drained_by: Option<Nanos>,
     /// When it last received or sent anything.
@@ -353,7 +385,10 @@ impl Transmission {
         link.readable |= signalled;
         link.writable |= signalled;
         if connection.stopping() && !session.ended() {
-            session.end_input();
+            match connection.is_shutdown.load(Ordering::SeqCst) {
+                true if now < *self.refuses_until.get_or_insert(now + REFUSE_FOR) => session.shut_down(),
+                _ => session.end_input(),
+            }
         }
         let mut progress = !ended.is_empty();
         for completion in ended.drain(..) {
@@ -361,7 +396,7 @@ impl Transmission {
         }
         // Before replies are sent, so that a client which has them finds them counted.
         connection.publish(session);
-        if link.writable && session.has_output() {
+        if link.writable && (session.has_output() || link.has_unsent()) {
             let len = {
                 let mut slices = SmallVec::<[IoSlice; SLICE_COUNT_MAX]>::new();
                 session.slices(&mut slices);
@@ -380,14 +415,15 @@ impl Transmission {
         session.parse(requests)?;
         session.share_memory();
         connection.publish(session);
-        if session.finished() {
+        if session.finished() && !link.has_unsent() {
+            link.close_tls();
             connection.log_end(shared, Ok(()));
             return Ok(Stay::Leave);
         }
         if progress {
             self.idle_since = now;
         }
-        let (receives, sends) = (session.wants_input(), session.has_output());
+        let (receives, sends) = (session.wants_input(), session.has_output() || link.has_unsent());
         if session.wants_turn() || (sends && link.writable) || (receives && link.readable) {
             return Ok(Stay::Again);
         }
@@ -419,6 +455,7 @@ impl Transmission {
         } else if session.keeps_warm() {
             if self.idle_since + COOL_AFTER <= now {
                 session.cool();
+                link.cool();
             }
             session.keeps_warm().then_some(self.idle_since + COOL_AFTER)
         } else if session.wants_memory() {
@@ -426,7 +463,8 @@ impl Transmission {
         } else {
             None
         };
-        let until = until.into_iter().chain(stalls_at).min();
+        let refuses_until = self.refuses_until.filter(|_| !session.ended());
+        let until = until.into_iter().chain(stalls_at).chain(refuses_until).min();
         Ok(Stay::Wait { readable: receives, writable: sends, until })
     }
 }
@@ -471,7 +509,14 @@ impl Guest for Transmission {
 #[derive(Debug)]
 enum End {
     Io(io::Error),
+    Tls(rustls::Error),
     Refused(&'static str),
+}
+
+impl From<rustls::Error> for End {
+    fn from(error: rustls::Error) -> Self {
+        End::Tls(error)
+    }
 }
 
 impl From<io::Error> for End {
@@ -486,11 +531,12 @@ impl From<Broken> for End {
     }
 }
 
-/// A non-blocking socket; the flags say what is worth trying.
+/// A non-blocking socket, with or without TLS; the flags say what is worth trying.
 struct Link {
     socket: Arc<OwnedFd>,
     readable: bool,
     writable: bool,
+    tls: Option<Box<TlsStream>>,
 }
 
 impl Drop for Link {
@@ -506,7 +552,32 @@ impl Link {
     }
 
     /// Sends what is possible; 0: nothing at the moment.
-    fn send(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
+    fn send(&mut self, slices: &[IoSlice]) -> Result<usize, End> {
+        if self.tls.is_none() {
+            return Ok(self.send_plain(slices)?);
+        }
+        self.send_encrypted()?;
+        if !self.writable {
+            return Ok(0);
+        }
+        let len = self.tls.as_mut().map_or(Ok(0), |tls| tls.put(slices))?;
+        self.send_encrypted()?;
+        Ok(len)
+    }
+
+    /// Sends what TLS has made, as far as possible.
+    fn send_encrypted(&mut self) -> io::Result<()> {
+        while self.has_unsent() && self.writable {
+            let Some(mut tls) = self.tls.take() else { return Ok(()) };
+            let sent = self.send_plain(&[IoSlice::new(tls.output())]);
+            tls.sent(*sent.as_ref().unwrap_or(&0));
+            self.tls = Some(tls);
+            sent?;
+        }
+        Ok(())
+    }
+
+    fn send_plain(&mut self, slices: &[IoSlice]) -> io::Result<usize> {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
         match sendmsg(&self.socket, slices, &mut SendAncillaryBuffer::default(), flags) {
@@ -524,7 +595,34 @@ impl Link {
     }
 
     /// Receives what has arrived; `Some(0)`: nothing at the moment, `None`: the peer has ended.
-    fn receive(&mut self, space: [&mut [u8]; 2]) -> io::Result<Option<usize>> {
+    fn receive(&mut self, space: [&mut [u8]; 2]) -> Result<Option<usize>, End> {
+        match self.tls.take() {
+            None => Ok(self.receive_plain(space)?),
+            Some(mut tls) => {
+                let received = self.receive_encrypted(&mut tls, space);
+                self.tls = Some(tls);
+                // An answer of the protocol itself: its next message, or the alert that explains the error.
+                let sent = self.send_encrypted();
+                let received = received?;
+                sent?;
+                Ok(received)
+            }
+        }
+    }
+
+    fn receive_encrypted(&mut self, tls: &mut TlsStream, mut space: [&mut [u8]; 2]) -> Result<Option<usize>, End> {
+        let mut len = tls.take(&mut space)?;
+        if len == 0 {
+            let Some(received) = self.receive_plain([tls.space(), &mut []])? else { return Ok(None) };
+            tls.received(received);
+            len = tls.take(&mut space)?;
+        }
+        // More may lie decrypted, or whole in memory.
+        self.readable |= space.iter().all(|slice| slice.is_empty());
+        Ok(Some(len))
+    }
+
+    fn receive_plain(&mut self, space: [&mut [u8]; 2]) -> io::Result<Option<usize>> {
         let wanted = space[0].len() + space[1].len();
         match rustix::io::readv(&self.socket, &mut space.map(IoSliceMut::new)) {
             Ok(0) => Ok(None),
@@ -538,6 +636,25 @@ impl Link {
             }
             Err(Errno::INTR) => Ok(Some(0)),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// True if encrypted bytes wait for the socket.
+    fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| !tls.output().is_empty())
+    }
+
+    /// Tells a client with TLS that the end is no accident. The rest is up to the socket: nothing waits for it.
+    fn close_tls(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+            let _ = self.send_encrypted();
+        }
+    }
+
+    fn cool(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.cool();
         }
     }
 }

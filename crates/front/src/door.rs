@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,8 @@ pub(crate) struct Peer {
     /// For messages.
     pub words: String,
     pub origin: Origin,
+    /// Its address, if it is no local one.
+    pub address: Option<IpAddr>,
 }
 
 /// The peer for limits on connections.
@@ -47,8 +50,30 @@ impl Origin {
     }
 }
 
+/// A socket that listens already: somebody else holds it too, so that clients which connect while this process restarts wait.
+#[derive(Debug)]
+pub enum Inherited {
+    /// A unix socket. Its file stays.
+    Unix(UnixListener),
+    /// A TCP socket.
+    Tcp(TcpListener),
+}
+
+impl Inherited {
+    /// # Errors
+    /// When the system does not tell its address.
+    pub(crate) fn close(self) -> io::Result<Closed> {
+        let listener = match &self {
+            Self::Unix(socket) => Listener::Unix(socket.local_addr()?.as_pathname().unwrap_or("(unnamed)".as_ref()).to_owned()),
+            Self::Tcp(socket) => Listener::Tcp(socket.local_addr()?),
+        };
+        Ok(Closed::Inherited(self, listener))
+    }
+}
+
 /// A listener whose address is free, and that accepts no client yet.
 pub(crate) enum Closed {
+    Inherited(Inherited, Listener),
     Unix(PathBuf),
     /// Bound, so that no other program takes the port.
     Tcp(OwnedFd, SocketAddr),
@@ -81,6 +106,7 @@ impl Closed {
     /// The listener, with the port that the system chose.
     pub fn listener(&self) -> Listener {
         match self {
+            Self::Inherited(_, listener) => listener.clone(),
             Self::Unix(path) => Listener::Unix(path.clone()),
             Self::Tcp(_, address) => Listener::Tcp(*address),
         }
@@ -89,9 +115,17 @@ impl Closed {
     pub fn open(self, access: SocketAccess) -> Result<Door, FrontError> {
         let listener = self.listener();
         match self {
+            Self::Inherited(inherited, _) => {
+                let socket = match inherited {
+                    Inherited::Unix(socket) => socket.set_nonblocking(true).map(|()| Socket::Unix(socket)),
+                    Inherited::Tcp(socket) => socket.set_nonblocking(true).map(|()| Socket::Tcp(socket)),
+                };
+                let socket = socket.map_err(|source| FrontError::Bind { listener: listener.to_string(), source })?;
+                Ok(Door { socket, listener })
+            }
             Self::Unix(path) => {
                 let file = SocketFile::listen(&path, access).map_err(|error| refused(&listener, error))?;
-                Ok(Door { socket: Socket::Unix(file), listener })
+                Ok(Door { socket: Socket::File(file), listener })
             }
             Self::Tcp(socket, _) => {
                 rustix::net::listen(&socket, BACKLOG)
@@ -107,7 +141,8 @@ fn refused(listener: &Listener, error: SocketError) -> FrontError {
 }
 
 enum Socket {
-    Unix(SocketFile),
+    File(SocketFile),
+    Unix(UnixListener),
     Tcp(TcpListener),
 }
 
@@ -120,17 +155,8 @@ pub(crate) struct Door {
 impl Door {
     pub fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         match &self.socket {
-            Socket::Unix(file) => {
-                let (stream, _) = file.listener().accept()?;
-                stream.set_nonblocking(true)?;
-                let socket = OwnedFd::from(stream);
-                // A hint: a larger buffer takes the replies of a deep queue in one send.
-                let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
-                let peer = sockopt::socket_peercred(&socket)?;
-                let user = peer.uid.as_raw();
-                let words = format!("process {} of user {user}", peer.pid.as_raw_nonzero());
-                Ok((socket, Peer { words, origin: Origin::User(user) }))
-            }
+            Socket::File(file) => Self::accept_local(file.listener()),
+            Socket::Unix(socket) => Self::accept_local(socket),
             Socket::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;
                 stream.set_nonblocking(true)?;
@@ -139,16 +165,30 @@ impl Door {
                 // A client whose machine vanished is then noticed within some minutes.
                 sockopt::set_socket_keepalive(&socket, true)?;
                 sockopt::set_tcp_keepidle(&socket, Duration::from_secs(60))?;
-                Ok((socket, Peer { words: address.to_string(), origin: Origin::of(address.ip()) }))
+                let peer = Peer { words: address.to_string(), origin: Origin::of(address.ip()), address: Some(address.ip()) };
+                Ok((socket, peer))
             }
         }
+    }
+
+    fn accept_local(listener: &UnixListener) -> io::Result<(OwnedFd, Peer)> {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        let socket = OwnedFd::from(stream);
+        // A hint: a larger buffer takes the replies of a deep queue in one send.
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER_BYTES);
+        let peer = sockopt::socket_peercred(&socket)?;
+        let user = peer.uid.as_raw();
+        let words = format!("process {} of user {user}", peer.pid.as_raw_nonzero());
+        Ok((socket, Peer { words, origin: Origin::User(user), address: None }))
     }
 }
 
 impl AsFd for Door {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
-            Socket::Unix(file) => file.listener().as_fd(),
+            Socket::File(file) => file.listener().as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
             Socket::Tcp(socket) => socket.as_fd(),
         }
     }

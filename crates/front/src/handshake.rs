@@ -7,6 +7,7 @@
 use crate::export::Facts;
 use crate::wire::*;
 use std::sync::Arc;
+use stria_block::SECTOR_BYTES;
 
 /// 16 KiB: the longest name, three times over, with queries. The driver's buffer holds it with its header.
 pub const OPTION_BYTES_MAX: usize = 16 << 10;
@@ -21,11 +22,26 @@ pub struct Agreement {
     pub allocation: bool,
 }
 
+/// Whether a client uses TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// The server has none.
+    Plain,
+    /// It may.
+    Offered,
+    /// It must, before anything else.
+    Required,
+    /// It does.
+    Active,
+}
+
 /// What to do after a step.
 #[derive(Debug)]
 pub enum Step {
     /// Something was consumed: step again.
     Again,
+    /// Send the output, then start TLS. Whatever else has arrived came unprotected, and must not be used.
+    StartTls,
     /// The input is too short: step again when there is more.
     Starved,
     /// Send the output, then start the transmission; the rest of the input belongs to it.
@@ -48,6 +64,7 @@ enum State {
 /// One client's haggling.
 #[derive(Debug)]
 pub struct Handshake {
+    security: Security,
     state: State,
     fixed: bool,
     no_zeroes: bool,
@@ -60,11 +77,19 @@ pub struct Handshake {
 
 impl Handshake {
     /// A handshake, and the greeting to send first.
-    pub fn new(output: &mut Vec<u8>) -> Self {
+    pub fn new(security: Security, output: &mut Vec<u8>) -> Self {
         output.extend_from_slice(INIT_MAGIC);
         output.extend_from_slice(OPTION_MAGIC);
         output.extend_from_slice(&(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes());
-        Self { state: State::ClientFlags, fixed: false, no_zeroes: false, structured: false, allocation: None, refusal: None }
+        Self {
+            security,
+            state: State::ClientFlags,
+            fixed: false,
+            no_zeroes: false,
+            structured: false,
+            allocation: None,
+            refusal: None,
+        }
     }
 
     /// Sets why the client may not begin a transmission; `None`: it may.
@@ -125,6 +150,17 @@ impl Handshake {
     fn answer(&mut self, option: u32, data: &[u8], exports: &[Arc<Facts>], output: &mut Vec<u8>) -> Step {
         let mut replies = Replies { option, output };
         match option {
+            option::ABORT | option::STARTTLS => {}
+            option::EXPORT_NAME if self.security == Security::Required => {
+                return Step::Close("it asked for an export without TLS, which this server requires");
+            }
+            _ if self.security == Security::Required => {
+                replies.error(reply::ERR_TLS_REQD, "this server requires TLS; start it first");
+                return Step::Again;
+            }
+            _ => {}
+        }
+        match option {
             option::EXPORT_NAME => {
                 let Some(facts) = find(exports, data) else { return Step::Close("unknown export") };
                 if let Some(refusal) = self.refusal {
@@ -160,6 +196,9 @@ impl Handshake {
                 None => replies.error(reply::ERR_INVALID, "the lengths inside the option do not fit its data"),
                 Some((name, wanted)) => match (find(exports, name), self.refusal) {
                     (Some(_), Some(refusal)) if option == option::GO => replies.error(reply::ERR_POLICY, refusal),
+                    (Some(facts), _) if facts.block_min_bytes > SECTOR_BYTES as u32 && !wants(wanted, info::BLOCK_SIZE) => {
+                        replies.error(reply::ERR_BLOCK_SIZE_REQD, "requests must be multiples of a block; ask for its size");
+                    }
                     (None, _) => replies.error(reply::ERR_UNKNOWN, "there is no export of this name"),
                     (Some(facts), _) => {
                         replies.info(&facts, self.structured, wanted);
@@ -171,7 +210,16 @@ impl Handshake {
                 },
             },
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => self.meta_context(data, exports, &mut replies),
-            option::STARTTLS => replies.error(reply::ERR_UNSUP, "this server does not speak TLS; continue without it"),
+            option::STARTTLS => match self.security {
+                Security::Plain => replies.error(reply::ERR_UNSUP, "this server does not speak TLS; continue without it"),
+                Security::Active => replies.error(reply::ERR_INVALID, "TLS has been started already"),
+                Security::Offered | Security::Required => {
+                    // What was agreed before may have been altered on the way.
+                    (self.security, self.structured, self.allocation) = (Security::Active, false, None);
+                    replies.ack();
+                    return Step::StartTls;
+                }
+            },
             _ => replies.error(reply::ERR_UNSUP, "this server does not know the option"),
         }
         Step::Again
@@ -226,6 +274,11 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], &[u8])> {
     reader.0.is_empty().then_some((name, wanted))
 }
 
+/// True if a type is among wanted information types.
+fn wants(wanted: &[u8], kind: u16) -> bool {
+    wanted.chunks_exact(2).any(|bytes| bytes == kind.to_be_bytes())
+}
+
 /// Name and queries of the meta context options.
 fn parse_meta_context(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let mut reader = Reader(data);
@@ -269,9 +322,8 @@ impl Replies<'_> {
         // Sent without being asked for as well: a client that does not understand it must ignore it.
         let sizes = [facts.block_min_bytes, facts.block_preferred_bytes, facts.payload_bytes_max].map(u32::to_be_bytes);
         self.put(reply::INFO, &[&info::BLOCK_SIZE.to_be_bytes(), sizes.as_flattened()]);
-        let wants = |kind: u16| wanted.chunks_exact(2).any(|bytes| bytes == kind.to_be_bytes());
         for (kind, text) in [(info::NAME, &facts.name), (info::DESCRIPTION, &facts.description)] {
-            if wants(kind) {
+            if wants(wanted, kind) {
                 self.put(reply::INFO, &[&kind.to_be_bytes(), text.as_bytes()]);
             }
         }

@@ -6,6 +6,7 @@
 //!     │  └ socket_file  unix sockets that appear complete and disappear for certain
 //!     └ connection   one thread per client: its socket and its mailbox in one epoll
 //!          ├ budget       the memory that all clients share
+//!          ├ tls          wire bytes in and out, plain bytes in and out (pure)
 //!          ├ handshake    bytes in, bytes out: option haggling        (pure)
 //!          └ session      bytes in, requests out, replies out         (pure)
 //!               └ wire    every constant and structure of the protocol (pure)
@@ -31,12 +32,15 @@ mod server;
 mod session;
 mod socket_file;
 mod talk;
+mod tls;
 mod uri;
 mod wire;
 
 pub use connection::ConnectionStatus;
+pub use door::Inherited;
 pub use error::FrontError;
 pub use export::Export;
-pub use server::{Listener, Options, Server, ServerHandle};
+pub use server::{Closing, Listener, Options, Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
+pub use tls::{TlsConfig, TlsError};
 pub use uri::nbd_uri;

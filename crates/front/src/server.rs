@@ -6,18 +6,21 @@
 
 use crate::budget::{Budget, Lease};
 use crate::connection::{Connection, ConnectionStatus, Wake};
-use crate::door::{Closed, Door, Peer};
+use crate::door::{Closed, Door, Inherited, Origin, Peer};
 use crate::export::{Export, Facts};
+use crate::handshake::Security;
 use crate::session::STAGING_BYTES;
 use crate::socket_file::SocketAccess;
 use crate::talk::Talk;
+use crate::tls::TlsConfig;
 use crate::wire::STRING_BYTES_MAX;
 use crate::{FrontError, nbd_uri};
+use ipnet::IpNet;
 use log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +48,7 @@ impl fmt::Display for Listener {
 }
 
 /// Bounds on what clients may use. The memory of all clients together is at most `bytes_max`, and some 64 KiB more for each
-/// connection and handshake; the kernel's socket buffers come on top.
+/// connection and handshake (with TLS 300 KiB); the kernel's socket buffers come on top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Clients at a time that have agreed on an export. If all places are taken, a new client takes that of a client which has
@@ -74,6 +77,10 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// Which users may connect to unix sockets.
     pub socket_access: SocketAccess,
+    /// Encryption, and who clients must be; `None`: there is none.
+    pub tls: Option<TlsConfig>,
+    /// Addresses that TCP clients may have; none: any.
+    pub allow: Vec<IpNet>,
 }
 
 impl Default for Options {
@@ -90,6 +97,8 @@ impl Default for Options {
             stall_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(10),
             socket_access: SocketAccess::default(),
+            tls: None,
+            allow: Vec::new(),
         }
     }
 }
@@ -142,6 +151,16 @@ impl Options {
     }
 }
 
+/// How the clients of an export are disconnected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// The device does not come back: requests fail with `ESHUTDOWN` for a moment, then the connection is closed.
+    Shutdown,
+    /// Requests in flight are answered, then the connection is closed without an error. Clients that reconnect may find the
+    /// export again, as after a restart.
+    Disconnect,
+}
+
 /// Starts servers.
 #[derive(Debug)]
 pub struct Server;
@@ -152,7 +171,7 @@ impl Server {
     /// # Errors
     /// When a listener, an export or an option is invalid; then nothing listens.
     pub fn start(listeners: Vec<Listener>, exports: Vec<Export>, options: Options) -> Result<ServerHandle, FrontError> {
-        let server = Self::prepare(listeners, options)?;
+        let server = Self::prepare(listeners, Vec::new(), options)?;
         for export in exports {
             server.add_export(export)?;
         }
@@ -161,11 +180,11 @@ impl Server {
     }
 
     /// A server that does not listen yet: its addresses are checked and, as far as the system allows, reserved. No socket file
-    /// is made. [`ServerHandle::listen`] lets clients connect.
+    /// is made. [`ServerHandle::listen`] lets clients connect; those of `inherited` sockets wait until then.
     ///
     /// # Errors
     /// When a listener or an option is invalid.
-    pub fn prepare(listeners: Vec<Listener>, options: Options) -> Result<ServerHandle, FrontError> {
+    pub fn prepare(listeners: Vec<Listener>, inherited: Vec<Inherited>, options: Options) -> Result<ServerHandle, FrontError> {
         options.check()?;
         let wake = Wake::new().map_err(|source| FrontError::System { action: "make an eventfd", source })?;
         let shared = Arc::new(Shared {
@@ -177,7 +196,10 @@ impl Server {
             stop: AtomicBool::new(false),
             wake,
         });
-        let closed = listeners.iter().map(Closed::prepare).collect::<Result<Vec<_>, _>>()?;
+        let own = listeners.iter().map(Closed::prepare);
+        let unnamed = |source| FrontError::System { action: "ask for the address of a socket that was passed to it", source };
+        let passed = inherited.into_iter().map(|socket| socket.close().map_err(unnamed));
+        let closed = own.chain(passed).collect::<Result<Vec<_>, _>>()?;
         let listeners = closed.iter().map(Closed::listener).collect();
         Ok(ServerHandle { shared, listeners, doors: Mutex::new(Doors { closed, acceptor: None }) })
     }
@@ -233,7 +255,8 @@ impl ServerHandle {
 
     /// How clients reach an export, one URI for each listener.
     pub fn uris(&self, export: &str) -> Vec<String> {
-        self.listeners.iter().map(|listener| nbd_uri(listener, export)).collect()
+        let requires_tls = self.shared.options.tls.as_ref().is_some_and(|tls| tls.required);
+        self.listeners.iter().map(|listener| nbd_uri(listener, export, requires_tls)).collect()
     }
 
     /// Names of the exports, the default first.
@@ -254,14 +277,14 @@ impl ServerHandle {
     ///
     /// # Errors
     /// When there is no such export.
-    pub fn remove_export(&self, name: &str) -> Result<(), FrontError> {
+    pub fn remove_export(&self, name: &str, closing: Closing) -> Result<(), FrontError> {
         let mut registry = self.shared.lock();
         let Some(index) = registry.exports.iter().position(|served| served.facts.name == name) else {
             let known = registry.exports.iter().map(|served| served.facts.name.as_str()).collect::<Vec<_>>().join(", ");
             return Err(FrontError::UnknownExport { name: name.into(), known });
         };
         registry.exports.remove(index);
-        self.shared.end_connections(registry, |connection| connection.export.get().is_some_and(|used| used == name));
+        self.shared.end_connections(registry, closing, |connection| connection.export.get().is_some_and(|used| used == name));
         Ok(())
     }
 
@@ -279,7 +302,7 @@ impl ServerHandle {
 impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.close();
-        self.shared.end_connections(self.shared.lock(), |_| true);
+        self.shared.end_connections(self.shared.lock(), Closing::Disconnect, |_| true);
         // The last threads may hold `shared` a moment longer; the devices are free now.
         self.shared.lock().exports.clear();
     }
@@ -324,6 +347,15 @@ impl Shared {
         self.lock().place_for(connection, &self.options).err()
     }
 
+    /// Whether this client may or must use TLS. Local clients need not: the socket's mode says who they are.
+    pub fn security(&self, peer: &Peer) -> Security {
+        match (&self.options.tls, peer.origin) {
+            (None, _) => Security::Plain,
+            (Some(tls), Origin::Address(_)) if tls.required => Security::Required,
+            (Some(_), _) => Security::Offered,
+        }
+    }
+
     /// The device of an export that a client has agreed on, and the client's share of the memory.
     ///
     /// # Errors
@@ -354,8 +386,8 @@ impl Shared {
     }
 
     /// Stops the chosen connections and waits for their end, which comes within the drain time-out.
-    fn end_connections(&self, mut registry: MutexGuard<'_, Registry>, chosen: impl Fn(&Connection) -> bool) {
-        registry.connections.iter().filter(|connection| chosen(connection)).for_each(|connection| connection.stop());
+    fn end_connections(&self, mut registry: MutexGuard<'_, Registry>, closing: Closing, chosen: impl Fn(&Connection) -> bool) {
+        registry.connections.iter().filter(|connection| chosen(connection)).for_each(|connection| connection.stop(closing));
         while registry.connections.iter().any(|connection| chosen(connection)) {
             registry = self.connection_ended.wait(registry).unwrap_or_else(PoisonError::into_inner);
         }
@@ -389,6 +421,10 @@ impl Shared {
         let turned_away = |why: std::fmt::Arguments| {
             self.talk.say(Level::Warn, format_args!("NBD client {} was turned away: {why}", peer.words));
         };
+        let allowed = |address: IpAddr| self.options.allow.iter().any(|network| network.contains(&address.to_canonical()));
+        if !self.options.allow.is_empty() && !peer.address.is_none_or(allowed) {
+            return turned_away(format_args!("its address is not among those that --nbd-allow lists"));
+        }
         let max = self.options.handshakes_max;
         if registry.handshakes().count() >= max {
             if let Some(victim) = registry.handshake_to_evict() {

@@ -104,6 +104,8 @@ pub struct Session {
     /// The next request must wait until the device has the requests parsed so far.
     paused: bool,
     ended: bool,
+    /// The device does not come back: requests are refused.
+    shut_down: bool,
     counters: Counters,
     /// Payload bytes received in place and reply bytes sent, to distinguish a slow client from a stalled one.
     moved_bytes: u64,
@@ -135,6 +137,7 @@ impl Session {
             blocked: false,
             paused: false,
             ended: false,
+            shut_down: false,
             counters: Counters::default(),
             moved_bytes: 0,
         }
@@ -190,6 +193,11 @@ impl Session {
         }
     }
 
+    /// From now on requests fail with `ESHUTDOWN`. Those in flight run to their end.
+    pub fn shut_down(&mut self) {
+        self.shut_down = true;
+    }
+
     /// Turns what was received into requests to the device, as far as the caps allow.
     ///
     /// # Errors
@@ -225,7 +233,10 @@ impl Session {
             }
             let Some(bytes) = self.staging[self.start..self.end].first_chunk() else { return Ok(()) };
             let header = RequestHeader::decode(bytes).ok_or(Broken("wrong request magic"))?;
-            let verdict = examine(&header, &self.facts, self.structured, self.allocation);
+            let verdict = match self.shut_down && header.command != command::DISC {
+                false => examine(&header, &self.facts, self.structured, self.allocation),
+                true => Err(Refusal { errno: Errno::Shutdown, message: "the array was stopped" }),
+            };
             let charge_bytes = verdict.as_ref().map_or(Work::CHARGE_BYTES_MIN, |work| work.charge_bytes(&header));
             let bytes = self.bytes_in_flight + charge_bytes;
             let room =

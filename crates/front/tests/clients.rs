@@ -4,11 +4,11 @@
 
 mod support;
 
-use std::process::{Command, Output};
 use std::sync::Arc;
 use stria_block::Limits;
 use stria_front::{Export, Listener, Options, Server, ServerHandle};
 use support::device::LaneDevice;
+use support::tools::{run, try_run};
 
 const SIZE_BYTES: u64 = 64 << 20;
 
@@ -53,31 +53,6 @@ impl Service {
         std::fs::write(self.path(name), bytes).expect("an image");
         self.path(name)
     }
-}
-
-/// Runs a client to its end; `None`: it is not installed, and that is allowed.
-fn try_run(program: &str, arguments: &[&str]) -> Option<Output> {
-    // Distributions bind nbdsh to their own python: it must not find another.
-    let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
-    match Command::new(program).args(arguments).env("PATH", path).output() {
-        Ok(output) => Some(output),
-        Err(error) if std::env::var_os("STRIA_SKIP_TOOLS").is_some() => {
-            eprintln!("SKIPPED, because STRIA_SKIP_TOOLS is set: {program}: {error}");
-            None
-        }
-        Err(error) => panic!(
-            "{program} does not start: {error}; run: apt-get install libnbd-bin python3-libnbd qemu-utils fio \
-             (or set STRIA_SKIP_TOOLS to go without)"
-        ),
-    }
-}
-
-/// Standard output of a client that must succeed.
-fn run(program: &str, arguments: &[&str]) -> Option<String> {
-    let output = try_run(program, arguments)?;
-    let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-    assert!(output.status.success(), "{program} {arguments:?} failed ({}):\n{out}{err}", output.status);
-    Some(out.into_owned())
 }
 
 /// Runs python in nbdsh, connected to `uri` as `h`.

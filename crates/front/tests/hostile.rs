@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use stria_front::{FrontError, Listener, Options, Server, SocketError};
+use stria_front::{Closing, FrontError, Listener, Options, Server, SocketError};
 use support::device::LaneDevice;
 use support::raw::{SIZE_BYTES, Service, assert_closed, export, ram, reply, request};
 
@@ -352,16 +352,45 @@ fn exports_come_and_go_while_others_are_served() {
         thread::sleep(Duration::from_millis(1));
     }
     assert!(Arc::strong_count(&extra) > 1, "the server holds the device");
-    service.server.remove_export("extra").expect("removed");
+    service.server.remove_export("extra", Closing::Disconnect).expect("removed");
     assert_let_go(&extra);
     assert_closed(of_extra);
     of_tank.write_all(&request(0, 3, 0, 512)).expect("a read");
     assert_eq!(reply(&mut of_tank), (3, 0));
-    let unknown = service.server.remove_export("extra").expect_err("it is gone");
+    let unknown = service.server.remove_export("extra", Closing::Disconnect).expect_err("it is gone");
     assert_eq!(unknown.to_string(), "there is no export \"extra\"; the names are: tank");
     let status = service.server.connections();
     assert_eq!((status.len(), status[0].requests, status[0].read_bytes), (1, 1, 512));
     assert!(status[0].peer.contains(&format!("process {}", std::process::id())), "{}", status[0].peer);
+}
+
+#[test]
+fn a_device_that_ends_for_good_says_so_and_one_that_may_return_does_not() {
+    const ESHUTDOWN: u32 = 108;
+    for closing in [Closing::Shutdown, Closing::Disconnect] {
+        let service = Service::start(Options::default());
+        let mut client = service.client();
+        client.write_all(&request(0, 1, 0, 512)).expect("a read");
+        assert_eq!(reply(&mut client), (1, 0));
+        let mut seen = 0;
+        thread::scope(|scope| {
+            let ends = scope.spawn(|| service.server.remove_export("tank", closing));
+            // Until the connection is closed.
+            for cookie in 2.. {
+                let write = [request(1, cookie, 0, 512), vec![7; 512]].concat();
+                let mut head = [0; 16];
+                if client.write_all(&write).is_err() || client.read_exact(&mut head).is_err() {
+                    break;
+                }
+                let errno = u32::from_be_bytes(head[4..8].try_into().expect("four bytes"));
+                assert!(errno == 0 || errno == ESHUTDOWN, "{errno}");
+                assert!(seen == 0 || errno == ESHUTDOWN, "once shut down, always");
+                seen += u32::from(errno == ESHUTDOWN);
+            }
+            ends.join().expect("no panic").expect("removed");
+        });
+        assert_eq!(seen > 0, closing == Closing::Shutdown, "{closing:?}: {seen}");
+    }
 }
 
 #[test]

@@ -287,6 +287,9 @@ pub struct ClientView {
     pub id: u64,
     /// Address, or process and user.
     pub peer: String,
+    /// It uses TLS.
+    #[serde(default)]
+    pub tls: bool,
     /// Requests answered.
     pub requests: u64,
     /// Requests answered with an error.

@@ -1,14 +1,13 @@
 //! The command line: every command and option is declared once, for parser, help and completions.
 
 use crate::api::LatencyBound;
-use crate::serve::Listen;
+use crate::nbd::NbdOptions;
 use crate::tools;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
-use stria_front::SocketAccess;
 use stria_host::{ArrayLevel, OpenOptions};
 use stria_terminal::size;
 
@@ -210,27 +209,9 @@ pub struct Serve {
 /// How to serve.
 #[derive(Args, Clone, Debug)]
 pub struct ServeOptions {
-    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeat for more.
-    /// If not given, a unix socket beside the control socket.
-    #[arg(long, value_name = "ADDRESS")]
-    pub nbd: Vec<Listen>,
-    /// Permissions of unix sockets for NBD, in octal: 0660 lets the group connect too. If not given 0700, which leaves it to the
-    /// user of the serve and root, or, with --nbd-group, 0660.
-    #[arg(long, value_name = "MODE", value_parser = mode)]
-    pub nbd_mode: Option<u32>,
-    /// Group of unix sockets for NBD, by name or number.
-    #[arg(long, value_name = "GROUP", value_parser = group)]
-    pub nbd_group: Option<u32>,
-    /// Allow TCP addresses that other machines reach. There is no TLS: whatever reaches the port can read and write the array.
-    #[arg(long)]
-    pub nbd_insecure: bool,
-    /// How many NBD clients may be connected. One user or address gets three quarters of the places; a client that has never
-    /// asked for anything gives way to a newcomer, any other is kept.
-    #[arg(long, value_name = "COUNT", default_value = "128", value_parser = clients)]
-    pub nbd_clients: usize,
-    /// Memory for requests and replies of all NBD clients together, at least 1 MiB for each client.
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse)]
-    pub nbd_memory: u64,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub nbd: NbdOptions,
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
@@ -284,13 +265,6 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Permissions and group of unix sockets for NBD.
-    pub fn nbd_access(&self) -> SocketAccess {
-        let alone = SocketAccess::default().mode;
-        let mode = self.nbd_mode.unwrap_or(if self.nbd_group.is_some() { 0o660 } else { alone });
-        SocketAccess { mode, group: self.nbd_group }
-    }
-
     /// How to open what is served.
     pub fn how(&self) -> OpenOptions {
         OpenOptions {
@@ -327,27 +301,6 @@ pub enum NumaNode {
 fn numa_node(text: &str) -> Result<NumaNode, String> {
     let number = || text.parse().map(NumaNode::Number).map_err(|_| format!("{text:?} is no NUMA node; write a number, or any"));
     if text == "any" { Ok(NumaNode::Any) } else { number() }
-}
-
-fn clients(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=4096).contains(count));
-    count.ok_or_else(|| format!("{text:?} is not a count of clients; write 1 to 4096"))
-}
-
-fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
-    mode.ok_or_else(|| format!("{text:?} is not a mode; write it in octal, such as 0660"))
-}
-
-fn group(text: &str) -> Result<u32, String> {
-    match (text.parse::<u32>(), nix::unistd::Group::from_name(text)) {
-        // The largest number means "leave it as it is".
-        (Ok(u32::MAX), _) => Err(format!("{text} is not the number of a group")),
-        (Ok(number), _) => Ok(number),
-        (_, Ok(Some(group))) => Ok(group.gid.as_raw()),
-        (_, Ok(None)) => Err(format!("there is no group {text:?} on this machine; see `getent group`")),
-        (_, Err(error)) => Err(format!("group {text:?} cannot be looked up: {error}")),
-    }
 }
 
 fn lanes(text: &str) -> Result<u8, String> {

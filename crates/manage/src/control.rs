@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
+use stria_front::Closing;
 use tokio::sync::broadcast::error::RecvError;
 
 type Body<T> = Result<Json<T>, JsonRejection>;
@@ -94,7 +95,7 @@ async fn stop(State(service): On, Path(name): Path<String>, body: Body<StopReque
 }
 
 async fn stop_all(State(service): On, body: Body<StopRequest>) -> Response {
-    with(service, body, |service, body| service.stop_all(body.force)).await
+    with(service, body, |service, body| service.stop_all(body.force, Closing::Shutdown)).await
 }
 
 async fn add(State(service): On, Path(name): Path<String>, body: Body<AddRequest>) -> Response {

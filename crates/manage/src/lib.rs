@@ -17,6 +17,7 @@ mod drive_name;
 mod event_log;
 mod lane_spec;
 mod log;
+mod nbd;
 mod progress;
 mod serve;
 mod service;

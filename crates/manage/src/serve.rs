@@ -15,17 +15,15 @@ use crate::service::Service;
 use crate::{control, sockets};
 use serde_json::json;
 use std::fs::{File, TryLockError};
-use std::net::ToSocketAddrs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive};
-use stria_front::{Listener, Options, Server, SocketFile};
+use stria_front::{Closing, SocketFile};
 use stria_host::{PlannedArray, choose, short_name};
 use stria_terminal::output::{line, try_print};
-use stria_terminal::{Failure, absolute, size};
+use stria_terminal::{Failure, absolute};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// 2 s: how long a serve waits for drives of a killed one. The kernel closes the files of a killed process only after it has
@@ -35,24 +33,6 @@ const GONE_AFTER: Duration = Duration::from_secs(2);
 const SAME_WISH: Duration = Duration::from_millis(500);
 /// How long answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-
-/// Where NBD clients connect, as written on the command line.
-#[derive(Clone, Debug)]
-pub struct Listen(Listener);
-
-impl FromStr for Listen {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("unix", path)) if !path.is_empty() => Ok(Self(Listener::Unix(absolute(Path::new(path))))),
-            Some(("tcp", address)) => {
-                let mut found = address.to_socket_addrs().map_err(|error| format!("{address}: {error}; write tcp:HOST:PORT"))?;
-                found.next().map(|address| Self(Listener::Tcp(address))).ok_or_else(|| format!("{address} has no address"))
-            }
-            _ => Err("write unix:PATH or tcp:HOST:PORT".into()),
-        }
-    }
-}
 
 /// Checks that the drives are free before anything is changed; the error names the user. Drives that are only read are locked
 /// against writers.
@@ -89,8 +69,7 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
 /// When something cannot be opened or listened on, or an array does not stop cleanly.
 pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json: bool) -> Result<(), Failure> {
     log_to_stderr(if options.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
-    check_insecure(options)?;
-    check_memory(options)?;
+    options.nbd.check()?;
     let planned = choose(drives, names, options.how(), &|warning| tracing::warn!("{warning}"))?;
     let names = export_names(&planned, options.name.as_deref())?;
     let _held = check_free(&planned, options.read_only)?;
@@ -112,37 +91,6 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
             Err(Failure::Failed(format!("two different arrays are called \"{twin}\": serve them apart, one of them with --name")))
         }
         None => Ok(names),
-    }
-}
-
-/// Refuses, before anything is changed, to expose an array to other machines by accident.
-fn check_insecure(options: &ServeOptions) -> Result<(), Failure> {
-    let open = options.nbd.iter().map(|listen| &listen.0).find(|listener| match listener {
-        Listener::Tcp(address) => !address.ip().to_canonical().is_loopback(),
-        Listener::Unix(_) => false,
-    });
-    match open {
-        None => Ok(()),
-        Some(listener) if options.nbd_insecure => {
-            tracing::warn!("anyone who reaches {listener} may read and write: NBD without TLS asks for no password");
-            Ok(())
-        }
-        Some(listener) => Err(Failure::Usage(format!(
-            "other machines reach {listener}, and NBD without TLS has neither password nor encryption: anyone there could read and \
-             write. Use tcp:127.0.0.1:PORT or unix:PATH and a tunnel (ssh -L), or insist with --nbd-insecure"
-        ))),
-    }
-}
-
-fn check_memory(options: &ServeOptions) -> Result<(), Failure> {
-    let (clients, memory, least) = (options.nbd_clients, options.nbd_memory, (options.nbd_clients as u64) << 20);
-    match memory >= least {
-        true => Ok(()),
-        false => Err(Failure::Usage(format!(
-            "--nbd-memory {} is too little for {clients} clients: give at least {}, or lower --nbd-clients",
-            size::show(memory),
-            size::show(least)
-        ))),
     }
 }
 
@@ -169,7 +117,7 @@ fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], optio
                 cpus.rotate_left(used);
             }
             Err(error) => {
-                let _ = service.stop_all(true);
+                let _ = service.stop_all(true, Closing::Disconnect);
                 return Err(error.into());
             }
         }
@@ -208,14 +156,8 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
         Some(path) => absolute(path),
         None => sockets::own_folder()?.join(socket_name(&names[0], &planned[0].uuid)),
     };
-    let listeners: Vec<Listener> = match options.nbd.is_empty() {
-        true => vec![Listener::Unix(socket.with_extension("nbd"))],
-        false => options.nbd.iter().map(|listen| listen.0.clone()).collect(),
-    };
     sockets::check(&socket)?;
-    let memory = usize::try_from(options.nbd_memory).unwrap_or(usize::MAX);
-    let limits = Options { socket_access: options.nbd_access(), ..Options::sized(options.nbd_clients, memory) };
-    let service = Service::new(Server::prepare(listeners, limits).map_err(Failure::failed)?);
+    let service = Service::new(options.nbd.server(&socket.with_extension("nbd"))?);
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
     let mut wishes = Wishes { signals, since: None };
 
@@ -234,7 +176,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
     if wishes.since.is_some() {
         // Asked to stop before any client could connect.
         let stopping = Arc::clone(&service);
-        let mut stopped = tokio::task::spawn_blocking(move || stopping.stop_all(true));
+        let mut stopped = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect));
         loop {
             tokio::select! {
                 _ = &mut stopped => return ended(&service),
@@ -249,7 +191,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
     let server = tokio::spawn(control::listen(listener, control::router(Arc::clone(&service)), over));
     if let Err(error) = service.listen() {
         let stopping = Arc::clone(&service);
-        let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true)).await;
+        let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect)).await;
         return Err(Failure::failed(error));
     }
     let shown = socket.display().to_string();
@@ -269,7 +211,7 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
                 end.obey(&mut sockets);
                 if first {
                     let service = Arc::clone(&service);
-                    tokio::task::spawn_blocking(move || service.stop_all(true));
+                    tokio::task::spawn_blocking(move || service.stop_all(true, Closing::Disconnect));
                 }
             }
             _ = over.wait_for(|over| *over) => break,

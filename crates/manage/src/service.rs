@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
-use stria_front::{Export, FrontError, ServerHandle};
+use stria_front::{Closing, Export, FrontError, ServerHandle};
 use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray, short_name};
 use stria_terminal::size;
 use tokio::sync::watch;
@@ -260,6 +260,7 @@ impl Service {
         here.map(|connection| ClientView {
             id: connection.id,
             peer: connection.peer,
+            tls: connection.tls,
             requests: connection.requests,
             errors: connection.errors,
             read_bytes: connection.read_bytes,
@@ -427,7 +428,7 @@ impl Service {
     pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
-        let outcome = self.stop_served(&served);
+        let outcome = self.stop_served(&served, Closing::Shutdown);
         // Nothing is left to serve, even if this array did not stop cleanly.
         if self.all().is_empty() {
             self.shutdown.send_replace(true);
@@ -436,12 +437,13 @@ impl Service {
         self.done(sequence, format!("array \"{name}\" has stopped"))
     }
 
-    /// Stops everything; then the process ends. No new client can connect once this has begun.
-    pub fn stop_all(&self, force: bool) -> Result<Done, ApiError> {
+    /// Stops everything; then the process ends. No new client can connect once this has begun. `closing`: whether clients may
+    /// hope for another process that serves the same.
+    pub fn stop_all(&self, force: bool, closing: Closing) -> Result<Done, ApiError> {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         self.close();
-        let outcome = all.iter().map(|served| self.stop_served(served)).fold(Ok(()), Result::and);
+        let outcome = all.iter().map(|served| self.stop_served(served, closing)).fold(Ok(()), Result::and);
         // Some arrays were stopping already: the process must not end before they have.
         while !self.all().is_empty() {
             std::thread::sleep(LOOK_AGAIN);
@@ -462,13 +464,13 @@ impl Service {
     }
 
     /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes.
-    fn stop_served(&self, served: &Arc<Served>) -> Result<(), ApiError> {
+    fn stop_served(&self, served: &Arc<Served>, closing: Closing) -> Result<(), ApiError> {
         if served.stopping.swap(true, Ordering::SeqCst) {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
         }
         self.events.push(view::plain_event(&served.name, "stopping", format!("array \"{}\" stops", served.name)));
         // It is gone already if an earlier attempt failed later on.
-        let _ = self.nbd.remove_export(&served.name);
+        let _ = self.nbd.remove_export(&served.name, closing);
         let outcome = self.end(served);
         self.lock().retain(|other| !Arc::ptr_eq(other, served));
         let words = match &outcome {

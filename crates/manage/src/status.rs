@@ -132,7 +132,8 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     for client in &view.clients {
         let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
         let errors = if client.errors > 0 { format!(", {} errors", client.errors) } else { String::new() };
-        say("client", format!("{}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests));
+        let tls = if client.tls { " over TLS" } else { "" };
+        say("client", format!("{}{tls}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests));
     }
     rows
 }

@@ -1,9 +1,13 @@
 //! Goal: a socket appears when its array is served, only permitted users can connect, and every end removes it.
 //! Method: the real program, started and ended at many moments, with clients that wait only for the file.
 
+#[path = "../../front/tests/support/certificates.rs"]
+mod certificates;
 mod support;
 
+use certificates::Authority;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -113,6 +117,85 @@ fn other_machines_get_in_only_when_that_is_asked_for() {
         signal(&child, "-INT");
         assert!(end(child).0.success());
     }
+}
+
+/// systemd holds the socket: who connects before the serve has begun, or while it restarts, waits and is served.
+#[test]
+fn clients_of_a_socket_that_was_passed_wait_over_a_restart() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let path = place.path("passed.sock");
+    let held = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    for round in 0..2 {
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| hurried_client(|| UnixStream::connect(&path)));
+            std::thread::sleep(Duration::from_millis(100));
+            // As systemd does: the socket is file 3 of the process that these variables name.
+            let line = "exec 3<&0 0</dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$0\" serve \"$@\"";
+            let control = place.path("control.sock").display().to_string();
+            let program = env!("CARGO_BIN_EXE_stria");
+            let mut command = place.command_line("sh", &["-c", line, program, &images[0], &images[1], "--socket", &control]);
+            let passed = std::os::fd::OwnedFd::from(held.try_clone().expect("a copy"));
+            command.stdin(Stdio::from(passed)).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = command.spawn().expect("it starts");
+            let told = ready(&mut child);
+            assert!(told[0].ends_with(&format!("socket={}", path.display())), "{told:?}");
+            assert!(client.join().expect("no panic") > 16 << 20);
+            signal(&child, "-TERM");
+            let (status, log) = end(child);
+            assert!(status.success(), "round {round}: {log}");
+        });
+        assert!(path.exists(), "it belongs to whoever passed it");
+    }
+}
+
+#[test]
+fn only_addresses_that_are_listed_get_in() {
+    let place = Place::new();
+    let images = mirror(&place);
+    for (allowed, gets_in) in [("127.0.0.0/8", true), ("127.0.0.1", true), ("192.0.2.0/24", false), ("::1", false)] {
+        let mut child = spawn(&place, &images, "tcp:127.0.0.1:0", &["--nbd-allow", allowed]);
+        let told = ready(&mut child);
+        let address = told[0].trim_start_matches("nbd tank nbd://").trim_end_matches("/tank").to_owned();
+        let mut greeting = [0; 18];
+        let greeted = TcpStream::connect(&address).and_then(|mut socket| socket.read_exact(&mut greeting));
+        assert_eq!(greeted.is_ok(), gets_in, "{allowed}: {greeted:?}");
+        signal(&child, "-TERM");
+        let (status, log) = end(child);
+        assert!(status.success() && log.contains("--nbd-allow") != gets_in, "{log}");
+    }
+    place.run(&["serve", &images[0], &images[1], "--nbd-allow", "everybody"]).refused(2, &["192.0.2.0/24"]);
+}
+
+#[test]
+fn tls_takes_the_place_of_insisting() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let keys = place.path("keys");
+    let authority = Authority::with_both(&keys);
+    let file = |name: &str| authority.file(name).display().to_string();
+    let [cert, key, ca] = ["server-cert.pem", "server-key.pem", "ca-cert.pem"].map(file);
+    let pair = ["--tls-cert", &cert, "--tls-key", &key];
+    let refused = |more: &[&str], code, words: &[&str]| {
+        let arguments = [&["serve", &images[0], &images[1], "--nbd", "tcp:0.0.0.0:0"], more].concat();
+        place.run(&arguments).refused(code, words);
+    };
+    refused(&pair, 2, &["--tls-ca", "--nbd-insecure"]);
+    refused(&[&pair[..], &["--tls-ca", &ca, "--tls", "offered"]].concat(), 2, &["--nbd-insecure"]);
+    refused(&["--tls-cert", &cert], 2, &["--tls-key"]);
+    refused(&["--tls-ca", &ca], 2, &["--tls-cert"]);
+    refused(&["--tls-cert", &key, "--tls-key", &key, "--tls-ca", &ca], 1, &["server-key.pem", "certificate"]);
+
+    let mut child = spawn(&place, &images, "tcp:0.0.0.0:0", &[&pair[..], &["--tls-ca", &ca]].concat());
+    let told = ready(&mut child);
+    let uri = told[0].trim_start_matches("nbd tank ").replace("0.0.0.0", "127.0.0.1");
+    assert!(uri.starts_with("nbds://"), "{uri}");
+    let uri = format!("{uri}?tls-certificates={}", keys.display());
+    let size =
+        Command::new("nbdinfo").args(["--size", &uri]).output().expect("nbdinfo is installed (apt-get install libnbd-bin)");
+    assert!(size.status.success(), "{}", String::from_utf8_lossy(&size.stderr));
+    signal(&child, "-TERM");
+    assert!(end(child).0.success());
 }
 
 /// The size that the server tells to a client which asks for `tank` as soon as it can connect.

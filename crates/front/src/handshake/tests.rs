@@ -42,8 +42,12 @@ fn context(kind: u32, export: &str, queries: &[&str]) -> Vec<u8> {
 
 /// Feeds the client's flags and `messages`; returns the output behind the greeting, and the last step.
 fn haggle(flags: u16, messages: &[Vec<u8>]) -> (Vec<u8>, Step) {
+    haggle_over(Security::Plain, flags, messages)
+}
+
+fn haggle_over(security: Security, flags: u16, messages: &[Vec<u8>]) -> (Vec<u8>, Step) {
     let mut output = Vec::new();
-    let mut handshake = Handshake::new(&mut output);
+    let mut handshake = Handshake::new(security, &mut output);
     assert_eq!(output, b"NBDMAGICIHAVEOPT\0\x03");
     output.clear();
     let mut input = u32::from(flags).to_be_bytes().to_vec();
@@ -54,7 +58,7 @@ fn haggle(flags: u16, messages: &[Vec<u8>]) -> (Vec<u8>, Step) {
         input.drain(..used);
         match step {
             Step::Again => {}
-            Step::Starved | Step::Close(_) | Step::Agreed(_) => return (output, step),
+            Step::Starved | Step::Close(_) | Step::Agreed(_) | Step::StartTls => return (output, step),
         }
     }
 }
@@ -187,7 +191,7 @@ proptest! {
     fn any_bytes_end_in_bounded_output(messages in prop::collection::vec(message(), 0..12), piece in 1usize..200) {
         let stream = [u32::from(FLAG_FIXED_NEWSTYLE).to_be_bytes().to_vec(), messages.concat()].concat();
         let (mut output, exports) = (Vec::new(), exports());
-        let mut handshake = Handshake::new(&mut output);
+        let mut handshake = Handshake::new(Security::Plain, &mut output);
         let mut input = Vec::new();
         'stream: for piece in stream.chunks(piece) {
             input.extend_from_slice(piece);
@@ -199,10 +203,68 @@ proptest! {
                 match step {
                     Step::Again => prop_assert!(used > 0, "no progress"),
                     Step::Starved => break,
-                    Step::Close(_) | Step::Agreed(_) => break 'stream,
+                    Step::Close(_) | Step::Agreed(_) | Step::StartTls => break 'stream,
                 }
             }
             prop_assert!(input.len() < OPTION_HEADER_BYTES + OPTION_BYTES_MAX);
         }
     }
+}
+
+#[test]
+fn nothing_is_told_before_tls_where_it_is_required() {
+    let (output, step) = haggle_over(
+        Security::Required,
+        3,
+        &[
+            option(option::LIST, b""),
+            go("tank", &[]),
+            option(option::STRUCTURED_REPLY, b""),
+            option(option::STARTTLS, b"x"),
+            option(option::STARTTLS, b""),
+            option(option::LIST, b""),
+        ],
+    );
+    let required = reply::ERR_TLS_REQD;
+    assert_eq!(kinds(&output), [required, required, required, reply::ERR_INVALID, reply::ACK]);
+    assert!(matches!(step, Step::StartTls));
+    let (output, step) = haggle_over(Security::Required, 3, &[option(option::EXPORT_NAME, b"tank")]);
+    assert!(output.is_empty() && matches!(step, Step::Close(_)));
+    let (output, step) = haggle_over(Security::Required, 3, &[option(option::ABORT, b"")]);
+    assert!(kinds(&output) == [reply::ACK] && matches!(step, Step::Close(_)));
+}
+
+#[test]
+fn what_was_agreed_before_tls_is_void_behind_it() {
+    let mut handshake = Handshake::new(Security::Offered, &mut Vec::new());
+    let exports = exports();
+    let mut send = |message: &[u8]| {
+        let mut output = Vec::new();
+        let (used, step) = handshake.step(message, &exports, &mut output);
+        assert_eq!(used, message.len());
+        (kinds(&output), step)
+    };
+    let set = || context(option::SET_META_CONTEXT, "tank", &["base:allocation"]);
+    send(&3u32.to_be_bytes());
+    assert_eq!(send(&option(option::STRUCTURED_REPLY, b"")).0, [reply::ACK]);
+    assert_eq!(send(&set()).0, [reply::META_CONTEXT, reply::ACK]);
+    assert!(matches!(send(&option(option::STARTTLS, b"")).1, Step::StartTls));
+    assert_eq!(send(&set()).0, [reply::ERR_INVALID], "structured replies are void");
+    assert_eq!(send(&option(option::STARTTLS, b"")).0, [reply::ERR_INVALID]);
+    assert!(matches!(send(&go("tank", &[])).1, Step::Agreed(agreement) if !agreement.structured && !agreement.allocation));
+}
+
+#[test]
+fn large_blocks_are_for_clients_that_ask_for_their_size() {
+    let mut handshake = Handshake::new(Security::Plain, &mut Vec::new());
+    let large = Facts { block_min_bytes: 4096, ..(*exports()[0]).clone() };
+    let exports = [Arc::new(large)];
+    handshake.step(&3u32.to_be_bytes(), &exports, &mut Vec::new());
+    let mut send = |message: &[u8]| {
+        let mut output = Vec::new();
+        handshake.step(message, &exports, &mut output);
+        kinds(&output)
+    };
+    assert_eq!(send(&go("tank", &[info::NAME])), [reply::ERR_BLOCK_SIZE_REQD]);
+    assert_eq!(send(&go("tank", &[info::BLOCK_SIZE])).last(), Some(&reply::ACK));
 }

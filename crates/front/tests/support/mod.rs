@@ -2,5 +2,7 @@
 
 #![allow(dead_code)]
 
+pub mod certificates;
 pub mod device;
 pub mod raw;
+pub mod tools;

@@ -1,0 +1,134 @@
+//! Goal: clients that speak TLS are served as others are, and nobody else gets in where it is required.
+//! Method: libnbd and QEMU judge, with certificates made here. Errors are looked for in what they print.
+
+mod support;
+
+use rcgen::ExtendedKeyUsagePurpose;
+use std::path::Path;
+use std::sync::Arc;
+use stria_block::Limits;
+use stria_front::{Export, Listener, Options, Server, ServerHandle, TlsConfig};
+use support::certificates::Authority;
+use support::device::LaneDevice;
+use support::tools::{run, try_run};
+
+const SIZE_BYTES: usize = 64 << 20;
+
+/// Serves "tank" on TCP and on a unix socket.
+fn serve(folder: &Path, tls: TlsConfig) -> ServerHandle {
+    let device = Arc::new(LaneDevice::spawn(Limits::plain(SIZE_BYTES as u64 / 512), true));
+    let export = Export { name: "tank".into(), description: String::new(), device, read_only: false };
+    let listeners = vec![Listener::Tcp("127.0.0.1:0".parse().expect("an address")), Listener::Unix(folder.join("nbd.sock"))];
+    Server::start(listeners, vec![export], Options { tls: Some(tls), ..Options::default() }).expect("a server")
+}
+
+/// The URI for clients that find their certificates in `folder`.
+fn with_certificates(uri: &str, folder: &Path) -> String {
+    format!("{uri}?tls-certificates={}", folder.display())
+}
+
+#[test]
+fn real_clients_copy_over_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    let server = serve(folder.path(), Authority::with_both(&keys).config(true, true).expect("usable files"));
+    let tcp = server.uris("tank").remove(0);
+    assert!(tcp.starts_with("nbds://127.0.0.1:"), "{tcp}");
+    let uri = with_certificates(&tcp, &keys);
+    let path = |name: &str| folder.path().join(name).to_str().expect("plain").to_owned();
+    let (image, copy) = (path("image"), path("copy"));
+    let bytes: Vec<u8> =
+        (0..SIZE_BYTES as u64 / 8).flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()).collect();
+    std::fs::write(&image, &bytes).expect("an image");
+
+    let Some(info) = run("nbdinfo", &["--json", &uri]) else { return };
+    assert!(info.contains("\"TLS\": true") && info.contains("\"structured\": true"), "{info}");
+    run("nbdcopy", &["--flush", "--connections=4", &image, &uri]);
+    run("nbdcopy", &["--connections=4", &uri, &copy]);
+    assert!(std::fs::read(&copy).expect("a copy") == bytes, "nbdcopy brought something else back");
+
+    let port = tcp.trim_start_matches("nbds://127.0.0.1:").trim_end_matches("/tank").to_owned();
+    let object = format!("tls-creds-x509,id=tls0,endpoint=client,dir={}", keys.display());
+    let options = format!("driver=nbd,host=127.0.0.1,port={port},export=tank,tls-creds=tls0");
+    std::fs::remove_file(&copy).expect("there");
+    run("qemu-img", &["convert", "--object", &object, "--image-opts", &options, "-O", "raw", &copy]);
+    assert!(std::fs::read(&copy).expect("a copy") == bytes, "qemu-img brought something else back");
+    let wait = std::time::Instant::now();
+    while !server.connections().is_empty() {
+        assert!(wait.elapsed().as_secs() < 30, "{:?}", server.connections());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn clients_without_the_right_certificate_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [keys, nobody, stranger, misused] = ["keys", "nobody", "stranger", "misused"].map(|name| folder.path().join(name));
+    let authority = Authority::with_both(&keys);
+    let server = serve(folder.path(), authority.config(true, true).expect("usable files"));
+    let tcp = server.uris("tank").remove(0);
+    let stranger_authority = Authority::with_both(&stranger);
+    // It must trust our server, so that it is the server who refuses.
+    for folder in [&nobody, &misused] {
+        std::fs::create_dir_all(folder).expect("a folder");
+    }
+    for folder in [&nobody, &stranger, &misused] {
+        std::fs::copy(authority.file("ca-cert.pem"), folder.join("ca-cert.pem")).expect("copied");
+    }
+    drop(stranger_authority);
+    // A certificate for servers is none for clients.
+    authority.sign("other", ExtendedKeyUsagePurpose::ServerAuth);
+    for kind in ["cert", "key"] {
+        std::fs::copy(authority.file(&format!("other-{kind}.pem")), misused.join(format!("client-{kind}.pem"))).expect("copied");
+    }
+    for folder in [&nobody, &stranger, &misused] {
+        let Some(refused) = try_run("nbdinfo", &[&with_certificates(&tcp, folder)]) else { return };
+        assert!(!refused.status.success(), "{}: {}", folder.display(), String::from_utf8_lossy(&refused.stdout));
+    }
+    let plain = try_run("nbdinfo", &[&tcp.replace("nbds:", "nbd:")]).expect("it ran before");
+    assert!(!plain.status.success());
+    run("nbdinfo", &[&with_certificates(&tcp, &keys)]);
+    // The mode of the socket's file says who local clients are.
+    run("nbdinfo", &[&server.uris("tank")[1]]);
+}
+
+#[test]
+fn clients_choose_if_tls_is_offered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    let authority = Authority::with_both(&keys);
+    let server = serve(folder.path(), authority.config(false, false).expect("usable files"));
+    let tcp = server.uris("tank").remove(0);
+    assert!(tcp.starts_with("nbd://"), "{tcp}");
+    // A client without a certificate of its own.
+    for kind in ["cert", "key"] {
+        std::fs::remove_file(authority.file(&format!("client-{kind}.pem"))).expect("there");
+    }
+    let Some(plain) = run("nbdinfo", &["--json", &tcp]) else { return };
+    assert!(plain.contains("\"TLS\": false"), "{plain}");
+    let secret = run("nbdinfo", &["--json", &with_certificates(&tcp.replace("nbd:", "nbds:"), &keys)]).expect("it ran before");
+    assert!(secret.contains("\"TLS\": true"), "{secret}");
+}
+
+#[test]
+fn unusable_files_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::with_both(folder.path());
+    let load = |cert: &str, key: &str, ca: &str| {
+        let ca = authority.file(ca);
+        let error = TlsConfig::load(&authority.file(cert), &authority.file(key), Some(&ca), true).expect_err("refused");
+        error.to_string()
+    };
+    std::fs::write(authority.file("empty.pem"), "nothing").expect("written");
+    let good = ("server-cert.pem", "server-key.pem", "ca-cert.pem");
+    for (cert, key, ca, named, words) in [
+        ("none.pem", good.1, good.2, "none.pem", "No such file"),
+        ("empty.pem", good.1, good.2, "empty.pem", "no PEM certificate"),
+        (good.0, "empty.pem", good.2, "empty.pem", "the server's key"),
+        (good.0, good.1, "empty.pem", "empty.pem", "the authorities of clients"),
+        (good.0, "client-key.pem", good.2, "client-key.pem", "server-cert.pem"),
+    ] {
+        let sentence = load(cert, key, ca);
+        assert!(sentence.contains(named) && sentence.contains(words), "{sentence}");
+    }
+}

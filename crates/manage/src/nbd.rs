@@ -1,0 +1,199 @@
+//! The options of the NBD server: where it listens, who may connect, and how much they may use.
+
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use listenfd::ListenFd;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use stria_front::{Inherited, Listener, Options, Server, ServerHandle, SocketAccess, TlsConfig};
+use stria_terminal::{Failure, absolute, size};
+
+/// How arrays are served over NBD.
+#[derive(Args, Clone, Debug)]
+pub struct NbdOptions {
+    /// Where NBD clients connect: unix:PATH or tcp:HOST:PORT; repeat for more. If not given, the sockets that systemd passes, or
+    /// else a unix socket beside the control socket.
+    #[arg(long = "nbd", value_name = "ADDRESS")]
+    pub listen: Vec<Listen>,
+    /// Permissions of unix sockets for NBD, in octal: 0660 lets the group connect too. If not given 0700, which leaves it to the
+    /// user of the serve and root, or, with --nbd-group, 0660.
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub nbd_mode: Option<u32>,
+    /// Group of unix sockets for NBD, by name or number.
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    pub nbd_group: Option<u32>,
+    /// Allow TCP clients of these addresses only: 192.0.2.7, 192.0.2.0/24 or 2001:db8::/64; repeat for more.
+    #[arg(long, value_name = "NETWORK", value_parser = network)]
+    pub nbd_allow: Vec<IpNet>,
+    /// Encrypt NBD over TCP: a PEM file with this server's certificate, and those that lead to its authority.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The PEM file with the key of --tls-cert.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Accept only TLS clients with a certificate of these authorities, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+    /// Whether TCP clients must use TLS, which is the default with --tls-cert, or may. On unix sockets they may.
+    #[arg(long, value_enum, value_name = "WHEN", requires = "tls_cert")]
+    pub tls: Option<Tls>,
+    /// Allow TCP addresses that other machines reach although clients need no certificate: whoever reaches the port can read and
+    /// write the array.
+    #[arg(long)]
+    pub nbd_insecure: bool,
+    /// How many NBD clients may be connected. One user or address gets three quarters of the places; a client that has never
+    /// asked for anything gives way to a newcomer, any other is kept.
+    #[arg(long, value_name = "COUNT", default_value = "128", value_parser = clients)]
+    pub nbd_clients: usize,
+    /// Memory for requests and replies of all NBD clients together, at least 1 MiB for each client.
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size::parse)]
+    pub nbd_memory: u64,
+}
+
+/// Which TCP clients use TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Tls {
+    /// All.
+    Required,
+    /// Those that want to.
+    Offered,
+}
+
+/// Where NBD clients connect, as written on the command line.
+#[derive(Clone, Debug)]
+pub struct Listen(Listener);
+
+impl FromStr for Listen {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("unix", path)) if !path.is_empty() => Ok(Self(Listener::Unix(absolute(Path::new(path))))),
+            Some(("tcp", address)) => {
+                let mut found = address.to_socket_addrs().map_err(|error| format!("{address}: {error}; write tcp:HOST:PORT"))?;
+                found.next().map(|address| Self(Listener::Tcp(address))).ok_or_else(|| format!("{address} has no address"))
+            }
+            _ => Err("write unix:PATH or tcp:HOST:PORT".into()),
+        }
+    }
+}
+
+impl NbdOptions {
+    /// Refuses, before anything is changed, what cannot work, and to expose an array to other machines by accident.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] with the remedy.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.check_insecure(self.listen.iter().map(|listen| &listen.0))?;
+        let (clients, memory, least) = (self.nbd_clients, self.nbd_memory, (self.nbd_clients as u64) << 20);
+        if memory < least {
+            return Err(Failure::Usage(format!(
+                "--nbd-memory {} is too little for {clients} clients: give at least {}, or lower --nbd-clients",
+                size::show(memory),
+                size::show(least)
+            )));
+        }
+        // What is wrong with the files is told before drives are opened.
+        self.tls_config().map(|_| ())
+    }
+
+    fn check_insecure<'a>(&self, mut listeners: impl Iterator<Item = &'a Listener>) -> Result<(), Failure> {
+        let open = listeners.find(|listener| match listener {
+            Listener::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+            Listener::Unix(_) => false,
+        });
+        let (encrypts, knows) = (self.tls_cert.is_some() && self.requires_tls(), self.tls_ca.is_some());
+        match open {
+            None => Ok(()),
+            Some(_) if encrypts && knows => Ok(()),
+            Some(listener) if self.nbd_insecure => {
+                tracing::warn!("anyone who reaches {listener} may read and write: no client needs a certificate there");
+                Ok(())
+            }
+            Some(listener) if encrypts => Err(Failure::Usage(format!(
+                "other machines reach {listener}, and TLS without --tls-ca asks no client for a certificate: anyone there could read \
+                 and write. Give --tls-ca FILE, or insist with --nbd-insecure"
+            ))),
+            Some(listener) => Err(Failure::Usage(format!(
+                "other machines reach {listener}, and NBD without TLS has neither password nor encryption: anyone there could read and \
+                 write. Give --tls-cert, --tls-key and --tls-ca, use tcp:127.0.0.1:PORT or unix:PATH and a tunnel (ssh -L), or insist \
+                 with --nbd-insecure"
+            ))),
+        }
+    }
+
+    fn requires_tls(&self) -> bool {
+        self.tls != Some(Tls::Offered)
+    }
+
+    fn tls_config(&self) -> Result<Option<TlsConfig>, Failure> {
+        let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else { return Ok(None) };
+        TlsConfig::load(cert, key, self.tls_ca.as_deref(), self.requires_tls()).map(Some).map_err(Failure::failed)
+    }
+
+    /// A server that does not listen yet. `own`: its unix socket if it is given no other.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub fn server(&self, own: &Path) -> Result<ServerHandle, Failure> {
+        let inherited = inherited()?;
+        let listeners = match self.listen.is_empty() {
+            true if inherited.is_empty() => vec![Listener::Unix(own.to_owned())],
+            _ => self.listen.iter().map(|listen| listen.0.clone()).collect(),
+        };
+        let alone = SocketAccess::default().mode;
+        let mode = self.nbd_mode.unwrap_or(if self.nbd_group.is_some() { 0o660 } else { alone });
+        let options = Options {
+            socket_access: SocketAccess { mode, group: self.nbd_group },
+            tls: self.tls_config()?,
+            allow: self.nbd_allow.clone(),
+            ..Options::sized(self.nbd_clients, usize::try_from(self.nbd_memory).unwrap_or(usize::MAX))
+        };
+        let server = Server::prepare(listeners, inherited, options).map_err(Failure::failed)?;
+        self.check_insecure(server.listeners().iter())?;
+        Ok(server)
+    }
+}
+
+/// The listening sockets that systemd passes to this process (`sd_listen_fds(3)`). They outlive it, so clients that connect while
+/// it restarts wait instead of being refused.
+fn inherited() -> Result<Vec<Inherited>, Failure> {
+    let mut passed = ListenFd::from_env();
+    let mut found = Vec::new();
+    for index in 0..passed.len() {
+        let socket = match passed.take_unix_listener(index) {
+            Ok(socket) => socket.map(Inherited::Unix),
+            Err(_) => passed.take_tcp_listener(index).map(|socket| socket.map(Inherited::Tcp)).map_err(|error| {
+                Failure::Failed(format!("file {} was passed as a socket and does not listen on unix or TCP: {error}", index + 3))
+            })?,
+        };
+        found.extend(socket);
+    }
+    Ok(found)
+}
+
+fn clients(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=4096).contains(count));
+    count.ok_or_else(|| format!("{text:?} is not a count of clients; write 1 to 4096"))
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
+    mode.ok_or_else(|| format!("{text:?} is not a mode; write it in octal, such as 0660"))
+}
+
+fn group(text: &str) -> Result<u32, String> {
+    match (text.parse::<u32>(), nix::unistd::Group::from_name(text)) {
+        // The largest number means "leave it as it is".
+        (Ok(u32::MAX), _) => Err(format!("{text} is not the number of a group")),
+        (Ok(number), _) => Ok(number),
+        (_, Ok(Some(group))) => Ok(group.gid.as_raw()),
+        (_, Ok(None)) => Err(format!("there is no group {text:?} on this machine; see `getent group`")),
+        (_, Err(error)) => Err(format!("group {text:?} cannot be looked up: {error}")),
+    }
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network.map_err(|_| format!("{text:?} is no address or network; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/64"))
+}
