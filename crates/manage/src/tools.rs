@@ -11,11 +11,12 @@ use std::process;
 use stria_terminal::{Failure, describe, program};
 
 /// The words that start a tool, and their descriptions in `stria help`.
-const TOOLS: [(&str, &str); 4] = [
+const TOOLS: [(&str, &str); 5] = [
     ("bench", "Measure an array beside its bare members and what its geometry allows"),
     ("lab", "The laboratory: measure any storage that fio can reach, by SNIA's method, and report"),
     ("demo", "Measure every level on image files, then take a RAID 6 through two failures under load"),
     ("sim", "Run histories of arrays on hostile drives, in virtual time; the first loss ends it"),
+    ("plan", "Plan an array: which level, how many drives and which strip suit a purpose, on modelled drives"),
 ];
 
 /// A command line for a tool.
@@ -78,6 +79,7 @@ mod tests {
             ("lab run --json x", Some(("lab", "run --json x"))),
             ("--json bench --ram 4", Some(("bench", "--json --ram 4"))),
             ("help sim price", Some(("sim", "price --help"))),
+            ("plan advise --drives 8xp4510", Some(("plan", "advise --drives 8xp4510"))),
             ("lab compare a -- b", Some(("lab", "compare a -- b"))),
             ("status lab", None),
             ("help status", None),

@@ -63,7 +63,7 @@ fn a_tool_gets_arguments_environment_and_signals_and_gives_the_exit_code() {
 fn a_tool_that_is_missing_is_named_with_the_remedy() {
     let place = Place::new();
     let stria = alone(&place);
-    for tool in ["bench", "demo", "lab", "sim"] {
+    for tool in ["bench", "demo", "lab", "sim", "plan"] {
         let run = |arguments: &[&str]| {
             let mut command = place.command_line(&stria, arguments);
             command.env("PATH", place.path("bin"));
@@ -91,7 +91,7 @@ fn help_and_completions_name_the_tools_and_what_those_that_are_there_take() {
         out
     };
     let help = run(&["help"]);
-    for words in ["  bench  ", "  demo  ", "  lab  ", "  sim  ", "by SNIA's method"] {
+    for words in ["  bench  ", "  demo  ", "  lab  ", "  sim  ", "  plan  ", "by SNIA's method"] {
         assert!(help.contains(words), "\"{words}\" is missing: {help}");
     }
     assert!(!run(&["completions", "bash"]).contains("weigh"));

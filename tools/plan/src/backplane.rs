@@ -8,7 +8,6 @@ use crate::model::{Ask, Kind, Model};
 use crate::platform::PlatformConfig;
 use crate::ssd::{Ssd, SsdConfig};
 use crate::station::{Calendar, Station, transfer_ns};
-use serde::Deserialize;
 use slab::Slab;
 use std::collections::VecDeque;
 use stria_block::{Nanos, Tag};
@@ -17,8 +16,7 @@ use stria_block::{Nanos, Tag};
 const NO_LIMIT: u64 = 64_000_000_000;
 
 /// A drive of a profile.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant)]
 pub enum DriveConfig {
     /// An SSD.
@@ -33,6 +31,14 @@ impl DriveConfig {
         match self {
             Self::Ssd(config) => config.capacity_bytes,
             Self::Hdd(config) => config.capacity_bytes,
+        }
+    }
+
+    /// Why there is no such drive, if there is none.
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Ssd(config) => config.refusal(),
+            Self::Hdd(config) => config.refusal(),
         }
     }
 

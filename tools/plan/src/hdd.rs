@@ -2,7 +2,7 @@
 //!
 //! The head is on a track, and the platters turn for ever. A request costs the seek to its track, the wait until its first
 //! sector comes round, and its transfer at the zone's rate. Of the requests that wait, up to `slots` of them, the one with the
-//! shortest seek and wait is next. A request that continues the last one, and was there in time, costs its transfer alone:
+//! shortest seek and wait is next, unless one has waited for [`WAIT_NS_MAX`]. A request that continues the last one, and was there in time, costs its transfer alone:
 //! for reads the drive reads ahead, for writes it must have been queued.
 
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
@@ -10,6 +10,10 @@ use crate::station::{Calendar, transfer_ns};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use stria_block::{Nanos, Tag};
+
+/// 500 ms: a request that has waited so long is next, the oldest first; else a stream would starve it. Rule: B. Worthington, G. Ganger,
+/// Y. Patt, "Scheduling algorithms for modern disk drives", 1994. Source of the number: none; above what random loads wait, below timeouts.
+pub const WAIT_NS_MAX: Nanos = 500_000_000;
 
 /// A hard disk.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -44,6 +48,27 @@ pub struct HddConfig {
 }
 
 impl HddConfig {
+    /// Why there is no such drive, if there is none.
+    pub fn refusal(&self) -> Option<String> {
+        let counts = [
+            ("turn_ns", self.turn_ns),
+            ("inner_bytes_per_s", self.inner_bytes_per_s),
+            ("slots", self.slots.into()),
+            ("link_bytes_per_s", self.link_bytes_per_s),
+        ];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Some(format!("{name} must be above 0"));
+        }
+        if !crate::ssd::config::CAPACITY_BYTES.contains(&self.capacity_bytes) {
+            return Some(format!("capacity_bytes is {}: from 1 GiB to 1 PiB can be modelled", self.capacity_bytes));
+        }
+        if self.outer_bytes_per_s < self.inner_bytes_per_s {
+            return Some("outer_bytes_per_s must be at least inner_bytes_per_s".to_owned());
+        }
+        let ordered = self.seek_track_ns <= self.seek_mean_ns && self.seek_mean_ns <= self.seek_full_ns;
+        (!ordered).then(|| "seek_track_ns, seek_mean_ns and seek_full_ns must ascend".to_owned())
+    }
+
     /// `t(x) = a + b sqrt(x) + c x`, x being the distance over the full stroke, through the three seek times: a the seek to the
     /// next track, a + b + c the full one, and the mean over random places with E[sqrt x] = 8/15, E[x] = 1/3. Shape: C. Ruemmler,
     /// J. Wilkes, "An introduction to disk drive modeling", 1994.
@@ -147,7 +172,10 @@ impl Hdd {
         if self.busy {
             return;
         }
-        let reach = |(_, (ask, arrived, _)): &(usize, &(Ask, Nanos, bool))| self.reaches(now, ask, *arrived);
+        let reach = |(_, (ask, arrived, _)): &(usize, &(Ask, Nanos, bool))| match now.saturating_sub(*arrived) {
+            WAIT_NS_MAX.. => (false, *arrived),
+            _ => (true, self.reaches(now, ask, *arrived)),
+        };
         let Some((index, _)) = self.queue.iter().enumerate().min_by_key(reach) else { return };
         let (ask, arrived, host_waits) = self.queue[index];
         let start = self.reaches(now, &ask, arrived);

@@ -5,11 +5,13 @@
 //! - [`backplane`]: drives behind ports and a shared link. [`array`](mod@array): arrays of them, by Stria's engine. [`platform`], [`rig`]: hosts and
 //!   controllers in front. [`profile`]: parameters with sources.
 //! - [`queueing`]: closed forms, which judge them in tests.
-//! - [`reproduce`]: published measurements beside the models. [`calc`]: arithmetic without a run.
+//! - [`reproduce`]: published measurements beside the models. [`calc`], [`reliability`]: arithmetic without a run.
+//! - [`advice`]: which array of given drives suits a purpose.
 //!
 //! The crate knows no files on drives, clocks or threads. A seed replays a run exactly.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod array;
 pub mod backplane;
 pub mod calc;
@@ -20,6 +22,7 @@ pub mod modelled;
 pub mod platform;
 pub mod profile;
 pub mod queueing;
+pub mod reliability;
 pub mod reproduce;
 pub mod rig;
 pub mod ssd;

@@ -36,6 +36,8 @@ pub struct PlatformConfig {
     pub trim: Vec<TrimLevel>,
     /// The smallest strip.
     pub strip_kib_min: u64,
+    /// Levels that it allows, or of which anything is known; none named: all.
+    pub levels: Vec<LevelName>,
     /// True if writes that wait for one stripe become one write, as in Stria's engine; false if each is carried out by itself.
     pub coalesces: bool,
 }
@@ -57,6 +59,7 @@ impl Default for PlatformConfig {
             write_back_bytes: 0,
             trim: Vec::new(),
             strip_kib_min: 0,
+            levels: Vec::new(),
             coalesces: true,
         }
     }
@@ -88,7 +91,37 @@ pub enum TrimLevel {
     Redundant,
 }
 
+/// A level by name; 50 and 60 of any spans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum LevelName {
+    Single,
+    Raid0,
+    Raid1,
+    Raid10,
+    Raid5,
+    Raid6,
+    Raid50,
+    Raid60,
+}
+
 impl PlatformConfig {
+    /// True if the platform makes arrays of the level.
+    pub fn allows(&self, level: Level) -> bool {
+        let name = match level {
+            Level::Single => LevelName::Single,
+            Level::Raid0 => LevelName::Raid0,
+            Level::Raid1 => LevelName::Raid1,
+            Level::Raid10 => LevelName::Raid10,
+            Level::Raid5 { spans: 1 } => LevelName::Raid5,
+            Level::Raid6 { spans: 1 } => LevelName::Raid6,
+            Level::Raid5 { .. } => LevelName::Raid50,
+            Level::Raid6 { .. } => LevelName::Raid60,
+        };
+        self.levels.is_empty() || self.levels.contains(&name)
+    }
+
     /// Payload of a port.
     pub fn port_of(&self, member: usize) -> Option<u64> {
         self.port_bytes_per_s.get(member).or(self.port_bytes_per_s.last()).copied()

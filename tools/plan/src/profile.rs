@@ -4,7 +4,9 @@
 //! parameter the source begins with the published number that it was calibrated on, followed by a colon.
 
 use crate::backplane::DriveConfig;
+use crate::hdd::HddConfig;
 use crate::platform::PlatformConfig;
+use crate::ssd::SsdConfig;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -19,6 +21,10 @@ pub enum Origin {
     Calibrated,
     /// What flash or disks of the kind do, where nobody says it of this one.
     Technology,
+    /// A data sheet is said to have it: quoted from memory, not looked up again.
+    Memory,
+    /// Measured on this code.
+    Measured,
 }
 
 /// A parameter of a profile and its source.
@@ -101,7 +107,9 @@ fn with_source(name: &str, value: Value) -> Result<(Value, Parameter), String> {
         "row" => Origin::Row,
         "calibrated" => Origin::Calibrated,
         "technology" => Origin::Technology,
-        _ => return Err(format!("{name} has the kind {kind:?}: say sheet, row, calibrated or technology")),
+        "memory" => Origin::Memory,
+        "measured" => Origin::Measured,
+        _ => return Err(format!("{name} has the kind {kind:?}: say sheet, row, calibrated, technology, memory or measured")),
     };
     if source.is_empty() || (origin == Origin::Calibrated && !source.contains(": ")) {
         return Err(format!("{name} has no source; a calibrated one begins with the published number and a colon"));
@@ -146,7 +154,38 @@ const PLATFORMS: &[(&str, &str)] = &[
     ("p4510-md", include_str!("../profiles/platforms/p4510-md.toml")),
     ("p4510-megaraid", include_str!("../profiles/platforms/p4510-megaraid.toml")),
     ("d3700-host", include_str!("../profiles/platforms/d3700-host.toml")),
+    ("stria", include_str!("../profiles/platforms/stria.toml")),
 ];
+
+/// What does not change a drive's speed, where it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Facts {
+    /// Mean time between failures.
+    pub mtbf_hours: Option<f64>,
+    /// Unreadable bits of one bit read.
+    pub unreadable_per_bit: Option<f64>,
+    /// Terabytes that may be written.
+    pub tbw_tb: Option<f64>,
+}
+
+/// A drive of the catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CatalogueDrive {
+    /// Its model.
+    pub config: DriveConfig,
+    /// What else is known.
+    pub facts: Facts,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DriveFile {
+    ssd: Option<SsdConfig>,
+    hdd: Option<HddConfig>,
+    #[serde(default)]
+    facts: Facts,
+}
 
 fn find<T: DeserializeOwned>(what: &str, files: &[(&str, &str)], key: &str) -> Result<Profile<T>, ProfileError> {
     let Some((_, text)) = files.iter().find(|(name, _)| *name == key) else {
@@ -164,7 +203,59 @@ fn find<T: DeserializeOwned>(what: &str, files: &[(&str, &str)], key: &str) -> R
 /// # Errors
 /// If there is none of the name.
 pub fn drive(key: &str) -> Result<Profile<DriveConfig>, ProfileError> {
-    find("drive", DRIVES, key)
+    let Profile { key, name, config, parameters } = catalogue_drive(key)?;
+    Ok(Profile { key, name, config: config.config, parameters })
+}
+
+/// The same with all that is known of it.
+///
+/// # Errors
+/// If there is none of the name.
+pub fn catalogue_drive(key: &str) -> Result<Profile<CatalogueDrive>, ProfileError> {
+    as_drive(find("drive", DRIVES, key)?)
+}
+
+/// A drive of a profile's text, which need not be part of the program.
+///
+/// # Errors
+/// If it is no profile, or none that can be modelled.
+pub fn parse_drive(key: &str, text: &str) -> Result<Profile<CatalogueDrive>, ProfileError> {
+    as_drive(parse(key, text)?)
+}
+
+fn as_drive(file: Profile<DriveFile>) -> Result<Profile<CatalogueDrive>, ProfileError> {
+    let Profile { key, name, config, parameters } = file;
+    let DriveFile { ssd, hdd, facts } = config;
+    let config = match (ssd, hdd) {
+        (Some(ssd), None) => DriveConfig::Ssd(ssd),
+        (None, Some(hdd)) => DriveConfig::Hdd(hdd),
+        _ => return Err(ProfileError { key, problem: "it has neither a table [ssd] nor [hdd], or both".to_owned() }),
+    };
+    let facts_refusal =
+        [("mtbf_hours", facts.mtbf_hours), ("unreadable_per_bit", facts.unreadable_per_bit), ("tbw_tb", facts.tbw_tb)]
+            .into_iter()
+            .find(|(_, value)| value.is_some_and(|value| !value.is_finite() || value <= 0.0))
+            .map(|(name, _)| format!("{name} must be above 0"));
+    match config.refusal().or(facts_refusal) {
+        Some(problem) => Err(ProfileError { key, problem }),
+        None => Ok(Profile { key, name, config: CatalogueDrive { config, facts }, parameters }),
+    }
+}
+
+/// Keys and names of all drives.
+///
+/// # Errors
+/// If a profile is none.
+pub fn drives() -> Result<Vec<Profile<CatalogueDrive>>, ProfileError> {
+    DRIVES.iter().map(|(key, _)| catalogue_drive(key)).collect()
+}
+
+/// Keys and names of all platforms.
+///
+/// # Errors
+/// If a profile is none.
+pub fn platforms() -> Result<Vec<Profile<PlatformConfig>>, ProfileError> {
+    PLATFORMS.iter().map(|(key, _)| platform(key)).collect()
 }
 
 #[derive(serde::Deserialize)]
@@ -216,5 +307,31 @@ mod tests {
                 .contains("begins with the published number")
         );
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
+    }
+
+    /// What nobody looked up does not pass for a data sheet's.
+    #[test]
+    fn what_is_quoted_from_memory_is_marked_so() {
+        for (key, parameter) in parameters().expect("all profiles parse") {
+            let says_so = parameter.source.contains("memory") && !parameter.source.contains("no memory");
+            assert!(!says_so || parameter.origin == Origin::Memory, "{key}: {} is quoted from memory", parameter.name);
+        }
+    }
+
+    #[test]
+    fn a_drive_that_cannot_be_modelled_is_refused() {
+        let (_, text) = DRIVES.iter().find(|(key, _)| *key == "p4510").expect("it is there");
+        let refusal = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            parse_drive("x", &text.replace(from, to)).map(|_| ()).expect_err("it cannot be modelled").to_string()
+        };
+        assert!(parse_drive("x", text).is_ok());
+        assert!(refusal("dies = [64,", "dies = [0,").contains("dies must be above 0"));
+        assert!(refusal("spare_share = [0.086,", "spare_share = [-1.0,").contains("spare_share must lie above 0"));
+        assert!(refusal("program_bytes = [65_536,", "program_bytes = [1000,").contains("program_bytes must be whole pages"));
+        assert!(refusal("capacity_bytes = [4_000_787_030_016,", "capacity_bytes = [5_000,").contains("capacity_bytes"));
+        assert!(refusal("link_bytes_per_s = [3_200_000_000,", "link_bytes_per_s = [0,").contains("link_bytes_per_s"));
+        assert!(refusal("[ssd]", "[tape]").contains("tape"));
+        assert!(refusal("mtbf_hours = [2_000_000.0,", "mtbf_hours = [0.0,").contains("mtbf_hours must be above 0"));
     }
 }

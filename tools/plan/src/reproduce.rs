@@ -17,6 +17,8 @@ pub mod row;
 mod statistics;
 mod z87;
 
+pub use z87::{LARGE_READS, LARGE_SHARE};
+
 pub use row::{Case, Count, Row, Sentence};
 
 /// All publications, computed anew.

@@ -4,7 +4,7 @@
 //! ([`Maker`]). With a write-back cache a write ends when it has room there; stripes are written when they
 //! are whole, or when the cache runs short.
 
-use crate::array::engine::EngineArray;
+use crate::array::engine::{Condition, EngineArray};
 use crate::array::stepped::Stepped;
 use crate::array::{Layout, Level};
 use crate::backplane::{Backplane, DriveConfig};
@@ -27,6 +27,35 @@ pub enum Maker {
     Steps,
 }
 
+enum Array {
+    Engine(Box<EngineArray>),
+    Steps(Box<Stepped>),
+}
+
+impl Array {
+    fn model(&mut self) -> &mut dyn Model {
+        match self {
+            Self::Engine(array) => &mut **array,
+            Self::Steps(array) => &mut **array,
+        }
+    }
+
+    fn as_model(&self) -> &dyn Model {
+        match self {
+            Self::Engine(array) => &**array,
+            Self::Steps(array) => &**array,
+        }
+    }
+}
+
+/// # Panics
+/// If the level takes no such count of members.
+fn layout(level: Level, drives: &[DriveConfig], members: usize, strip_bytes: u64) -> Layout {
+    assert_eq!(level.refusal(members), None);
+    let smallest = drives.iter().map(DriveConfig::capacity_bytes).min().unwrap_or(0);
+    Layout { level, members, strip_sectors: strip_bytes / SECTOR_BYTES, member_sectors: smallest / SECTOR_BYTES }
+}
+
 /// A client's request, or none and the bytes that the cache gets back in the end: a stripe that it writes back.
 type Job = Result<Ask, u64>;
 
@@ -41,7 +70,7 @@ pub struct Rig {
     platform: PlatformConfig,
     layout: Layout,
     backplane: Rc<RefCell<Backplane>>,
-    array: Box<dyn Model>,
+    array: Array,
     now: Nanos,
     /// The host's and the controller's serial parts.
     serial: [Station; 2],
@@ -72,7 +101,7 @@ impl Rig {
         Self::made_by(maker, platform, drives, level, strip_bytes, seed).expect("there is such an array")
     }
 
-    /// An array of drives, fresh from the factory.
+    /// The same by one of the two.
     ///
     /// # Errors
     /// If the engine knows no such array.
@@ -87,20 +116,40 @@ impl Rig {
         strip_bytes: u64,
         seed: u64,
     ) -> Result<Self, GeometryError> {
-        assert_eq!(level.refusal(drives.len()), None);
-        let layout = Layout {
-            level,
-            members: drives.len(),
-            strip_sectors: strip_bytes / SECTOR_BYTES,
-            member_sectors: drives.iter().map(DriveConfig::capacity_bytes).min().unwrap_or(0) / SECTOR_BYTES,
-        };
+        let layout = layout(level, drives, drives.len(), strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
         let shared = Rc::clone(&backplane);
-        let array: Box<dyn Model> = match maker {
-            Maker::Engine => Box::new(EngineArray::new(&layout, drives, shared)?),
-            Maker::Steps => Box::new(Stepped::new(layout, shared, seed)),
+        let array = match maker {
+            Maker::Engine => Array::Engine(Box::new(EngineArray::new(&layout, Condition::Optimal, drives, shared)?)),
+            Maker::Steps => Array::Steps(Box::new(Stepped::new(layout, shared, seed))),
         };
-        Ok(Self {
+        Ok(Self::over(platform, layout, backplane, array))
+    }
+
+    /// A redundant array of the engine that lacks its first member. With [`Condition::Rebuilding`] the last drive is the spare.
+    ///
+    /// # Errors
+    /// If the engine knows no such array.
+    ///
+    /// # Panics
+    /// If the level takes no such count of drives, or has no redundancy.
+    pub fn in_condition(
+        condition: Condition,
+        platform: PlatformConfig,
+        drives: &[DriveConfig],
+        level: Level,
+        strip_bytes: u64,
+        seed: u64,
+    ) -> Result<Self, GeometryError> {
+        let members = drives.len() - usize::from(condition == Condition::Rebuilding);
+        let layout = layout(level, drives, members, strip_bytes);
+        let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
+        let array = EngineArray::new(&layout, condition, drives, Rc::clone(&backplane))?;
+        Ok(Self::over(platform, layout, backplane, Array::Engine(Box::new(array))))
+    }
+
+    fn over(platform: PlatformConfig, layout: Layout, backplane: Rc<RefCell<Backplane>>, array: Array) -> Self {
+        Self {
             platform,
             layout,
             backplane,
@@ -112,7 +161,15 @@ impl Rig {
             calendar: Calendar::default(),
             cache: Cache::default(),
             ended: Vec::new(),
-        })
+        }
+    }
+
+    /// Sectors of the spare that are filled; `None` if no rebuild runs.
+    pub fn rebuilt_sectors(&self) -> Option<u64> {
+        match &self.array {
+            Array::Engine(array) => array.rebuilt_sectors(),
+            Array::Steps(_) => None,
+        }
     }
 
     /// The drives, to bring them to a state before a load.
@@ -196,7 +253,7 @@ impl Rig {
             }
             Kind::Trim if !self.platform.trims(self.layout.level) => self.calendar.add(now, Event::Done(index)),
             Kind::Read | Kind::Write { .. } | Kind::Trim | Kind::Flush => {
-                self.array.submit(now, Ask { tag: index as Tag, ..ask });
+                self.array.model().submit(now, Ask { tag: index as Tag, ..ask });
             }
         }
     }
@@ -234,13 +291,13 @@ impl Rig {
         self.cache.in_write_back += 1;
         let index = self.jobs.insert(Err(dirty * SECTOR_BYTES));
         let (start_sector, sectors) = (stripe * stripe_sectors, dirty.min(stripe_sectors));
-        self.array.submit(now, Ask { tag: index as Tag, kind: Kind::Write { fua: false }, start_sector, sectors });
+        self.array.model().submit(now, Ask { tag: index as Tag, kind: Kind::Write { fua: false }, start_sector, sectors });
     }
 }
 
 impl Model for Rig {
     fn size_sectors(&self) -> u64 {
-        self.array.size_sectors()
+        self.array.as_model().size_sectors()
     }
 
     fn submit(&mut self, now: Nanos, ask: Ask) {
@@ -252,9 +309,9 @@ impl Model for Rig {
     fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
         while let Some(at) = self.next_wake().filter(|&at| at <= now) {
             self.now = at;
-            if self.array.next_wake().is_some_and(|wake| wake <= at) {
+            if self.array.as_model().next_wake().is_some_and(|wake| wake <= at) {
                 let mut done = std::mem::take(&mut self.ended);
-                self.array.poll(at, &mut done);
+                self.array.model().poll(at, &mut done);
                 for tag in done.drain(..) {
                     self.end(at, tag as usize, ended);
                 }
@@ -270,6 +327,6 @@ impl Model for Rig {
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        [self.array.next_wake(), self.calendar.next_at()].into_iter().flatten().min().map(|at| at.max(self.now))
+        [self.array.as_model().next_wake(), self.calendar.next_at()].into_iter().flatten().min().map(|at| at.max(self.now))
     }
 }

@@ -314,6 +314,29 @@ fn a_disk_streams_at_the_rate_of_its_zone() {
     assert!(run(&mut drive, &two).bytes_per_s < 60e6);
 }
 
+/// A stream, of which the next request is always the nearest, does not starve a request far away. Seen: the engine's rebuild of a disk stood
+/// still behind one of its reads.
+#[test]
+fn a_stream_starves_no_request() {
+    use stria_plan::hdd::WAIT_NS_MAX;
+    let mut drive = Hdd::new(disk());
+    let read = |tag, start_sector| Ask { tag, kind: Kind::Read, start_sector, sectors: 128 };
+    (0..8).for_each(|tag| drive.submit(0, read(tag, tag * 128)));
+    let far = 1_000_000;
+    drive.submit(0, read(far, drive.size_sectors() / 2));
+    let (mut next, mut ended) = (8, Vec::new());
+    while !ended.contains(&far) {
+        let now = drive.next_wake().expect("requests are under way");
+        assert!(now < WAIT_NS_MAX + 20_000_000, "starved for {now} ns");
+        ended.clear();
+        drive.poll(now, &mut ended);
+        for _ in ended.iter().filter(|tag| **tag != far) {
+            drive.submit(now, read(next, next * 128));
+            next += 1;
+        }
+    }
+}
+
 /// Without a cache a write that follows another, one at a time, waits for the platter to come round.
 #[test]
 fn a_write_cache_saves_a_turn_for_each_sequential_write() {

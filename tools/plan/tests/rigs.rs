@@ -1,6 +1,7 @@
 //! Arrays behind platforms against arithmetic: copies, parity, ceilings, cache, locks.
 
 use stria_plan::array::Level;
+use stria_plan::array::engine::Condition;
 use stria_plan::backplane::DriveConfig;
 use stria_plan::load::{Load, Pattern, run, run_from};
 use stria_plan::model::{Ask, Kind, Model, SECTOR_BYTES};
@@ -235,4 +236,30 @@ fn a_strip_that_the_engine_does_not_know_is_refused() {
     let drives = vec![profile::drive("s3500").expect("there is such a drive").config; 3];
     let refused = Rig::made_by(Maker::Engine, PlatformConfig::default(), &drives, Level::Raid0, 3 << 10, 1);
     assert!(refused.is_err_and(|error| error.to_string().contains("power of two")));
+}
+
+/// Goal: figures of a degraded array and of a rebuild are the engine's. Method: an idle rebuild of a mirror copies a drive as fast as the drive
+/// writes in order; a degraded RAID 5 reads all others for what the missing member held, which halves it at four members.
+#[test]
+fn an_array_that_lacks_a_member_recovers_and_rebuilds() {
+    let drive = profile::drive("s3500").expect("there is such a drive").config;
+    let free = PlatformConfig::default;
+    let made = |condition, level, drives| {
+        Rig::in_condition(condition, free(), &vec![drive.clone(); drives], level, 64 << 10, 1).expect("there is such an array")
+    };
+    for (level, members) in [(Level::Raid1, 2), (RAID5, 4), (RAID6, 6), (Level::Raid10, 4), (Level::Raid6 { spans: 2 }, 8)] {
+        let mut array = made(Condition::Rebuilding, level, members + 1);
+        let mut ended = Vec::new();
+        while let Some(now) = array.next_wake().filter(|&now| now < 4_000_000_000) {
+            array.poll(now, &mut ended);
+        }
+        let mbs = array.rebuilt_sectors().expect("a rebuild runs") as f64 * 512.0 / 4e6;
+        assert!((300.0..480.0).contains(&mbs), "{level}: {mbs:.0} MB/s, and a drive writes 450");
+    }
+    let reads = |array: &mut Rig| {
+        let load = Load { warm_up: 1_000, requests: 10_000, ..Load::random(array, 128, 1.0) };
+        run(array, &load).iops
+    };
+    let (optimal, degraded) = (reads(&mut rig(&free(), "s3500", RAID5, 4)), reads(&mut made(Condition::Degraded, RAID5, 4)));
+    near(degraded, optimal / 2.0, 0.05, "each drive that is left reads its own and, for the fourth, as much again");
 }

@@ -1,7 +1,8 @@
 //! An array as Stria makes it: the engine that serves drives, over modelled ones, in virtual time.
 //!
 //! The engine is bound to the members by its own driver, as everywhere. RAID 50 and 60 are a RAID 0 of arrays. Members keep no
-//! data: all is zeros, so parity agrees. The array has no metadata, bitmap or log here; a controller keeps its own elsewhere.
+//! data: all is zeros, so parity agrees. The array has no metadata, bitmap or log here; a controller keeps its own elsewhere. It is
+//! optimal, or its first member is missing ([`Condition`]).
 
 use super::{Layout, Level};
 use crate::backplane::{Backplane, DriveConfig};
@@ -10,8 +11,19 @@ use crate::modelled::Modelled;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, NoMetadata};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, MemberConfig, MemberId, NoMetadata};
 use stria_block::{BlockDevice, Completion, Data, Nanos, Operation, Pool, Request, Tag, bytes};
+
+/// What the array lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Nothing.
+    Optimal,
+    /// Its first member.
+    Degraded,
+    /// The same, and a spare, which is the last drive, is being filled.
+    Rebuilding,
+}
 
 /// What members share: the drives, the time, and the ends that the engine has not seen.
 struct Shared {
@@ -49,6 +61,8 @@ impl Model for Slot {
 pub struct EngineArray {
     shared: Rc<Shared>,
     device: Box<dyn BlockDevice>,
+    /// The array, or that of the first span, that lacks what the condition says.
+    first: Option<ArrayDevice<NoMetadata>>,
     /// True if a request was submitted and the engine not polled since.
     submitted: bool,
     pool: Pool,
@@ -57,11 +71,21 @@ pub struct EngineArray {
 }
 
 impl EngineArray {
-    /// An optimal array over all drives of a backplane, which were made of `drives`.
+    /// An array over all drives of a backplane, which were made of `drives`.
     ///
     /// # Errors
     /// If the engine knows no such array.
-    pub fn new(layout: &Layout, drives: &[DriveConfig], backplane: Rc<RefCell<Backplane>>) -> Result<Self, GeometryError> {
+    ///
+    /// # Panics
+    /// If a single drive, or a level without redundancy, is to lack a member.
+    pub fn new(
+        layout: &Layout,
+        condition: Condition,
+        drives: &[DriveConfig],
+        backplane: Rc<RefCell<Backplane>>,
+    ) -> Result<Self, GeometryError> {
+        let redundant = layout.level.copies() > 1 || layout.level.parities() > 0;
+        assert!(redundant || condition == Condition::Optimal, "{} cannot lack a member", layout.level);
         let ended = RefCell::new(vec![VecDeque::new(); drives.len()]);
         let shared = Rc::new(Shared { backplane, now: Cell::new(0), ended });
         let member = |(index, drive): (usize, &DriveConfig)| {
@@ -76,19 +100,35 @@ impl EngineArray {
             Level::Raid5 { .. } => stria_array::Level::Raid5,
             Level::Raid6 { .. } => stria_array::Level::Raid6,
         };
-        let spans = layout.level.spans();
-        if spans > 1 {
-            let each = members.len() / spans;
-            let lower = (0..spans).map(|_| bound(level, layout.strip_sectors, members.drain(..each).collect()));
-            members = lower.collect::<Result<_, _>>()?;
-        }
-        let device = match layout.level {
-            Level::Single => members.remove(0),
-            _ if spans > 1 => bound(stria_array::Level::Raid0, layout.strip_sectors, members)?,
-            _ => bound(level, layout.strip_sectors, members)?,
-        };
         let (pool, completions, ended) = (Pool::default(), Vec::new(), Vec::new());
-        Ok(Self { shared, device, submitted: false, pool, completions, ended })
+        let made = |device, first| Self { shared, device, first, submitted: true, pool, completions, ended };
+        if layout.level == Level::Single {
+            return Ok(made(members.remove(0), None));
+        }
+        let mut spares = members.split_off(layout.members);
+        let strip = layout.strip_sectors;
+        let spans = layout.level.spans();
+        let mut lower = Vec::new();
+        for span in 0..spans {
+            let mut own: Vec<_> = members.drain(..layout.members / spans).collect();
+            let condition = if span == 0 { condition } else { Condition::Optimal };
+            if condition == Condition::Rebuilding {
+                own.append(&mut spares);
+            }
+            lower.push(bound(level, strip, condition, own)?);
+        }
+        let first = lower[0].clone();
+        let boxed = |array: ArrayDevice<NoMetadata>| Box::new(array) as Box<dyn BlockDevice>;
+        let device = match spans {
+            1 => lower.remove(0),
+            _ => bound(stria_array::Level::Raid0, strip, Condition::Optimal, lower.into_iter().map(boxed).collect())?,
+        };
+        Ok(made(boxed(device), Some(first)))
+    }
+
+    /// Sectors of the spare that are filled; `None` if no rebuild runs.
+    pub fn rebuilt_sectors(&self) -> Option<u64> {
+        self.first.as_ref()?.status().sweep.map(|sweep| sweep.done_sectors)
     }
 }
 
@@ -96,12 +136,26 @@ impl EngineArray {
 fn bound(
     level: stria_array::Level,
     strip_sectors: u64,
-    members: Vec<Box<dyn BlockDevice>>,
-) -> Result<Box<dyn BlockDevice>, GeometryError> {
+    condition: Condition,
+    mut members: Vec<Box<dyn BlockDevice>>,
+) -> Result<ArrayDevice<NoMetadata>, GeometryError> {
+    let spares = usize::from(condition == Condition::Rebuilding);
     let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
-    let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes)?;
-    let config = ArrayConfig::optimal("modelled", geometry);
-    Ok(Box::new(ArrayDevice::new(&config, members, NoMetadata, 0)))
+    let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes[spares..])?;
+    let mut config = ArrayConfig::optimal("modelled", geometry);
+    if condition != Condition::Optimal {
+        // The engine counts the members that are there.
+        members.remove(0);
+        config.slots[0].member = None;
+        let there = config.slots.iter_mut().filter_map(|slot| slot.member.as_mut());
+        there.enumerate().for_each(|(index, member)| member.id = MemberId(index));
+    }
+    if spares > 0 {
+        let sectors = config.geometry.member_sectors(0);
+        let spare = MemberConfig::in_sync(MemberId(members.len() - 1), sectors);
+        config.spares.push(MemberConfig { recovered_sector: 0, ..spare });
+    }
+    Ok(ArrayDevice::new(&config, members, NoMetadata, 0))
 }
 
 impl Model for EngineArray {

@@ -74,6 +74,8 @@ pub fn markdown(cases: &[Case]) -> Result<String, ProfileError> {
             Origin::Row => "the single drive's row",
             Origin::Calibrated => "**calibrated**",
             Origin::Technology => "technology",
+            Origin::Memory => "from memory",
+            Origin::Measured => "measured",
         };
         let _ = writeln!(page, "| {key} | {} | {} | {kind} | {} |", parameter.name, parameter.value, parameter.source);
     }

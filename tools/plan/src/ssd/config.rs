@@ -110,7 +110,48 @@ pub const IDLE_AFTER_NS: Nanos = 1_000_000_000;
 /// share of 0.07 on (`queueing::amplification_greedy`), as blocks over all dies of a real drive have more pages still.
 pub const TRACKED_BLOCK_PAGES: u32 = 512;
 
+/// 1 GiB: a smaller drive has too few blocks to collect. 1 PiB: a larger one would overflow.
+pub const CAPACITY_BYTES: std::ops::RangeInclusive<u64> = 1 << 30..=1 << 50;
+
 impl SsdConfig {
+    /// Why there is no such drive, if there is none.
+    pub fn refusal(&self) -> Option<String> {
+        let counts = [
+            ("dies", self.dies.into()),
+            ("channels", self.channels.into()),
+            ("channel_bytes_per_s", self.channel_bytes_per_s),
+            ("read_ns", self.read_ns),
+            ("program_ns", self.program_ns),
+            ("block_programs", self.block_programs.into()),
+            ("processors", self.processors.into()),
+            ("buffer_bytes", self.buffer_bytes),
+            ("slots", self.slots.into()),
+            ("link_bytes_per_s", self.link_bytes_per_s),
+            ("slc.program_ns", self.slc.map_or(1, |slc| slc.program_ns)),
+        ];
+        let shares = [
+            ("spare_share", self.spare_share, 10.0),
+            ("stored_share", self.stored_share, 1.0),
+            ("read_spread", self.read_spread + f64::MIN_POSITIVE, 1.0),
+            ("idle_free_share", self.idle_free_share + f64::MIN_POSITIVE, 1.0),
+        ];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Some(format!("{name} must be above 0"));
+        }
+        if let Some((name, _, most)) = shares.into_iter().find(|(_, share, most)| !(*share > 0.0 && share <= most)) {
+            return Some(format!("{name} must lie above 0, and be at most {most}"));
+        }
+        if !CAPACITY_BYTES.contains(&self.capacity_bytes) {
+            return Some(format!("capacity_bytes is {}: from 1 GiB to 1 PiB can be modelled", self.capacity_bytes));
+        }
+        if !self.program_bytes.is_multiple_of(PAGE_BYTES) || self.program_bytes == 0 {
+            return Some("program_bytes must be whole pages of 4 KiB".to_owned());
+        }
+        let tracked = 1 << 14..=1 << 24;
+        (!tracked.contains(&self.tracked_pages_max))
+            .then(|| "tracked_pages_max must lie between 16,384 and 16,777,216".to_owned())
+    }
+
     /// Pages that the host sees.
     pub fn pages(&self) -> u64 {
         self.capacity_bytes / PAGE_BYTES

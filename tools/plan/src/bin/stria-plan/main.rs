@@ -1,18 +1,24 @@
-//! `stria-plan`: arithmetic of arrays, and the reproduction of published measurements.
+//! `stria-plan`: which array of given drives suits a purpose, arithmetic of arrays, and the reproduction of published measurements.
+
+#![forbid(unsafe_code)]
+
+mod advise;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use stria_plan::array::Level;
-use stria_plan::calc;
 use stria_plan::reproduce::{self, page, row::short};
+use stria_plan::{calc, profile};
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json, table, write_file};
 
-/// Models of drives, platforms and arrays.
+/// Plan an array: which level, how many drives and which strip suit a purpose, by the engine on modelled drives
 #[derive(Parser)]
-#[command(name = "stria-plan", version)]
+#[command(name = "stria plan", bin_name = "stria plan", max_term_width = 110)]
 struct Cli {
-    /// Prints JSON.
+    /// Speak JSON on standard output.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
@@ -21,6 +27,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Try every array that drives can make on their models, and rank them for a purpose
+    Advise(advise::Advise),
+    /// The drives and platforms that are modelled
+    Catalogue,
     /// Arithmetic without a run
     #[command(subcommand)]
     Calc(Calc),
@@ -202,15 +212,15 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
     }
 }
 
-fn reproduce(options: &Reproduce, as_json: bool) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
-    let cases = reproduce::all()?;
-    let markdown = page::markdown(&cases)?;
-    let write = |path: &PathBuf, text: &str| std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()));
+/// Ends with 3 if a sentence of a publication does not hold.
+fn reproduce(options: &Reproduce, as_json: bool) -> Result<u8, Failure> {
+    let cases = reproduce::all().map_err(Failure::failed)?;
+    let markdown = page::markdown(&cases).map_err(Failure::failed)?;
     if let Some(path) = &options.csv {
-        write(path, &page::csv(&cases))?;
+        write_file(path, &page::csv(&cases))?;
     }
     if let Some(path) = &options.page {
-        write(path, &markdown)?;
+        write_file(path, &markdown)?;
     }
     if as_json {
         let rows: Vec<Value> = cases
@@ -233,34 +243,50 @@ fn reproduce(options: &Reproduce, as_json: bool) -> Result<bool, Box<dyn std::er
                 })
             })
             .collect();
-        println!("{:#}", json!({ "numbers": rows, "sentences": sentences }));
+        print_json(&json!({ "numbers": rows, "sentences": sentences }));
     } else if options.page.is_none() && options.csv.is_none() {
-        print!("{markdown}");
+        print(&markdown);
     }
-    Ok(cases.iter().flat_map(|case| &case.sentences).all(|sentence| sentence.holds))
+    let holds = cases.iter().flat_map(|case| &case.sentences).all(|sentence| sentence.holds);
+    Ok(if holds { 0 } else { 3 })
+}
+
+fn catalogue(as_json: bool) -> Result<u8, Failure> {
+    let drives: Vec<(String, String)> =
+        profile::drives().map_err(Failure::failed)?.into_iter().map(|profile| (profile.key, profile.name)).collect();
+    let platforms: Vec<(String, String)> =
+        profile::platforms().map_err(Failure::failed)?.into_iter().map(|profile| (profile.key, profile.name)).collect();
+    if as_json {
+        let list = |all: &[(String, String)]| all.iter().map(|(key, name)| json!({"key": key, "name": name})).collect::<Vec<_>>();
+        print_json(&json!({ "drives": list(&drives), "platforms": list(&platforms) }));
+        return Ok(0);
+    }
+    for (header, all) in [("DRIVE", drives), ("PLATFORM", platforms)] {
+        print(&table(&[header, "NAME"], &[], all.into_iter().map(|(key, name)| vec![key, name]).collect()));
+    }
+    Ok(0)
+}
+
+fn figures(command: Calc, as_json: bool) -> Result<u8, Failure> {
+    let figures = calc(command).map_err(Failure::Usage)?;
+    if as_json {
+        let all: serde_json::Map<String, Value> =
+            figures.iter().map(|Figure(name, value, _)| ((*name).to_owned(), json!(value))).collect();
+        print_json(&Value::Object(all));
+    } else {
+        figures.iter().for_each(|Figure(name, value, unit)| print(&format!("{name}: {} {unit}\n", short(*value))));
+    }
+    Ok(0)
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = match cli.command {
-        Command::Calc(command) => calc(command).map_err(Into::into).map(|figures| {
-            if cli.json {
-                let all: serde_json::Map<String, Value> =
-                    figures.iter().map(|Figure(name, value, _)| ((*name).to_owned(), json!(value))).collect();
-                println!("{:#}", Value::Object(all));
-            } else {
-                figures.iter().for_each(|Figure(name, value, unit)| println!("{name}: {} {unit}", short(*value)));
-            }
-            true
-        }),
-        Command::Reproduce(options) => reproduce(&options, cli.json),
-    };
-    match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(3),
-        Err(error) => {
-            eprintln!("stria-plan: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    stria_terminal::run_tool(
+        |cli: &Cli| cli.json,
+        |cli, json| match cli.command {
+            Command::Advise(command) => advise::run(&command, json),
+            Command::Catalogue => catalogue(json),
+            Command::Calc(command) => figures(command, json),
+            Command::Reproduce(options) => reproduce(&options, json),
+        },
+    )
 }

@@ -1,0 +1,171 @@
+//! Which array of given drives suits a purpose: level, count of drives, spares and strip, each tried by the engine on the modelled drives.
+//!
+//! - [`purpose`]: what an array is for, as loads.
+//! - [`wish`]: what is asked for, and which arrays come into question.
+//! - [`trial`]: what one of them reaches.
+//! - This module: the ranking, and why.
+
+pub mod purpose;
+pub mod trial;
+pub mod wish;
+
+pub use purpose::{Part, Purpose};
+pub use trial::{PartFigures, Trial};
+pub use wish::{Candidate, State, Wish};
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// 3 %: arrays whose speeds differ by less count as equally fast. Source: the spread between seeds of a trial is below 2 %
+/// (`tests/advice.rs`).
+pub const ALIKE: f64 = 0.03;
+
+/// The arrays that come into question, the best first, and why.
+#[derive(Clone, Debug)]
+pub struct Advice {
+    /// What fits the wish: of each level and count of drives the best strip.
+    pub ranking: Vec<Trial>,
+    /// The same of what lacks space or redundancy.
+    pub unfit: Vec<Trial>,
+    /// Sentences: why the first is first, and what would change the answer.
+    pub reasons: Vec<String>,
+}
+
+/// Why no advice can be given.
+#[derive(Debug, thiserror::Error)]
+pub enum AdviceError {
+    /// The wish makes no sense.
+    #[error("{0}")]
+    Wish(String),
+    /// No array of these drives fulfils it.
+    #[error("{0}")]
+    NothingFits(String),
+}
+
+/// Tries every candidate, several at once, and ranks them. `tried` is told after each trial how many ended, and of how many.
+///
+/// # Errors
+/// [`AdviceError`], in words.
+pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advice, AdviceError> {
+    let candidates = wish.candidates().map_err(AdviceError::Wish)?;
+    let single = trial::single(wish);
+    let next = AtomicUsize::new(0);
+    let ended = AtomicUsize::new(0);
+    let trials = Mutex::new(vec![None; candidates.len()]);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(candidates.len().max(1));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(candidate) = candidates.get(index) else { break };
+                    let trial = trial::run(wish, candidate, &single);
+                    trials.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(trial);
+                    tried(ended.fetch_add(1, Ordering::Relaxed) + 1, candidates.len());
+                }
+            });
+        }
+    });
+    let trials: Vec<Trial> = trials.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect();
+    let mut best = best_strips(trials);
+    for trial in &mut best {
+        trial::complete(wish, trial, &single);
+    }
+    let (mut ranking, mut unfit): (Vec<Trial>, Vec<Trial>) = best.into_iter().partition(|trial| wish.lack(trial).is_none());
+    rank(&mut ranking);
+    rank(&mut unfit);
+    if ranking.is_empty() {
+        let largest = unfit.iter().filter(|trial| trial.survives >= wish.losses_min).map(|trial| trial.usable_bytes).max();
+        let most = match largest {
+            Some(bytes) => format!("of those that survive as many, one holds {:.1} TB at most", bytes as f64 / 1e12),
+            None => "no level of so many drives survives as many: take more drives".to_owned(),
+        };
+        return Err(AdviceError::NothingFits(format!(
+            "no array of {} x {} holds {:.1} TB and survives {}; {most}",
+            wish.counts_text(),
+            wish.drive.key,
+            wish.capacity_bytes_min as f64 / 1e12,
+            failures(wish.losses_min),
+        )));
+    }
+    let reasons = reasons(wish, &ranking, &unfit);
+    Ok(Advice { ranking, unfit, reasons })
+}
+
+/// Of each level and count the fastest strip; of strips alike the one nearest to 64 KiB, which is the default of `stria create`.
+fn best_strips(trials: Vec<Trial>) -> Vec<Trial> {
+    let mut best: Vec<Trial> = Vec::new();
+    for trial in trials {
+        let same = |other: &&mut Trial| {
+            other.candidate.level == trial.candidate.level && other.candidate.members == trial.candidate.members
+        };
+        let distance = |trial: &Trial| (trial.candidate.strip_kib as f64 / 64.0).log2().abs();
+        match best.iter_mut().find(same) {
+            None => best.push(trial),
+            Some(other) => {
+                let faster = trial.speed > other.speed * (1.0 + ALIKE);
+                let alike = trial.speed >= other.speed * (1.0 - ALIKE);
+                if faster || (alike && distance(&trial) < distance(other)) {
+                    *other = trial;
+                }
+            }
+        }
+    }
+    best
+}
+
+/// The fastest first; of those as fast as it the one with the fewest drives, then with the least expected loss.
+fn rank(trials: &mut [Trial]) {
+    trials.sort_by(|a, b| b.speed.total_cmp(&a.speed));
+    let Some(fastest) = trials.first().map(|trial| trial.speed) else { return };
+    let alike = trials.iter().take_while(|trial| trial.speed >= fastest * (1.0 - ALIKE)).count();
+    let drives = |trial: &Trial| trial.candidate.members + trial.candidate.spares;
+    trials[..alike].sort_by(|a, b| drives(a).cmp(&drives(b)).then(a.loss_per_year.total_cmp(&b.loss_per_year)));
+}
+
+/// "1 failure", "2 failures".
+fn failures(count: usize) -> String {
+    if count == 1 { "1 failure".to_owned() } else { format!("{count} failures") }
+}
+
+fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
+    let first = &ranking[0];
+    let speed = first.speed;
+    let mut reasons = Vec::new();
+    let mut conditions = Vec::new();
+    if wish.losses_min > 0 {
+        conditions.push(format!("surviving {}", failures(wish.losses_min)));
+    }
+    if wish.capacity_bytes_min > 0 {
+        conditions.push(format!("holding {:.1} TB", wish.capacity_bytes_min as f64 / 1e12));
+    }
+    let asked = if conditions.is_empty() { String::new() } else { format!(" {}", conditions.join(" and ")) };
+    reasons.push(match ranking.len() {
+        1 => format!("{} is the only array{asked}: {speed:.2} times one drive.", first.candidate),
+        compared => format!("{} is the fastest of {compared} arrays{asked}: {speed:.2} times one drive.", first.candidate),
+    });
+    let alike = ranking.iter().skip(1).filter(|trial| trial.speed >= speed * (1.0 - ALIKE)).count();
+    for trial in &ranking[1..=alike.min(2)] {
+        let why = match first.candidate.drives().cmp(&trial.candidate.drives()) {
+            std::cmp::Ordering::Less => "takes more drives",
+            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => "is expected to lose data more often",
+        };
+        reasons.push(format!("{} is as fast within {:.0} %, but {why}.", trial.candidate, ALIKE * 100.0));
+    }
+    let fastest = |trials: &mut dyn Iterator<Item = &Trial>| trials.max_by(|a, b| a.speed.total_cmp(&b.speed)).cloned();
+    let share = |trial: &Trial| format!("{:.0} % of the speed", 100.0 * trial.speed / speed);
+    if let Some(roomy) = fastest(&mut ranking[1 + alike..].iter().filter(|trial| trial.usable_bytes > first.usable_bytes)) {
+        let more = roomy.usable_bytes as f64 / first.usable_bytes as f64;
+        reasons.push(format!("If space matters more: {} holds {more:.2} times as much, at {}.", roomy.candidate, share(&roomy)));
+    }
+    let safer = |trial: &&Trial| trial.survives > first.survives && trial.usable_bytes >= wish.capacity_bytes_min;
+    if let Some(safer) = fastest(&mut ranking.iter().filter(safer)) {
+        let survived = failures(safer.survives);
+        reasons.push(format!("If {survived} must be survived: {}, at {}.", safer.candidate, share(&safer)));
+    }
+    if let Some(faster) = fastest(&mut unfit.iter().filter(|trial| trial.speed > speed * (1.0 + ALIKE))) {
+        let lack = wish.lack(&faster).unwrap_or_default();
+        reasons.push(format!("{} would be {:.2} times as fast, but {lack}.", faster.candidate, faster.speed / speed));
+    }
+    reasons
+}

@@ -1,0 +1,130 @@
+//! What an array is for, as loads with their shares of a single drive's time.
+
+use crate::load::Pattern;
+
+/// A load that is a part of a purpose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// In words.
+    pub name: String,
+    /// Share of a single drive's time that the purpose spends on it.
+    pub time_share: f64,
+    /// Size of a request.
+    pub block_bytes: u64,
+    /// Share of reads.
+    pub read_share: f64,
+    /// Where requests go.
+    pub pattern: Pattern,
+    /// Requests under way.
+    pub depth: u32,
+    /// Where the first block begins.
+    pub offset_bytes: u64,
+}
+
+/// Loads whose time shares add up to 1.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Purpose {
+    /// On the command line.
+    pub name: String,
+    /// In words, with the source.
+    pub about: String,
+    /// The loads.
+    pub parts: Vec<Part>,
+}
+
+/// The names of the presets.
+pub const NAMES: [&str; 5] = ["database", "vm", "media", "backup", "desktop"];
+
+/// 55 % of a desktop's time on one drive goes to large requests, 26 % of that to reads; calibrated on published gains of application
+/// traces (`reproduce::z87`).
+const DESKTOP_LARGE: f64 = crate::reproduce::LARGE_SHARE;
+const DESKTOP_READS: f64 = crate::reproduce::LARGE_READS;
+
+impl Purpose {
+    /// A preset.
+    pub fn preset(name: &str) -> Option<Self> {
+        let part = |name: &str, time_share, block_kib: u64, read_share, pattern, depth| Part {
+            name: name.to_owned(),
+            time_share,
+            block_bytes: block_kib << 10,
+            read_share,
+            pattern,
+            depth,
+            offset_bytes: 0,
+        };
+        let (about, parts) = match name {
+            "database" => (
+                "8 KiB at random, 90 % reads, 32 under way",
+                vec![part("8K random, 90 % reads", 1.0, 8, 0.9, Pattern::Random, 32)],
+            ),
+            "vm" => (
+                "virtual machines: 4 KiB at random, 70 % reads, 64 under way",
+                vec![part("4K random, 70 % reads", 1.0, 4, 0.7, Pattern::Random, 64)],
+            ),
+            "media" => ("1 MiB in order, reads, 8 under way", vec![part("1M reads", 1.0, 1024, 1.0, Pattern::Sequential, 8)]),
+            "backup" => ("1 MiB in order, writes, 8 under way", vec![part("1M writes", 1.0, 1024, 0.0, Pattern::Sequential, 8)]),
+            "desktop" => {
+                let large = |name, share, reads| Part {
+                    offset_bytes: 20 << 10,
+                    ..part(name, DESKTOP_LARGE * share, 128, reads, Pattern::Sequential, 4)
+                };
+                (
+                    "applications: 45 % of the time 4 KiB reads one by one, else files in 128 KiB, 4 under way",
+                    vec![
+                        part("4K random reads, 1 under way", 1.0 - DESKTOP_LARGE, 4, 1.0, Pattern::Random, 1),
+                        large("128K writes", 1.0 - DESKTOP_READS, 0.0),
+                        large("128K reads", DESKTOP_READS, 1.0),
+                    ],
+                )
+            }
+            _ => return None,
+        };
+        Some(Self { name: name.to_owned(), about: about.to_owned(), parts })
+    }
+
+    /// One load.
+    ///
+    /// # Errors
+    /// A sentence, where the load makes no sense.
+    pub fn mix(block_bytes: u64, read_share: f64, depth: u32, pattern: Pattern) -> Result<Self, String> {
+        if !block_bytes.is_multiple_of(4096) || !(4096..=4 << 20).contains(&block_bytes) {
+            return Err(format!("requests of {block_bytes} bytes are not modelled: take a multiple of 4K, at most 4M"));
+        }
+        if !(0.0..=1.0).contains(&read_share) {
+            return Err(format!("{} % reads cannot be: say 0 to 100", read_share * 100.0));
+        }
+        if !(1..=4096).contains(&depth) {
+            return Err(format!("{depth} requests under way are not modelled: say 1 to 4096"));
+        }
+        let kind = if pattern == Pattern::Random { "at random" } else { "in order" };
+        let name = format!("{}K {kind}, {:.0} % reads, {depth} under way", block_bytes >> 10, read_share * 100.0);
+        let part = Part { name: name.clone(), time_share: 1.0, block_bytes, read_share, pattern, depth, offset_bytes: 0 };
+        Ok(Self { name: "mix".to_owned(), about: name, parts: vec![part] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_of_every_purpose_add_up() {
+        for name in NAMES {
+            let purpose = Purpose::preset(name).expect("it has a preset");
+            let sum: f64 = purpose.parts.iter().map(|part| part.time_share).sum();
+            assert!((sum - 1.0).abs() < 1e-12, "{name}: {sum}");
+        }
+        assert_eq!(Purpose::preset("games"), None);
+    }
+
+    #[test]
+    fn loads_that_make_no_sense_are_refused() {
+        let mix = |bytes, reads, depth| Purpose::mix(bytes, reads, depth, Pattern::Random);
+        assert!(mix(4096, 0.5, 1).is_ok());
+        assert!(mix(1000, 0.5, 1).is_err_and(|sentence| sentence.contains("multiple of 4K")));
+        assert!(mix(8 << 20, 0.5, 1).is_err());
+        assert!(mix(4096, 1.2, 1).is_err_and(|sentence| sentence.contains("0 to 100")));
+        assert!(mix(4096, f64::NAN, 1).is_err());
+        assert!(mix(4096, 0.5, 0).is_err());
+    }
+}

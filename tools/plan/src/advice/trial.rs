@@ -1,0 +1,204 @@
+//! What one array reaches: its speed, optimal and degraded, by the engine on the modelled drives; its space and expected loss by law.
+
+use super::purpose::Part;
+use super::wish::{Candidate, State, Wish};
+use crate::array::Level;
+use crate::array::engine::Condition;
+use crate::backplane::DriveConfig;
+use crate::load::{self, Load, Outcome};
+use crate::model::{Model, SECTOR_BYTES};
+use crate::platform::PlatformConfig;
+use crate::reliability::{Frailty, groups, loss_per_year};
+use crate::rig::Rig;
+use crate::ssd::SsdConfig;
+use stria_block::Nanos;
+
+/// 1: every trial has this seed, so that advice is the same everywhere.
+const SEED: u64 = 1;
+/// A drive whose data sheet says nothing fails once in a million hours, the usual figure of an SSD for desktops.
+const MTBF_HOURS: f64 = 1e6;
+/// The same: one sector in 10^15 bits cannot be read, the usual figure of desktop drives.
+const UNREADABLE_PER_BIT: f64 = 1e-15;
+/// 256 MiB: after so much the speed of a rebuild is known.
+const REBUILD_BYTES: u64 = 256 << 20;
+/// 4 s of virtual time at most for it.
+const REBUILD_NS_MAX: Nanos = 4_000_000_000;
+/// 60,000: requests before measuring, at most.
+const WARM_UP_MAX: u64 = 60_000;
+/// 64 MiB: a controller's cache, at most. In the long run its size does not matter, and a small one is full sooner.
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+
+/// What an array reaches with one load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartFigures {
+    /// Which.
+    pub name: String,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+    /// Mean latency.
+    pub mean_ns: f64,
+    /// 99 of 100 reads take at most this; none where nothing is read.
+    pub read_p99_ns: Option<Nanos>,
+    /// The same of writes.
+    pub write_p99_ns: Option<Nanos>,
+}
+
+/// What an array reaches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// The array.
+    pub candidate: Candidate,
+    /// Space for data.
+    pub usable_bytes: u64,
+    /// Failures of any drives that it survives.
+    pub survives: usize,
+    /// By load. By model.
+    pub parts: Vec<PartFigures>,
+    /// How many times as fast as one drive the purpose is carried out. By model.
+    pub speed: f64,
+    /// The same with a drive missing; none without redundancy, or where the platform's own array is not the engine. By model.
+    pub degraded_speed: Option<f64>,
+    /// Until a spare is filled while clients are idle. By model; none as above.
+    pub rebuild_hours: Option<f64>,
+    /// The probability of losing data within a year. By law.
+    pub loss_per_year: f64,
+}
+
+/// The drive, with a buffer of one program for each die: in the long run the buffer's size does not matter, and a small one is full sooner.
+fn drive(wish: &Wish) -> DriveConfig {
+    match wish.drive.config.config.clone() {
+        DriveConfig::Ssd(config) => {
+            let least = u64::from(config.dies) * config.program_bytes;
+            DriveConfig::Ssd(SsdConfig { buffer_bytes: config.buffer_bytes.min(least), ..config })
+        }
+        disk @ DriveConfig::Hdd(_) => disk,
+    }
+}
+
+/// The platform, with a small cache for the same reason.
+fn platform(wish: &Wish) -> PlatformConfig {
+    let config = wish.platform.config.clone();
+    PlatformConfig { write_back_bytes: config.write_back_bytes.min(CACHE_BYTES_MAX), ..config }
+}
+
+fn prepared(wish: &Wish, rig: Rig) -> Rig {
+    let freed = wish.state == State::Deleted && rig.platform().trims(rig.layout().level);
+    if wish.state != State::Fresh && !freed {
+        for (index, drive) in rig.backplane().ssds().enumerate() {
+            drive.jump_to_used(SEED + index as u64);
+        }
+    }
+    rig
+}
+
+fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
+    let buffers = match &wish.drive.config.config {
+        DriveConfig::Ssd(config) => u64::from(config.dies) * config.program_bytes * rig.layout().members as u64,
+        DriveConfig::Hdd(_) => 0,
+    };
+    let buffers = buffers + rig.platform().write_back_bytes;
+    let written = part.block_bytes as f64 * (1.0 - part.read_share);
+    let fills = if written > 0.0 { (1.5 * buffers as f64 / written) as u64 } else { 0 };
+    let requests = (wish.requests * 16_384 / part.block_bytes.max(16_384)).max(800);
+    let load = Load {
+        threads: 1,
+        depth: part.depth,
+        block_bytes: part.block_bytes,
+        read_share: part.read_share,
+        pattern: part.pattern,
+        offset_bytes: part.offset_bytes,
+        span_bytes: rig.size_sectors() * SECTOR_BYTES,
+        host_ns: rig.platform().thread_ns,
+        warm_up: (requests / 4 + fills).clamp(requests / 4, WARM_UP_MAX) + u64::from(part.depth),
+        requests,
+        seed: SEED,
+    };
+    load::run(rig, &load)
+}
+
+fn figures(wish: &Wish, mut make: impl FnMut() -> Rig) -> Vec<PartFigures> {
+    let of = |part: &Part| {
+        let outcome = measured(wish, &mut prepared(wish, make()), part);
+        let p99 = |latencies: &load::Latencies| (latencies.count() > 0).then(|| latencies.quantile_ns(0.99));
+        PartFigures {
+            name: part.name.clone(),
+            iops: outcome.iops,
+            bytes_per_s: outcome.bytes_per_s,
+            mean_ns: outcome.mean_ns(),
+            read_p99_ns: p99(&outcome.reads),
+            write_p99_ns: p99(&outcome.writes),
+        }
+    };
+    wish.purpose.parts.iter().map(of).collect()
+}
+
+/// The purpose's time on one drive over that on the array.
+fn speed(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
+    let times = wish.purpose.parts.iter().zip(array.iter().zip(single));
+    1.0 / times.map(|(part, (array, single))| part.time_share * single.iops / array.iops).sum::<f64>()
+}
+
+/// What one drive reaches.
+pub fn single(wish: &Wish) -> Vec<PartFigures> {
+    figures(wish, || Rig::new(platform(wish), &[drive(wish)], Level::Single, 64 << 10, SEED))
+}
+
+/// Tries an array. What it reaches without a drive is left to [`complete`].
+pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial {
+    let drives = vec![drive(wish); candidate.members];
+    let made = || Rig::new(platform(wish), &drives, candidate.level, candidate.strip_kib << 10, SEED);
+    let usable_bytes = made().size_sectors() * SECTOR_BYTES;
+    let parts = figures(wish, made);
+    let (_, _, survives) = groups(candidate.level, candidate.members);
+    Trial {
+        candidate: *candidate,
+        usable_bytes,
+        survives,
+        speed: speed(wish, &parts, single),
+        parts,
+        degraded_speed: None,
+        rebuild_hours: None,
+        loss_per_year: 0.0,
+    }
+}
+
+/// Adds what an array reaches without a drive, and its expected loss.
+pub fn complete(wish: &Wish, trial: &mut Trial, single: &[PartFigures]) {
+    let Candidate { level, members, spares, strip_kib } = trial.candidate;
+    let facts = wish.drive.config.facts;
+    let capacity_tb = wish.drive.config.config.capacity_bytes() as f64 / 1e12;
+    if trial.survives > 0 && wish.platform.config.coalesces {
+        let made = |condition, drives: usize| {
+            let drives = vec![drive(wish); drives];
+            let rig = Rig::in_condition(condition, platform(wish), &drives, level, strip_kib << 10, SEED);
+            rig.expect("the optimal array was made")
+        };
+        let degraded = figures(wish, || made(Condition::Degraded, members));
+        trial.degraded_speed = Some(speed(wish, &degraded, single));
+        trial.rebuild_hours =
+            rebuild_bytes_per_s(&mut made(Condition::Rebuilding, members + 1)).map(|rate| capacity_tb * 1e12 / rate / 3600.0);
+    }
+    // Where no rebuild is modelled it takes as long as a drive at 100 MB/s: the order of magnitude is what matters here.
+    let rebuild_hours = trial.rebuild_hours.unwrap_or(capacity_tb * 1e12 / 100e6 / 3600.0);
+    let repair_hours = rebuild_hours + if spares > 0 { 0.0 } else { wish.replace_hours };
+    let frailty = Frailty {
+        mtbf_hours: facts.mtbf_hours.unwrap_or(MTBF_HOURS),
+        unreadable_per_bit: facts.unreadable_per_bit.unwrap_or(UNREADABLE_PER_BIT),
+        capacity_tb,
+    };
+    trial.loss_per_year = loss_per_year(level, members, frailty, repair_hours);
+}
+
+/// How fast the engine fills a spare while clients are idle.
+fn rebuild_bytes_per_s(rig: &mut Rig) -> Option<f64> {
+    let (mut now, mut ended) = (0, Vec::new());
+    let done = |rig: &Rig| rig.rebuilt_sectors().unwrap_or(0) * SECTOR_BYTES;
+    while now < REBUILD_NS_MAX && done(rig) < REBUILD_BYTES {
+        now = rig.next_wake()?.max(now);
+        rig.poll(now, &mut ended);
+    }
+    let bytes = done(rig);
+    (bytes > 0).then(|| bytes as f64 * 1e9 / now as f64)
+}

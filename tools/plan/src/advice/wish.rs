@@ -1,0 +1,201 @@
+//! What is asked for, and which arrays come into question.
+
+use super::purpose::Purpose;
+use super::trial::Trial;
+use crate::array::Level;
+use crate::platform::PlatformConfig;
+use crate::profile::{CatalogueDrive, Profile};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// 64: the most drives of an advice. Source: none; beyond it trials take minutes.
+pub const DRIVES_MAX: usize = 64;
+
+/// Strips that are tried where none is named: KiB.
+pub const STRIPS_KIB: [u64; 3] = [16, 64, 256];
+
+/// The state that SSDs are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Fresh from the factory, or trimmed as a whole.
+    Fresh,
+    /// After very many random overwrites of everything.
+    Used,
+    /// The same, and then everything was deleted: as fresh where the platform passes trims on the level.
+    Deleted,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The drives.
+    pub drive: Profile<CatalogueDrive>,
+    /// How many of them, spares included.
+    pub counts: RangeInclusive<usize>,
+    /// Of those: drives that wait for a failure.
+    pub spares: usize,
+    /// What they are attached to.
+    pub platform: Profile<PlatformConfig>,
+    /// What for.
+    pub purpose: Purpose,
+    /// Space for data, at least.
+    pub capacity_bytes_min: u64,
+    /// Failures of any drives that are survived, at least.
+    pub losses_min: usize,
+    /// Strips to try, in KiB.
+    pub strips_kib: Vec<u64>,
+    /// The state of the drives.
+    pub state: State,
+    /// Hours until a failed drive is replaced where there is no spare.
+    pub replace_hours: f64,
+    /// Requests that are measured of each load.
+    pub requests: u64,
+}
+
+/// An array that comes into question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The level.
+    pub level: Level,
+    /// Its members.
+    pub members: usize,
+    /// Drives that wait for a failure.
+    pub spares: usize,
+    /// The strip; of no matter on RAID 1.
+    pub strip_kib: u64,
+}
+
+impl Candidate {
+    /// Members and spares.
+    pub fn drives(&self) -> usize {
+        self.members + self.spares
+    }
+}
+
+impl fmt::Display for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.level {
+            Level::Single => write!(f, "a single drive")?,
+            level => write!(f, "{level} over {} drives", self.members)?,
+        }
+        if !matches!(self.level, Level::Single | Level::Raid1) {
+            write!(f, " with strips of {} KiB", self.strip_kib)?;
+        }
+        match self.spares {
+            0 => Ok(()),
+            1 => write!(f, " and a spare"),
+            spares => write!(f, " and {spares} spares"),
+        }
+    }
+}
+
+/// How many drives, and which: `8xp4510`, `2-8xp4510`.
+///
+/// # Errors
+/// A sentence with the forms that do.
+pub fn parse_drives(text: &str) -> Result<(RangeInclusive<usize>, &str), String> {
+    let wrong = || format!("\"{text}\" names no drives: write it like 8xp4510, or 2-8xp4510 for two to eight");
+    let (counts, drive) = text.split_once(['x', 'X', '*']).ok_or_else(wrong)?;
+    let (least, most) = counts.split_once('-').unwrap_or((counts, counts));
+    let number = |text: &str| text.trim().parse::<usize>().map_err(|_| wrong());
+    let (least, most, drive) = (number(least)?, number(most)?, drive.trim());
+    if drive.is_empty() {
+        return Err(wrong());
+    }
+    if least == 0 || least > most || most > DRIVES_MAX {
+        return Err(format!("{} drives are not modelled: say 1 to {DRIVES_MAX}, the smaller count first", counts.trim()));
+    }
+    Ok((least..=most, drive))
+}
+
+impl Wish {
+    /// The counts in words.
+    pub fn counts_text(&self) -> String {
+        match (self.counts.start(), self.counts.end()) {
+            (least, most) if least == most => least.to_string(),
+            (least, most) => format!("{least} to {most}"),
+        }
+    }
+
+    /// Why a trial does not fit, if it does not.
+    pub fn lack(&self, trial: &Trial) -> Option<String> {
+        if trial.survives < self.losses_min {
+            return Some(match trial.survives {
+                0 => "survives no failure".to_owned(),
+                survived => format!("survives {survived} of {} failures", self.losses_min),
+            });
+        }
+        let held = |bytes: u64| bytes as f64 / 1e12;
+        (trial.usable_bytes < self.capacity_bytes_min)
+            .then(|| format!("holds {:.1} TB and not {:.1}", held(trial.usable_bytes), held(self.capacity_bytes_min)))
+    }
+
+    /// Every array that the drives can make.
+    ///
+    /// # Errors
+    /// A sentence, where there is none.
+    pub fn candidates(&self) -> Result<Vec<Candidate>, String> {
+        let platform = &self.platform.config;
+        if let Some(strip) = self.strips_kib.iter().find(|strip| !strip.is_power_of_two() || !(4..=16_384).contains(*strip)) {
+            return Err(format!("invalid strip size {strip}K: a power of two from 4K to 16M"));
+        }
+        let mut strips: Vec<u64> = self.strips_kib.iter().copied().filter(|strip| *strip >= platform.strip_kib_min).collect();
+        if strips.is_empty() {
+            return Err(format!("{} has no strips below {} KiB", self.platform.name, platform.strip_kib_min));
+        }
+        strips.sort_unstable();
+        strips.dedup();
+        let mut found = Vec::new();
+        for count in self.counts.clone() {
+            let Some(members) = count.checked_sub(self.spares).filter(|members| *members > 0) else { continue };
+            let spans = [2, 4].into_iter().filter(|spans| members / spans >= 3);
+            let nested = spans.flat_map(|spans| [Level::Raid5 { spans }, Level::Raid6 { spans }]);
+            let plain =
+                [Level::Single, Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid5 { spans: 1 }, Level::Raid6 { spans: 1 }];
+            for level in plain.into_iter().chain(nested) {
+                // One drive is no RAID 0, and spares are of no use without redundancy.
+                let redundant = level.copies() > 1 || level.parities() > 0;
+                let useless = (level == Level::Raid0 && members == 1) || (!redundant && self.spares > 0);
+                if useless || !platform.allows(level) || level.refusal(members).is_some() {
+                    continue;
+                }
+                let one = [strips[0]];
+                let tried = if matches!(level, Level::Single | Level::Raid1) { &one[..] } else { &strips };
+                found.extend(tried.iter().map(|&strip_kib| Candidate { level, members, spares: self.spares, strip_kib }));
+            }
+        }
+        match found.is_empty() {
+            true => Err(format!(
+                "{} drives with {} spares make no array on {}: take other drives, fewer spares or another platform",
+                self.counts_text(),
+                self.spares,
+                self.platform.name
+            )),
+            false => Ok(found),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn drives_are_written_as_people_write_them() {
+        assert_eq!(parse_drives("8xp4510"), Ok((8..=8, "p4510")));
+        assert_eq!(parse_drives(" 2-8 x ./my.toml"), Ok((2..=8, "./my.toml")));
+        for wrong in ["", "p4510", "x", "8x", "axp4510", "-8xp4510", "8-xp4510", "0xp4510", "9-8xp4510", "65xp4510", "-1xp4510"] {
+            assert!(parse_drives(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_for_drives_panic(text in ".{0,20}") {
+            if let Ok((counts, drive)) = parse_drives(&text) {
+                prop_assert!(*counts.start() >= 1 && *counts.end() <= DRIVES_MAX && !drive.is_empty());
+            }
+        }
+    }
+}

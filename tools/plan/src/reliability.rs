@@ -1,0 +1,82 @@
+//! Expected loss of data, by law: drives fail independently at a constant rate, and a rebuild may meet a sector that cannot be read.
+//!
+//! A group of `n` drives that survives `f` failures loses data when `f + 1` drives fail, each within the repair of the one before. With
+//! `f` drives missing nothing replaces a sector that cannot be read either. To the first order, with failure rate `l` and repair time `R`:
+//!
+//!     rate = n l  (n-1) l R  ...  (n-f) l R   +   n l  (n-1) l R  ...  (n-f+1) l R  u
+//!
+//! `u` is the probability that reading the drives that are left meets such a sector. Source: D. Patterson, G. Gibson, R. Katz, "A case for
+//! redundant arrays of inexpensive disks", 1988, and P. Chen et al., "RAID: high-performance, reliable secondary storage", 1994.
+
+use crate::array::Level;
+use crate::calc::unreadable_probability;
+
+/// 8,766: hours of a year.
+const HOURS_PER_YEAR: f64 = 8_766.0;
+
+/// A drive, as far as it fails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Frailty {
+    /// Mean time between failures.
+    pub mtbf_hours: f64,
+    /// Unreadable bits of one bit read.
+    pub unreadable_per_bit: f64,
+    /// Terabytes of the drive.
+    pub capacity_tb: f64,
+}
+
+/// How many drives each group of an array has, how many groups, and how many failures a group survives.
+pub fn groups(level: Level, members: usize) -> (usize, usize, usize) {
+    match level {
+        Level::Single | Level::Raid0 => (members, 1, 0),
+        Level::Raid1 | Level::Raid10 => (2, members / 2, 1),
+        Level::Raid5 { spans } => (members / spans, spans, 1),
+        Level::Raid6 { spans } => (members / spans, spans, 2),
+    }
+}
+
+/// The probability that an array loses data within a year. `repair_hours`: from a failure until the rebuild has ended.
+pub fn loss_per_year(level: Level, members: usize, drive: Frailty, repair_hours: f64) -> f64 {
+    let (size, count, survives) = groups(level, members);
+    let rate = 1.0 / drive.mtbf_hours;
+    // The rate at which a group comes to lack `missing` drives.
+    let lacking = |missing: usize| {
+        (1..missing).fold(size as f64 * rate, |so_far, gone| so_far * ((size - gone) as f64 * rate * repair_hours).min(1.0))
+    };
+    let read_tb = (size - survives) as f64 * drive.capacity_tb;
+    let unreadable = if survives == 0 { 0.0 } else { unreadable_probability(read_tb, drive.unreadable_per_bit) };
+    let per_hour = lacking(survives + 1) + if survives == 0 { 0.0 } else { lacking(survives) * unreadable };
+    -(-per_hour * count as f64 * HOURS_PER_YEAR).exp_m1()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRIVE: Frailty = Frailty { mtbf_hours: 1e6, unreadable_per_bit: 0.0, capacity_tb: 4.0 };
+
+    fn near(found: f64, expected: f64) {
+        assert!((found / expected - 1.0).abs() < 1e-3, "{found} instead of {expected}");
+    }
+
+    /// The mean times to data loss that every textbook has.
+    #[test]
+    fn whole_drives_fail_as_the_textbook_says() {
+        let mean = |level, members| HOURS_PER_YEAR / loss_per_year(level, members, DRIVE, 10.0);
+        near(mean(Level::Raid5 { spans: 1 }, 8), 1e12 / (8.0 * 7.0 * 10.0));
+        near(mean(Level::Raid6 { spans: 1 }, 8), 1e18 / (8.0 * 7.0 * 6.0 * 100.0));
+        near(mean(Level::Raid10, 8), 1e12 / (4.0 * 2.0 * 10.0));
+        near(mean(Level::Raid6 { spans: 2 }, 16), 1e18 / (2.0 * 8.0 * 7.0 * 6.0 * 100.0));
+        near(loss_per_year(Level::Raid0, 4, DRIVE, 10.0), 1.0 - (-4.0 * 8766e-6_f64).exp());
+    }
+
+    #[test]
+    fn a_sector_that_cannot_be_read_matters_when_nothing_replaces_it() {
+        let drive = Frailty { unreadable_per_bit: 1e-15, ..DRIVE };
+        // Seven drives of 4 TB are read: 1 - e^-0.224 of the rebuilds lose a sector.
+        let expected = 8.0 * 8766e-6 * (1.0 - (-0.224_f64).exp());
+        near(loss_per_year(Level::Raid5 { spans: 1 }, 8, drive, 1e-3), 1.0 - (-expected).exp());
+        let six = |drive| loss_per_year(Level::Raid6 { spans: 1 }, 8, drive, 10.0);
+        assert!(six(drive) > 10.0 * six(DRIVE) && six(drive) < 1e-5);
+    }
+}

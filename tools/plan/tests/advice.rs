@@ -1,0 +1,181 @@
+//! Goal: the advice says what the publications conclude, and nothing that its own figures contradict. Method: wishes on modelled platforms,
+//! small loads; wishes at random against what must hold of every answer.
+
+use proptest::prelude::*;
+use stria_plan::advice::wish::Wish;
+use stria_plan::advice::{Advice, AdviceError, Purpose, State, advise, trial};
+use stria_plan::array::Level;
+use stria_plan::load::Pattern;
+use stria_plan::profile;
+
+const RAID5: Level = Level::Raid5 { spans: 1 };
+
+fn wish(counts: std::ops::RangeInclusive<usize>, drive: &str, platform: &str, purpose: Purpose) -> Wish {
+    Wish {
+        drive: profile::catalogue_drive(drive).expect("there is such a drive"),
+        counts,
+        spares: 0,
+        platform: profile::platform(platform).expect("there is such a platform"),
+        purpose,
+        capacity_bytes_min: 0,
+        losses_min: 0,
+        strips_kib: vec![64],
+        state: State::Used,
+        replace_hours: 24.0,
+        requests: 3_000,
+    }
+}
+
+fn preset(name: &str) -> Purpose {
+    Purpose::preset(name).expect("there is such a purpose")
+}
+
+fn advice(wish: &Wish) -> Advice {
+    advise(wish, &|_, _| ()).expect("some array fulfils it")
+}
+
+/// "RAID 10 is the fastest redundant level" where small requests are written.
+#[test]
+fn raid_10_is_the_fastest_redundant_level() {
+    for (drive, platform) in [("s3500", "stria"), ("p4510", "stria"), ("s3500", "c226")] {
+        let found = advice(&Wish { losses_min: 1, ..wish(8..=8, drive, platform, preset("vm")) });
+        assert_eq!(found.ranking[0].candidate.level, Level::Raid10, "{drive} on {platform}: {:?}", found.reasons);
+    }
+}
+
+/// "Two-drive RAID 0 beats every four-drive redundant array in applications": with parity; RAID 10 of four comes out equal.
+#[test]
+fn two_drives_without_redundancy_beat_four_with_parity_on_a_desktop() {
+    let desktop =
+        |count| advice(&Wish { state: State::Deleted, ..wish(count..=count, "ssd520", "z87", preset("desktop")) }).ranking;
+    let speed = |trials: &[trial::Trial], level: Level| {
+        trials.iter().find(|trial| trial.candidate.level == level).expect("it was tried").speed
+    };
+    let two = speed(&desktop(2), Level::Raid0);
+    let four = desktop(4);
+    assert!(two > 1.1 * speed(&four, RAID5));
+    assert!(two > 0.97 * speed(&four, Level::Raid10));
+}
+
+/// "32K random read: 16 KiB strips beat strips of 32 KiB and more", of SATA SSDs, one request under way.
+#[test]
+fn small_strips_suit_few_sata_drives_and_few_requests() {
+    let purpose = Purpose::mix(32 << 10, 1.0, 1, Pattern::Random).expect("a load");
+    let strips_kib = vec![16, 32, 64, 128];
+    let found = advice(&Wish { strips_kib, state: State::Fresh, ..wish(2..=2, "ssd520", "z87", purpose) });
+    let fastest = &found.ranking[0].candidate;
+    assert_eq!((fastest.level, fastest.strip_kib), (Level::Raid0, 16), "{:?}", found.reasons);
+}
+
+/// "TRIM decides the used state": deleted drives write as fresh ones where the platform passes trims, and as used ones where it does not.
+#[test]
+fn trim_decides_the_used_state() {
+    let purpose = || Purpose::mix(4096, 0.0, 32, Pattern::Random).expect("a load");
+    let of = |platform: &str, state| {
+        let found = advice(&Wish { strips_kib: vec![32], state, requests: 8_000, ..wish(4..=4, "ssd520", platform, purpose()) });
+        found.ranking.iter().map(|trial| (trial.candidate.level, trial.parts[0].iops)).collect::<Vec<_>>()
+    };
+    let speed = |found: &[(Level, f64)], level| found.iter().find(|(other, _)| *other == level).expect("it was tried").1;
+    let (fresh, used, deleted) = (of("z87", State::Fresh), of("z87", State::Used), of("z87", State::Deleted));
+    for (level, passed) in [(Level::Raid0, true), (Level::Raid10, false), (RAID5, false)] {
+        let (fresh, used, deleted) = (speed(&fresh, level), speed(&used, level), speed(&deleted, level));
+        assert!(used < 0.7 * fresh, "{level}: {used} of {fresh}");
+        assert!((deleted - if passed { fresh } else { used }).abs() < 0.05 * fresh, "{level}: {deleted}");
+    }
+}
+
+/// "Parity ceilings": beyond eight data drives an LSI 2108 writes no faster, so the advice takes no more drives.
+#[test]
+fn more_drives_than_a_ceiling_carries_are_not_advised() {
+    let mut asked = wish(6..=14, "savvio10k5", "rs2", Purpose::mix(1 << 20, 0.0, 32, Pattern::Sequential).expect("a load"));
+    (asked.losses_min, asked.strips_kib) = (1, vec![256]);
+    let found = advice(&asked);
+    let parity = found.ranking.iter().filter(|trial| trial.candidate.level == RAID5);
+    let speeds: Vec<(usize, f64)> = parity.map(|trial| (trial.candidate.members, trial.speed)).collect();
+    let of = |members| speeds.iter().find(|(count, _)| *count == members).expect("it was tried").1;
+    assert!(of(9) > 1.25 * of(7) && of(14) < 1.03 * of(9), "{speeds:?}");
+    assert!(found.ranking[0].candidate.members < 14, "{:?}", found.reasons);
+}
+
+/// A rebuild takes what a drive takes to be written, at least, and not ten times as long.
+#[test]
+fn rebuilds_take_about_as_long_as_writing_a_drive() {
+    for (drive, mb_per_s) in [("p4510", 2_900.0), ("s3500", 450.0), ("savvio10k5", 168.0)] {
+        let found = advice(&Wish { losses_min: 1, ..wish(4..=4, drive, "stria", preset("media")) });
+        let bytes = profile::drive(drive).expect("there is such a drive").config.capacity_bytes() as f64;
+        for trial in &found.ranking {
+            let hours = trial.rebuild_hours.expect("the engine rebuilds");
+            let least = bytes / mb_per_s / 1e6 / 3600.0;
+            assert!(
+                (0.95 * least..6.0 * least).contains(&hours),
+                "{drive}, {}: {hours:.2} h, at least {least:.2}",
+                trial.candidate
+            );
+        }
+    }
+}
+
+/// The seed of a trial decides less than the 3 % within which arrays count as alike.
+#[test]
+fn advice_is_the_same_each_time() {
+    let asked = wish(4..=4, "p4510", "stria", preset("database"));
+    let (once, again) = (advice(&asked), advice(&asked));
+    assert_eq!((once.ranking, once.reasons), (again.ranking, again.reasons));
+}
+
+#[test]
+fn wishes_that_nothing_fulfils_say_what_would() {
+    let told = |wish: Wish| advise(&wish, &|_, _| ()).map(|_| ()).expect_err("nothing fulfils it");
+    let small = wish(4..=4, "s3500", "stria", preset("media"));
+    let error = told(Wish { capacity_bytes_min: 10_000_000_000_000, losses_min: 1, ..small.clone() });
+    assert!(matches!(error, AdviceError::NothingFits(_)));
+    assert!(
+        error
+            .to_string()
+            .contains("4 x s3500 holds 10.0 TB and survives 1 failure; of those that survive as many, one holds 1.4 TB")
+    );
+    let error = told(Wish { losses_min: 3, ..small.clone() });
+    assert!(error.to_string().contains("take more drives"), "{error}");
+    let error = told(Wish { spares: 4, ..small.clone() });
+    assert!(matches!(error, AdviceError::Wish(_)), "{error}");
+    let error = told(Wish { strips_kib: vec![48], ..small.clone() });
+    assert!(error.to_string().contains("invalid strip size 48K"), "{error}");
+    let error = told(Wish { strips_kib: vec![4], platform: profile::platform("a85x").expect("it is there"), ..small });
+    assert!(error.to_string().contains("no strips below 64 KiB"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is asked: what is ranked fits, nothing is listed twice, figures are numbers above 0, and the first is as fast as any.
+    #[test]
+    fn every_answer_keeps_what_it_promises(
+        count in 2_usize..9,
+        drive in prop::sample::select(vec!["s3500", "p4510", "savvio10k5"]),
+        platform in prop::sample::select(vec!["stria", "c226", "rs25", "p4510-megaraid"]),
+        losses_min in 0_usize..3,
+        capacity_tb in 0_u64..6,
+        block in prop::sample::select(vec![4_u64 << 10, 16 << 10, 128 << 10]),
+        reads in 0.0..=1.0,
+        depth in 1_u32..40,
+        spares in 0_usize..2,
+    ) {
+        let purpose = Purpose::mix(block, reads, depth, Pattern::Random).expect("a load");
+        let capacity_bytes_min = capacity_tb * 1_000_000_000_000;
+        let asked = Wish { losses_min, capacity_bytes_min, spares, requests: 1_000, ..wish(count..=count, drive, platform, purpose) };
+        let Ok(found) = advise(&asked, &|_, _| ()) else { return Ok(()) };
+        let fastest = found.ranking.iter().map(|trial| trial.speed).fold(0.0, f64::max);
+        prop_assert!(found.ranking[0].speed >= 0.97 * fastest);
+        for (index, trial) in found.ranking.iter().chain(&found.unfit).enumerate() {
+            prop_assert_eq!(asked.lack(trial).is_none(), index < found.ranking.len());
+            prop_assert_eq!(trial.candidate.drives(), count);
+            prop_assert!(trial.speed > 0.0 && trial.speed.is_finite());
+            prop_assert!((0.0..=1.0).contains(&trial.loss_per_year));
+            // A stripe that lacks its parity is written without reading, so a RAID 5 of three may write faster degraded.
+            prop_assert!(trial.degraded_speed.is_none_or(|degraded| degraded > 0.0 && degraded < 1.5 * trial.speed), "{:?}", trial);
+            let twice = found.ranking.iter().filter(|other| other.candidate.level == trial.candidate.level).count();
+            prop_assert!(twice <= 1);
+        }
+        prop_assert!(found.reasons[0].contains(&found.ranking[0].candidate.to_string()));
+    }
+}

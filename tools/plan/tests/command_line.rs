@@ -1,0 +1,102 @@
+//! Goal: `stria-plan` answers in words and in JSON, and says what is wrong with a wish in one sentence and an exit code. Method: the program.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// Exit code, standard output and standard error.
+fn plan(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_stria-plan")).args(arguments).output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn advice_is_a_table_with_reasons_or_json_with_the_same() {
+    let asked = ["advise", "--drives", "4xp4510", "--purpose", "vm", "--requests", "2000", "--strip", "64K"];
+    let (code, words, error) = plan(&asked);
+    assert_eq!((code, &*error), (0, ""), "{words}");
+    assert!(words.contains("LEVEL") && words.contains("LOSS A YEAR") && words.contains("RAID 10"), "{words}");
+    let (code, out, _) = plan(&[&asked[..], &["--json"]].concat());
+    let told: Value = serde_json::from_str(&out).expect("JSON");
+    let first = &told["ranking"][0];
+    assert_eq!((code, first["level"].as_str(), first["survives"].as_u64()), (0, Some("RAID 10"), Some(1)), "{out}");
+    for number in ["speed", "degraded_speed", "rebuild_hours", "loss_per_year", "usable_bytes"] {
+        assert!(first[number].as_f64().is_some_and(|value| value > 0.0), "{number}: {out}");
+    }
+    let reasons: Vec<&str> = told["reasons"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert!(!reasons.is_empty() && reasons.iter().all(|reason| words.contains(reason)), "{reasons:?}");
+    let lacking = told["unfit"].as_array().expect("a list");
+    assert!(lacking.iter().any(|trial| trial["lacks"].as_str() == Some("survives no failure")), "{out}");
+}
+
+#[test]
+fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
+    let cases = [
+        ("advise --drives 8xnonsense --purpose vm", "there is no such drive: choose of ssd520"),
+        ("advise --drives p4510 --purpose vm", "write it like 8xp4510"),
+        ("advise --drives 0xp4510 --purpose vm", "say 1 to 64"),
+        ("advise --drives 999999999999999999999xp4510 --purpose vm", "write it like 8xp4510"),
+        ("advise --drives 8xp4510 --purpose vm --platform mars", "there is no such platform: choose of z87"),
+        ("advise --drives 8xp4510 --purpose games", "games"),
+        ("advise --drives 8xp4510", "--purpose"),
+        ("advise --drives 8xp4510 --purpose vm --block 4K", "cannot be used with"),
+        ("advise --drives 8xp4510 --block 5000", "multiple of 4K"),
+        ("advise --drives 8xp4510 --block 4K --reads 130", "say 0 to 100"),
+        ("advise --drives 8xp4510 --block 4K --reads NaN", "say 0 to 100"),
+        ("advise --drives 8xp4510 --block 4K --depth 0", "say 1 to 4096"),
+        ("advise --drives 8xp4510 --purpose vm --strip 48K", "invalid strip size 48K"),
+        ("advise --drives 8xp4510 --purpose vm --strip 100", "invalid strip size 100"),
+        ("advise --drives 8xp4510 --purpose vm --capacity much", "is not a size"),
+        ("advise --drives 2xp4510 --purpose vm --spares 2", "make no array"),
+        ("advise --drives 8xp4510 --purpose vm --replace-hours -1", "--replace-hours"),
+        ("advise --drives 8x/nowhere/my.toml --purpose vm", "cannot read the profile /nowhere/my.toml"),
+        ("calc usable --level 6 --drives 3 --capacity-tb 4", "at least 4 members"),
+        ("calc endurance --tbw=-1 --years 5", "--tbw"),
+    ];
+    for (line, sentence) in cases {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let (code, out, error) = plan(&arguments);
+        assert_eq!((code, &*out), (2, ""), "{line}: {error}");
+        assert!(error.contains(sentence), "{line}: {error}");
+        let (code, out, _) = plan(&[&arguments[..], &["--json"]].concat());
+        let told: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{line}: JSON, not {out}"));
+        assert_eq!((code, told["error"]["exit_code"].as_u64()), (2, Some(2)), "{line}: {out}");
+    }
+}
+
+#[test]
+fn a_wish_that_no_array_fulfils_fails_with_what_comes_nearest() {
+    let line = "advise --drives 4xs3500 --purpose media --capacity 10TB --requests 1000 --strip 64K";
+    let (code, out, error) = plan(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!((code, &*out), (1, ""));
+    assert!(error.contains("no array of 4 x s3500 holds 10.0 TB") && error.contains("1.4 TB at most"), "{error}");
+}
+
+/// A profile of one's own: the P4510's, with flash that is read in half the time.
+#[test]
+fn a_drive_of_ones_own_is_planned_with() {
+    let text = include_str!("../profiles/drives/p4510.toml").replace("read_ns = [72_000,", "read_ns = [36_000,");
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("own.toml");
+    std::fs::write(&path, text).expect("a file");
+    let reads = |drive: &str| {
+        let drives = format!("2x{drive}");
+        let line =
+            ["advise", "--drives", &drives, "--block", "4K", "--reads", "100", "--depth", "1", "--requests", "2000", "--json"];
+        let (code, out, error) = plan(&line);
+        assert_eq!(code, 0, "{error}");
+        let told: Value = serde_json::from_str(&out).expect("JSON");
+        told["ranking"][0]["loads"][0]["iops"].as_f64().expect("a number")
+    };
+    assert!(reads(path.to_str().expect("text")) > 1.5 * reads("p4510"));
+    std::fs::write(&path, "name = 'x'").expect("a file");
+    let (code, _, error) = plan(&["advise", "--drives", &format!("2x{}", path.display()), "--purpose", "vm"]);
+    assert!(code == 2 && error.contains("neither a table [ssd] nor [hdd]"), "{error}");
+}
+
+#[test]
+fn help_names_the_commands_and_the_catalogue_the_drives() {
+    let (code, out, _) = plan(&["--help"]);
+    assert!(code == 0 && ["advise", "catalogue", "calc", "reproduce"].iter().all(|word| out.contains(word)), "{out}");
+    let (code, out, _) = plan(&["catalogue"]);
+    assert!(code == 0 && out.contains("p4510") && out.contains("Stria on Linux"), "{out}");
+}
