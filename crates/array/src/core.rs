@@ -1,19 +1,20 @@
 //! What the engine's tasks share: members, locks, metadata updates, requests, and the way to members and back.
 //!
 //! [`member_io`] sends member requests and hands back their completions. [`recording`] keeps metadata ahead of the data it
-//! speaks of. [`client`] tracks clients' requests while parts of them run.
+//! speaks of. [`failures`] is what a failed member request costs. [`client`] tracks clients' requests while parts of them run.
 
 mod client;
+mod failures;
 mod member_io;
 mod recording;
 mod segments;
 
 pub(crate) use client::{FailedPart, Parent, lost};
+pub(crate) use failures::{drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite};
 pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
 pub(crate) use segments::{Cutter, DataCutter, of_sectors, one_piece, sectors_of, shared, slice_segments};
 
 use crate::align::ConsistentRanges;
-use crate::direct_copies::DirectCopies;
 use crate::gather::Coalescer;
 use crate::geometry::Divisor;
 use crate::hedge::Hedging;
@@ -22,9 +23,9 @@ use crate::lanes::{Asked, Partition, PeerState};
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{AppendTerms, Log, LogRecord, Stage};
 use crate::member::Members;
-use crate::mirror_io::MirrorWrite;
+use crate::mirror_write::{MirrorWrite, StraightCopies};
 use crate::no_space::NoSpace;
-use crate::strip_write::StripWrites;
+use crate::parity_write::StraightWrites;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, ArrayState, Event, Flaw, Geometry, MemberId, SlotConfig, StripeMap};
@@ -126,8 +127,8 @@ pub(crate) struct Core {
     batches: RefCell<Slab<BatchState>>,
     spare_batches: RefCell<Vec<Vec<Ended>>>,
     parents: RefCell<Slab<Parent>>,
-    pub direct_copies: RefCell<Slab<DirectCopies>>,
-    pub strip_writes: StripWrites,
+    pub straight_copies: RefCell<Slab<StraightCopies>>,
+    pub straight_writes: StraightWrites,
     /// Clients' requests that went to one member unsplit.
     pass_through_count: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
@@ -200,8 +201,8 @@ impl Core {
             batches: RefCell::default(),
             spare_batches: RefCell::default(),
             parents: RefCell::default(),
-            direct_copies: RefCell::default(),
-            strip_writes: StripWrites::default(),
+            straight_copies: RefCell::default(),
+            straight_writes: StraightWrites::new(&config.geometry),
             pass_through_count: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),

@@ -8,21 +8,18 @@
 //! - commands: [`Engine::fail`], [`Engine::add`], [`Engine::scrub`], [`Engine::stop`] and others;
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
-use crate::core::{
-    Core, Cutter, DataCutter, FailedPart, Fate, MemberIo, Pieces, Then, lacks_members, lost, of_sectors, slice_segments,
-};
-use crate::gather::{self, Part};
+use crate::core::{Core, Cutter, FailedPart, Fate, MemberIo, Pieces, Then, is_no_space, lacks_members, lost, slice_segments};
+use crate::gather::Part;
 use crate::lanes::{self, Partition};
 use crate::log::Stage;
-use crate::mirror_io::MirrorWrite;
-use crate::no_space::{is_no_space, refill_forever};
+use crate::no_space::refill_forever;
 use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, direct_copies, hedge, mirror_io,
-    parity_io, strip_write,
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, hedge, mirror_io, mirror_write,
+    parity_io, parity_write,
 };
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -161,7 +158,7 @@ impl Engine {
     fn advance(&mut self) {
         loop {
             self.tasks.run(&self.core.ready);
-            if !strip_write::go_on(&self.core) && !self.end_abandoned() {
+            if !parity_write::go_on(&self.core) && !self.end_abandoned() {
                 return;
             }
         }
@@ -373,45 +370,23 @@ impl Engine {
     // Not inlined, so that reads stay small.
     #[inline(never)]
     fn write(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
+        match self.core.geometry.level() {
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => parity_write::write(&self.core, &mut request, send),
+            Level::Raid1 | Level::Raid10 => mirror_write::write(&self.core, &mut request, send),
+            Level::Linear | Level::Raid0 => self.write_striped(request),
+        }
+    }
+
+    #[inline(never)]
+    fn write_striped(&mut self, mut request: Request) {
         let core = &self.core;
-        let range = request.start_sector..request.end_sector();
-        let level = core.geometry.level();
-        if level.parity_count() > 0 {
-            let strip = core.geometry.strip_sectors();
-            let width = strip * core.geometry.data_count() as u64;
-            let stripes = range.start / width..range.end.div_ceil(width);
-            let goes_on = core.gathers.is_of_stream(&range);
-            if !goes_on && core.write_strip(&mut request, send) {
-                return;
-            }
-            let parent = core.begin(&mut request, (stripes.end - stripes.start) as usize);
-            let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
-            let from = of_sectors(from);
-            let mut data = DataCutter::new(&from);
-            let small = core.log.keeps_bytes_of(request.sectors);
-            let alone = core.log.keeps_apart(request.sectors);
-            for stripe in stripes {
-                let start = range.start.max(stripe * width);
-                let end = range.end.min((stripe + 1) * width);
-                let (offset_sectors, data) = (start - stripe * width, data.take(bytes(end - start)));
-                gather::write_part(core, stripe, Part { parent, offset_sectors, data, fua, small, alone, goes_on });
-            }
-        } else if matches!(level, Level::Raid1 | Level::Raid10) {
-            if core.write_copies_directly(&mut request, send) {
-                return;
-            }
-            let parent = core.begin(&mut request, 1);
-            let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
-            mirror_io::write(core, MirrorWrite { parent, start_sector: range.start, from, fua });
-        } else {
-            let runs = self.runs(range);
-            let parent = core.begin(&mut request, runs.len());
-            let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
-            for run in runs {
-                let piece = |&(offset, sectors): &(u64, u64)| slice_segments(&from, bytes(offset), bytes(sectors));
-                let operation = Operation::Write { from: run.pieces.iter().flat_map(piece).collect(), fua };
-                self.send_run(parent, run, operation);
-            }
+        let runs = self.runs(request.start_sector..request.end_sector());
+        let parent = core.begin(&mut request, runs.len());
+        let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
+        for run in runs {
+            let piece = |&(offset, sectors): &(u64, u64)| slice_segments(&from, bytes(offset), bytes(sectors));
+            let operation = Operation::Write { from: run.pieces.iter().flat_map(piece).collect(), fua };
+            self.send_run(parent, run, operation);
         }
     }
 
@@ -450,7 +425,7 @@ impl Engine {
             for part in 0..parts {
                 let start = range.start + part * chunk;
                 let part = start..range.end.min(start + chunk);
-                core.ready.spawn(mirror_io::clear_part(Rc::clone(core), parent, part, fua, unmap));
+                core.ready.spawn(mirror_write::clear_part(Rc::clone(core), parent, part, fua, unmap));
             }
             return;
         }
@@ -505,7 +480,7 @@ impl Engine {
         for (start, sectors) in pieces {
             let data = smallvec![core.zeros(sectors)];
             let part = Part { parent, offset_sectors: start % width, data, fua, small: true, alone: true, goes_on: false };
-            gather::write_part(core, start / width, part);
+            parity_write::write_part(core, start / width, part);
         }
     }
 
@@ -546,8 +521,8 @@ impl Engine {
         let failed = match self.core.complete(completion) {
             Then::Nothing => return None,
             Then::Done(completion) => return Some(completion),
-            Then::Settle(write) => {
-                self.core.ready.spawn(direct_copies::finish(Rc::clone(&self.core), write));
+            Then::Finish(write) => {
+                self.core.ready.spawn(mirror_write::end(Rc::clone(&self.core), write));
                 return None;
             }
             Then::Mend(failed) => failed,

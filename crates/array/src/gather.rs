@@ -10,7 +10,6 @@
 //! of.
 
 use crate::core::{Core, sectors_of};
-use crate::parity_io;
 use crate::task::{Crew, Ready, TaskId, Worker};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -142,6 +141,11 @@ impl Coalescer {
         self.begun.set(self.begun.get() + 1);
     }
 
+    /// The next write of a worker, which is idle until it comes.
+    pub async fn job(&self, ready: &Ready, worker: &Rc<Worker<usize>>) -> usize {
+        self.crew.job(ready, worker).await
+    }
+
     /// Where a write goes.
     pub fn stripe(&self, key: usize) -> u64 {
         self.all.borrow()[key].stripe
@@ -178,8 +182,9 @@ impl Coalescer {
     }
 }
 
-/// Writes a part of a client's request, together with others where possible.
-pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
+/// Adds a part of a client's request to the open write of its stripe, or opens one. Returns a new worker, whose task must be
+/// spawned, if that needs one.
+pub(crate) fn join(core: &Core, stripe: u64, part: Part) -> Option<Rc<Worker<usize>>> {
     let gathers = &core.gathers;
     let strip = core.geometry.strip_sectors();
     let width = strip * core.geometry.data_count() as u64;
@@ -199,7 +204,7 @@ pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
                 gather.let_go(&core.ready);
             }
             *open = Some(key);
-            return;
+            return None;
         }
         gather.let_go(&core.ready);
     }
@@ -210,16 +215,7 @@ pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
     if !alone {
         *open = Some(key);
     }
-    if let Some(worker) = gathers.crew.hand(&core.ready, key) {
-        core.ready.spawn(write_forever(Rc::clone(core), worker));
-    }
-}
-
-async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
-    loop {
-        let key = core.gathers.crew.job(&core.ready, &worker).await;
-        parity_io::write_gathered(&core, key).await;
-    }
+    gathers.crew.hand(&core.ready, key)
 }
 
 impl Core {

@@ -8,7 +8,8 @@ mod align;
 mod config;
 mod core;
 mod device;
-mod direct_copies;
+#[cfg(test)]
+mod driver_tests;
 mod engine;
 mod gates;
 mod gather;
@@ -22,12 +23,14 @@ mod lock;
 mod log;
 mod member;
 mod mirror_io;
+mod mirror_write;
 mod no_space;
+mod parity_code;
 mod parity_io;
+mod parity_write;
 pub mod plan;
 mod record;
 mod status;
-mod strip_write;
 mod sweep;
 mod task;
 

@@ -23,8 +23,7 @@ use behind::Behind;
 pub(crate) use behind::{BehindWrite, LogHolders};
 pub(crate) use replay::replay;
 
-use crate::core::{Action, Core, MemberIo, lost};
-use crate::parity_io::drop_failed_flushes;
+use crate::core::{Action, Core, MemberIo, drop_failed_flushes, lost};
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
 use crate::{LogStatus, MemberId};
@@ -175,7 +174,7 @@ struct Queue {
 pub(crate) enum Waiter {
     Task(TaskId),
     /// A write within one strip, without a task.
-    Strip(usize),
+    Straight(usize),
 }
 
 /// A write that waits for its records.
@@ -833,7 +832,7 @@ impl Core {
             if state.unkept == 0 || state.undurable == 0 {
                 match state.waiter {
                     Waiter::Task(task) => self.ready.wake(task),
-                    Waiter::Strip(write) => self.strip_writes.can_go_on(write),
+                    Waiter::Straight(write) => self.straight_writes.can_go_on(write),
                 }
             }
         }

@@ -1,25 +1,21 @@
-//! Requests on RAID 1 and 10.
+//! Reads and corrections on RAID 1 and 10. [`mirror_write`](crate::mirror_write) writes.
 //!
-//! A write locks its array sectors, so that overlapping writes reach all copies in the same order. A read takes no lock:
-//! whatever copy it finds is one that a running write may leave. Where copies may differ after a crash, a read
-//! [resyncs](crate::align) them first (R36).
+//! A read takes no lock: whatever copy it finds is one that a running write may leave. Where copies may differ after a crash, a
+//! read [resyncs](crate::align) them first (R36).
 
-use crate::core::{Batch, Core, FailedPart, MemberIo, lost, sectors_of, slice_segments};
+use crate::core::{Core, FailedPart, rewrite};
 use crate::lock::Mode;
-use crate::no_space::{is_no_space, reconcile_copies};
-use crate::parity_io::{drop_failed_writes, rewrite, settle};
 use crate::plan::Presence;
-use crate::task::Worker;
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Data, IoError, Operation, Segments, bytes};
+use stria_block::{Buffer, Operation, bytes};
 
 type Copies = SmallVec<[Copy; 4]>;
 
 /// Runs of array sectors for which each copy lies in one piece.
-fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
+pub(crate) fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
     runs_by(range, |start, sectors| core.geometry.copies_of(start, sectors))
 }
 
@@ -117,113 +113,6 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
         }
     }
     best
-}
-
-/// The copies of a range as runs on members, with neighbours joined.
-fn member_ranges(core: &Core, range: &Range<u64>) -> SmallVec<[(MemberId, Range<u64>); 8]> {
-    let members = core.members.borrow();
-    let mut joined: SmallVec<[(MemberId, Range<u64>); 8]> = SmallVec::new();
-    for (_, sectors, copies) in runs(core, range.clone()) {
-        for copy in copies {
-            for member in members.targets(copy.slot) {
-                let rows = copy.start_sector..copy.start_sector + sectors;
-                match joined.iter_mut().find(|(known, last)| *known == member && last.end == rows.start) {
-                    Some((_, last)) => last.end = rows.end,
-                    None => joined.push((member, rows)),
-                }
-            }
-        }
-    }
-    joined
-}
-
-/// A client's write.
-pub(crate) struct MirrorWrite {
-    pub parent: usize,
-    pub start_sector: u64,
-    pub from: Segments<Data>,
-    pub fua: bool,
-}
-
-/// Writes every copy.
-pub(crate) fn write(core: &Rc<Core>, write: MirrorWrite) {
-    if let Some(worker) = core.mirror_crew.hand(&core.ready, write) {
-        core.ready.spawn(write_forever(Rc::clone(core), worker));
-    }
-}
-
-async fn write_forever(core: Rc<Core>, worker: Rc<Worker<MirrorWrite>>) {
-    loop {
-        let write = core.mirror_crew.job(&core.ready, &worker).await;
-        write_copies(&core, write).await;
-    }
-}
-
-async fn write_copies(core: &Core, write: MirrorWrite) {
-    let MirrorWrite { parent, start_sector, from, fua } = write;
-    let range = start_sector..start_sector + sectors_of(&from);
-    let guard = core.lock(range.clone(), Mode::Exclusive).await;
-    core.write_begin(&range).await;
-    core.gate_client_write(&range);
-    let batch = core.batch();
-    for (start, sectors, copies) in runs(core, range.clone()) {
-        let data = slice_segments(&from, bytes(start - start_sector), bytes(sectors));
-        for copy in copies {
-            let targets = core.members.borrow().targets(copy.slot);
-            for member in targets {
-                let operation = Operation::Write { from: data.clone(), fua };
-                core.send_in(batch, MemberIo { member, start_sector: copy.start_sector, sectors, operation });
-            }
-        }
-    }
-    drop(from);
-    let ended = core.ended(batch).await;
-    let mut result = match &ended[..] {
-        [] => Err(lost("write", "no member is left to take it")),
-        ended => settle(core, ended.iter().map(|ended| (ended.member, &ended.result))),
-    };
-    let failed: SmallVec<[MemberId; 4]> = ended.iter().filter(|ended| ended.result.is_err()).map(|ended| ended.member).collect();
-    if result.as_ref().is_err_and(is_no_space) {
-        result = reconcile_copies(core, &range, &failed).await.and(result);
-    }
-    core.reuse(ended);
-    core.write_end(&range).await;
-    core.gate_acknowledge(&result, failed);
-    drop(guard);
-    core.part_done(parent, None, result);
-}
-
-/// Sends writes. They succeed if every sector has one good copy. Also returns the members that failed.
-async fn submit(core: &Core, batch: Batch) -> (Result<(), IoError>, SmallVec<[MemberId; 4]>) {
-    if batch.is_empty() {
-        return (Err(lost("write", "no member is left to take it")), SmallVec::new());
-    }
-    let targets: SmallVec<[_; 8]> = batch.iter().map(|io| io.member).collect();
-    let outcomes = core.io(batch).await;
-    let failed = targets.iter().zip(&outcomes).filter(|(_, (result, _))| result.is_err()).map(|(member, _)| *member).collect();
-    (drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result)), failed)
-}
-
-/// Zeroes a range on every copy.
-pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, fua: bool, unmap: bool) {
-    let guard = core.lock(range.clone(), Mode::Exclusive).await;
-    core.write_begin(&range).await;
-    core.gate_client_write(&range);
-    let io = |(member, rows): (MemberId, Range<u64>)| MemberIo {
-        member,
-        start_sector: rows.start,
-        sectors: rows.end - rows.start,
-        operation: Operation::WriteZeroes { fua, unmap, fast: false },
-    };
-    let batch = member_ranges(&core, &range).into_iter().map(io).collect();
-    let (mut result, failed) = submit(&core, batch).await;
-    if result.as_ref().is_err_and(is_no_space) {
-        result = reconcile_copies(&core, &range, &failed).await.and(result);
-    }
-    core.write_end(&range).await;
-    core.gate_acknowledge(&result, failed);
-    drop(guard);
-    core.part_done(parent, None, result);
 }
 
 /// Reads `sectors` from any copy except those of `unreadable` slots. Slots that fail are added to these.

@@ -18,10 +18,11 @@
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
-use crate::core::{Core, MemberIo, write_io};
+use crate::core::{Core, MemberIo, is_no_space, mark_half_written, write_io};
 use crate::lock::Mode;
 use crate::mirror_io::{alike_sectors, read_any, readable};
-use crate::parity_io::{Unit, computed_parity, mark_half_written, read_units, reconstruct};
+use crate::parity_code::{Unit, computed_parity};
+use crate::parity_io::{read_units, reconstruct};
 use crate::plan::{Presence, Strips};
 use crate::task::Waiters;
 use crate::{MemberId, MemberState};
@@ -74,11 +75,6 @@ struct Lacking {
     member: MemberId,
     rows: Range<u64>,
     sync: Range<u64>,
-}
-
-/// True if a request failed for lack of space only.
-pub(crate) fn is_no_space(error: &IoError) -> bool {
-    error.kind == ErrorKind::NoSpace
 }
 
 impl Core {
@@ -157,7 +153,7 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>
     };
     let parity = computed_parity(core, map, &data);
     data.into_iter().for_each(|buffer| core.give_buffer(buffer));
-    for (index, right) in parity {
+    for (index, right) in parity.into_iter().enumerate() {
         let targets = core.members.borrow().targets(usize::from(map.parity[index]));
         for member in targets {
             write_if_other(core, member, rows, &right).await?;
@@ -253,7 +249,7 @@ async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) -> Option<B
     }
     let mut all = computed_parity(core, map, &data);
     data.into_iter().for_each(|buffer| core.give_buffer(buffer));
-    Some(all.swap_remove(parity).1)
+    Some(all.swap_remove(parity))
 }
 
 /// Writes these bytes to a member if it does not hold them. If it cannot take them, the rows become bad blocks.

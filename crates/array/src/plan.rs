@@ -78,6 +78,19 @@ pub struct WritePlan {
     pub read_data: Strips,
     /// Parities to read: 0 is P, 1 is Q.
     pub read_parity: Strips,
+    /// Parities to compute and write: those that have a member.
+    pub write_parity: Strips,
+}
+
+impl WritePlan {
+    /// The plan for an optimal, consistent stripe.
+    ///
+    /// # Panics
+    /// Never: nothing is missing.
+    pub fn optimal(data_count: usize, parity_count: usize, written: Range<usize>) -> Self {
+        let whole = |count| SmallVec::<[Presence; 16]>::from_elem(Presence::Whole, count);
+        plan_write(&whole(data_count), &whole(parity_count), written, true).expect("nothing is missing")
+    }
 }
 
 /// More strips are lost than parity can recover.
@@ -100,8 +113,9 @@ pub fn plan_write(
     parity_agrees: bool,
 ) -> Result<WritePlan, Unrecoverable> {
     use Presence::{Missing, Whole};
-    let plan = |method, read_data, read_parity| Ok(WritePlan { method, read_data, read_parity });
     let parity_there = indices(parity, |_, presence| presence != Missing);
+    let plan =
+        |method, read_data, read_parity| Ok(WritePlan { method, read_data, read_parity, write_parity: parity_there.clone() });
     if written.len() == data.len() {
         return plan(Method::Full, Strips::new(), Strips::new());
     }
@@ -122,7 +136,7 @@ pub fn plan_write(
         return plan(Method::ReconstructWrite, others, Strips::new());
     }
     if modify {
-        return plan(Method::ReadModifyWrite, written.collect(), parity_there);
+        return plan(Method::ReadModifyWrite, written.collect(), parity_there.clone());
     }
     let (read_data, read_parity) = sources(data, parity)?;
     plan(Method::RecoverWrite, read_data, read_parity)

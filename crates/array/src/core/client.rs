@@ -126,8 +126,8 @@ impl Core {
     }
 
     pub fn requests_in_flight(&self) -> usize {
-        let begun = self.parents.borrow().len() + self.pass_through_count.get() + self.direct_copies.borrow().len();
-        begun + self.strip_writes.unacknowledged() + self.consistent_ranges.waiting.get()
+        let begun = self.parents.borrow().len() + self.pass_through_count.get() + self.straight_copies.borrow().len();
+        begun + self.straight_writes.unacknowledged() + self.consistent_ranges.waiting.get()
     }
 
     pub fn take_buffer(&self, sectors: u64) -> Buffer {

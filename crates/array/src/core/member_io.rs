@@ -1,7 +1,7 @@
 //! Member requests: sent, counted, and their completions handed to what waits for them.
 
-use super::{Action, Core, Cutter, FailedPart};
-use crate::direct_copies::DirectCopies;
+use super::{Action, Core, Cutter, FailedPart, drop_failed_flushes};
+use crate::mirror_write::StraightCopies;
 use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;
@@ -67,7 +67,7 @@ pub(crate) enum Waiting {
         write: usize,
     },
     /// A client's write within one strip, without a task: request `index` of its step.
-    Strip {
+    Straight {
         write: usize,
         index: usize,
     },
@@ -99,7 +99,7 @@ pub(crate) enum Then {
     /// A client's request has ended with it.
     Done(Completion),
     /// A write of copies has ended, and a metadata update must be durable before it is acknowledged.
-    Settle(DirectCopies),
+    Finish(StraightCopies),
     /// Parts of a client's read failed; the level is to correct them.
     Mend(SmallVec<[FailedPart; 1]>),
 }
@@ -200,12 +200,12 @@ impl Core {
                 self.count(completion, member, start_sector, sectors);
                 self.copy_ended(write, completion)
             }
-            Waiting::Strip { write, index } => {
+            Waiting::Straight { write, index } => {
                 in_flight.remove(completion.tag as usize);
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
                 let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
-                self.strip_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
+                self.straight_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
                 Fate::Spent
             }
             _ => Fate::Open,
@@ -296,9 +296,9 @@ impl Core {
         match waiting {
             Waiting::Race { .. } | Waiting::Nobody => unreachable!("it was just decided"),
             Waiting::Copy { write } => self.copy_written(write, member, completion.result),
-            Waiting::Strip { write, index } => {
+            Waiting::Straight { write, index } => {
                 let memory = self.memory_of(completion.operation, index);
-                self.strip_writes.ended(write, index, member, completion.result, memory);
+                self.straight_writes.ended(write, index, member, completion.result, memory);
                 Then::Nothing
             }
             Waiting::Batch { batch, index } => {
@@ -388,7 +388,9 @@ impl Core {
                 let parent = &parents[*parent];
                 matches!(parent.operation, Operation::Read { .. }).then_some(parent.begun)
             }
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } | Waiting::Nobody => None,
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Straight { .. } | Waiting::Nobody => {
+                None
+            }
         };
         let old = |(key, entry): (usize, &InFlight)| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
@@ -406,7 +408,7 @@ impl Core {
                 (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
             }
             Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Strip { .. } | Waiting::Nobody => {
+            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Straight { .. } | Waiting::Nobody => {
                 unreachable!("only clients' reads are asked for twice")
             }
         };
@@ -479,7 +481,7 @@ impl Core {
                 Waiting::Batch { batch, index } => {
                     matches!(self.batches.borrow()[*batch].ended[*index].operation, Operation::Read { .. })
                 }
-                Waiting::Strip { write, .. } => self.strip_writes.reads(*write),
+                Waiting::Straight { write, .. } => self.straight_writes.reads(*write),
                 Waiting::Copy { .. } | Waiting::Nobody => false,
             };
             let operation = match reads {
@@ -503,7 +505,7 @@ impl Core {
         };
         let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
         let outcomes = self.io(targets.iter().map(io).collect()).await;
-        crate::parity_io::drop_failed_flushes(self, targets.iter().copied().zip(outcomes.iter().map(|(result, _)| result)))
+        drop_failed_flushes(self, targets.iter().copied().zip(outcomes.iter().map(|(result, _)| result)))
     }
 
     pub fn health(&self) -> Health {

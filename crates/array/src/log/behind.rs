@@ -49,10 +49,14 @@ impl Behind {
     }
 
     /// True if any of these rows of a slot awaits a write-behind.
+    #[inline]
     pub fn is_at(&self, slot: usize, rows: &Range<u64>) -> bool {
-        if self.sectors.get() == 0 {
-            return false;
-        }
+        self.is_any() && self.is_among(slot, rows)
+    }
+
+    // Not inlined, so that requests stay small where there is none.
+    #[inline(never)]
+    fn is_among(&self, slot: usize, rows: &Range<u64>) -> bool {
         // No two overlap, since writers lock their rows.
         let before = self.rows.borrow().range(..(slot, rows.end)).next_back().map(|(&(slot, _), &end)| (slot, end));
         before.is_some_and(|(other, end)| other == slot && rows.start < end)

@@ -9,9 +9,10 @@
 mod over;
 
 use super::{BAND_SECTORS, LogRecord, Stage};
-use crate::core::{Action, Batch, Core, write_io};
+use crate::core::{Action, Batch, Core, drop_failed_writes, write_io};
 use crate::lock::Mode;
-use crate::parity_io::{Found, Unit, code_strips, drop_failed_writes, presences, read_units};
+use crate::parity_code::{Found, Unit, code_strips};
+use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};
 use crate::{MemberId, StripeMap};
 use over::{Newest, Over};
@@ -181,7 +182,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             }
             return;
         };
-        let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read).collect());
+        let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read));
         let mut data: SmallVec<[(usize, Buffer); 4]> = unread.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
         if by_parity {
             if recover(core, map, &rows, newest, &found, &mut data).is_err() {

@@ -1,12 +1,12 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
 use super::{Found, Sweep};
-use crate::core::{Batch, Core, write_io};
+use crate::core::{Batch, Core, drop_failed_writes, write_io};
 use crate::lock::Mode;
 use crate::mirror_io::{
     block_sectors, copies_to_read, halves, is_there, may_be_inconsistent, mend, read_mended, read_runs, readable,
 };
-use crate::parity_io::{PAGE_SECTORS, drop_failed_writes};
+use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;

@@ -4,9 +4,10 @@
 //! read-modify-write before the scrub came leaves its error in both, and looks as if it were still wrong.
 
 use super::{Fill, Found};
-use crate::core::{Batch, Core, MemberIo, write_io};
+use crate::core::{Batch, Core, MemberIo, drop_failed_writes, rewrite, write_io};
 use crate::lock::Mode;
-use crate::parity_io::{PAGE_SECTORS, code_strips, drop_failed_writes, rewrite};
+use crate::parity_code::code_strips;
+use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::{Flaw, MemberId, StripeMap};

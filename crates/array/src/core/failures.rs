@@ -1,0 +1,91 @@
+//! Member requests that failed: what that costs the member and the client.
+
+use super::{Core, lost, write_io};
+use crate::{Event, MemberId, MemberState};
+use std::ops::Range;
+use stria_block::{Data, ErrorKind, IoError};
+
+/// True if a request failed for lack of space only.
+pub(crate) fn is_no_space(error: &IoError) -> bool {
+    error.kind == ErrorKind::NoSpace
+}
+
+/// As [`drop_failed`], with members and results in the same order.
+pub(crate) fn drop_failed_writes<'a>(
+    core: &Core,
+    targets: &[MemberId],
+    results: impl Iterator<Item = &'a Result<(), IoError>>,
+) -> Result<(), IoError> {
+    drop_failed(core, targets.iter().copied().zip(results))
+}
+
+/// Drops the members whose writes failed. The write succeeds if redundancy covers all of them (R7).
+pub(crate) fn drop_failed<'a>(
+    core: &Core,
+    results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)>,
+) -> Result<(), IoError> {
+    let mut outcome = Ok(());
+    for (member, result) in results {
+        let Err(error) = result else { continue };
+        // A rebuilding member has no slot to lose.
+        let holds_role = || core.members.borrow().get(member).role == MemberState::InSync;
+        if is_no_space(error) && holds_role() {
+            outcome = Err(core.meet_no_space(member, error));
+        } else if !core.fail_member(member, &format!("write failed: {error}")) {
+            outcome = Err(lost("write", &error.context));
+        }
+    }
+    outcome
+}
+
+/// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8).
+pub(crate) fn drop_failed_flushes<'a>(
+    core: &Core,
+    results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)>,
+) -> Result<(), IoError> {
+    let mut outcome = Ok(());
+    for (member, result) in results {
+        if let Err(error) = result
+            && !core.fail_member(member, &format!("flush failed: {error}"))
+        {
+            outcome = Err(lost("flush", &error.context));
+        }
+    }
+    outcome
+}
+
+/// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could
+/// tell of other strips is lost, so these rows become bad blocks: a read must fail instead of returning garbage (R7).
+pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range<u64>) -> Result<(), IoError> {
+    if core.members.borrow().get(member).role == MemberState::Failed {
+        return Ok(());
+    }
+    if core.mark_bad(member, rows.clone()).await {
+        core.refill_later(member, &rows, rows.clone());
+        return Ok(());
+    }
+    Err(lost("write", &format!("the bad-block log has no room to say that rows {}.. are half-written", rows.start)))
+}
+
+/// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On
+/// a read-only array the sectors stay as they are.
+pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: u64, data: Data) {
+    if core.read_only.get() || core.members.borrow().get(member).role == MemberState::Failed {
+        return;
+    }
+    let sectors = (data.len() / 512) as u64;
+    let wrote = core.io(std::iter::once(write_io(member, start_sector, data, false)).collect()).await;
+    let mut error = wrote.into_iter().find_map(|(result, _)| result.err());
+    if error.is_none() {
+        let mut read = core.io(std::iter::once(core.read_io(member, start_sector, sectors)).collect()).await;
+        error = read.iter_mut().find_map(|(result, _)| std::mem::replace(result, Ok(())).err());
+        core.recycle(read);
+    }
+    match error {
+        Some(error) if is_no_space(&error) => drop(core.meet_no_space(member, &error)),
+        Some(error) => {
+            core.fail_member(member, &format!("could not rewrite sectors that it failed to read: {error}"));
+        }
+        None => core.event(Event::ReadCorrected { member, start_sector, sectors }),
+    }
+}

@@ -1,0 +1,211 @@
+//! Whichever driver takes a write, straight or task, members and logs are asked for the same, in the same order, with the same
+//! bytes; and clients get the same answers. Two engines get the same writes, one after another: one chooses the driver itself, the
+//! other always takes a task.
+
+use crate::core::Fate;
+use crate::{
+    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberId, REDO_SECTORS_MAX, mirror_write, parity_write,
+};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use stria_block::{Buffer, Completion, ErrorKind, IoError, Limits, Operation, Request, SECTOR_BYTES, bytes};
+
+const STRIP_SECTORS: u64 = 8;
+const MEMBER_SECTORS: u64 = 64;
+
+/// An engine on members in memory, which answer at once and in order.
+struct Rig {
+    engine: Engine,
+    members: Vec<Vec<u8>>,
+    /// This member fails its next write.
+    fails: Option<MemberId>,
+    answers: VecDeque<Completion>,
+    /// What members and logs were asked for.
+    asked: Vec<String>,
+    /// What clients were answered.
+    answered: Vec<String>,
+}
+
+impl Rig {
+    fn new(config: &ArrayConfig, volatile_cache: bool) -> Self {
+        let count = config.geometry.slot_count();
+        let limits = vec![Limits { volatile_cache, ..Limits::plain(MEMBER_SECTORS) }; count];
+        let mut rig = Self {
+            engine: Engine::new(config, &limits),
+            members: vec![vec![0; bytes(MEMBER_SECTORS)]; count],
+            fails: None,
+            answers: VecDeque::new(),
+            asked: Vec::new(),
+            answered: Vec::new(),
+        };
+        rig.run();
+        rig
+    }
+
+    fn member_request(&mut self, member: MemberId, mut request: Request) {
+        let Request { start_sector, sectors, .. } = request;
+        let at = bytes(start_sector)..bytes(start_sector + sectors);
+        let mut result = Ok(());
+        let what = match &mut request.operation {
+            Operation::Read { into } => {
+                let mut rest = &self.members[member.0][at];
+                for buffer in into {
+                    let (front, back) = rest.split_at(buffer.len());
+                    buffer.copy_from_slice(front);
+                    rest = back;
+                }
+                "read".to_string()
+            }
+            Operation::Write { from, fua } => {
+                let data: Vec<u8> = from.iter().flat_map(|data| data.to_vec()).collect();
+                if self.fails == Some(member) {
+                    self.fails = None;
+                    result = Err(IoError::new(ErrorKind::Failed, "told to fail"));
+                } else {
+                    self.members[member.0][at].copy_from_slice(&data);
+                }
+                format!("write, fua {fua}: {:?}", data.chunks(SECTOR_BYTES).map(|sector| sector[0]).collect::<Vec<_>>())
+            }
+            other => format!("{other:?}"),
+        };
+        self.asked.push(format!("{member:?} {start_sector}+{sectors} {what}"));
+        self.answers.push_back(request.complete(result));
+    }
+
+    /// Carries out what the engine asks for, until that is nothing.
+    fn run(&mut self) {
+        loop {
+            self.engine.run();
+            let mut is_idle = true;
+            while let Some(action) = self.engine.next_action() {
+                is_idle = false;
+                match action {
+                    Action::Io { member, request } => self.member_request(member, request),
+                    Action::Done(completion) => self.answered.push(format!("{} {:?}", completion.tag, completion.result)),
+                    Action::CommitState(state) => {
+                        self.asked.push(format!("{state:?}"));
+                        self.engine.state_committed(Vec::new());
+                    }
+                    Action::CommitIntent { set, clear } => {
+                        self.asked.push(format!("bits {set:?} {clear:?}"));
+                        self.engine.intent_committed(Vec::new());
+                    }
+                    Action::ResetLog => self.engine.log_reset(Vec::new()),
+                    Action::AppendLog { member, records, terms, fua } => {
+                        self.asked.push(format!("{member:?} log, fua {fua}: {records:?} {terms:?}"));
+                        self.engine.log_appended(member, Ok(()));
+                    }
+                    Action::CommitBadBlocks { member, blocks } => {
+                        self.asked.push(format!("{member:?} bad blocks {blocks:?}"));
+                        self.engine.bad_blocks_committed(Vec::new(), true);
+                    }
+                    other => unreachable!("there is one lane: {other:?}"),
+                }
+            }
+            let Some(mut completion) = self.answers.pop_front() else {
+                if is_idle {
+                    return;
+                }
+                continue;
+            };
+            let done = match self.engine.ends_client(&mut completion) {
+                Fate::Client => Some(completion),
+                Fate::Spent => None,
+                Fate::Open => self.engine.complete(completion),
+            };
+            self.answered.extend(done.map(|done| format!("{} {:?}", done.tag, done.result)));
+        }
+    }
+
+    /// Submits a write, by a task if `by_task`. Returns whether the straight driver took it.
+    fn write(&mut self, write: &Write, tag: u64, by_task: bool) -> bool {
+        let Write { start_sector, sectors, fill, fua, .. } = *write;
+        let mut data = Buffer::zeroed(bytes(sectors));
+        data.chunks_mut(SECTOR_BYTES).zip(fill..).for_each(|(sector, fill)| sector.fill(fill as u8));
+        let operation = Operation::Write { from: std::iter::once(data.freeze()).collect(), fua };
+        let mut request = Request { tag, start_sector, sectors, operation };
+        let core = std::rc::Rc::clone(&self.engine.core);
+        let mut sent = Vec::new();
+        match by_task {
+            true if core.geometry.level().parity_count() > 0 => parity_write::write_by_task(&core, &mut request, false),
+            true => mirror_write::write_by_task(&core, &mut request),
+            false => self.engine.submit(request, &mut |member, request| sent.push((member, request))),
+        }
+        let was_straight = !sent.is_empty();
+        sent.into_iter().for_each(|(member, request)| self.member_request(member, request));
+        was_straight
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    start_sector: u64,
+    sectors: u64,
+    fill: u16,
+    fua: bool,
+    fails: Option<MemberId>,
+}
+
+fn config(level: Level, count: usize, has_log: bool, intent: bool) -> ArrayConfig {
+    let geometry = Geometry::new(level, level.default_layout(), STRIP_SECTORS, &vec![MEMBER_SECTORS; count]).expect("valid");
+    let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
+    ArrayConfig {
+        log: has_log.then_some(log),
+        intent: intent.then(|| IntentConfig { chunk_sectors: 64, dirty: Vec::new() }),
+        ..ArrayConfig::optimal("drivers", geometry)
+    }
+}
+
+/// Writes within one strip, now and then with a member that fails.
+fn writes(capacity_sectors: u64, count: usize) -> impl Strategy<Value = Vec<Write>> {
+    let one = (0..capacity_sectors, 1..=STRIP_SECTORS, 0..256u16, any::<bool>(), 0..32 * count);
+    let one = one.prop_map(move |(start_sector, sectors, fill, fua, fails)| {
+        let sectors = sectors.min(STRIP_SECTORS - start_sector % STRIP_SECTORS);
+        Write { start_sector, sectors, fill, fua, fails: (fails < count).then_some(MemberId(fails)) }
+    });
+    prop::collection::vec(one, 1..24)
+}
+
+fn cases() -> impl Strategy<Value = (ArrayConfig, bool, Vec<Write>)> {
+    let arrays = vec![
+        (Level::Raid1, 2),
+        (Level::Raid1, 3),
+        (Level::Raid10, 4),
+        (Level::Raid4, 3),
+        (Level::Raid5, 3),
+        (Level::Raid5, 5),
+        (Level::Raid5, 8),
+        (Level::Raid6, 4),
+        (Level::Raid6, 6),
+        (Level::Raid6, 9),
+    ];
+    (prop::sample::select(arrays), any::<[bool; 3]>()).prop_flat_map(|((level, count), [log, intent, volatile_cache])| {
+        let config = config(level, count, log && level.parity_count() > 0, intent);
+        let writes = writes(config.geometry.capacity_sectors(), count);
+        (Just(config), Just(volatile_cache), writes)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn both_drivers_ask_for_the_same((config, volatile_cache, writes) in cases()) {
+        let (mut straight, mut task) = (Rig::new(&config, volatile_cache), Rig::new(&config, volatile_cache));
+        let mut straight_count = 0;
+        for (tag, write) in (0..).zip(&writes) {
+            // Only writes fail: a read that failed would be tried another way by each.
+            (straight.fails, task.fails) = (write.fails, write.fails);
+            straight_count += usize::from(straight.write(write, tag, false));
+            task.write(write, tag, true);
+            straight.run();
+            task.run();
+            prop_assert_eq!(&straight.asked, &task.asked, "straight on the left, write {}: {:?}", tag, write);
+            prop_assert_eq!(&straight.answered, &task.answered);
+        }
+        prop_assert!(straight.members == task.members);
+        // The first write makes superblocks dirty, and after a failure the array is degraded.
+        let is_plain = config.intent.is_none() && !volatile_cache && writes.iter().all(|write| write.fails.is_none());
+        prop_assert!(!is_plain || straight_count + 1 == writes.len(), "{} of {} went straight", straight_count, writes.len());
+    }
+}

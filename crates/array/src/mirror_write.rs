@@ -1,0 +1,155 @@
+//! Writes on RAID 1 and 10. What a write does stands here, step by step:
+//!
+//! | step | what happens |
+//! | --- | --- |
+//! | lock | its array sectors, so that overlapping writes reach all copies in the same order; superblocks say dirty, and bits are durable (R1, R2) |
+//! | send | every copy to its [targets] |
+//! | finish | [members that failed](finish) are dropped, and the drops are durable (R6) |
+//!
+//! Two drivers take these steps. [`straight`] runs to completion: a write in one run of copies that waits for nothing but members.
+//! Most are of this kind. Every other write is a task, which may wait for anything.
+
+mod straight;
+
+pub(crate) use straight::{StraightCopies, end};
+
+use crate::core::{Core, MemberIo, drop_failed, is_no_space, lost, sectors_of, shared, slice_segments};
+use crate::lock::Mode;
+use crate::mirror_io::runs;
+use crate::no_space::reconcile_copies;
+use crate::task::Worker;
+use crate::{Copy, MemberId};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Data, IoError, Operation, Request, Segments, bytes};
+
+/// A client's write.
+#[inline]
+pub(crate) fn write(core: &Rc<Core>, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) {
+    if !straight::begin(core, request, send) {
+        write_by_task(core, request);
+    }
+}
+
+/// A client's write, by a task.
+pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request) {
+    let parent = core.begin(request, 1);
+    let Operation::Write { from, fua } = std::mem::replace(&mut request.operation, Operation::Flush) else {
+        unreachable!("this is a write")
+    };
+    let write = MirrorWrite { parent, start_sector: request.start_sector, from, fua };
+    if let Some(worker) = core.mirror_crew.hand(&core.ready, write) {
+        core.ready.spawn(write_forever(Rc::clone(core), worker));
+    }
+}
+
+/// The members that take a run of copies, replacements included, with the first sector on each.
+#[inline]
+fn targets(core: &Core, copies: &[Copy]) -> SmallVec<[(MemberId, u64); 4]> {
+    let members = core.members.borrow();
+    let mut targets = SmallVec::new();
+    for copy in copies {
+        for member in members.each_target(copy.slot) {
+            targets.push((member, copy.start_sector));
+        }
+    }
+    targets
+}
+
+/// Sends a run to its targets.
+#[inline]
+fn send(targets: &[(MemberId, u64)], from: &Segments<Data>, fua: bool, mut to: impl FnMut(MemberId, u64, Operation)) {
+    for &(member, start_sector) in targets {
+        to(member, start_sector, Operation::Write { from: shared(from), fua });
+    }
+}
+
+/// Ends a write on its members. Those that failed are dropped, or have bad blocks where they lack space. It may be acknowledged
+/// when this returns.
+async fn finish<'a>(
+    core: &Core,
+    range: &Range<u64>,
+    results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)> + Clone,
+) -> Result<(), IoError> {
+    let failed: SmallVec<[MemberId; 4]> =
+        results.clone().filter(|(_, result)| result.is_err()).map(|(member, _)| member).collect();
+    let mut result = drop_failed(core, results);
+    if result.as_ref().is_err_and(is_no_space) {
+        result = reconcile_copies(core, range, &failed).await.and(result);
+    }
+    core.write_end(range).await;
+    core.gate_acknowledge(&result, failed);
+    result
+}
+
+/// A client's write that a task performs.
+pub(crate) struct MirrorWrite {
+    parent: usize,
+    start_sector: u64,
+    from: Segments<Data>,
+    fua: bool,
+}
+
+async fn write_forever(core: Rc<Core>, worker: Rc<Worker<MirrorWrite>>) {
+    loop {
+        let MirrorWrite { parent, start_sector, from, fua } = core.mirror_crew.job(&core.ready, &worker).await;
+        let range = start_sector..start_sector + sectors_of(&from);
+        let send_all = |batch| {
+            for (start, sectors, copies) in runs(&core, range.clone()) {
+                let data = slice_segments(&from, bytes(start - start_sector), bytes(sectors));
+                send(&targets(&core, &copies), &data, fua, |member, start_sector, operation| {
+                    core.send_in(batch, MemberIo { member, start_sector, sectors, operation });
+                });
+            }
+        };
+        let result = change(&core, &range, send_all).await;
+        core.part_done(parent, None, result);
+    }
+}
+
+/// Zeroes a range on every copy.
+pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, fua: bool, unmap: bool) {
+    let send_all = |batch| {
+        for (member, rows) in member_ranges(&core, &range) {
+            let operation = Operation::WriteZeroes { fua, unmap, fast: false };
+            core.send_in(batch, MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
+        }
+    };
+    let result = change(&core, &range, send_all).await;
+    core.part_done(parent, None, result);
+}
+
+/// Changes a range of array sectors under its lock; `send_all` sends the member requests, in a batch.
+async fn change(core: &Core, range: &Range<u64>, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
+    let guard = core.lock(range.clone(), Mode::Exclusive).await;
+    core.write_begin(range).await;
+    core.gate_client_write(range);
+    let batch = core.batch();
+    send_all(batch);
+    let ended = core.ended(batch).await;
+    let result = match &ended[..] {
+        [] => {
+            core.write_end(range).await;
+            Err(lost("write", "no member is left to take it"))
+        }
+        ended => finish(core, range, ended.iter().map(|ended| (ended.member, &ended.result))).await,
+    };
+    core.reuse(ended);
+    drop(guard);
+    result
+}
+
+/// The copies of a range as runs on members, with neighbours joined.
+fn member_ranges(core: &Core, range: &Range<u64>) -> SmallVec<[(MemberId, Range<u64>); 8]> {
+    let mut joined: SmallVec<[(MemberId, Range<u64>); 8]> = SmallVec::new();
+    for (_, sectors, copies) in runs(core, range.clone()) {
+        for (member, start) in targets(core, &copies) {
+            match joined.iter_mut().find(|(known, last)| *known == member && last.end == start) {
+                Some((_, last)) => last.end = start + sectors,
+                None => joined.push((member, start..start + sectors)),
+            }
+        }
+    }
+    joined
+}

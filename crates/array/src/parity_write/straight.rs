@@ -1,0 +1,388 @@
+//! The driver that runs to completion: writes within one strip of an optimal, consistent stripe that wait for nothing but members
+//! and the log. The rows are free, superblocks are dirty and bits set.
+//!
+//! | a write is | until |
+//! | --- | --- |
+//! | reading | members have answered its reads |
+//! | logging | its records are durable; it may be acknowledged as soon as they are logged |
+//! | writing | members have taken data and parity |
+//!
+//! If anything unusual happens before a byte has changed, the write begins again as a [`task`](super::task). Afterwards a task
+//! ends it.
+
+use super::{Frozen, finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
+use crate::core::{Core, Ended, MemberIo, Waiting, shared};
+use crate::gather::Part;
+use crate::lists::few;
+use crate::log::{BehindWrite, LogHolders, Logged, Waiter};
+use crate::parity_code::{Change, Found, reads};
+use crate::plan::{Presence, Rectangle, WritePlan};
+use crate::{Geometry, MemberId};
+use slab::Slab;
+use smallvec::{SmallVec, smallvec};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::slice::from_ref;
+use stria_block::{Buffer, Claim, Completion, Data, IoError, Nanos, Operation, Request, Segments, Tag};
+
+/// What a write waits for.
+enum Step {
+    Reading,
+    Logging(Logged),
+    Writing(Logged),
+}
+
+/// A write under way.
+struct StraightWrite {
+    tag: Tag,
+    begun: Nanos,
+    /// In the array.
+    start_sector: u64,
+    stripe: u64,
+    part: Rectangle,
+    /// In the sync space, so on the members.
+    rows: Range<u64>,
+    lock: usize,
+    /// The client's operation.
+    operation: Operation,
+    step: Step,
+    /// It is queued for its next step.
+    is_ready: bool,
+    /// Member requests that have not ended.
+    pending: usize,
+    failures: Vec<Ended>,
+    read: SmallVec<[Option<Buffer>; 4]>,
+    parity: Frozen,
+    /// Claims on the memory that the log was given.
+    claims: SmallVec<[Claim; 3]>,
+    /// The log holders, if the write may be acknowledged early.
+    early: Option<LogHolders>,
+    /// It was acknowledged early; these members hold its records.
+    behind: Option<(BehindWrite, LogHolders)>,
+}
+
+/// All writes of this kind.
+pub(crate) struct StraightWrites {
+    /// The plan for each data strip of an optimal stripe.
+    plans: Vec<WritePlan>,
+    all: RefCell<Slab<StraightWrite>>,
+    /// Writes that can take their next step.
+    ready: RefCell<VecDeque<usize>>,
+    /// Writes that are not acknowledged yet.
+    unacknowledged: Cell<usize>,
+}
+
+impl StraightWrites {
+    pub fn new(geometry: &Geometry) -> Self {
+        let (data_count, parity_count) = (geometry.data_count(), geometry.level().parity_count());
+        let of_strip = |index| WritePlan::optimal(data_count, parity_count, index..index + 1);
+        let plans = if parity_count == 0 { Vec::new() } else { (0..data_count).map(of_strip).collect() };
+        Self { plans, all: RefCell::default(), ready: RefCell::default(), unacknowledged: Cell::new(0) }
+    }
+
+    /// The number of writes that clients still wait for.
+    pub fn unacknowledged(&self) -> usize {
+        self.unacknowledged.get()
+    }
+
+    /// True if the member requests that a write waits for are reads.
+    pub fn reads(&self, key: usize) -> bool {
+        matches!(self.all.borrow()[key].step, Step::Reading)
+    }
+
+    /// Records of a write, or its member requests, have made progress.
+    pub fn can_go_on(&self, key: usize) {
+        if !std::mem::replace(&mut self.all.borrow_mut()[key].is_ready, true) {
+            self.ready.borrow_mut().push_back(key);
+        }
+    }
+
+    /// Member request `index` of a step has ended. A read brings its memory.
+    pub fn ended(&self, key: usize, index: usize, member: MemberId, result: Result<(), IoError>, read: Option<Buffer>) {
+        let write = &mut self.all.borrow_mut()[key];
+        if read.is_some() {
+            write.read[index] = read;
+        }
+        if result.is_err() {
+            let (start_sector, sectors) = (write.rows.start, write.sectors());
+            write.failures.push(Ended { member, start_sector, sectors, result, operation: Operation::Flush });
+        }
+        write.pending -= 1;
+        if write.pending == 0 {
+            write.is_ready = true;
+            self.ready.borrow_mut().push_back(key);
+        }
+    }
+}
+
+impl StraightWrite {
+    fn sectors(&self) -> u64 {
+        self.rows.end - self.rows.start
+    }
+
+    /// The client's data, in one piece, and whether it must be durable when it ends.
+    fn asked(&self) -> (&Segments<Data>, bool) {
+        let Operation::Write { from, fua } = &self.operation else { unreachable!("this is a write") };
+        (from, *fua)
+    }
+
+    fn plan<'a>(&self, core: &'a Core) -> &'a WritePlan {
+        &core.straight_writes.plans[self.part.strips.start]
+    }
+}
+
+/// Begins `request` if it is such a write: gives its reads to `send` and takes the operation out of it. Returns `false` if it is
+/// not.
+pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
+    let Request { tag, start_sector, sectors, .. } = *request;
+    let strip = core.geometry.strip_sectors();
+    let (stripe, index, in_strip) = core.geometry.strip_of(start_sector);
+    let rows = stripe * strip + in_strip..stripe * strip + in_strip + sectors;
+    let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
+    let fits = in_strip + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.gathers.is_open(stripe);
+    if !fits || !core.may_write_directly(&rows) || !core.is_consistent(&rows) {
+        return false;
+    }
+    let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
+    let (map, plan) = (core.map(stripe), &core.straight_writes.plans[index]);
+    let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
+    let all = || others().chain([&map.data[index]]).chain(&map.parity);
+    if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) {
+        return false;
+    }
+    let Some(lock) = core.locks.try_lock(&rows) else { return false };
+    core.begin_directly(&rows);
+    core.gathers.begin();
+    core.straight_writes.unacknowledged.set(core.straight_writes.unacknowledged.get() + 1);
+    let mut writes = core.straight_writes.all.borrow_mut();
+    let entry = writes.vacant_entry();
+    let mut pending = 0;
+    for unit in reads(plan) {
+        let member = core.members.borrow().slots()[unit.slot(map)].member.expect("the role is held");
+        let tag = core.note(member, rows.start, sectors, Waiting::Straight { write: entry.key(), index: pending });
+        let operation = Operation::Read { into: smallvec![core.take_buffer(sectors)] };
+        send(member, Request { tag, start_sector: rows.start, sectors, operation });
+        pending += 1;
+    }
+    entry.insert(StraightWrite {
+        tag,
+        begun: core.now(),
+        start_sector,
+        stripe,
+        part,
+        rows,
+        lock,
+        operation: std::mem::replace(&mut request.operation, Operation::Flush),
+        step: Step::Reading,
+        is_ready: false,
+        pending,
+        failures: Vec::new(),
+        read: few((0..pending).map(|_| None)),
+        parity: SmallVec::new(),
+        claims: SmallVec::new(),
+        early: None,
+        behind: None,
+    });
+    true
+}
+
+/// True if each of these slots has one member, which can be read, and no replacement.
+fn are_usual<'a>(core: &Core, mut slots: impl Iterator<Item = &'a u16>, rows: &Range<u64>) -> bool {
+    let members = core.members.borrow();
+    slots.all(|&slot| {
+        let slot = usize::from(slot);
+        members.presence(slot, rows) == Presence::Whole && members.slots()[slot].replacement.is_none()
+    })
+}
+
+/// True if a write that has changed nothing yet may go on as it began. While its rows are locked no member takes a slot anew
+/// there, so the members that are present were present then.
+fn is_as_it_began(core: &Core, write: &StraightWrite) -> bool {
+    let map = core.map(write.stripe);
+    write.failures.is_empty()
+        && !core.acks_are_held()
+        && are_usual(core, map.parity.iter().chain(&map.data[write.part.strips.clone()]), &write.rows)
+}
+
+/// Everything was read: computes parity. Returns partial parity, if there is a log.
+fn compute(core: &Core, write: &mut StraightWrite) -> Option<Frozen> {
+    let plan = write.plan(core);
+    let read = std::mem::take(&mut write.read).into_iter().map(|buffer| buffer.expect("it was read"));
+    let (from, _) = write.asked();
+    let logs = core.log.config.is_some();
+    let change = Change { core, map: core.map(write.stripe), plan, part: &write.part, written: from_ref(from) };
+    let new = change.new_parity(Found::new(reads(plan).zip(read)), logs);
+    // The memory of parity returns with the requests that write it.
+    write.parity = few(new.parity.into_iter().map(Buffer::freeze));
+    new.partial.map(|partial| freeze(partial, |claim| write.claims.push(claim)))
+}
+
+/// Gives the log the records of a write, before a byte changes (R17).
+fn log(core: &Core, key: usize, write: &mut StraightWrite, partial: &[Data]) -> Logged {
+    let (sectors, (from, fua)) = (write.sectors(), write.asked());
+    let small = core.log.keeps_bytes_of(sectors);
+    let early = may_be_early(core, sectors, small, fua) && logs_new_data(core, &write.part, small, true);
+    let new_data = if early { &from[..] } else { &[] };
+    let group = records(core, write.stripe, &write.part, write.plan(core), partial, new_data);
+    let logged = core.log_send(std::iter::once(group), Waiter::Straight(key));
+    write.early = early.then(|| log_holders(core, write.stripe, from_ref(&write.part)));
+    logged
+}
+
+/// Sends data and parity to their members.
+fn send_all(core: &Core, write: &mut StraightWrite, to: impl FnMut(MemberIo)) {
+    let parity = std::mem::take(&mut write.parity);
+    let (from, fua) = write.asked();
+    send(core, write.stripe, &write.part, write.plan(core), from_ref(from), parity, fua, to);
+}
+
+/// Acknowledges a write, which keeps `operation`.
+fn acknowledge(core: &Core, write: &mut StraightWrite, result: Result<(), IoError>, operation: Operation) {
+    core.gathers.end(&core.ready, std::iter::once(write.start_sector + write.sectors()));
+    core.steering.ended(write.begun, core.now());
+    core.straight_writes.unacknowledged.set(core.straight_writes.unacknowledged.get() - 1);
+    let operation = std::mem::replace(&mut write.operation, operation);
+    core.done(Completion { tag: write.tag, result, operation });
+}
+
+/// Acknowledges a write early, if its logged records would count after a crash (R23).
+fn acknowledge_early(core: &Core, write: &mut StraightWrite) {
+    let holders = write.early.take().filter(|holders| is_as_it_began(core, write) && core.may_acknowledge_early(holders));
+    let Some(holders) = holders else { return };
+    let (from, fua) = write.asked();
+    let operation = Operation::Write { from: shared(from), fua };
+    acknowledge(core, write, Ok(()), operation);
+    let places = places(core, write.stripe, from_ref(&write.part));
+    write.behind = Some((core.log.acknowledge_early(places, holders.clone()), holders));
+}
+
+/// Takes the next step of every write that can. Returns whether there was any.
+pub(crate) fn go_on(core: &Rc<Core>) -> bool {
+    let mut went = false;
+    loop {
+        let Some(key) = core.straight_writes.ready.borrow_mut().pop_front() else { return went };
+        went = true;
+        step(core, key);
+    }
+}
+
+fn step(core: &Rc<Core>, key: usize) {
+    let mut all = core.straight_writes.all.borrow_mut();
+    let write = &mut all[key];
+    write.is_ready = false;
+    match std::mem::replace(&mut write.step, Step::Reading) {
+        Step::Reading if is_as_it_began(core, write) => {
+            if let Some(partial) = compute(core, write) {
+                write.step = Step::Logging(log(core, key, write, &partial));
+                return;
+            }
+            write.step = Step::Writing(Logged::nothing());
+            send_write(core, key, write);
+        }
+        Step::Reading => begin_again(core, all.remove(key)),
+        Step::Logging(mut logged) => {
+            let (is_logged, ended) = core.log_progress(&logged);
+            if is_logged {
+                acknowledge_early(core, write);
+            }
+            if !ended {
+                write.step = Step::Logging(logged);
+                return;
+            }
+            if core.log_ended(&mut logged).is_ok() && is_as_it_began(core, write) {
+                write.step = Step::Writing(logged);
+                return send_write(core, key, write);
+            }
+            let write = all.remove(key);
+            if write.behind.is_some() {
+                return core.ready.spawn(perform(Rc::clone(core), write, logged));
+            }
+            core.log_forget(logged);
+            begin_again(core, write);
+        }
+        Step::Writing(logged) => {
+            let mut write = all.remove(key);
+            if !write.failures.is_empty() || core.acks_are_held() {
+                return core.ready.spawn(end(Rc::clone(core), write, logged));
+            }
+            let parts = from_ref(&write.part);
+            let was_early = write.behind.is_some();
+            if let Some((behind, _)) = write.behind.take() {
+                core.behind_end(behind, places(core, write.stripe, parts));
+            }
+            core.log_end(write.stripe, parts, logged);
+            core.write_ended(&write.rows);
+            release(core, &mut write);
+            if !was_early {
+                acknowledge(core, &mut write, Ok(()), Operation::Flush);
+            }
+        }
+    }
+}
+
+fn send_write(core: &Core, key: usize, write: &mut StraightWrite) {
+    let mut pending = 0;
+    send_all(core, write, |MemberIo { member, start_sector, sectors, operation }| {
+        core.send(member, start_sector, sectors, operation, Waiting::Straight { write: key, index: pending });
+        pending += 1;
+    });
+    write.pending = pending;
+}
+
+/// Gives back the memory and rows of a write that has ended.
+fn release(core: &Core, write: &mut StraightWrite) {
+    write.claims.drain(..).for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    core.locks.unlock(write.lock, &core.ready);
+}
+
+/// Lets a write that has changed nothing yet begin again as a new one.
+fn begin_again(core: &Rc<Core>, write: StraightWrite) {
+    write.read.into_iter().flatten().for_each(|buffer| core.give_buffer(buffer));
+    core.write_ended(&write.rows);
+    core.locks.unlock(write.lock, &core.ready);
+    core.gathers.end(&core.ready, std::iter::empty());
+    core.straight_writes.unacknowledged.set(core.straight_writes.unacknowledged.get() - 1);
+    let sectors = write.rows.end - write.rows.start;
+    let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;
+    let (data, fua) = match &write.operation {
+        Operation::Write { from, fua } => (shared(from), *fua),
+        _ => unreachable!("this is a write"),
+    };
+    let part = Part {
+        parent: core.begin_again(write.tag, write.begun, write.start_sector, write.operation),
+        offset_sectors: write.start_sector % width,
+        data,
+        fua,
+        small: core.log.keeps_bytes_of(sectors),
+        alone: core.log.keeps_apart(sectors),
+        goes_on: false,
+    };
+    write_part(core, write.stripe, part);
+}
+
+/// Brings a write that was acknowledged early to its place, whichever members are left: with its log holders lost, its data
+/// exists nowhere else (R10).
+async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
+    let log_holders = write.behind.as_ref().map_or_else(LogHolders::new, |(_, log_holders)| log_holders.clone());
+    core.wait_for_ack_barrier_or(|| core.are_gone(&log_holders)).await;
+    let batch = core.batch();
+    send_all(&core, &mut write, |io| core.send_in(batch, io));
+    let mut ended = core.ended(batch).await;
+    write.failures = ended.extract_if(.., |ended| ended.result.is_err()).collect();
+    core.reuse(ended);
+    end(core, write, logged).await;
+}
+
+/// Ends a write that a member failed, or during which one was dropped.
+async fn end(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
+    let behind = write.behind.take().map(|(behind, _)| behind);
+    let was_early = behind.is_some();
+    let result = finish(&core, write.stripe, from_ref(&write.part), &write.failures, behind, logged).await;
+    core.write_end(&write.rows).await;
+    release(&core, &mut write);
+    if !was_early {
+        acknowledge(&core, &mut write, result, Operation::Flush);
+    }
+}

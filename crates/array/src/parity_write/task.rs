@@ -1,0 +1,262 @@
+//! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
+
+use super::{Frozen, finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
+use crate::MemberId;
+use crate::core::{Core, lost, one_piece, slice_segments};
+use crate::gates::gate_plan;
+use crate::gather::{Part, rows_of};
+use crate::lock::Mode;
+use crate::log::{BAND_SECTORS, LogHolders, LogRecord};
+use crate::no_space::bring_home;
+use crate::parity_code::{Change, Found, Unit, reads};
+use crate::parity_io::{correct_rows, presences, read_units};
+use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
+use crate::task::Worker;
+use smallvec::{SmallVec, smallvec};
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Data, IoError, Segments, bytes};
+
+pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
+    loop {
+        let key = core.gathers.job(&core.ready, &worker).await;
+        write_gathered(&core, key).await;
+    }
+}
+
+/// Performs a write to one stripe, with everything that was coalesced with it until its rows were locked.
+async fn write_gathered(core: &Rc<Core>, key: usize) {
+    let opened = core.log_open().await;
+    let locked = core.hold(key).await;
+    let strip = core.geometry.strip_sectors();
+    let base = core.gathers.stripe(key) * strip;
+    let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
+    let mut gather = core.gathers.close(key);
+    let write = StripeWrite {
+        stripe: gather.stripe,
+        range: gather.range,
+        fua: gather.parts.iter().any(|part| part.fua),
+        small: gather.parts.iter().any(|part| part.small),
+        parts: &gather.parts,
+        start_sector: gather.stripe * strip * core.geometry.data_count() as u64,
+        acknowledged: Cell::new(false),
+    };
+    let result = match opened {
+        Ok(()) => write_stripe(core, &write).await,
+        failed => failed,
+    };
+    drop(guard);
+    if !write.acknowledged.get() {
+        write.acknowledge(core, &result);
+    }
+    gather.parts.clear();
+    core.gathers.reuse(gather.parts);
+}
+
+/// A write to one stripe.
+struct StripeWrite<'a> {
+    stripe: u64,
+    /// In sectors of the stripe's data.
+    range: Range<u64>,
+    /// Clients' parts, each following the one before.
+    parts: &'a [Part],
+    fua: bool,
+    /// All parts belong to requests so small that the log holds their new data where it must.
+    small: bool,
+    /// First sector of the stripe in the array.
+    start_sector: u64,
+    /// It was acknowledged early.
+    acknowledged: Cell<bool>,
+}
+
+impl StripeWrite<'_> {
+    /// Completes the clients' parts.
+    fn acknowledge(&self, core: &Core, result: &Result<(), IoError>) {
+        self.acknowledged.set(true);
+        core.gathers.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector()));
+        self.parts.iter().for_each(|part| core.part_done(part.parent, None, result.clone()));
+    }
+
+    /// True if these parts are all of the write, and it would gain from early acknowledgement.
+    fn may_be_early(&self, core: &Core, parts: &[Rectangle]) -> bool {
+        let sectors = parts.iter().map(|part| (part.rows.end - part.rows.start) * part.strips.len() as u64).sum::<u64>();
+        sectors == self.range.end - self.range.start && may_be_early(core, sectors, self.small, self.fua)
+    }
+
+    /// The new data of each strip of a part.
+    fn new_strips(&self, part: &Rectangle, strip_sectors: u64) -> SmallVec<[Segments<Data>; 4]> {
+        let strip = |index: usize| {
+            let start = index as u64 * strip_sectors + part.rows.start - self.range.start;
+            let data = self.parts.iter().flat_map(|part| &part.data);
+            slice_segments(data, bytes(start), bytes(part.rows.end - part.rows.start))
+        };
+        part.strips.clone().map(strip).collect()
+    }
+}
+
+/// Performs a write under the lock of its rows.
+async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), IoError> {
+    let strip = core.geometry.strip_sectors();
+    let rows = rows_of(&write.range, strip);
+    let rows = write.stripe * strip + rows.start..write.stripe * strip + rows.end;
+    core.write_begin(&rows).await;
+    let mut unreadable = Strips::new();
+    let mut result = Ok(());
+    for band in bands(core, rectangles(write.range.clone(), strip)) {
+        result = loop {
+            if let Some(result) = try_write(core, write, &band, &mut unreadable).await {
+                break result;
+            }
+        };
+        if result.is_err() {
+            break;
+        }
+    }
+    core.write_end(&rows).await;
+    for slot in unreadable {
+        // A strip that could not be read and was not overwritten is corrected in the background.
+        core.ready.spawn(correct_rows(Rc::clone(core), slot, rows.clone()));
+    }
+    result
+}
+
+/// Splits a write into what is written at once: everything, unless partial strips exceed one log record, or all records must
+/// fit one append.
+fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Rectangle; 3]>; 1]> {
+    let data_count = core.geometry.data_count();
+    let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.end - part.rows.start > BAND_SECTORS;
+    let partial_sectors: u64 =
+        parts.iter().filter(|part| part.strips.len() < data_count).map(|part| part.rows.end - part.rows.start).sum();
+    let too_many = core.log.config.is_some_and(|log| log.newest_only) && partial_sectors > BAND_SECTORS;
+    if core.log.config.is_none() || !too_many && !parts.iter().any(too_long) {
+        return smallvec![parts];
+    }
+    let mut bands = SmallVec::new();
+    for part in parts {
+        if !too_long(&part) {
+            bands.push(smallvec![part]);
+            continue;
+        }
+        for start in part.rows.clone().step_by(BAND_SECTORS as usize) {
+            let rows = start..part.rows.end.min(start + BAND_SECTORS);
+            bands.push(smallvec![Rectangle { rows, strips: part.strips.clone() }]);
+        }
+    }
+    bands
+}
+
+/// What must be done before some rows of a stripe can be planned.
+async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), IoError> {
+    for part in parts {
+        core.flush_neighbours(stripe, &part.rows, &part.strips).await?;
+    }
+    for part in parts {
+        bring_home(core, stripe, &rows(core, stripe, part)).await?;
+    }
+    Ok(())
+}
+
+/// Plans a part by what is there now.
+fn plan(core: &Core, stripe: u64, part: &Rectangle, unreadable: &Strips) -> Result<WritePlan, IoError> {
+    let rows = rows(core, stripe, part);
+    let there = presences(core, core.map(stripe), &rows, unreadable);
+    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.is_consistent(&rows)) else {
+        let what = format!("write to stripe {stripe}");
+        return Err(lost(&what, "strips that parity must cover cannot be read"));
+    };
+    gate_plan(&plan, &there[0], &there[1], &part.strips);
+    Ok(plan)
+}
+
+/// One attempt. Returns `None` if a strip could not be read: plan again without it.
+async fn try_write(
+    core: &Core,
+    write: &StripeWrite<'_>,
+    parts: &[Rectangle],
+    unreadable: &mut Strips,
+) -> Option<Result<(), IoError>> {
+    let stripe = write.stripe;
+    let (map, strip) = (core.map(stripe), core.geometry.strip_sectors());
+    if let Err(error) = prepare(core, stripe, parts).await {
+        return Some(Err(error));
+    }
+    // No wait between looking at members and reading: slots change hands meanwhile.
+    let mut plans: SmallVec<[WritePlan; 1]> = SmallVec::new();
+    let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
+    for part in parts {
+        let plan = match plan(core, stripe, part, unreadable) {
+            Ok(plan) => plan,
+            Err(error) => return Some(Err(error)),
+        };
+        wanted.extend(reads(&plan).map(|unit| (unit, rows(core, stripe, part))));
+        plans.push(plan);
+    }
+    let mut read = read_units(core, map, &wanted, unreadable).await?.into_iter();
+    let early = write.may_be_early(core, parts);
+    let log_holders = if early { log_holders(core, stripe, parts) } else { LogHolders::new() };
+    let logs = core.log.config.is_some();
+    let mut claims: SmallVec<[_; 4]> = SmallVec::new();
+    let mut groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>> = Vec::new();
+    let mut computed: SmallVec<[(SmallVec<[Segments<Data>; 4]>, Frozen); 1]> = SmallVec::new();
+    for (part, plan) in parts.iter().zip(&plans) {
+        let found = Found::new(reads(plan).zip(read.by_ref()));
+        let written = write.new_strips(part, strip);
+        let new = Change { core, map, plan, part, written: &written }.new_parity(found, logs);
+        let partial = freeze(new.partial.unwrap_or_default(), |claim| claims.push(claim));
+        let parity = freeze(new.parity, |claim| claims.push(claim));
+        if logs {
+            groups.extend(part_records(core, write, part, plan, &partial, &written, early));
+        }
+        computed.push((written, parity));
+    }
+    let redone = groups.iter().flatten().all(|(_, record)| !record.new_data.is_empty());
+    let early = early && redone && groups.len() == parts.len();
+    let mut logged = match core.log_append_records(groups).await {
+        Ok(logged) => logged,
+        Err(error) => return Some(Err(error)),
+    };
+    // R10: a member dropped meanwhile has no record of this write. Before data goes out its drop must be durable.
+    core.wait_for_ack_barrier().await;
+    let behind = (early && core.may_acknowledge_early(&log_holders)).then(|| {
+        write.acknowledge(core, &Ok(()));
+        core.log.acknowledge_early(places(core, stripe, parts), log_holders.clone())
+    });
+    match core.log_make_durable(&mut logged).await {
+        Err(error) if behind.is_none() => {
+            core.log_forget(logged);
+            return Some(Err(error));
+        }
+        // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere
+        // else.
+        _ => core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await,
+    }
+    let batch = core.batch();
+    for ((part, plan), (written, parity)) in parts.iter().zip(&plans).zip(computed) {
+        send(core, stripe, part, plan, &written, parity, write.fua, |io| core.send_in(batch, io));
+    }
+    let ended = core.ended(batch).await;
+    let result = finish(core, stripe, parts, &ended, behind, logged).await;
+    core.reuse(ended);
+    claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    Some(result)
+}
+
+/// The log records of a part. All strips together need none but to overrule older ones (R19). `None`: none at all.
+fn part_records(
+    core: &Core,
+    write: &StripeWrite<'_>,
+    part: &Rectangle,
+    plan: &WritePlan,
+    partial: &[Data],
+    written: &[Segments<Data>],
+    early: bool,
+) -> Option<SmallVec<[(MemberId, LogRecord); 2]>> {
+    let new_data = logs_new_data(core, part, write.small, early);
+    if part.strips.len() == core.map(write.stripe).data.len() && !new_data {
+        return core.needs_revoke(write.stripe, &part.rows).then(|| core.revoke_records(write.stripe, &part.rows));
+    }
+    let new_data: SmallVec<[Data; 1]> = written.iter().filter(|_| new_data).cloned().map(one_piece).collect();
+    let records: SmallVec<[_; 2]> = records(core, write.stripe, part, plan, partial, &new_data).collect();
+    (!records.is_empty()).then_some(records)
+}
