@@ -468,13 +468,10 @@ impl BlockDevice for FileDrive {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/nvme/harness.rs"]
-mod nvme;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use stria_block::{Buffer, ErrorKind, Segments};
+    use stria_testkit::nvme;
 
     /// Not a test of its own: the guest's half of the next one.
     #[test]

@@ -4,14 +4,13 @@
 //! the end the whole drive is. A failure names the position and the seed.
 
 mod common;
-#[path = "../../../tests/nvme/harness.rs"]
-mod nvme;
 
 use common::*;
 use std::path::Path;
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, Completion, Data, Operation, Pool, Request, SECTOR_BYTES, Segments};
 use stria_drive::{Access, FileDrive, IoOptions, Ring, SyncDrive, Way};
+use stria_testkit::nvme;
 
 struct InFlight {
     tag: u64,

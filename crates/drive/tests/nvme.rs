@@ -2,8 +2,6 @@
 //! Method: this very program runs again in a guest with emulated NVMe drives (tests/nvme). `model.rs` compares contents.
 
 mod common;
-#[path = "../../../tests/nvme/harness.rs"]
-mod nvme;
 
 use common::*;
 use std::path::Path;
@@ -11,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, ErrorKind, Mailbox, Operation, Request, Segments, bytes};
 use stria_drive::{Access, FileDrive, IoOptions, Lane, Ring, SyncDrive, Way, open};
+use stria_testkit::nvme;
 
 const POLL: IoOptions = IoOptions { poll: true, passthrough: false };
 const COMMANDS: IoOptions = IoOptions { poll: false, passthrough: true };

@@ -3,8 +3,6 @@
 //! is read here and held against `mdadm --examine` and `--detail`; we make such arrays, and mdadm examines
 //! them and the kernel starts them. A sample runs always, all of it with `--ignored`.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
 mod support;
 
 use harness::{End, Guest};
@@ -17,6 +15,7 @@ use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::Header;
 use stria_format::md::{BitmapChoice, Candidate, Options, Verdict, assemble, examine};
+use stria_testkit::oracle as harness;
 use support::*;
 
 const MIB: u64 = 1 << 20;

@@ -2,8 +2,6 @@
 //! Method: headers made by hand from `raid5-ppl.c` must be read as the records that they stand for; the power is cut
 //! after every sector of a write; and the real md takes over arrays that we left in the middle of one, as we do its own.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
 mod support;
 
 use harness::{End, Guest};
@@ -12,6 +10,7 @@ use std::path::Path;
 use stria_array::{Layout, Level, LogRecord, ParityLayout};
 use stria_format::md::{BitmapChoice, Options, Superblock, superblock::feature};
 use stria_parity::crc32c;
+use stria_testkit::oracle as harness;
 use support::running::*;
 use support::*;
 

@@ -7,8 +7,8 @@ use rcgen::ExtendedKeyUsagePurpose;
 use std::path::Path;
 use std::sync::Arc;
 use stria_block::Limits;
-use stria_front::{Export, Listener, Options, Server, ServerHandle, TlsConfig};
-use support::certificates::Authority;
+use stria_front::{Export, Listener, Options, Server, ServerHandle, TlsConfig, TlsError};
+use stria_testkit::certificates::Authority;
 use support::device::LaneDevice;
 use support::tools::{run, try_run};
 
@@ -22,6 +22,12 @@ fn serve(folder: &Path, tls: TlsConfig) -> ServerHandle {
     Server::start(listeners, vec![export], Options { tls: Some(tls), ..Options::default() }).expect("a server")
 }
 
+/// The server's side. `verifies`: clients must show a certificate of this authority.
+fn config(authority: &Authority, verifies: bool, required: bool) -> Result<TlsConfig, TlsError> {
+    let authorities = verifies.then(|| authority.file("ca-cert.pem"));
+    TlsConfig::load(&authority.file("server-cert.pem"), &authority.file("server-key.pem"), authorities.as_deref(), required)
+}
+
 /// The URI for clients that find their certificates in `folder`.
 fn with_certificates(uri: &str, folder: &Path) -> String {
     format!("{uri}?tls-certificates={}", folder.display())
@@ -31,7 +37,7 @@ fn with_certificates(uri: &str, folder: &Path) -> String {
 fn real_clients_copy_over_tls() {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = folder.path().join("keys");
-    let server = serve(folder.path(), Authority::with_both(&keys).config(true, true).expect("usable files"));
+    let server = serve(folder.path(), config(&Authority::with_both(&keys), true, true).expect("usable files"));
     let tcp = server.uris("tank").remove(0);
     assert!(tcp.starts_with("nbds://127.0.0.1:"), "{tcp}");
     let uri = with_certificates(&tcp, &keys);
@@ -65,7 +71,7 @@ fn clients_without_the_right_certificate_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let [keys, nobody, stranger, misused] = ["keys", "nobody", "stranger", "misused"].map(|name| folder.path().join(name));
     let authority = Authority::with_both(&keys);
-    let server = serve(folder.path(), authority.config(true, true).expect("usable files"));
+    let server = serve(folder.path(), config(&authority, true, true).expect("usable files"));
     let tcp = server.uris("tank").remove(0);
     let stranger_authority = Authority::with_both(&stranger);
     // It must trust our server, so that it is the server who refuses.
@@ -97,7 +103,7 @@ fn clients_choose_if_tls_is_offered() {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = folder.path().join("keys");
     let authority = Authority::with_both(&keys);
-    let server = serve(folder.path(), authority.config(false, false).expect("usable files"));
+    let server = serve(folder.path(), config(&authority, false, false).expect("usable files"));
     let tcp = server.uris("tank").remove(0);
     assert!(tcp.starts_with("nbd://"), "{tcp}");
     // A client without a certificate of its own.

@@ -2,9 +2,6 @@
 //! Method: Stria creates arrays with checksums and fills them; the kernel assembles them, changes them, and stops or loses
 //! power; Stria opens them again, reports that it noticed, reads what the kernel reads, and verifies again from then on.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
-
 use harness::{End, Guest};
 use std::fs::OpenOptions as File;
 use std::os::unix::fs::FileExt;
@@ -14,6 +11,7 @@ use stria_block::{BlockDevice, IoError, bytes};
 use stria_drive::Ring;
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
+use stria_testkit::oracle as harness;
 
 /// Level, and how many of the guest's disks it takes.
 const ARRAYS: [(&str, usize); 5] = [("1", 2), ("5", 3), ("10", 4), ("6", 4), ("0", 2)];

@@ -3,9 +3,6 @@
 //! loss, interrupted rebuild, crash), and hands the images back: the kernel must find every byte and no mismatch, and finish
 //! what was left to do. Many arrays share one guest, on loop devices. A sample always runs, all with `--ignored`.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
-
 use harness::{End, Guest};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,6 +13,7 @@ use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
+use stria_testkit::oracle as harness;
 
 const MEMBER_BYTES: u64 = 10 << 20;
 

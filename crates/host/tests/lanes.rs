@@ -3,9 +3,6 @@
 //! Method: members are image files. Clients on threads of their own write and read back stamped units at a depth, through the
 //! interface that front ends use. Events report what happened, once.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
-
 use harness::{End, Guest};
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -18,6 +15,7 @@ use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request,
 use stria_drive::{IoOptions, Lane};
 use stria_format::md::{BitmapChoice, LogChoice};
 use stria_host::*;
+use stria_testkit::oracle as harness;
 
 const MEMBER_SECTORS: u64 = 12 << 11;
 /// Sparse: large drives have space for several lanes' logs before their data. RAID 0 has no log, and uses all of a drive.

@@ -2,10 +2,9 @@
 //! Method: this very program runs again in a guest with emulated NVMe drives (tests/nvme), where the real `stria` makes and
 //! serves a RAID 5, one of whose drives is pulled out under a client's writes.
 
-#[path = "../../../tests/nvme/harness.rs"]
-mod nvme;
 mod support;
 
+use stria_testkit::nvme;
 use support::Place;
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];

@@ -2,13 +2,12 @@
 //! Method: the real program on image files; some pages of two images are spoiled between two serves; a client of our own
 //! reads, and at the end the real md checks what we leave.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
 mod support;
 
 use serde_json::Value;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use stria_testkit::oracle as harness;
 use support::Place;
 
 const PAGE: u64 = 4096;

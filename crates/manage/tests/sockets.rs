@@ -1,11 +1,8 @@
 //! Goal: a socket appears when its array is served, only permitted users can connect, and every end removes it.
 //! Method: the real program, started and ended at many moments, with clients that wait only for the file.
 
-#[path = "../../front/tests/support/certificates.rs"]
-mod certificates;
 mod support;
 
-use certificates::Authority;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -13,6 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use stria_testkit::certificates::Authority;
 use support::{PATIENCE, Place, contents};
 
 fn mirror(place: &Place) -> Vec<String> {

@@ -1,10 +1,8 @@
 //! Parity that the real Linux md wrote: ours must match it on every stripe, and recover any members that one loses.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
-
 use harness::{End, Guest};
 use stria_parity::{Code, Strip};
+use stria_testkit::oracle as harness;
 
 const MEMBER_BYTES: u64 = 12 << 20;
 const STRIP_BYTES: usize = 64 << 10;

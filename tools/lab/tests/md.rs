@@ -1,11 +1,9 @@
 //! The lines that the lab gives to mdadm, judged by the real mdadm and the kernel's md in a virtual machine.
 
-#[path = "../../../tests/oracle/harness.rs"]
-mod harness;
-
 use harness::{End, Guest};
 use std::path::{Path, PathBuf};
 use stria_lab::md::{LEVELS, MdSpec};
+use stria_testkit::oracle as harness;
 
 #[test]
 fn the_kernel_makes_stops_assembles_and_forgets_every_level() {

@@ -2,7 +2,6 @@
 
 #![allow(dead_code)]
 
-pub mod certificates;
 pub mod device;
 pub mod raw;
 pub mod tools;

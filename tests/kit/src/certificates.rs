@@ -1,12 +1,9 @@
 //! Certificates for tests, in the files and under the names that libnbd, QEMU and nbdkit look for in a folder.
 
-#![allow(dead_code)]
-
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
 };
 use std::path::{Path, PathBuf};
-use stria_front::{TlsConfig, TlsError};
 
 /// An authority, and a folder with its certificate and those that it has signed.
 pub struct Authority {
@@ -48,13 +45,8 @@ impl Authority {
         authority
     }
 
+    /// The path of one of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
-    }
-
-    /// The server's side. `verifies`: clients must show a certificate of this authority.
-    pub fn config(&self, verifies: bool, required: bool) -> Result<TlsConfig, TlsError> {
-        let authorities = verifies.then(|| self.file("ca-cert.pem"));
-        TlsConfig::load(&self.file("server-cert.pem"), &self.file("server-key.pem"), authorities.as_deref(), required)
     }
 }

@@ -1,9 +1,9 @@
-//! Runs programs beside NVMe drives, for tests of any crate: `#[path = "../../../tests/nvme/harness.rs"] mod nvme;`
+//! Runs programs beside NVMe drives, in a guest (`tests/nvme`).
 //!
 //! The drives are sparse images, which become `$D0`, `$D1` …; a test's own program is `$P0`. A boot takes some seconds, so a
 //! test does much in one.
-#![allow(dead_code, reason = "each test file uses its part")]
 
+use crate::{project, scratch};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,7 @@ pub const BLOCKS_OF_4096: &str = ",logical_block_size=4096,physical_block_size=4
 
 /// A drive of the guest.
 pub struct Drive {
+    /// Its size.
     pub bytes: u64,
     /// Options of QEMU's nvme-ns, each with a comma before it.
     pub options: &'static str,
@@ -32,7 +33,7 @@ pub fn wanted() -> bool {
     }
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/nvme-guest");
     let cache = std::env::var_os("NVME_GUEST_CACHE").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
-    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("nvme-guest"));
+    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("../../nvme/nvme-guest"));
     assert!(built, "the NVMe guest is not set up: run `make setup`, or set STRIA_SKIP_NVME=1 to go without");
     true
 }
@@ -47,8 +48,7 @@ pub fn is_guest() -> bool {
 /// # Panics
 /// When it fails there, with all it said.
 pub fn run_test(name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
-    let scratch = option_env!("CARGO_TARGET_TMPDIR").unwrap_or("/tmp");
-    let script = format!("mkdir -p {scratch}; {IN_GUEST}=1 $P0 --exact {test} --nocapture");
+    let script = format!("mkdir -p {}; {IN_GUEST}=1 $P0 --exact {test} --nocapture", scratch().display());
     let output = run(name, drives, 1, programs, &script);
     assert!(output.contains("test result: ok. 1 passed"), "{output}");
 }
@@ -62,8 +62,7 @@ pub fn run(name: &str, drives: &[Drive], poll_queues: u32, programs: &[&str], sc
     // In memory: a disk that stands still would look like drives that do.
     let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("scratch folder");
-    // Every crate lies two levels below the root.
-    let mut command = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/nvme/nvme-guest"));
+    let mut command = Command::new(project("tests/nvme/nvme-guest"));
     command.args(["run", "--poll-queues", &poll_queues.to_string()]);
     for (index, drive) in drives.iter().enumerate() {
         let image = folder.join(format!("drive{index}.img"));

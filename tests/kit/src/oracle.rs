@@ -1,12 +1,11 @@
-//! Runs scripts under the real Linux md, for tests of any crate:
-//! `#[path = "../../../tests/oracle/harness.rs"] mod harness;`
+//! Runs scripts under the real Linux md (`tests/oracle`).
 //!
 //! A [`Guest`] owns a scratch folder with sparse images, which become `$D0`, `$D1` …, and a folder shared
 //! with the guest. A boot takes 2.5 s, so a test packs many arrays into one script. At most 16 disks.
-#![allow(dead_code, reason = "each test file uses its part")]
 
+use crate::{project, scratch};
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// How to end a run.
@@ -26,11 +25,6 @@ pub struct Guest {
     disk_count: usize,
 }
 
-fn oracle() -> PathBuf {
-    // Every crate lies two levels below the root.
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/oracle/md-oracle")
-}
-
 /// Whether to run tests that need the oracle: `false` when the environment has STRIA_SKIP_ORACLE.
 ///
 /// # Panics
@@ -42,7 +36,7 @@ pub fn wanted() -> bool {
     }
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/md-oracle");
     let cache = std::env::var_os("MD_ORACLE_CACHE").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
-    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("md-oracle"));
+    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("../../oracle/md-oracle"));
     assert!(built, "the md oracle is not set up: run `make setup`, or set STRIA_SKIP_ORACLE=1 to go without");
     true
 }
@@ -51,8 +45,7 @@ impl Guest {
     /// Sparse images of these sizes; `name` tells the test.
     pub fn new(name: &str, disk_bytes: &[u64]) -> Self {
         assert!(disk_bytes.len() <= 16, "the oracle has at most 16 disks");
-        let scratch = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let folder = scratch.join(format!("oracle-{name}-{}", std::process::id()));
+        let folder = scratch().join(format!("oracle-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("share")).expect("scratch folder");
         let guest = Self { folder, disk_count: disk_bytes.len() };
         for (index, &bytes) in disk_bytes.iter().enumerate() {
@@ -78,7 +71,7 @@ impl Guest {
     pub fn run(&self, end: End, script: &str) -> String {
         let script_file = self.folder.join("script.sh");
         fs::write(&script_file, script).expect("script");
-        let mut command = Command::new(oracle());
+        let mut command = Command::new(project("tests/oracle/md-oracle"));
         command.arg("run");
         for index in 0..self.disk_count {
             command.arg("--disk").arg(self.disk(index));
