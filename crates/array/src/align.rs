@@ -9,8 +9,8 @@
 
 use crate::Flaw;
 use crate::core::{Core, lost};
+use crate::personality::{Personality, of_level};
 use crate::status::Health;
-use crate::sweep;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -69,18 +69,9 @@ impl Core {
     async fn align(&self, range: &Range<u64>) -> Result<(), String> {
         let mut next = range.start;
         while next < range.end {
-            let (part, sectors) = match self.geometry.level().parity_count() {
-                0 => (next..range.end.min(next + sweep::WINDOW_SECTORS), sweep::WINDOW_SECTORS),
-                _ => {
-                    let strip = self.geometry.strip_sectors();
-                    let (stripe, _, in_strip) = self.geometry.strip_of(next);
-                    let sectors = (strip - in_strip).min(range.end - next).min(sweep::WINDOW_SECTORS);
-                    let row = stripe * strip + in_strip;
-                    (row..row + sectors, sectors)
-                }
-            };
+            let (part, sectors) = of_level!(self, P => P::resync_piece(self, &(next..range.end)));
             if !self.is_consistent(&part) {
-                sweep::align(self, &part).await?;
+                of_level!(self, P => P::resync(self, &part).await)?;
             }
             // Also what was consistent before: it is read together with what lies beside it.
             self.consistent_ranges.note(part);

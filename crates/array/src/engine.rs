@@ -8,29 +8,23 @@
 //! - commands: [`Engine::fail`], [`Engine::add`], [`Engine::scrub`], [`Engine::stop`] and others;
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
-use crate::core::{Core, Cutter, FailedPart, Fate, MemberIo, Pieces, Then, is_no_space, lacks_members, lost, slice_segments};
-use crate::gather::Part;
+use crate::core::{Core, Fate, MemberIo, Then, is_no_space, lacks_members, lost};
 use crate::lanes::{self, Partition};
 use crate::log::Stage;
 use crate::no_space::refill_forever;
+use crate::personality::{self, Personality, Zeroing, of_level};
 use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, hedge, mirror_io, mirror_write,
-    parity_io, parity_write,
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, hedge, mirror_write, parity_write,
 };
-use smallvec::{SmallVec, smallvec};
-use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes};
+use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
 
 /// 1 s after the last write the superblocks say "clean". Sooner would cost a superblock update for every pause of a client.
 const CLEAN_AFTER: Nanos = 1_000_000_000;
-
-/// 32 MiB of each member at once: what a large trim or zeroing keeps locked.
-const CLEAR_ROWS_SECTORS: u64 = 1 << 16;
 
 /// A RAID engine without I/O, clock or thread.
 pub struct Engine {
@@ -40,14 +34,6 @@ pub struct Engine {
     limits: Limits,
     /// A member has answered since the last [`Engine::run`].
     members_answered: bool,
-}
-
-/// The part of a request that lies in one piece on one member.
-struct Run {
-    slot: usize,
-    start_sector: u64,
-    sectors: u64,
-    pieces: Pieces,
 }
 
 impl Engine {
@@ -215,287 +201,46 @@ impl Engine {
                 let parent = self.core.begin(&mut request, 1);
                 self.core.ready.spawn(flush(Rc::clone(&self.core), parent));
             }
-            Operation::WriteZeroes { fua, unmap, fast } => self.clear(request, (fua, unmap, fast)),
+            Operation::WriteZeroes { fua, unmap, fast } => self.clear(request, Zeroing { fua, unmap, fast }),
             Operation::Extents { .. } => self.extents(request),
         }
     }
 
-    /// Splits a range of the array into runs on members, for levels whose requests go to one place each. Runs that touch on a
-    /// member are joined.
-    fn runs(&self, range: Range<u64>) -> SmallVec<[Run; 8]> {
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
-        let mut next = range.start;
-        while next < range.end {
-            let (slot, start_sector, sectors) = self.place(next, range.end - next);
-            let piece = (next - range.start, sectors);
-            match runs.iter_mut().rev().find(|run| run.slot == slot) {
-                Some(run) if run.start_sector + run.sectors == start_sector => {
-                    run.sectors += sectors;
-                    run.pieces.push(piece);
-                }
-                _ => runs.push(Run { slot, start_sector, sectors, pieces: smallvec![piece] }),
-            }
-            next += sectors;
-        }
-        runs
-    }
-
-    /// The slot and member sector of an array sector, and how far it is contiguous there, for levels whose requests go to one
-    /// place each.
-    #[inline(always)]
-    pub(crate) fn place(&self, sector: u64, sectors: u64) -> (usize, u64, u64) {
-        let geometry = &self.core.geometry;
-        if geometry.level().parity_count() == 0 {
-            let extent = geometry.extent(sector, sectors);
-            return (extent.slot, extent.start_sector, extent.sectors);
-        }
-        let (stripe, index, in_strip) = geometry.strip_of(sector);
-        let slot = usize::from(self.core.map(stripe).data[index]);
-        let strip = geometry.strip_sectors();
-        (slot, stripe * strip + in_strip, sectors.min(strip - in_strip))
-    }
-
     /// Turns a read or write that one member can do alone into a request to that member.
     pub(crate) fn pass_on(&self, request: &mut Request) -> Option<MemberId> {
-        let core = &self.core;
-        let Request { start_sector, sectors, .. } = *request;
-        let reads = matches!(request.operation, Operation::Read { .. });
-        let (member, member_sector) = match core.geometry.level() {
-            Level::Raid1 | Level::Raid10 if reads => {
-                let (copy, member) = mirror_io::choose_for_all(core, start_sector, sectors)?;
-                (member, copy.start_sector)
-            }
-            level if reads || (!level.is_redundant() && matches!(request.operation, Operation::Write { .. })) => {
-                let (slot, member_sector, run) = self.place(start_sector, sectors);
-                let members = core.members.borrow();
-                let member = members.slots()[slot].member.filter(|_| run == sectors)?;
-                let rows = member_sector..member_sector + sectors;
-                let is_not_in_place = || core.log.is_not_in_place(slot, &rows) || members.get(member).is_unresponsive;
-                let allows_direct_reads = || !level.is_redundant() || core.is_consistent(&rows) && !is_not_in_place();
-                if reads && (members.presence(slot, &rows) != Presence::Whole || !allows_direct_reads()) {
-                    return None;
-                }
-                (member, member_sector)
-            }
-            _ => return None,
-        };
-        core.whole(request, member, member_sector);
+        let (member, member_sector) = of_level!(self.core, P => P::alone(&self.core, request))?;
+        self.core.whole(request, member, member_sector);
         Some(member)
     }
 
-    pub(crate) fn read(&mut self, mut request: Request) {
-        let core = &self.core;
+    #[inline(never)]
+    pub(crate) fn read(&mut self, request: Request) {
         let range = request.start_sector..request.end_sector();
-        let level = core.geometry.level();
-        let mirrored = matches!(level, Level::Raid1 | Level::Raid10);
-        if mirrored && core.needs_resync_on_read(&range) {
-            return align::read_after_resync(core, request);
-        }
-        let mut runs: SmallVec<[(Run, Option<MemberId>); 8]> = SmallVec::new();
-        if mirrored {
-            for (start, sectors, copies) in mirror_io::read_runs(core, range.clone()) {
-                let pieces = std::iter::once((start - range.start, sectors)).collect();
-                let chosen = mirror_io::choose(core, start, &copies, sectors);
-                let (copy, member) = chosen.map_or((copies[0], None), |(copy, member)| (copy, Some(member)));
-                runs.push((Run { slot: copy.slot, start_sector: copy.start_sector, sectors, pieces }, member));
-            }
-        } else {
-            let rows = |run: &Run| run.start_sector..run.start_sector + run.sectors;
-            let found = self.runs(range);
-            if level.is_redundant() && found.iter().any(|run| core.needs_resync_on_read(&rows(run))) {
-                return align::read_after_resync(core, request);
-            }
-            let members = core.members.borrow();
-            for run in found {
-                let rows = rows(&run);
-                let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_not_in_place(run.slot, &rows);
-                let member = members.slots()[run.slot].member.filter(|_| whole);
-                runs.push((run, member));
-            }
-        }
-        let parent = core.begin(&mut request, runs.len());
-        let Operation::Read { into } = request.operation else { unreachable!("this is a read") };
-        // A single run takes the memory as it is. Several take theirs piece by piece, in the order of the request.
-        let memories: SmallVec<[Segments<Buffer>; 8]> =
-            if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
-        for ((run, member), into) in runs.into_iter().zip(memories) {
-            let is_unresponsive = |&member: &MemberId| !mirrored && core.members.borrow().get(member).is_unresponsive;
-            match member {
-                Some(_) if member.as_ref().is_some_and(is_unresponsive) => {
-                    self.read_elsewhere(parent, request.start_sector, run, into, member);
-                }
-                Some(member) => {
-                    let operation = Operation::Read { into };
-                    core.send_part(
-                        parent,
-                        run.pieces,
-                        MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation },
-                    );
-                }
-                None => self.read_elsewhere(parent, request.start_sector, run, into, None),
-            }
-        }
-    }
-
-    /// Reads a run whose member is missing, cannot read it, or is unresponsive (`silent`).
-    fn read_elsewhere(&self, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, silent: Option<MemberId>) {
-        let mut memory = Cutter::new(into);
-        let mut start_sector = run.start_sector;
-        self.core.more_parts(parent, run.pieces.len() - 1);
-        for (offset_sectors, sectors) in run.pieces {
-            let part = FailedPart {
-                parent,
-                offset_sectors,
-                array_sector: array_start + offset_sectors,
-                member: silent.unwrap_or(MemberId(usize::MAX)),
-                start_sector,
-                sectors,
-                into: memory.take(bytes(sectors)),
-                error: IoError::new(ErrorKind::Failed, format!("the member in slot {} is missing", run.slot)),
-            };
-            start_sector += sectors;
-            if silent.is_some() {
-                self.core.ready.spawn(hedge::ask_others_first(Rc::clone(&self.core), part));
-            } else if self.core.geometry.level().parity_count() > 0 {
-                self.core.ready.spawn(parity_io::read_part(Rc::clone(&self.core), part, run.slot));
-            } else if self.core.geometry.level().is_redundant() {
-                // No copy has all of it, and several may have a part each.
-                self.core.ready.spawn(mirror_io::correct_part(Rc::clone(&self.core), part, run.slot));
-            } else {
-                part.deliver(&self.core, None);
-            }
+        match of_level!(self.core, P => P::read(&self.core, range)) {
+            Some(runs) => personality::read(&self.core, request, runs),
+            None => align::read_after_resync(&self.core, request),
         }
     }
 
     // Not inlined, so that reads stay small.
     #[inline(never)]
     fn write(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
-        match self.core.geometry.level() {
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => parity_write::write(&self.core, &mut request, send),
-            Level::Raid1 | Level::Raid10 => mirror_write::write(&self.core, &mut request, send),
-            Level::Linear | Level::Raid0 => self.write_striped(request),
-        }
+        of_level!(self.core, P => P::write(&self.core, &mut request, send));
     }
 
     #[inline(never)]
-    fn write_striped(&mut self, mut request: Request) {
-        let core = &self.core;
-        let runs = self.runs(request.start_sector..request.end_sector());
-        let parent = core.begin(&mut request, runs.len());
-        let Operation::Write { from, fua } = request.operation else { unreachable!("this is a write") };
-        for run in runs {
-            let piece = |&(offset, sectors): &(u64, u64)| slice_segments(&from, bytes(offset), bytes(sectors));
-            let operation = Operation::Write { from: run.pieces.iter().flat_map(piece).collect(), fua };
-            self.send_run(parent, run, operation);
-        }
-    }
-
-    /// Sends a run of a level without redundancy.
-    fn send_run(&self, parent: usize, run: Run, operation: Operation) {
-        let member = self.core.members.borrow().slots()[run.slot].member;
-        match member {
-            Some(member) => {
-                let io = MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation };
-                self.core.send_part(parent, run.pieces, io);
-            }
-            None => {
-                let error = lost("request", &format!("the member in slot {} is missing", run.slot));
-                self.core.part_done(parent, None, Err(error));
-            }
-        }
-    }
-
-    /// Write-zeroes, `how` with FUA, leave to unmap, and quickly or not at all.
-    fn clear(&mut self, mut request: Request, how: (bool, bool, bool)) {
-        let core = &self.core;
-        let range = request.start_sector..request.end_sector();
-        let level = core.geometry.level();
-        let (fua, unmap, fast) = how;
-        if fast && !self.limits.unmap_zeroes {
+    fn clear(&mut self, request: Request, zeroing: Zeroing) {
+        if zeroing.fast && !self.limits.unmap_zeroes {
             let error = IoError::new(ErrorKind::Unsupported, "not every member can zero quickly");
-            return core.done(request.complete(Err(error)));
+            return self.core.done(request.complete(Err(error)));
         }
-        if level.parity_count() > 0 {
-            return self.clear_stripes(request, range, how);
-        }
-        if level.is_redundant() {
-            let chunk = CLEAR_ROWS_SECTORS * 8;
-            let parts = (range.end - range.start).div_ceil(chunk);
-            let parent = core.begin(&mut request, parts as usize);
-            for part in 0..parts {
-                let start = range.start + part * chunk;
-                let part = start..range.end.min(start + chunk);
-                core.ready.spawn(mirror_write::clear_part(Rc::clone(core), parent, part, fua, unmap));
-            }
-            return;
-        }
-        let runs = self.runs(range);
-        let parent = core.begin(&mut request, runs.len());
-        for run in runs {
-            self.send_run(parent, run, Operation::WriteZeroes { fua, unmap, fast });
-        }
-    }
-
-    /// Zeroes full stripes on all members, parity included. The rest is written with zeros.
-    fn clear_stripes(&mut self, mut request: Request, range: Range<u64>, how: (bool, bool, bool)) {
-        let core = &self.core;
-        let (fua, unmap, fast) = how;
-        let strip = core.geometry.strip_sectors();
-        let width = strip * core.geometry.data_count() as u64;
-        // Small requests leave old data or zeros, as the log promises of small writes. Where the space may be unmapped a log
-        // record of zeros does that; otherwise they are written as data.
-        let small = core.log.keeps_bytes_of(request.sectors);
-        let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
-        let whole = if small && !unmap { whole.start..whole.start } else { whole };
-        let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
-            std::iter::once(range.clone()).collect()
-        } else {
-            let edges = [range.start..whole.start * width, whole.end * width..range.end];
-            edges.into_iter().filter(|edge| !edge.is_empty()).collect()
-        };
-        if fast && !edges.is_empty() {
-            let error = IoError::new(ErrorKind::Unsupported, "parts of a stripe cannot be zeroed quickly");
-            return core.done(request.complete(Err(error)));
-        }
-        let stripes_max =
-            if core.log.config.is_some_and(|log| log.newest_only) { LogRecord::APPEND_COUNT_MAX as u64 } else { u64::MAX };
-        let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).clamp(1, stripes_max);
-        let mut pieces: SmallVec<[(u64, u64); 8]> = SmallVec::new();
-        for edge in edges {
-            let mut next = edge.start;
-            while next < edge.end {
-                let sectors = (edge.end - next).min(strip - next % strip);
-                pieces.push((next, sectors));
-                next += sectors;
-            }
-        }
-        let parts = (whole.end - whole.start).div_ceil(stripes_per_part) as usize + pieces.len();
-        let parent = core.begin(&mut request, parts);
-        let mut stripe = whole.start;
-        while stripe < whole.end {
-            let end = whole.end.min(stripe + stripes_per_part);
-            core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, fua, unmap, small));
-            stripe = end;
-        }
-        for (start, sectors) in pieces {
-            let data = smallvec![core.zeros(sectors)];
-            let part = Part { parent, offset_sectors: start % width, data, fua, small: true, alone: true, goes_on: false };
-            parity_write::write_part(core, start / width, part);
-        }
+        of_level!(self.core, P => P::clear(&self.core, request, zeroing));
     }
 
     /// Asks the member that holds the first run. A range without a readable member counts as data.
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
-        let mirrored = matches!(core.geometry.level(), Level::Raid1 | Level::Raid10);
-        let (slot, start_sector, sectors) = if mirrored {
-            let (copies, sectors) = core.geometry.copies_of(request.start_sector, request.sectors);
-            let readable = mirror_io::readable(core, &copies, sectors);
-            let copy = readable.first().map_or(copies[0], |(copy, _)| *copy);
-            (copy.slot, copy.start_sector, sectors)
-        } else {
-            self.place(request.start_sector, request.sectors)
-        };
+        let (slot, start_sector, sectors) = of_level!(core, P => P::extents(core, request.start_sector, request.sectors));
         let rows = start_sector..start_sector + sectors;
         let whole = core.members.borrow().presence(slot, &rows) == Presence::Whole && !core.log.is_not_in_place(slot, &rows);
         let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
@@ -533,17 +278,9 @@ impl Engine {
                 core.ready.spawn(lanes::correct_part(Rc::clone(&core), part));
                 continue;
             }
-            let slot = core.members.borrow().get(part.member).slot.expect("clients read members with a role");
-            match core.geometry.level() {
-                Level::Linear | Level::Raid0 => {
-                    let error = part.error.clone();
-                    core.part_done(part.parent, Some((part.offset_sectors, part.into)), Err(error));
-                }
-                Level::Raid1 | Level::Raid10 => core.ready.spawn(mirror_io::correct_part(Rc::clone(&core), part, slot)),
-                Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                    core.ready.spawn(parity_io::correct_part(Rc::clone(&core), part, slot))
-                }
-            }
+            let member = part.member.expect("a member failed it");
+            let slot = core.members.borrow().get(member).slot.expect("clients read members with a role");
+            of_level!(core, P => P::correct(&core, part, slot));
         }
         None
     }
@@ -870,21 +607,6 @@ impl Engine {
     pub fn is_stopped(&self) -> bool {
         self.sweeper.is_stopped()
     }
-}
-
-/// Deals the memory of a request out to its runs, in the order of the request.
-fn deal(into: Segments<Buffer>, runs: &[(Run, Option<MemberId>)]) -> SmallVec<[Segments<Buffer>; 8]> {
-    let mut order: SmallVec<[(u64, u64, usize); 16]> = SmallVec::new();
-    for (index, (run, _)) in runs.iter().enumerate() {
-        order.extend(run.pieces.iter().map(|&(offset, sectors)| (offset, sectors, index)));
-    }
-    order.sort_unstable();
-    let mut memory = Cutter::new(into);
-    let mut memories: SmallVec<[Segments<Buffer>; 8]> = runs.iter().map(|_| Segments::new()).collect();
-    for (_, sectors, index) in order {
-        memories[index].extend(memory.take(bytes(sectors)));
-    }
-    memories
 }
 
 fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {

@@ -8,16 +8,13 @@
 //! these reads, others are asked first, and it only where they cannot tell. If more members are unresponsive than parity
 //! replaces, none counts as such: what holds all of them up would only get more to do. See docs/MEMBERS.md.
 
+use crate::MemberId;
 use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
-use crate::lock::Mode;
 use crate::member::Slot;
-use crate::parity_io::reconstruct;
-use crate::plan::Strips;
-use crate::{Level, MemberId, mirror_io};
+use crate::personality::{Personality, Place, of_level};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Nanos, Operation};
 
@@ -58,9 +55,6 @@ struct Race {
     waits_for_member: bool,
     waits_for_others: bool,
 }
-
-/// A range in the array and on the slow member: array sector, row, count.
-type Place = (u64, u64, u64);
 
 impl Hedging {
     pub fn new(on: bool) -> Self {
@@ -203,66 +197,28 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
 
 /// What members other than `member` say about a range, piece by piece. `None`: they cannot tell.
 async fn others_say(core: &Core, member: MemberId, (array_sector, row, sectors): Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
-    let one = |buffer| std::iter::once((0, buffer)).collect();
     if core.is_foreign(array_sector) {
-        return core.ask_owner(array_sector, sectors, Some(member)).await.map(one);
+        let read = core.ask_owner(array_sector, sectors, Some(member)).await?;
+        return Some(std::iter::once((0, read)).collect());
     }
-    match core.geometry.level() {
-        Level::Raid1 | Level::Raid10 => from_copies(core, member, array_sector..array_sector + sectors).await,
-        _ => from_parity(core, array_sector, row..row + sectors).await.map(one),
-    }
+    of_level!(core, P => P::others_say(core, member, (array_sector, row, sectors)).await)
 }
 
 /// Another lane's read, for which `member` is slow: the others are asked, and none if they cannot tell.
-pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart) {
-    let found = others_say(&core, part.member, (part.array_sector, part.start_sector, part.sectors)).await;
+pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart, slow: MemberId) {
+    let found = others_say(&core, slow, (part.array_sector, part.start_sector, part.sectors)).await;
     let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
     part.deliver(&core, whole.map(|(_, buffer)| buffer));
 }
 
 /// A part of a client's read whose member is unresponsive: the others are asked, and this one only if they cannot tell.
-pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart) {
-    let found = others_say(&core, part.member, (part.array_sector, part.start_sector, part.sectors)).await;
+pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart, member: MemberId) {
+    let found = others_say(&core, member, (part.array_sector, part.start_sector, part.sectors)).await;
     if let Some((_, buffer)) = found.and_then(|found| found.into_iter().next()) {
-        core.members.borrow_mut().get_mut(part.member).hedged_count += 1;
+        core.members.borrow_mut().get_mut(member).hedged_count += 1;
         return part.deliver(&core, Some(buffer));
     }
-    let FailedPart { parent, offset_sectors, member, start_sector, sectors, into, .. } = part;
+    let FailedPart { parent, offset_sectors, start_sector, sectors, into, .. } = part;
     let pieces = std::iter::once((offset_sectors, sectors)).collect();
     core.send_part(parent, pieces, MemberIo { member, start_sector, sectors, operation: Operation::Read { into } });
-}
-
-/// Another copy of each run of array sectors, with its offset. `None`: there is none; or copies may differ, where only the
-/// first counts (R14).
-async fn from_copies(core: &Core, member: MemberId, range: Range<u64>) -> Option<SmallVec<[(u64, Buffer); 1]>> {
-    let mut read = SmallVec::new();
-    for (start, sectors, copies) in mirror_io::read_runs(core, range.clone()) {
-        let mut unreadable: SmallVec<[usize; 4]> = {
-            let members = core.members.borrow();
-            copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()
-        };
-        let found = match mirror_io::may_be_inconsistent(core, &(start..start + sectors)) {
-            true => None,
-            false => mirror_io::read_any(core, &copies, sectors, &mut unreadable).await,
-        };
-        let Some(buffer) = found else {
-            read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
-            return None;
-        };
-        read.push((start - range.start, buffer));
-    }
-    Some(read)
-}
-
-/// Recovers a range from the other strips of the stripe. `None`: they do not suffice, or parity may be inconsistent.
-async fn from_parity(core: &Core, array_sector: u64, rows: Range<u64>) -> Option<Buffer> {
-    let strip = core.geometry.strip_sectors();
-    let stripe = rows.start / strip;
-    let index = (array_sector / strip % core.geometry.data_count() as u64) as usize;
-    let _guard = core.lock(rows.clone(), Mode::Shared).await;
-    if !core.is_consistent(&rows) {
-        return None;
-    }
-    let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
-    reconstruct(core, stripe, index, &rows, &mut unreadable).await.ok()
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, Operation, bytes};
 
-type Copies = SmallVec<[Copy; 4]>;
+pub(crate) type Copies = SmallVec<[Copy; 4]>;
 
 /// Runs of array sectors for which each copy lies in one piece.
 pub(crate) fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
@@ -137,6 +137,28 @@ pub(crate) async fn read_any(
             unreadable.push(copy.slot);
         }
     }
+}
+
+/// Another copy than that of `member` of each run of array sectors, with its offset. `None`: there is none; or copies may differ, where only the
+/// first counts (R14).
+pub(crate) async fn read_without(core: &Core, member: MemberId, range: Range<u64>) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    let mut read = SmallVec::new();
+    for (start, sectors, copies) in read_runs(core, range.clone()) {
+        let mut unreadable: SmallVec<[usize; 4]> = {
+            let members = core.members.borrow();
+            copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()
+        };
+        let found = match may_be_inconsistent(core, &(start..start + sectors)) {
+            true => None,
+            false => read_any(core, &copies, sectors, &mut unreadable).await,
+        };
+        let Some(buffer) = found else {
+            read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+            return None;
+        };
+        read.push((start - range.start, buffer));
+    }
+    Some(read)
 }
 
 /// Reads a range that the copy in slot `failed` could not read, from the first copies that can, and writes it back. Where

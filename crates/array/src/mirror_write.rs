@@ -17,6 +17,7 @@ use crate::core::{Core, MemberIo, drop_failed, is_no_space, lost, sectors_of, sh
 use crate::lock::Mode;
 use crate::mirror_io::runs;
 use crate::no_space::reconcile_copies;
+use crate::personality::Zeroing;
 use crate::task::Worker;
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
@@ -109,10 +110,10 @@ async fn write_forever(core: Rc<Core>, worker: Rc<Worker<MirrorWrite>>) {
 }
 
 /// Zeroes a range on every copy.
-pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, fua: bool, unmap: bool) {
+pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, zeroing: Zeroing) {
     let send_all = |batch| {
         for (member, rows) in member_ranges(&core, &range) {
-            let operation = Operation::WriteZeroes { fua, unmap, fast: false };
+            let operation = Zeroing { fast: false, ..zeroing }.operation();
             core.send_in(batch, MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
         }
     };

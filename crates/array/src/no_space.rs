@@ -20,9 +20,10 @@
 
 use crate::core::{Core, MemberIo, is_no_space, mark_half_written, write_io};
 use crate::lock::Mode;
-use crate::mirror_io::{alike_sectors, read_any, readable};
+use crate::mirror_io::{alike_sectors, readable};
 use crate::parity_code::{Unit, computed_parity};
 use crate::parity_io::{read_units, reconstruct};
+use crate::personality::{Personality, of_level};
 use crate::plan::{Presence, Strips};
 use crate::task::Waiters;
 use crate::{MemberId, MemberState};
@@ -191,13 +192,7 @@ async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
         state.slot.filter(|&slot| state.has_bad(rows) && members.slots()[slot].member == Some(*member))
     };
     let Some(slot) = slot else { return Ok(()) };
-    let right = match core.geometry.level().parity_count() {
-        0 => {
-            let (copies, sectors) = core.geometry.copies_of(sync.start, sync.end - sync.start);
-            read_any(core, &copies, sectors, &mut SmallVec::new()).await
-        }
-        _ => told_by_others(core, slot, rows).await,
-    };
+    let right = of_level!(core, P => P::told_by_others(core, slot, rows, sync).await);
     let Some(right) = right else { return Ok(()) };
     write_back(core, *member, rows, right).await.map_err(drop)
 }
@@ -233,23 +228,6 @@ pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<u64>) -> R
         }
     }
     Ok(())
-}
-
-/// What the other members of a parity array say about a slot's rows.
-async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Buffer> {
-    let stripe = rows.start / core.geometry.strip_sectors();
-    let map = core.map(stripe);
-    if let Some(index) = map.data.iter().position(|&data| usize::from(data) == slot) {
-        return reconstruct(core, stripe, index, rows, &mut Strips::new()).await.ok();
-    }
-    let parity = map.parity.iter().position(|&parity| usize::from(parity) == slot)?;
-    let mut data: SmallVec<[Buffer; 8]> = SmallVec::new();
-    for index in 0..map.data.len() {
-        data.push(reconstruct(core, stripe, index, rows, &mut Strips::new()).await.ok()?);
-    }
-    let mut all = computed_parity(core, map, &data);
-    data.into_iter().for_each(|buffer| core.give_buffer(buffer));
-    Some(all.swap_remove(parity))
 }
 
 /// Writes these bytes to a member if it does not hold them. If it cannot take them, the rows become bad blocks.

@@ -3,7 +3,8 @@
 use crate::StripeMap;
 use crate::core::{Core, Ended, FailedPart, drop_failed_writes, is_no_space, mark_half_written, rewrite};
 use crate::lock::Mode;
-use crate::parity_code::{Found, Unit, generate, recover};
+use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
+use crate::personality::Zeroing;
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -104,6 +105,36 @@ async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<
     Ok(whole)
 }
 
+/// Recovers a range from the other strips of the stripe. `None`: they do not suffice, or parity may be inconsistent.
+pub(crate) async fn read_from_parity(core: &Core, array_sector: u64, rows: Range<u64>) -> Option<Buffer> {
+    let strip = core.geometry.strip_sectors();
+    let stripe = rows.start / strip;
+    let index = (array_sector / strip % core.geometry.data_count() as u64) as usize;
+    let _guard = core.lock(rows.clone(), Mode::Shared).await;
+    if !core.is_consistent(&rows) {
+        return None;
+    }
+    let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
+    reconstruct(core, stripe, index, &rows, &mut unreadable).await.ok()
+}
+
+/// What the other members of a parity array say about a slot's rows.
+pub(crate) async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Buffer> {
+    let stripe = rows.start / core.geometry.strip_sectors();
+    let map = core.map(stripe);
+    if let Some(index) = map.data.iter().position(|&data| usize::from(data) == slot) {
+        return reconstruct(core, stripe, index, rows, &mut Strips::new()).await.ok();
+    }
+    let parity = map.parity.iter().position(|&parity| usize::from(parity) == slot)?;
+    let mut data: SmallVec<[Buffer; 8]> = SmallVec::new();
+    for index in 0..map.data.len() {
+        data.push(reconstruct(core, stripe, index, rows, &mut Strips::new()).await.ok()?);
+    }
+    let mut all = computed_parity(core, map, &data);
+    data.into_iter().for_each(|buffer| core.give_buffer(buffer));
+    Some(all.swap_remove(parity))
+}
+
 /// The address of a member's strip within its stripe. `None` if it holds parity.
 fn data_index(map: &StripeMap, slot: usize) -> Option<usize> {
     map.data.iter().position(|&known| usize::from(known) == slot)
@@ -139,7 +170,7 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
         read = reconstruct_pages(&core, stripe, index, &rows).await;
     }
     if let Ok(buffer) = &read {
-        rewrite(&core, part.member, rows.start, Buffer::copy_of(buffer).freeze()).await;
+        rewrite(&core, part.member.expect("a member failed it"), rows.start, Buffer::copy_of(buffer).freeze()).await;
     }
     drop(guard);
     core.wait_for_ack_barrier().await;
@@ -181,7 +212,7 @@ pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) 
 
 /// Zeroes full stripes on every member, parity included, and unmaps where members can. `small`: log records promise old data or
 /// zeros, whichever members a crash takes.
-pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, fua: bool, unmap: bool, small: bool) {
+pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, zeroing: Zeroing, small: bool) {
     let strip = core.geometry.strip_sectors();
     let rows = stripes.start * strip..stripes.end * strip;
     if let Err(error) = core.log_open().await {
@@ -199,10 +230,11 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     let result = match core.log_begin(records).await {
         Ok(logged) => {
             // Durable where members have caches, so that the next write to the stripe need not flush first (R20).
-            let fua = fua || core.has_volatile_members() && core.log.config.is_some();
+            let fua = zeroing.fua || core.has_volatile_members() && core.log.config.is_some();
             core.wait_for_ack_barrier().await;
             core.gate_client_write(&rows);
-            let result = zero_members(&core, &rows, fua, unmap, |members| members.active().collect()).await;
+            let result =
+                zero_members(&core, &rows, Zeroing { fua, fast: false, ..zeroing }, |members| members.active().collect()).await;
             core.wait_for_ack_barrier().await;
             core.log_end(stripes.start, &[], logged);
             result
@@ -218,8 +250,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
 pub(crate) async fn zero_members(
     core: &Core,
     rows: &Range<u64>,
-    fua: bool,
-    unmap: bool,
+    zeroing: Zeroing,
     choose: impl Fn(&crate::member::Members) -> SmallVec<[crate::MemberId; 8]>,
 ) -> Result<(), IoError> {
     let targets = choose(&core.members.borrow());
@@ -227,7 +258,7 @@ pub(crate) async fn zero_members(
         member,
         start_sector: rows.start,
         sectors: rows.end - rows.start,
-        operation: Operation::WriteZeroes { fua, unmap, fast: false },
+        operation: zeroing.operation(),
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;
     let result = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));

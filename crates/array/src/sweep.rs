@@ -13,6 +13,7 @@ pub use steer::LatencyTarget;
 pub(crate) use steer::Steering;
 
 use crate::core::Core;
+use crate::personality::{Personality, of_level};
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::{Level, MemberId, MemberState};
@@ -53,7 +54,7 @@ pub(crate) struct Fill {
 
 /// What a window found.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     mismatch_sectors: u64,
     damages: Vec<Damage>,
 }
@@ -92,7 +93,7 @@ impl Found {
 }
 
 /// A running sweep.
-struct Sweep {
+pub(crate) struct Sweep {
     kind: SweepKind,
     fills: SmallVec<[Fill; 2]>,
     /// Only chunks that the write-intent bitmap marks.
@@ -524,7 +525,7 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
     let copied = fills.iter().any(|fill| fill.copied);
-    if !copied && matches!(core.geometry.level(), Level::Raid4 | Level::Raid5) && from_start && core.members.borrow().whole() {
+    if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().whole() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
         if all && core.resync_from() != u64::MAX && fills.len() == 1 {
             core.resynced(u64::MAX);
@@ -532,13 +533,22 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
 }
 
-/// Resyncs a part of the sync space for a client that wants to read it (R36).
-pub(crate) async fn align(core: &Core, range: &Range<u64>) -> Result<(), String> {
-    let found = match core.geometry.level() {
-        Level::Raid1 | Level::Raid10 => mirror::compare_all(core, SweepKind::Resync, range.clone()).await,
-        _ => parity::rows(core, &parity::Work { kind: SweepKind::Resync, fills: &[] }, range.clone()).await,
-    };
-    found.map(drop)
+/// Makes copies of array sectors consistent, for a client that wants to read them (R36).
+pub(crate) async fn resync_copies(core: &Core, range: Range<u64>) -> Result<(), String> {
+    mirror::compare_all(core, SweepKind::Resync, range).await.map(drop)
+}
+
+/// The same for rows of a parity level.
+pub(crate) async fn resync_rows(core: &Core, rows: Range<u64>) -> Result<(), String> {
+    parity::rows(core, &parity::Work { kind: SweepKind::Resync, fills: &[] }, rows).await.map(drop)
+}
+
+pub(crate) async fn mirror_window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String> {
+    mirror::window(core, sweep, window).await
+}
+
+pub(crate) async fn parity_window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Result<Found, String> {
+    parity::rows(core, &parity::Work { kind: sweep.kind, fills: &sweep.fills }, rows).await
 }
 
 /// One worker: performs windows until there are none.
@@ -574,10 +584,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
             // The window stays in `running`: a resumed sweep begins with it.
             break;
         }
-        let result = match core.geometry.level() {
-            Level::Raid1 | Level::Raid10 => mirror::window(&core, &sweep, window.clone()).await,
-            _ => parity::rows(&core, &parity::Work { kind: sweep.kind, fills: &sweep.fills }, window.clone()).await,
-        };
+        let result = of_level!(core, P => P::sweep(&core, &sweep, window.clone()).await);
         match result {
             Ok(found) => {
                 sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);

@@ -158,7 +158,8 @@ pub(crate) struct FailedPart {
     pub parent: usize,
     pub offset_sectors: u64,
     pub array_sector: u64,
-    pub member: MemberId,
+    /// The member that failed or is slow; `None`: it is missing.
+    pub member: Option<MemberId>,
     pub start_sector: u64,
     pub sectors: u64,
     pub into: Segments<Buffer>,

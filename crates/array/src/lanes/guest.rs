@@ -11,7 +11,7 @@
 
 use crate::core::{Action, Core, FailedPart};
 use crate::task::Waiters;
-use crate::{Engine, MemberId, hedge};
+use crate::{Engine, MemberId, hedge, parity};
 use slab::Slab;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -91,11 +91,12 @@ impl Engine {
         let (array_sector, sectors) = (request.start_sector, request.sectors);
         let parent = core.begin(&mut request, 1);
         // On parity levels only parity is asked.
-        let start_sector = if core.code.is_some() { self.place(array_sector, sectors).1 } else { 0 };
+        let start_sector = if core.code.is_some() { parity::place(&core, array_sector, sectors).1 } else { 0 };
         let Operation::Read { into } = request.operation else { unreachable!("only reads are asked for twice") };
         let error = IoError::new(ErrorKind::Failed, "only the member that is slow can tell");
-        let part = FailedPart { parent, offset_sectors: 0, array_sector, member, start_sector, sectors, into, error };
-        core.ready.spawn(hedge::answer_around(Rc::clone(&core), part));
+        let part =
+            FailedPart { parent, offset_sectors: 0, array_sector, member: Some(member), start_sector, sectors, into, error };
+        core.ready.spawn(hedge::answer_around(Rc::clone(&core), part, member));
     }
 
     /// An owner has answered [`Action::AskOwner`].

@@ -1,0 +1,153 @@
+//! RAID 4, 5 and 6: what the engine asks of them, and where it is done.
+
+use crate::core::{Core, FailedPart};
+use crate::gather::Part;
+use crate::log::LogRecord;
+use crate::parity_io;
+use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
+use crate::plan::Presence;
+use crate::striped::runs;
+use crate::sweep::{self, Found, Sweep};
+use crate::{MemberId, parity_write};
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, ErrorKind, IoError, Operation, Request};
+
+/// 32 MiB of each member at once: what a large trim or zeroing keeps locked.
+const CLEAR_ROWS_SECTORS: u64 = 1 << 16;
+
+pub(crate) enum Parity {}
+
+/// The slot and row of an array sector, and how far it is contiguous there.
+#[inline(always)]
+pub(crate) fn place(core: &Core, sector: u64, sectors: u64) -> (usize, u64, u64) {
+    let (stripe, index, in_strip) = core.geometry.strip_of(sector);
+    let slot = usize::from(core.map(stripe).data[index]);
+    let strip = core.geometry.strip_sectors();
+    (slot, stripe * strip + in_strip, sectors.min(strip - in_strip))
+}
+
+impl Personality for Parity {
+    #[inline(always)]
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)> {
+        if !matches!(request.operation, Operation::Read { .. }) {
+            return None;
+        }
+        let (slot, row, run) = place(core, request.start_sector, request.sectors);
+        let members = core.members.borrow();
+        let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
+        let rows = row..row + request.sectors;
+        let is_in_place = || !core.log.is_not_in_place(slot, &rows) && !members.get(member).is_unresponsive;
+        let allows = members.presence(slot, &rows) == Presence::Whole && core.is_consistent(&rows) && is_in_place();
+        allows.then_some((member, row))
+    }
+
+    fn read(core: &Core, range: Range<u64>) -> Option<Runs> {
+        let rows = |run: &Run| run.start_sector..run.start_sector + run.sectors;
+        let found = runs(range, |sector, sectors| place(core, sector, sectors));
+        if found.iter().any(|run| core.needs_resync_on_read(&rows(run))) {
+            return None;
+        }
+        let members = core.members.borrow();
+        let source = |run: Run| {
+            let rows = rows(&run);
+            let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_not_in_place(run.slot, &rows);
+            let source = match members.slots()[run.slot].member.filter(|_| whole) {
+                Some(member) if members.get(member).is_unresponsive => Source::OthersFirst(member),
+                Some(member) => Source::Member(member),
+                None => Source::Others,
+            };
+            (run, source)
+        };
+        Some(found.into_iter().map(source).collect())
+    }
+
+    fn read_elsewhere(core: &Rc<Core>, part: FailedPart, slot: usize) {
+        core.ready.spawn(parity_io::read_part(Rc::clone(core), part, slot));
+    }
+
+    fn correct(core: &Rc<Core>, part: FailedPart, slot: usize) {
+        core.ready.spawn(parity_io::correct_part(Rc::clone(core), part, slot));
+    }
+
+    #[inline(always)]
+    fn write(core: &Rc<Core>, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) {
+        parity_write::write(core, request, send);
+    }
+
+    /// Zeroes full stripes on all members, parity included. The rest is written with zeros.
+    fn clear(core: &Rc<Core>, mut request: Request, zeroing: Zeroing) {
+        let range = request.start_sector..request.end_sector();
+        let strip = core.geometry.strip_sectors();
+        let width = strip * core.geometry.data_count() as u64;
+        // Small requests leave old data or zeros, as the log promises of small writes. Where the space may be unmapped a log
+        // record of zeros does that; otherwise they are written as data.
+        let small = core.log.keeps_bytes_of(request.sectors);
+        let whole = range.start.div_ceil(width)..(range.end / width).max(range.start.div_ceil(width));
+        let whole = if small && !zeroing.unmap { whole.start..whole.start } else { whole };
+        let edges: SmallVec<[Range<u64>; 2]> = if whole.is_empty() {
+            std::iter::once(range.clone()).collect()
+        } else {
+            let edges = [range.start..whole.start * width, whole.end * width..range.end];
+            edges.into_iter().filter(|edge| !edge.is_empty()).collect()
+        };
+        if zeroing.fast && !edges.is_empty() {
+            let error = IoError::new(ErrorKind::Unsupported, "parts of a stripe cannot be zeroed quickly");
+            return core.done(request.complete(Err(error)));
+        }
+        let stripes_max =
+            if core.log.config.is_some_and(|log| log.newest_only) { LogRecord::APPEND_COUNT_MAX as u64 } else { u64::MAX };
+        let stripes_per_part = (CLEAR_ROWS_SECTORS / strip).clamp(1, stripes_max);
+        let mut pieces: SmallVec<[(u64, u64); 8]> = SmallVec::new();
+        for edge in edges {
+            let mut next = edge.start;
+            while next < edge.end {
+                let sectors = (edge.end - next).min(strip - next % strip);
+                pieces.push((next, sectors));
+                next += sectors;
+            }
+        }
+        let parts = (whole.end - whole.start).div_ceil(stripes_per_part) as usize + pieces.len();
+        let parent = core.begin(&mut request, parts);
+        let mut stripe = whole.start;
+        while stripe < whole.end {
+            let end = whole.end.min(stripe + stripes_per_part);
+            core.ready.spawn(parity_io::zero_stripes(Rc::clone(core), parent, stripe..end, zeroing, small));
+            stripe = end;
+        }
+        for (start, sectors) in pieces {
+            let data = smallvec![core.zeros(sectors)];
+            let part =
+                Part { parent, offset_sectors: start % width, data, fua: zeroing.fua, small: true, alone: true, goes_on: false };
+            parity_write::write_part(core, start / width, part);
+        }
+    }
+
+    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64) {
+        place(core, start_sector, sectors)
+    }
+
+    async fn others_say(core: &Core, _: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+        let (array_sector, row, sectors) = place;
+        let read = parity_io::read_from_parity(core, array_sector, row..row + sectors).await?;
+        Some(std::iter::once((0, read)).collect())
+    }
+
+    async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>, _: &Range<u64>) -> Option<Buffer> {
+        parity_io::told_by_others(core, slot, rows).await
+    }
+
+    fn resync_piece(core: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
+        let (_, row, sectors) = place(core, range.start, (range.end - range.start).min(sweep::WINDOW_SECTORS));
+        (row..row + sectors, sectors)
+    }
+
+    async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String> {
+        sweep::resync_rows(core, range.clone()).await
+    }
+
+    async fn sweep(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String> {
+        sweep::parity_window(core, sweep, window).await
+    }
+}

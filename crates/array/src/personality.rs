@@ -1,0 +1,190 @@
+//! What a level owes the engine. The engine validates requests and dispatches them; a level is one implementation of
+//! [`Personality`], in one file: [`striped`](crate::striped) (linear, RAID 0), [`mirror`](crate::mirror) (RAID 1, 10) and
+//! [`parity`](crate::parity) (RAID 4, 5, 6).
+//!
+//! A new level, such as triple parity or a declustered layout, is a name in [`Level`], its addresses in [`geometry`](crate::geometry),
+//! how many losses it survives in [`member`](crate::member), an implementation of these duties, and a line in [`of_level`]:
+//!
+//! | duty | what a level does |
+//! | --- | --- |
+//! | [`alone`](Personality::alone) | names the member that can do all of a request by itself; most requests end here |
+//! | [`read`](Personality::read) | splits a read, and says which member is asked for each run |
+//! | [`read_elsewhere`](Personality::read_elsewhere) | reads what a missing member would hold |
+//! | [`correct`](Personality::correct) | answers for a member that could not read, and writes back |
+//! | [`write`](Personality::write), [`clear`](Personality::clear) | keep redundancy, by the crash rules |
+//! | [`extents`](Personality::extents) | says which member knows of holes |
+//! | [`others_say`](Personality::others_say) | answers for a member that is slow, or says that the others cannot |
+//! | [`told_by_others`](Personality::told_by_others) | reconstructs what a member lacks, under the lock of its rows |
+//! | [`resync_piece`](Personality::resync_piece), [`resync`](Personality::resync) | make redundancy consistent for a client that reads |
+//! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
+
+use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces};
+use crate::sweep::{Found, Sweep};
+use crate::{MemberId, hedge};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, Segments, bytes};
+
+/// Evaluates an expression for the personality of an array, which it calls by the name that stands before the arrow.
+macro_rules! of_level {
+    ($core:expr, $personality:ident => $what:expr) => {
+        match $core.geometry.level() {
+            $crate::Level::Linear | $crate::Level::Raid0 => {
+                type $personality = $crate::striped::Striped;
+                $what
+            }
+            $crate::Level::Raid1 | $crate::Level::Raid10 => {
+                type $personality = $crate::mirror::Mirror;
+                $what
+            }
+            $crate::Level::Raid4 | $crate::Level::Raid5 | $crate::Level::Raid6 => {
+                type $personality = $crate::parity::Parity;
+                $what
+            }
+        }
+    };
+}
+pub(crate) use of_level;
+
+/// The part of a request that lies in one piece on one member.
+pub(crate) struct Run {
+    pub slot: usize,
+    pub start_sector: u64,
+    pub sectors: u64,
+    pub pieces: Pieces,
+}
+
+/// What a run is read from.
+pub(crate) enum Source {
+    Member(MemberId),
+    /// The others, since this one is unresponsive; it is asked if they cannot tell.
+    OthersFirst(MemberId),
+    /// The others: the member is missing, or does not hold it.
+    Others,
+}
+
+pub(crate) type Runs = SmallVec<[(Run, Source); 8]>;
+
+/// How a range is zeroed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Zeroing {
+    /// It is durable when it ends.
+    pub fua: bool,
+    /// The space may be unmapped.
+    pub unmap: bool,
+    /// It fails where that would take as long as to write zeros.
+    pub fast: bool,
+}
+
+impl Zeroing {
+    pub fn operation(self) -> Operation {
+        Operation::WriteZeroes { fua: self.fua, unmap: self.unmap, fast: self.fast }
+    }
+}
+
+/// A range in the array and on one member: array sector, row, count.
+pub(crate) type Place = (u64, u64, u64);
+
+/// See the [module](self).
+pub(crate) trait Personality {
+    /// The member that can do all of a read or write by itself, and the first sector there.
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)>;
+
+    /// The runs of a client's read. `None`: redundancy of the range must be made consistent first (R36).
+    fn read(core: &Core, range: Range<u64>) -> Option<Runs>;
+
+    /// Reads a part in `slot` whose member is missing or does not hold it.
+    fn read_elsewhere(core: &Rc<Core>, part: FailedPart, slot: usize);
+
+    /// The member in `slot` could not read a part.
+    fn correct(core: &Rc<Core>, part: FailedPart, slot: usize);
+
+    /// Writes. Member requests that can go at once go to `send`.
+    fn write(core: &Rc<Core>, request: &mut Request, send: &mut impl FnMut(MemberId, Request));
+
+    /// Zeroes, and unmaps where it may.
+    fn clear(core: &Rc<Core>, request: Request, zeroing: Zeroing);
+
+    /// The slot and sector of a member that knows whether the first of these sectors are a hole, and for how many it does.
+    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64);
+
+    /// What members other than `member` say about a place, piece by piece, each with its offset. `None`: they cannot tell.
+    async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
+
+    /// What the others say of `rows` of a slot, which lie at `sync` in the sync space. The caller has their lock.
+    async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>, sync: &Range<u64>) -> Option<Buffer>;
+
+    /// The first piece of array sectors that [`resync`](Personality::resync) takes at once: where it lies in the sync space, and
+    /// its length.
+    fn resync_piece(core: &Core, range: &Range<u64>) -> (Range<u64>, u64);
+
+    /// Makes redundancy of a part of the sync space consistent.
+    async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String>;
+
+    /// One window of a sweep.
+    async fn sweep(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String>;
+}
+
+/// Performs a client's read that has been split.
+pub(crate) fn read(core: &Rc<Core>, mut request: Request, runs: Runs) {
+    let parent = core.begin(&mut request, runs.len());
+    let Operation::Read { into } = request.operation else { unreachable!("this is a read") };
+    // A single run takes the memory as it is. Several take theirs piece by piece, in the order of the request.
+    let memories: SmallVec<[Segments<Buffer>; 8]> =
+        if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
+    for ((run, source), into) in runs.into_iter().zip(memories) {
+        match source {
+            Source::Member(member) => {
+                let io = MemberIo {
+                    member,
+                    start_sector: run.start_sector,
+                    sectors: run.sectors,
+                    operation: Operation::Read { into },
+                };
+                core.send_part(parent, run.pieces, io);
+            }
+            Source::OthersFirst(member) => read_elsewhere(core, parent, request.start_sector, run, into, Some(member)),
+            Source::Others => read_elsewhere(core, parent, request.start_sector, run, into, None),
+        }
+    }
+}
+
+/// Reads a run whose member is missing, cannot read it, or is unresponsive (`slow`).
+fn read_elsewhere(core: &Rc<Core>, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, slow: Option<MemberId>) {
+    let mut memory = Cutter::new(into);
+    let mut start_sector = run.start_sector;
+    core.more_parts(parent, run.pieces.len() - 1);
+    for (offset_sectors, sectors) in run.pieces {
+        let part = FailedPart {
+            parent,
+            offset_sectors,
+            array_sector: array_start + offset_sectors,
+            member: slow,
+            start_sector,
+            sectors,
+            into: memory.take(bytes(sectors)),
+            error: IoError::new(ErrorKind::Failed, format!("the member in slot {} is missing", run.slot)),
+        };
+        start_sector += sectors;
+        match slow {
+            Some(member) => core.ready.spawn(hedge::ask_others_first(Rc::clone(core), part, member)),
+            None => of_level!(core, P => P::read_elsewhere(core, part, run.slot)),
+        }
+    }
+}
+
+/// Deals the memory of a request out to its runs, in the order of the request.
+fn deal(into: Segments<Buffer>, runs: &[(Run, Source)]) -> SmallVec<[Segments<Buffer>; 8]> {
+    let mut order: SmallVec<[(u64, u64, usize); 16]> = SmallVec::new();
+    for (index, (run, _)) in runs.iter().enumerate() {
+        order.extend(run.pieces.iter().map(|&(offset, sectors)| (offset, sectors, index)));
+    }
+    order.sort_unstable();
+    let mut memory = Cutter::new(into);
+    let mut memories: SmallVec<[Segments<Buffer>; 8]> = runs.iter().map(|_| Segments::new()).collect();
+    for (_, sectors, index) in order {
+        memories[index].extend(memory.take(bytes(sectors)));
+    }
+    memories
+}

@@ -1,0 +1,132 @@
+//! Levels without redundancy: linear and RAID 0. A request goes to one member or several, unchanged.
+
+use crate::MemberId;
+use crate::core::{Core, FailedPart, MemberIo, lost, slice_segments};
+use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
+use crate::plan::Presence;
+use crate::sweep::{Found, Sweep};
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+use std::rc::Rc;
+use stria_block::{Buffer, Operation, Request, bytes};
+
+pub(crate) enum Striped {}
+
+/// Splits a range of the array into runs. `place` gives the slot and member sector of an array sector, and how far it is
+/// contiguous there. Runs that touch on a member are joined.
+pub(crate) fn runs(range: Range<u64>, place: impl Fn(u64, u64) -> (usize, u64, u64)) -> SmallVec<[Run; 8]> {
+    let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+    let mut next = range.start;
+    while next < range.end {
+        let (slot, start_sector, sectors) = place(next, range.end - next);
+        let piece = (next - range.start, sectors);
+        match runs.iter_mut().rev().find(|run| run.slot == slot) {
+            Some(run) if run.start_sector + run.sectors == start_sector => {
+                run.sectors += sectors;
+                run.pieces.push(piece);
+            }
+            _ => runs.push(Run { slot, start_sector, sectors, pieces: smallvec![piece] }),
+        }
+        next += sectors;
+    }
+    runs
+}
+
+#[inline(always)]
+fn place(core: &Core, sector: u64, sectors: u64) -> (usize, u64, u64) {
+    let extent = core.geometry.extent(sector, sectors);
+    (extent.slot, extent.start_sector, extent.sectors)
+}
+
+/// Sends a run, or fails it where its member is missing.
+fn send_run(core: &Core, parent: usize, run: Run, operation: Operation) {
+    let member = core.members.borrow().slots()[run.slot].member;
+    match member {
+        Some(member) => {
+            let io = MemberIo { member, start_sector: run.start_sector, sectors: run.sectors, operation };
+            core.send_part(parent, run.pieces, io);
+        }
+        None => {
+            let error = lost("request", &format!("the member in slot {} is missing", run.slot));
+            core.part_done(parent, None, Err(error));
+        }
+    }
+}
+
+impl Personality for Striped {
+    #[inline(always)]
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)> {
+        if !matches!(request.operation, Operation::Read { .. } | Operation::Write { .. }) {
+            return None;
+        }
+        let (slot, member_sector, run) = place(core, request.start_sector, request.sectors);
+        let members = core.members.borrow();
+        let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
+        let rows = member_sector..member_sector + request.sectors;
+        let reads = matches!(request.operation, Operation::Read { .. });
+        (!reads || members.presence(slot, &rows) == Presence::Whole).then_some((member, member_sector))
+    }
+
+    fn read(core: &Core, range: Range<u64>) -> Option<Runs> {
+        let members = core.members.borrow();
+        let source = |run: Run| {
+            let rows = run.start_sector..run.start_sector + run.sectors;
+            let whole = members.presence(run.slot, &rows) == Presence::Whole;
+            let member = members.slots()[run.slot].member.filter(|_| whole);
+            (run, member.map_or(Source::Others, Source::Member))
+        };
+        Some(runs(range, |sector, sectors| place(core, sector, sectors)).into_iter().map(source).collect())
+    }
+
+    fn read_elsewhere(core: &Rc<Core>, part: FailedPart, _: usize) {
+        part.deliver(core, None);
+    }
+
+    fn correct(core: &Rc<Core>, part: FailedPart, _: usize) {
+        let error = part.error.clone();
+        core.part_done(part.parent, Some((part.offset_sectors, part.into)), Err(error));
+    }
+
+    fn write(core: &Rc<Core>, request: &mut Request, _: &mut impl FnMut(MemberId, Request)) {
+        let runs = runs(request.start_sector..request.end_sector(), |sector, sectors| place(core, sector, sectors));
+        let parent = core.begin(request, runs.len());
+        let Operation::Write { from, fua } = &request.operation else { unreachable!("this is a write") };
+        for run in runs {
+            let piece = |&(offset, sectors): &(u64, u64)| slice_segments(from, bytes(offset), bytes(sectors));
+            let operation = Operation::Write { from: run.pieces.iter().flat_map(piece).collect(), fua: *fua };
+            send_run(core, parent, run, operation);
+        }
+    }
+
+    fn clear(core: &Rc<Core>, mut request: Request, zeroing: Zeroing) {
+        let runs = runs(request.start_sector..request.end_sector(), |sector, sectors| place(core, sector, sectors));
+        let parent = core.begin(&mut request, runs.len());
+        for run in runs {
+            send_run(core, parent, run, zeroing.operation());
+        }
+    }
+
+    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64) {
+        place(core, start_sector, sectors)
+    }
+
+    async fn others_say(_: &Core, _: MemberId, _: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+        None
+    }
+
+    async fn told_by_others(_: &Core, _: usize, _: &Range<u64>, _: &Range<u64>) -> Option<Buffer> {
+        None
+    }
+
+    fn resync_piece(_: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
+        (range.clone(), range.end - range.start)
+    }
+
+    async fn resync(_: &Core, _: &Range<u64>) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn sweep(_: &Core, _: &Sweep, _: Range<u64>) -> Result<Found, String> {
+        Ok(Found::default())
+    }
+}
