@@ -38,6 +38,10 @@ pub struct PlatformConfig {
     pub strip_kib_min: u64,
     /// Levels that it allows, or of which anything is known; none named: all.
     pub levels: Vec<LevelName>,
+    /// A parity level's time for the log record of a write, in the host.
+    pub log_ns: Nanos,
+    /// True if the array has the metadata that `stria create` gives it: superblocks, write-intent bitmap and write log.
+    pub metadata: bool,
     /// True if writes that wait for one stripe become one write, as in Stria's engine; false if each is carried out by itself.
     pub coalesces: bool,
 }
@@ -60,6 +64,8 @@ impl Default for PlatformConfig {
             trim: Vec::new(),
             strip_kib_min: 0,
             levels: Vec::new(),
+            log_ns: 0,
+            metadata: false,
             coalesces: true,
         }
     }

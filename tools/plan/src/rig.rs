@@ -15,7 +15,6 @@ use slab::Slab;
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use stria_array::GeometryError;
 use stria_block::{Nanos, Tag};
 
 /// What makes an array of the drives.
@@ -115,12 +114,14 @@ impl Rig {
         level: Level,
         strip_bytes: u64,
         seed: u64,
-    ) -> Result<Self, GeometryError> {
+    ) -> Result<Self, String> {
         let layout = layout(level, drives, drives.len(), strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
         let shared = Rc::clone(&backplane);
         let array = match maker {
-            Maker::Engine => Array::Engine(Box::new(EngineArray::new(&layout, Condition::Optimal, drives, shared)?)),
+            Maker::Engine => {
+                Array::Engine(Box::new(EngineArray::new(&layout, Condition::Optimal, platform.metadata, drives, shared)?))
+            }
             Maker::Steps => Array::Steps(Box::new(Stepped::new(layout, shared, seed))),
         };
         Ok(Self::over(platform, layout, backplane, array))
@@ -140,11 +141,11 @@ impl Rig {
         level: Level,
         strip_bytes: u64,
         seed: u64,
-    ) -> Result<Self, GeometryError> {
+    ) -> Result<Self, String> {
         let members = drives.len() - usize::from(condition == Condition::Rebuilding);
         let layout = layout(level, drives, members, strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
-        let array = EngineArray::new(&layout, condition, drives, Rc::clone(&backplane))?;
+        let array = EngineArray::new(&layout, condition, platform.metadata, drives, Rc::clone(&backplane))?;
         Ok(Self::over(platform, layout, backplane, Array::Engine(Box::new(array))))
     }
 
@@ -209,7 +210,8 @@ impl Rig {
             _ => 0,
         };
         // Where there is no controller the host does its work.
-        let raid = mirrored + platform.member_ns * (touched as u64 - 1);
+        let logged = if parity && ask.is_write() { platform.log_ns } else { 0 };
+        let raid = mirrored + logged + platform.member_ns * (touched as u64 - 1);
         let (host, controller) = match platform.controller_ns {
             0 => (platform.serial_ns + raid, 0),
             own => (platform.serial_ns, own + raid),

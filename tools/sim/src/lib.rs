@@ -22,7 +22,7 @@ pub mod guest;
 pub mod image;
 pub mod lanes;
 pub mod model;
-mod modelled;
+pub mod modelled;
 pub mod mutant;
 pub mod power;
 pub mod price;

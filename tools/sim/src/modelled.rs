@@ -1,10 +1,11 @@
-//! Arrays of [modelled SSDs](crate::ssd), in virtual time: the real engine, binder and metadata.
+//! Arrays that were just created, on drives that keep no bytes, in virtual time: the real engine, binder and metadata.
 
 use crate::chance::Chance;
 use crate::ssd::{Cost, Figures, Meter, Ssd};
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Level};
 use stria_block::{BlockDevice, bytes};
+use stria_format::md::assemble::Start;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, MdMetadata, Options, assemble};
 
 /// What it is made of.
@@ -20,45 +21,18 @@ pub(crate) struct Modelled {
 }
 
 impl Modelled {
-    fn create(&self) -> Result<Creation, String> {
-        let member = |index: usize| CreateMember {
-            name: format!("drive{index}"),
-            size_sectors: self.drive.sectors,
-            logical_block_bytes: 512,
-            device_uuid: [index as u8 + 1; 16],
-        };
-        let create = Create {
-            name: "modelled".into(),
-            homehost: None,
-            uuid: [7; 16],
-            level: self.level,
-            layout: self.level.default_layout(),
-            strip_sectors: 128,
-            members: (0..self.members).map(|index| (index > 0 || !self.rebuilds).then(|| member(index))).collect(),
-            spares: self.rebuilds.then(|| member(self.members)).into_iter().collect(),
-            data_offset_sectors: None,
-            member_sectors_max: None,
-            bitmap: BitmapChoice::Internal { chunk_bytes: None },
-            log: self.log,
-            checksums: false,
-            assume_clean: true,
-            span_of: None,
-            unix_seconds: crate::tree::UNIX_SECONDS,
-        };
-        create.plan().map_err(|error| error.to_string())
-    }
-
     /// The array, as it is created, and what it can hold.
     pub fn array(&self, meter: &Rc<Meter>) -> Result<(ArrayDevice<MdMetadata>, u64), String> {
-        let creation = self.create()?;
-        let candidate = |drive: usize| {
-            let mut read = |start: u64, sectors: u64| Ok(read(&creation, drive, start, sectors));
-            Candidate::read(format!("drive{drive}"), self.drive.sectors, 512, &mut read)
+        let created = Created {
+            drive_sectors: self.drive.sectors,
+            level: self.level,
+            members: self.members,
+            strip_sectors: 128,
+            log: self.log,
+            lacks_first: self.rebuilds,
+            spares: usize::from(self.rebuilds),
         };
-        let drives = usize::from(self.rebuilds)..self.members + usize::from(self.rebuilds);
-        let candidates: Vec<Candidate> = drives.map(candidate).collect();
-        let (mut found, _) = assemble(&candidates, &Options::default());
-        let start = found.remove(0).outcome.map_err(|error| error.to_string())?;
+        let start = created.start()?;
         if start.config.log.is_some() != (self.log == LogChoice::Auto && self.level.parity_count() > 0) {
             return Err(format!("RAID {} keeps no write log of its own", self.level));
         }
@@ -68,9 +42,77 @@ impl Modelled {
             Box::new(Ssd::new(self.drive, self.cost, data_start, Rc::clone(meter), Chance::new(9, index as u64)))
                 as Box<dyn BlockDevice>
         };
-        let devices = (0..candidates.len()).map(drive).collect();
+        let devices = (0..start.drives.len()).map(drive).collect();
         let array = ArrayDevice::new(&start.config, devices, start.recorder, crate::tree::UNIX_SECONDS);
         Ok((array, start.config.geometry.capacity_sectors()))
+    }
+}
+
+/// An array that was just created on drives alike, with the metadata that `stria create` gives it.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// Size of each drive.
+    pub drive_sectors: u64,
+    /// The level.
+    pub level: Level,
+    /// Members, a missing one included.
+    pub members: usize,
+    /// The strip.
+    pub strip_sectors: u64,
+    /// Whether parity levels keep a write log.
+    pub log: LogChoice,
+    /// Slot 0 lacks its member.
+    pub lacks_first: bool,
+    /// Drives that wait to be filled.
+    pub spares: usize,
+}
+
+impl Created {
+    fn create(&self) -> Result<Creation, String> {
+        let member = |index: usize| CreateMember {
+            name: format!("drive{index}"),
+            size_sectors: self.drive_sectors,
+            logical_block_bytes: 512,
+            device_uuid: [index as u8 + 1; 16],
+        };
+        let create = Create {
+            name: "modelled".into(),
+            homehost: None,
+            uuid: [7; 16],
+            level: self.level,
+            layout: self.level.default_layout(),
+            strip_sectors: self.strip_sectors,
+            members: (0..self.members).map(|index| (index > 0 || !self.lacks_first).then(|| member(index))).collect(),
+            spares: (self.members..self.members + self.spares).map(member).collect(),
+            data_offset_sectors: None,
+            member_sectors_max: None,
+            bitmap: match self.level.is_redundant() {
+                true => BitmapChoice::Internal { chunk_bytes: None },
+                false => BitmapChoice::None,
+            },
+            log: self.log,
+            checksums: false,
+            assume_clean: true,
+            span_of: None,
+            unix_seconds: crate::tree::UNIX_SECONDS,
+        };
+        create.plan().map_err(|error| error.to_string())
+    }
+
+    /// How it starts. Members are counted without the missing one, spares last.
+    ///
+    /// # Errors
+    /// In words, when the array cannot be.
+    pub fn start(&self) -> Result<Start, String> {
+        let creation = self.create()?;
+        let candidate = |drive: usize| {
+            let mut read = |start: u64, sectors: u64| Ok(read(&creation, drive, start, sectors));
+            Candidate::read(format!("drive{drive}"), self.drive_sectors, 512, &mut read)
+        };
+        let drives = usize::from(self.lacks_first)..self.members + self.spares;
+        let candidates: Vec<Candidate> = drives.map(candidate).collect();
+        let (mut found, _) = assemble(&candidates, &Options::default());
+        found.remove(0).outcome.map_err(|error| error.to_string())
     }
 }
 

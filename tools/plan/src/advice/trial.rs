@@ -28,6 +28,12 @@ const WARM_UP_MAX: u64 = 60_000;
 /// 64 MiB: a controller's cache, at most. In the long run its size does not matter, and a small one is full sooner.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
+/// 16 GiB: where clients write on SSDs, if the array has a write-intent bitmap. In a trial of a fraction of a second its bits are set once and
+/// stay, as they do in the long run where clients write again and again; over the whole array each write would set another.
+const REGION_BYTES: u64 = 16 << 30;
+/// 2,000: writes that reach nearly every chunk of the region, with chunks of 64 MiB.
+const REGION_WRITES: f64 = 2_000.0;
+
 /// What an array reaches with one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartFigures {
@@ -101,6 +107,9 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
     let buffers = buffers + rig.platform().write_back_bytes;
     let written = part.block_bytes as f64 * (1.0 - part.read_share);
     let fills = if written > 0.0 { (1.5 * buffers as f64 / written) as u64 } else { 0 };
+    let (size_bytes, bitmap) = (rig.size_sectors() * SECTOR_BYTES, rig.platform().metadata);
+    let region_bytes = if bitmap && !wish.drive.config.config.is_rotational() { REGION_BYTES } else { size_bytes };
+    let settled = if bitmap && written > 0.0 { (REGION_WRITES / (1.0 - part.read_share)) as u64 } else { 0 };
     let requests = (wish.requests * 16_384 / part.block_bytes.max(16_384)).max(800);
     let load = Load {
         threads: 1,
@@ -109,9 +118,9 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
         read_share: part.read_share,
         pattern: part.pattern,
         offset_bytes: part.offset_bytes,
-        span_bytes: rig.size_sectors() * SECTOR_BYTES,
+        span_bytes: size_bytes.min(region_bytes),
         host_ns: rig.platform().thread_ns,
-        warm_up: (requests / 4 + fills).clamp(requests / 4, WARM_UP_MAX) + u64::from(part.depth),
+        warm_up: fills.saturating_add(settled).min(WARM_UP_MAX) + requests / 4 + u64::from(part.depth),
         requests,
         seed: SEED,
     };

@@ -1,8 +1,8 @@
 //! An array as Stria makes it: the engine that serves drives, over modelled ones, in virtual time.
 //!
 //! The engine is bound to the members by its own driver, as everywhere. RAID 50 and 60 are a RAID 0 of arrays. Members keep no
-//! data: all is zeros, so parity agrees. The array has no metadata, bitmap or log here; a controller keeps its own elsewhere. It is
-//! optimal, or its first member is missing ([`Condition`]).
+//! data: all is zeros, so parity agrees. The array has the metadata, bitmap and log that `stria create` gives it, or none: a controller
+//! keeps its own elsewhere. It is optimal, or its first member is missing ([`Condition`]).
 
 use super::{Layout, Level};
 use crate::backplane::{Backplane, DriveConfig};
@@ -11,8 +11,11 @@ use crate::modelled::Modelled;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, MemberConfig, MemberId, NoMetadata};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata};
 use stria_block::{BlockDevice, Completion, Data, Nanos, Operation, Pool, Request, Tag, bytes};
+use stria_format::md::{LogChoice, MdMetadata};
+use stria_sim::modelled::Created;
+use stria_sim::tree::UNIX_SECONDS;
 
 /// What the array lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +65,7 @@ pub struct EngineArray {
     shared: Rc<Shared>,
     device: Box<dyn BlockDevice>,
     /// The array, or that of the first span, that lacks what the condition says.
-    first: Option<ArrayDevice<NoMetadata>>,
+    first: Option<Bound>,
     /// True if a request was submitted and the engine not polled since.
     submitted: bool,
     pool: Pool,
@@ -74,16 +77,17 @@ impl EngineArray {
     /// An array over all drives of a backplane, which were made of `drives`.
     ///
     /// # Errors
-    /// If the engine knows no such array.
+    /// In words, if there is no such array.
     ///
     /// # Panics
     /// If a single drive, or a level without redundancy, is to lack a member.
     pub fn new(
         layout: &Layout,
         condition: Condition,
+        metadata: bool,
         drives: &[DriveConfig],
         backplane: Rc<RefCell<Backplane>>,
-    ) -> Result<Self, GeometryError> {
+    ) -> Result<Self, String> {
         let redundant = layout.level.copies() > 1 || layout.level.parities() > 0;
         assert!(redundant || condition == Condition::Optimal, "{} cannot lack a member", layout.level);
         let ended = RefCell::new(vec![VecDeque::new(); drives.len()]);
@@ -115,34 +119,85 @@ impl EngineArray {
             if condition == Condition::Rebuilding {
                 own.append(&mut spares);
             }
-            lower.push(bound(level, strip, condition, own)?);
+            lower.push(match metadata {
+                true => with_metadata(level, strip, condition, own)?,
+                false => without(level, strip, condition, own)?,
+            });
         }
         let first = lower[0].clone();
-        let boxed = |array: ArrayDevice<NoMetadata>| Box::new(array) as Box<dyn BlockDevice>;
         let device = match spans {
-            1 => lower.remove(0),
-            _ => bound(stria_array::Level::Raid0, strip, Condition::Optimal, lower.into_iter().map(boxed).collect())?,
+            1 => lower.remove(0).device(),
+            _ => {
+                let spans = lower.into_iter().map(Bound::device).collect();
+                without(stria_array::Level::Raid0, strip, Condition::Optimal, spans)?.device()
+            }
         };
-        Ok(made(boxed(device), Some(first)))
+        Ok(made(device, Some(first)))
     }
 
     /// Sectors of the spare that are filled; `None` if no rebuild runs.
     pub fn rebuilt_sectors(&self) -> Option<u64> {
-        self.first.as_ref()?.status().sweep.map(|sweep| sweep.done_sectors)
+        let status = match self.first.as_ref()? {
+            Bound::Bare(array) => array.status(),
+            Bound::Recorded(array) => array.status(),
+        };
+        status.sweep.map(|sweep| sweep.done_sectors)
     }
 }
 
-/// The engine and its driver over members that agree.
-fn bound(
+/// An engine and its driver.
+#[derive(Clone)]
+enum Bound {
+    Bare(ArrayDevice<NoMetadata>),
+    Recorded(ArrayDevice<MdMetadata>),
+}
+
+impl Bound {
+    fn device(self) -> Box<dyn BlockDevice> {
+        match self {
+            Self::Bare(array) => Box::new(array),
+            Self::Recorded(array) => Box::new(array),
+        }
+    }
+}
+
+/// An array as `stria create` makes it, and as it starts then.
+fn with_metadata(
     level: stria_array::Level,
     strip_sectors: u64,
     condition: Condition,
     mut members: Vec<Box<dyn BlockDevice>>,
-) -> Result<ArrayDevice<NoMetadata>, GeometryError> {
+) -> Result<Bound, String> {
+    let spares = usize::from(condition == Condition::Rebuilding);
+    let created = Created {
+        drive_sectors: members.iter().map(|member| member.limits().size_sectors).min().unwrap_or(0),
+        level,
+        members: members.len() - spares,
+        strip_sectors,
+        log: LogChoice::Auto,
+        lacks_first: condition != Condition::Optimal,
+        spares,
+    };
+    let start = created.start()?;
+    if condition != Condition::Optimal {
+        members.remove(0);
+    }
+    // Members are alike, so it does not matter which of them a handle gets.
+    members.truncate(start.drives.len());
+    Ok(Bound::Recorded(ArrayDevice::new(&start.config, members, start.recorder, UNIX_SECONDS)))
+}
+
+/// An array without metadata, over members that agree.
+fn without(
+    level: stria_array::Level,
+    strip_sectors: u64,
+    condition: Condition,
+    mut members: Vec<Box<dyn BlockDevice>>,
+) -> Result<Bound, String> {
     let spares = usize::from(condition == Condition::Rebuilding);
     let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
-    let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes[spares..])?;
-    let mut config = ArrayConfig::optimal("modelled", geometry);
+    let geometry = Geometry::new(level, level.default_layout(), strip_sectors, &sizes[spares..]);
+    let mut config = ArrayConfig::optimal("modelled", geometry.map_err(|error| error.to_string())?);
     if condition != Condition::Optimal {
         // The engine counts the members that are there.
         members.remove(0);
@@ -155,7 +210,7 @@ fn bound(
         let spare = MemberConfig::in_sync(MemberId(members.len() - 1), sectors);
         config.spares.push(MemberConfig { recovered_sector: 0, ..spare });
     }
-    Ok(ArrayDevice::new(&config, members, NoMetadata, 0))
+    Ok(Bound::Bare(ArrayDevice::new(&config, members, NoMetadata, 0)))
 }
 
 impl Model for EngineArray {
