@@ -132,6 +132,30 @@ def nbd(rows):
     table(["requests a second", *servers, "to the better peer"], lines)
 
 
+def tls(rows):
+    print("## NBD over TLS\n\nOver TCP on this machine, under fio with libnbd, server and client on a processor each; memory behind each server. \"plain\" is "
+          "Stria without TLS. In brackets: the server's time for a request, in nanoseconds.\n")
+    cases = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for row in rows:
+        case = f"{row['kind']} {row['block']} QD {row['depth']}, {row['connections']} connection{'s' * (row['connections'] != '1')}"
+        cases[case][row["server"]][row["round"]] = float(row["iops"]), float(row["server_ns_per_io"])
+    servers = sorted({row["server"] for row in rows}, key=["plain", "tls", "nbdkit", "qemu"].index)
+    peers = servers[2:]
+    if len(peers) < 2:
+        print(f"Not here: {', '.join({'nbdkit', 'qemu'} - set(peers))}.\n")
+    lines = []
+    for case, values in cases.items():
+        rates = {name: {round: rate for round, (rate, _) in values[name].items()} for name in servers}
+        cost = {name: statistics.median(cost for _, cost in values[name].values()) for name in servers}
+        cells = [f"{statistics.median(rates[name].values()):,.0f} {spread(rates[name].values())} ({cost[name]:,.0f})" for name in servers]
+        better = "-"
+        if peers:
+            best = {round: max(rates[name][round] for name in peers) for round in rates["tls"]}
+            better = f"{statistics.median(ratio(rates['tls'], best)):.2f}"
+        lines.append([case, *cells, f"{statistics.median(ratio(rates['tls'], rates['plain'])):.2f}", better])
+    table(["requests a second", *servers, "TLS to plain", "TLS to the better peer"], lines)
+
+
 def md(rows):
     print("## The real md\n\nUser Mode Linux on the same processor, RAM disks, md without SIMD parity: ratios to its own bare disk.\n")
     cases = collections.defaultdict(dict)
@@ -148,7 +172,7 @@ def md(rows):
 def main(model, processors, kernel, *pairs):
     print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. A wide spread tells of other work on the machine.\n")
     for name, path in zip(pairs[::2], pairs[1::2]):
-        {"levels": levels, "cost": cost, "sweeps": sweeps, "files": files, "lanes": lanes, "nbd": nbd, "md": md}[name](rows_of(path))
+        {"levels": levels, "cost": cost, "sweeps": sweeps, "files": files, "lanes": lanes, "nbd": nbd, "tls": tls, "md": md}[name](rows_of(path))
 
 
 main(*sys.argv[1:])
