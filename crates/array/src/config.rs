@@ -121,4 +121,6 @@ pub enum Flaw {
     ReadsUnaligned,
     /// R37: a resync leaves the parities of a stripe as they are while the stripe lacks data.
     DegradedParityLeft,
+    /// A member that comes back is in sync, whatever it lacks.
+    StaleAccepted,
 }

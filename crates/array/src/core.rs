@@ -15,6 +15,7 @@ pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then,
 pub(crate) use segments::{Cutter, DataCutter, of_sectors, one_piece, sectors_of, shared, slice_segments};
 
 use crate::align::ConsistentRanges;
+use crate::command::{CommandId, Commands, Step};
 use crate::gather::Coalescer;
 use crate::geometry::Divisor;
 use crate::hedge::Hedging;
@@ -28,7 +29,7 @@ use crate::no_space::NoSpace;
 use crate::parity_write::StraightWrites;
 use crate::sweep::Steering;
 use crate::task::{Crew, Ready, Waiters};
-use crate::{ArrayConfig, ArrayState, Event, Flaw, Geometry, MemberId, SlotConfig, StripeMap};
+use crate::{ArrayConfig, ArrayState, Event, Flaw, Geometry, MemberConfig, MemberId, Refusal, SlotConfig, StripeMap};
 use member_io::{BatchState, InFlight};
 use recording::MetadataUpdates;
 use slab::Slab;
@@ -105,6 +106,33 @@ pub enum Action {
         /// True if it must be durable when it ends.
         fua: bool,
     },
+    /// Have every lane take this step of a command, this one first. Answered when all have, or one has refused.
+    EveryLane {
+        /// The step's number.
+        number: u64,
+        /// The step.
+        step: Step,
+    },
+    /// This lane has taken a step that had to wait.
+    StepDone {
+        /// The step's number.
+        number: u64,
+        /// The result.
+        result: Result<(), Refusal>,
+    },
+    /// Admit the drive of a command on every lane. Answered as [`Action::EveryLane`] is.
+    Admit {
+        /// The command.
+        id: CommandId,
+        /// The step's number.
+        number: u64,
+        /// The number under which its devices were offered.
+        offer: u64,
+        /// The member that it is to replace, and that member's slot.
+        replaces: Option<(MemberId, usize)>,
+    },
+    /// A command has ended.
+    CommandDone(CommandId, Result<(), Refusal>),
     /// A client's request has ended.
     Done(Completion),
 }
@@ -143,6 +171,7 @@ pub(crate) struct Core {
     pub partition: Partition,
     pub following: PeerState,
     pub asked: Asked,
+    pub commands: Commands,
     pub mirror_crew: Crew<MirrorWrite>,
     pub consistent_ranges: ConsistentRanges,
     /// Requests that wait until the array serves clients, or until a resync on read has ended.
@@ -214,6 +243,7 @@ impl Core {
             partition,
             following: PeerState::new(config, partition),
             asked: Asked::default(),
+            commands: Commands::default(),
             mirror_crew: Crew::default(),
             consistent_ranges: ConsistentRanges::default(),
             held: RefCell::default(),
@@ -232,6 +262,14 @@ impl Core {
             flaw: Cell::new(None),
             zeros,
             geometry,
+        }
+    }
+
+    /// What a member that comes back (`slot`) lacks, as an engine with a flaw sees it.
+    pub fn as_flawed(&self, config: MemberConfig, slot: Option<usize>) -> MemberConfig {
+        match slot.is_some() && self.flaw.get() == Some(Flaw::StaleAccepted) {
+            true => MemberConfig { recovered_sector: u64::MAX, by_bitmap: false, ..config },
+            false => config,
         }
     }
 

@@ -2,14 +2,16 @@
 //!
 //! It moves requests and metadata updates between the three and decides nothing. A handle may be cloned; all clones are the
 //! same array, so an array can be a member of another while its owner still commands it. On one of several lanes it also
-//! exchanges messages ([`mail`]); metadata updates are made by the coordinator.
+//! exchanges messages ([`mail`]); metadata updates are made by the coordinator, and commands given to it ([`commands`]).
 
+mod commands;
 mod mail;
 
 use crate::core::{Action, Fate};
 use crate::lanes::{Answer, Ask, Message, Partition, Ports, Relay};
 use crate::status::{ArrayStatus, Event, Refusal};
-use crate::{ArrayConfig, ArrayState, Engine, IoFailures, LaneLog, MemberConfig, MemberId, MetadataWrite, MetadataWriter};
+use crate::{ArrayConfig, ArrayState, Command, CommandId, Engine, IoFailures, LaneLog, MemberId, MetadataWrite, MetadataWriter};
+use commands::Running;
 use mail::Home;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -86,7 +88,9 @@ struct Driver<R: MetadataWriter> {
     log: R::Log,
     /// Where there are several lanes.
     relay: Option<Relay<Places<R>>>,
-    /// On the coordinator of several lanes.
+    /// Each of several lanes owns a partition. Levels without redundancy need none: every lane does what it is asked.
+    is_divided: bool,
+    /// On the coordinator of a divided array.
     home: Option<Home>,
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
@@ -105,6 +109,7 @@ struct Driver<R: MetadataWriter> {
     others: Vec<Completion>,
     /// Member requests that no device took.
     refused: Vec<Completion>,
+    running: Running<R::Newcomer>,
     actions: bool,
 }
 
@@ -141,9 +146,9 @@ impl<R: MetadataWriter> ArrayDevice<R> {
     ) -> Self {
         assert_eq!(lane == 0, recorder.is_some(), "the home lane records for all");
         let member_limits: Vec<Limits> = devices.iter().map(|device| device.limits().clone()).collect();
-        // Levels without redundancy need no partitions: every lane does what it is asked.
-        let several = ports.lane_count() > 1 && config.geometry.level().is_redundant();
-        let partition = if several { ports.partition(&config.geometry, lane) } else { Partition::whole(&config.geometry) };
+        let several = ports.lane_count() > 1;
+        let is_divided = several && config.geometry.level().is_redundant();
+        let partition = if is_divided { ports.partition(&config.geometry, lane) } else { Partition::whole(&config.geometry) };
         let engine = Engine::on_lane(config, &member_limits, partition);
         let mut starts = vec![0; devices.len()];
         let places = config.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten().chain(&config.spares);
@@ -156,8 +161,9 @@ impl<R: MetadataWriter> ArrayDevice<R> {
             engine,
             recorder,
             log: R::Log::default(),
-            relay: several.then(|| Relay::new(partition, ports.clone())),
-            home: (several && lane == 0).then(|| Home::new(config, ports)),
+            relay: several.then(|| Relay::new(ports.partition(&config.geometry, lane), ports.clone())),
+            is_divided,
+            home: (is_divided && lane == 0).then(|| Home::new(config, ports)),
             elsewhere: Vec::new(),
             members,
             pending: Default::default(),
@@ -167,6 +173,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
             now: 0,
             others: Vec::new(),
             refused: Vec::new(),
+            running: Running::default(),
             actions: true,
         };
         Self { driver: Rc::new(RefCell::new(driver)), limits }
@@ -179,7 +186,8 @@ impl<R: MetadataWriter> ArrayDevice<R> {
 
     /// How many consecutive sectors belong to one of several lanes, from the coordinator on. `None`: no lane owns any.
     pub fn group_sectors(&self) -> Option<u64> {
-        self.driver.borrow().relay.as_ref().map(|relay| relay.partition.group_array_sectors())
+        let driver = self.driver.borrow();
+        driver.relay.as_ref().filter(|_| driver.is_divided).map(|relay| relay.partition.group_array_sectors())
     }
 
     /// Takes the events since the last call, for the event log.
@@ -187,7 +195,46 @@ impl<R: MetadataWriter> ArrayDevice<R> {
         self.driver.borrow_mut().engine.take_events()
     }
 
-    /// Commands the engine; the next poll carries out what follows.
+    /// Gives the array a command. The next polls of its lanes carry it out; [`ArrayDevice::take_answer`] tells its result. On the
+    /// coordinator only.
+    ///
+    /// # Panics
+    /// On another lane.
+    pub fn begin(&self, command: Command<R::Newcomer>) -> CommandId {
+        self.driver.borrow_mut().begin(command)
+    }
+
+    /// The result of a command, once it has ended.
+    pub fn take_answer(&self, id: CommandId) -> Option<Result<(), Refusal>> {
+        self.driver.borrow_mut().running.take_answer(id)
+    }
+
+    /// Offers the device of a drive that is to join by [`Command::Add`]. Every lane is offered its own before the command.
+    pub fn offer(&self, number: u64, device: Box<dyn BlockDevice>) {
+        self.driver.borrow_mut().running.offers.insert(number, device);
+    }
+
+    /// Takes back a device that was offered for a command that was refused.
+    pub fn withdraw(&self, number: u64) -> Option<Box<dyn BlockDevice>> {
+        self.driver.borrow_mut().running.offers.remove(&number)
+    }
+
+    /// How many members the array has had on this lane: handles are below.
+    pub fn member_count(&self) -> usize {
+        self.driver.borrow().members.len()
+    }
+
+    /// Gives [`Command::Stop`], if that was not done before.
+    pub fn stop(&self) {
+        self.driver.borrow_mut().stop();
+    }
+
+    /// True once [`Command::Stop`] has ended: on every lane. On the coordinator only.
+    pub fn has_stopped(&self) -> bool {
+        self.driver.borrow().running.has_stopped
+    }
+
+    /// Sets something on this lane's engine, or asks it; the next poll carries out what follows.
     pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
         let mut driver = self.driver.borrow_mut();
         driver.actions = true;
@@ -201,58 +248,12 @@ impl<R: MetadataWriter> ArrayDevice<R> {
     pub fn recorder(&self) -> RefMut<'_, R> {
         RefMut::map(self.driver.borrow_mut(), |driver| driver.recorder.as_mut().expect("asked on the home lane"))
     }
-
-    /// Adds a member, see [`Engine::add`].
-    ///
-    /// # Errors
-    /// The engine's refusal; the device is dropped.
-    pub fn add(&self, config: MemberConfig, device: Box<dyn BlockDevice>, slot: Option<usize>) -> Result<(), Refusal> {
-        let mut driver = self.driver.borrow_mut();
-        let data_start_sector = config.data_start_sector;
-        if driver.home.is_none() {
-            // By then every drop, and where logs lie, was reported. The coordinator's recorder knows of a member that has no
-            // device yet (R39).
-            driver.take_mail();
-        }
-        driver.update_layout();
-        let (member, bad_blocks) = (config.id, config.bad_blocks.clone());
-        driver.engine.add(config, device.limits(), slot)?;
-        if let Some(home) = &mut driver.home {
-            home.coordinator.admit(member, &bad_blocks);
-        }
-        driver.members.push(BoundMember::new(device, data_start_sector));
-        driver.actions = true;
-        Ok(())
-    }
-
-    /// Takes out a failed member or a spare. Its device is released when everything it was given has ended.
-    ///
-    /// # Errors
-    /// When it fills a slot.
-    pub fn remove(&self, member: MemberId) -> Result<(), Refusal> {
-        let mut driver = self.driver.borrow_mut();
-        driver.engine.remove(member)?;
-        driver.actions = true;
-        let bound = &mut driver.members[member.0];
-        (bound.leaves, bound.is_closed) = (true, true);
-        if bound.in_flight == 0 {
-            bound.device = None;
-        }
-        Ok(())
-    }
 }
 
 impl<R: MetadataWriter> Driver<R> {
-    /// Takes over where the logs lie, as the recorder knows it.
-    fn update_layout(&mut self) {
-        let Some(recorder) = &self.recorder else { return };
-        let places = recorder.log_places();
-        if let Some(relay) = &mut self.relay {
-            relay.tell_all(|| Message::Places(places.clone()));
-            // R39: another lane may be told of a new member next, and append to its log.
-            relay.post();
-        }
-        self.log.know(0, places);
+    /// Which of the array's lanes this is.
+    fn lane(&self) -> usize {
+        self.relay.as_ref().map_or(0, |relay| relay.partition.lane)
     }
 
     fn poll(&mut self, ended: &mut Vec<Completion>) {
@@ -328,6 +329,10 @@ impl<R: MetadataWriter> Driver<R> {
             Action::AskOwner { request, slow } => self.others().ask_owner(request, slow),
             Action::Replayed => self.share_replayed(),
             Action::GiveUp => self.others().tell_all(|| Message::GiveUp),
+            Action::EveryLane { number, step } => self.on_every_lane(number, step),
+            Action::StepDone { number, result } => self.step_done(number, result),
+            Action::Admit { id, number, offer, replaces } => self.admit(id, number, offer, replaces),
+            Action::CommandDone(id, result) => self.command_done(id, result),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
                 Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
                 None => {
@@ -493,7 +498,7 @@ impl<R: MetadataWriter> BlockDevice for ArrayDevice<R> {
 
     fn submit(&mut self, request: Request) {
         let mut driver = self.driver.borrow_mut();
-        match driver.relay.is_some() {
+        match driver.is_divided {
             true => driver.relay(request),
             false => driver.take_request(request),
         }

@@ -5,7 +5,7 @@
 //! - getters: [`Engine::limits`], [`Engine::status`] and those that begin with `is_`;
 //! - events: [`Engine::set_now`], [`Engine::submit`], [`Engine::complete`], and the answers to actions
 //!   ([`Engine::state_committed`] and others);
-//! - commands: [`Engine::fail`], [`Engine::add`], [`Engine::scrub`], [`Engine::stop`] and others;
+//! - commands: [`Engine::command`], answered by an action, and settings that take effect at once ([`Engine::pause`] and others);
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
 use crate::core::{Core, Fate, MemberIo, Then, is_no_space, lacks_members, lost};
@@ -17,9 +17,7 @@ use crate::plan::Presence;
 use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
 use crate::sweep::{LatencyTarget, Sweeper};
 use crate::task::Tasks;
-use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberConfig, MemberId, align, hedge, mirror_write, parity_write,
-};
+use crate::{Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, align, hedge, mirror_write, parity_write};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
 
@@ -30,7 +28,7 @@ const CLEAN_AFTER: Nanos = 1_000_000_000;
 pub struct Engine {
     pub(crate) core: Rc<Core>,
     tasks: Tasks,
-    sweeper: Rc<Sweeper>,
+    pub(crate) sweeper: Rc<Sweeper>,
     limits: Limits,
     /// A member has answered since the last [`Engine::run`].
     members_answered: bool,
@@ -89,11 +87,9 @@ impl Engine {
         !self.core.serves()
     }
 
-    /// True while log records of the last run are being replayed. No member may be failed by command meanwhile: its drop could
-    /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
-    /// have forgotten (R30).
+    /// True while log records of the last run are being replayed (R30).
     pub fn is_replaying(&self) -> bool {
-        self.core.log.stage.get() < Stage::Replayed && !self.core.read_only.get()
+        self.core.is_replaying()
     }
 
     /// True while a rebuild, resync or scrub runs.
@@ -392,13 +388,7 @@ impl Engine {
         }
     }
 
-    /// From now on no write is acknowledged early if only this member's log holds it. `None` lifts that. Call it before failing
-    /// a member by command, until [`Engine::is_sole_log_holder`] is false (R26).
-    pub fn stop_relying_on(&mut self, member: Option<MemberId>) {
-        self.core.stop_relying_on(member);
-    }
-
-    /// True while a write-behind is held by no other log than this member's. Dropping the member now and crashing before the
+    /// True while a write-behind is held by no other log than this member's. If the member were dropped now, a crash before the
     /// drop is durable could lose that write (R26).
     pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
         self.core.is_sole_log_holder(member)
@@ -409,35 +399,7 @@ impl Engine {
     /// # Errors
     /// When the array is read-only.
     pub fn may_change(&self) -> Result<(), Refusal> {
-        match self.core.read_only.get() {
-            true => {
-                Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
-            }
-            false => Ok(()),
-        }
-    }
-
-    /// Drops a member as if it had failed.
-    ///
-    /// # Errors
-    /// When the member is not in use, data would be lost, or the array is read-only or [replaying](Engine::is_replaying).
-    pub fn fail(&mut self, member: MemberId) -> Result<(), Refusal> {
-        self.may_change()?;
-        let (role, name) = self.role_of(member)?;
-        if role == MemberState::Failed {
-            return Err(Refusal(format!("{name} has failed already; `remove` takes it out")));
-        }
-        if self.is_replaying() {
-            return Err(Refusal(format!(
-                "{name} cannot be failed yet: the array has just started, and carries out what a crash left; fail it again in a moment"
-            )));
-        }
-        if !self.core.fail_member(member, "failed on command") {
-            return Err(Refusal(format!(
-                "{name} cannot be failed: the array has no redundancy left to replace it; add a member and let it rebuild first"
-            )));
-        }
-        Ok(())
+        self.core.may_change()
     }
 
     /// A member is gone, as its drive reports by itself.
@@ -445,132 +407,9 @@ impl Engine {
         self.core.lose_member(member, reason);
     }
 
-    /// Takes a member out: a failed one, or a spare, which then counts as failed.
-    ///
-    /// # Errors
-    /// When the member fills a slot, or the array is read-only.
-    pub fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
-        self.may_change()?;
-        match self.role_of(member)? {
-            (MemberState::Failed, _) => Ok(()),
-            (MemberState::Spare, _) => {
-                self.core.fail_member(member, "removed on command");
-                Ok(())
-            }
-            (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => {
-                Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))
-            }
-        }
-    }
-
-    fn role_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
-        let members = self.core.members.borrow();
-        if member.0 >= members.count() {
-            return Err(Refusal(format!("the array has no member {}", member.0)));
-        }
-        let member = members.get(member);
-        Ok((member.role, member.config.name.clone()))
-    }
-
     /// The handle that the next member gets.
     pub fn next_member(&self) -> MemberId {
         MemberId(self.core.members.borrow().count())
-    }
-
-    /// Adds a member: as a spare, or, if it was away, into the empty slot it had.
-    ///
-    /// # Errors
-    /// When the array has no redundancy or is read-only, the member is too small, or its slot is filled.
-    pub fn add(&mut self, config: MemberConfig, limits: &Limits, slot: Option<usize>) -> Result<(), Refusal> {
-        self.may_change()?;
-        let geometry = &self.core.geometry;
-        if !geometry.level().is_redundant() {
-            return Err(Refusal(format!("RAID level {} has no use for a spare: it cannot rebuild", geometry.level())));
-        }
-        if config.data_sectors < geometry.member_sectors(0) {
-            return Err(Refusal(format!(
-                "{} is too small: {} sectors of data room, {} are needed; use a larger drive",
-                config.name,
-                config.data_sectors,
-                geometry.member_sectors(0)
-            )));
-        }
-        if limits.logical_block_bytes > self.limits.logical_block_bytes {
-            return Err(Refusal(format!(
-                "{} has blocks of {} bytes, and the array serves blocks of {}: use a drive with blocks as small",
-                config.name, limits.logical_block_bytes, self.limits.logical_block_bytes
-            )));
-        }
-        // A drive may hold a superblock update that the crash tore, with as many events as this run's first one. It must not
-        // return before that: later nobody could tell the two apart (R11, R27).
-        if slot.is_some() && self.is_starting() {
-            return Err(Refusal(format!(
-                "{} cannot come back yet: the array has just started, and says so on its members first; add it again in a moment",
-                config.name
-            )));
-        }
-        let id = config.id;
-        {
-            let mut members = self.core.members.borrow_mut();
-            if let Some(slot) = slot
-                && members.slots()[slot].member.is_some()
-            {
-                return Err(Refusal(format!("slot {slot} has a member already")));
-            }
-            members.admit(config, slot);
-            members.get_mut(id).limits = limits.clone();
-        }
-        self.core.request_commit();
-        self.core.sweep_changed.wake_all(&self.core.ready);
-        self.core.catch_up_on(id);
-        Ok(())
-    }
-
-    /// Copies an in-sync member to a spare, which then takes its slot.
-    ///
-    /// # Errors
-    /// When the member is not in sync, the other one is not a spare, or the array is read-only.
-    pub fn replace(&mut self, member: MemberId, spare: MemberId) -> Result<(), Refusal> {
-        self.may_change()?;
-        let (role, name) = self.role_of(member)?;
-        let (spare_role, spare_name) = self.role_of(spare)?;
-        if role != MemberState::InSync {
-            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its role is rebuilt instead")));
-        }
-        if spare_role != MemberState::Spare {
-            return Err(Refusal(format!("{spare_name} is not a spare: `add` one first")));
-        }
-        let mut members = self.core.members.borrow_mut();
-        let slot = members.get(member).slot.expect("in sync members have a role");
-        if members.slots()[slot].replacement.is_some() {
-            return Err(Refusal(format!("{name} is being replaced already")));
-        }
-        members.replace(slot, spare);
-        drop(members);
-        self.core.request_commit();
-        self.core.sweep_changed.wake_all(&self.core.ready);
-        Ok(())
-    }
-
-    /// Starts a scrub at a position of the sync space: 0, or where an earlier one was interrupted. On a read-only array it only
-    /// reads.
-    ///
-    /// # Errors
-    /// When another sweep runs, or there is nothing to compare. On a read-only array also with `repair`, and while redundancy
-    /// is inconsistent after a crash.
-    pub fn scrub(&mut self, repair: bool, from_sector: u64) -> Result<(), Refusal> {
-        if !self.core.geometry.level().is_redundant() {
-            return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
-        }
-        if self.core.health() == Health::Failed {
-            return Err(Refusal("scrub refused: the array has failed; assemble it with enough members first".into()));
-        }
-        self.sweeper.order(&self.core, repair, from_sector)
-    }
-
-    /// Ends a scrub for good.
-    pub fn cancel_scrub(&mut self) {
-        self.sweeper.cancel_scrub(&self.core);
     }
 
     /// Pauses sweeps at the end of their windows, or resumes them.
@@ -595,15 +434,18 @@ impl Engine {
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
-    /// Ends sweeps, waits for requests, makes everything durable and the superblocks clean. See [`Engine::is_stopped`].
-    pub fn stop(&mut self) {
-        if !self.core.stopping.replace(true) {
-            self.sweeper.pause(&self.core, true);
-            self.core.ready.spawn(stop(Rc::clone(&self.core), Rc::clone(&self.sweeper)));
-        }
+    /// Stops this lane, which is a step of this number.
+    pub(crate) fn stop(&mut self, number: u64) {
+        self.core.stopping.set(true);
+        self.sweeper.pause(&self.core, true);
+        let (core, sweeper) = (Rc::clone(&self.core), Rc::clone(&self.sweeper));
+        self.core.ready.spawn(async move {
+            stop(&core, &sweeper).await;
+            core.outbox.borrow_mut().push_back(Action::StepDone { number, result: Ok(()) });
+        });
     }
 
-    /// True once a stop has ended.
+    /// True once a stop has ended on this lane.
     pub fn is_stopped(&self) -> bool {
         self.sweeper.is_stopped()
     }
@@ -675,7 +517,7 @@ async fn clear_intents(core: Rc<Core>) {
     }
 }
 
-async fn stop(core: Rc<Core>, sweeper: Rc<Sweeper>) {
+async fn stop(core: &Core, sweeper: &Sweeper) {
     let replays = || core.log.stage.get() < Stage::Replayed && !core.read_only.get() || core.log.stage.get() == Stage::Opening;
     let is_busy = || core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() || replays();
     let flushed = loop {

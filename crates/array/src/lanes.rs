@@ -4,7 +4,8 @@
 //! [partition](Partition), with their locks, bits, log records and sweeps. What cannot be divided goes by message:
 //! - a client's request, to the lanes that own its sectors ([`relay`]);
 //! - what superblocks and bitmap must say, to the coordinator (lane 0), which makes one metadata update of it ([`coordinator`]);
-//! - which member fills which slot, from the coordinator to all ([`follow`]).
+//! - which member fills which slot, from the coordinator to all ([`follow`]);
+//! - the steps of a command, from the coordinator to all, and that they are taken ([`command`](crate::Command)).
 //!
 //! Reads need no message while their owner allows [direct reads](guest). One lane is the same engine with the whole array as
 //! its partition. The simulator runs several lanes in one thread, by the same messages. See docs/LANES.md.
@@ -23,7 +24,7 @@ pub(crate) use guest::{Asked, correct_part};
 pub(crate) use partition::Partition;
 pub(crate) use relay::{Relay, Way};
 
-use crate::{Geometry, IoFailures, MemberId};
+use crate::{Geometry, IoFailures, MemberId, Refusal, Step};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stria_block::{Completion, Mailbox, Request};
@@ -58,6 +59,10 @@ pub(crate) enum Message<P> {
     Filled { lane: usize, member: MemberId },
     /// All lanes have.
     AllFilled(MemberId),
+    /// Take this step of a command.
+    Step { number: u64, step: Step },
+    /// A lane has taken it, or refuses it.
+    StepDone { number: u64, result: Result<(), Refusal> },
 }
 
 /// The result of a metadata update.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod align;
+mod command;
 mod config;
 mod core;
 mod device;
@@ -38,6 +39,7 @@ mod striped;
 mod sweep;
 mod task;
 
+pub use command::{Command, CommandId, Step};
 #[doc(hidden)]
 pub use config::Flaw;
 pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig};

@@ -4,7 +4,7 @@
 //! *which bytes* that takes, and the engine's driver writes them. The engine acknowledges nothing that depends on a metadata
 //! update before all of its writes have ended.
 
-use crate::{AppendTerms, LogRecord, MemberId};
+use crate::{AppendTerms, LogRecord, MemberConfig, MemberId, Refusal};
 use std::ops::Range;
 use stria_block::{Data, IoError};
 
@@ -76,9 +76,21 @@ pub struct MetadataWrite {
 
 /// Knows the bytes of a metadata format. Pure: it returns writes. The engine's driver carries them out, durably (FUA), before
 /// the update counts.
-pub trait MetadataWriter {
+pub trait MetadataWriter: Clone {
     /// One lane's part of the members' logs.
     type Log: LaneLog;
+    /// A drive that joins a running array.
+    type Newcomer;
+
+    /// Counts in a drive that joins as `member`: what it holds, and the slot that it comes back to; without one it is a spare. It
+    /// takes part from the next superblock update that names it.
+    ///
+    /// # Errors
+    /// When it may not join, which is the default.
+    fn admit(&mut self, member: MemberId, newcomer: &Self::Newcomer) -> Result<(MemberConfig, Option<usize>), Refusal> {
+        let _ = (member, newcomer);
+        Err(Refusal("this format takes no new members".into()))
+    }
 
     /// The writes that must be durable before the next superblock update: members that missed the last update of the run
     /// before, which a crash tore, get it now (R27). Called until there are none.
@@ -129,11 +141,12 @@ pub trait LaneLog: Default {
 }
 
 /// Stores nothing: for arrays without metadata, such as tests and benchmarks on RAM.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct NoMetadata;
 
 impl MetadataWriter for NoMetadata {
     type Log = Self;
+    type Newcomer = ();
 
     fn record_state(&mut self, _state: &ArrayState, _unix_seconds: u64) -> Vec<MetadataWrite> {
         Vec::new()

@@ -253,7 +253,8 @@ impl Sweeper {
         self.paused.get() || self.cancelled.get() || core.stopping.get()
     }
 
-    pub fn order(&self, core: &Core, repair: bool, from_sector: u64) -> Result<(), Refusal> {
+    /// Whether a scrub may start.
+    pub fn may_order(&self, core: &Core, repair: bool) -> Result<(), Refusal> {
         if let Some(sweep) = self.status(core) {
             let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
             let what = name(sweep.kind);
@@ -273,9 +274,13 @@ impl Sweeper {
                     .into(),
             ));
         }
+        Ok(())
+    }
+
+    /// Starts a scrub.
+    pub fn order(&self, core: &Core, repair: bool, from_sector: u64) {
         self.ordered.set(Some((repair, from_sector, 0)));
         core.sweep_changed.wake_all(&core.ready);
-        Ok(())
     }
 
     pub fn cancel_scrub(&self, core: &Core) {

@@ -8,7 +8,7 @@ mod support;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Engine, Geometry, IntentConfig, Level, MemberId, NoMetadata, Ports};
+use stria_array::{ArrayConfig, ArrayDevice, Command, Geometry, IntentConfig, Level, MemberId, NoMetadata, Ports};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 use support::{Chance, SharedRam};
 
@@ -155,9 +155,14 @@ impl World {
         assert!(self.open.is_empty());
     }
 
-    /// Fails the member as a command does: first on the home lane.
+    fn carry_out(&mut self, command: Command) {
+        let id = self.lanes[0].begin(command);
+        self.pass(10_000 * MS);
+        self.lanes[0].take_answer(id).expect("it has ended").expect("it can be done");
+    }
+
     fn fail(&mut self, member: usize) {
-        self.lanes[0].command(|engine| engine.fail(MemberId(member))).expect("there is redundancy");
+        self.carry_out(Command::Fail(MemberId(member)));
     }
 }
 
@@ -211,8 +216,7 @@ fn array_stops_while_a_failed_member_hangs() {
         world.pass(100 * MS);
         world.fail(hangs);
         world.pass(1000 * MS);
-        world.lanes.iter().for_each(|lane| lane.command(Engine::stop));
-        world.pass(10_000 * MS);
+        world.carry_out(Command::Stop);
         assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
         assert!(world.open.is_empty());
     });
@@ -221,7 +225,7 @@ fn array_stops_while_a_failed_member_hangs() {
 #[test]
 fn sweep_goes_on_or_ends_when_the_member_that_hangs_is_failed() {
     each(|mut world, hangs| {
-        world.lanes.iter().for_each(|lane| lane.command(|engine| engine.scrub(true, 0)).expect("nothing else runs"));
+        world.lanes[0].begin(Command::Scrub { repair: true, from_sector: 0 });
         world.pass(MS / 2);
         world.until[hangs].set(NEVER);
         world.pass(1000 * MS);

@@ -115,7 +115,7 @@ fn what_is_read_of_copies_that_are_being_made_alike_stays() {
         for _ in 0..world.chance.below(60) {
             world.step();
         }
-        world.array.command(|engine| engine.fail(MemberId(0))).expect("there are other copies");
+        world.fail(0).expect("there are other copies");
         let first = world.read_each();
         world.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
         assert!(first == world.read_each(), "RAID {level}, seed {seed}");

@@ -71,7 +71,7 @@ fn every_write_with_every_loss_leaves_what_arithmetic_says() {
                 let mut world = World::new(geometry.clone(), 0, writes, None);
                 world.traffic(2);
                 for &slot in &lost {
-                    world.array.command(|engine| engine.fail(MemberId(slot))).expect("survivable");
+                    world.fail(slot).expect("survivable");
                 }
                 for start in (0..span).step_by(3) {
                     for end in (start + 1..=span).step_by(5) {

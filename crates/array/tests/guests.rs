@@ -101,7 +101,7 @@ fn where_a_member_is_missing_the_owner_is_asked() {
         if world.geometry.losses_survived() == 0 {
             return;
         }
-        world.lanes[OWNER].command(|engine| engine.fail(MemberId(0))).expect("it can be spared");
+        world.fail(0).expect("it can be spared");
         (0..10).for_each(|_| assert!(world.step()));
         let mut asked = 0;
         for sector in owned(world) {
@@ -139,9 +139,7 @@ fn what_a_guest_cannot_read_its_owner_mends() {
 fn a_member_that_was_replaced_is_not_read_any_more() {
     each("replaced", |world| {
         let spare = MemberId(world.geometry.slot_count());
-        for lane in &world.lanes {
-            lane.command(|engine| engine.replace(MemberId(0), spare)).expect("both are there");
-        }
+        world.carry_out(Command::Replace { member: MemberId(0), spare }).expect("both are there");
         let took_over = |lane: &ArrayDevice<NoMetadata>| lane.status().slots[0] == Some(spare);
         while !took_over(&world.lanes[OWNER]) {
             world.lanes[GUEST].poll(world.now, &mut Vec::new());
@@ -172,7 +170,7 @@ fn what_a_member_lacks_is_not_read_past_its_owner() {
         }
         // Of stripe 2, the owner's.
         world.faults[1].borrow_mut().bad.push((16..24, FaultKind::ReadWrite));
-        world.lanes[OWNER].command(|engine| engine.fail(MemberId(0))).expect("it can be spared");
+        world.fail(0).expect("it can be spared");
         world.run_until_rebuilt();
         settle(world);
         for sector in owned(world) {

@@ -4,7 +4,7 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, MemberId, MemberStatus, NoMetadata, Ports};
+use stria_array::{ArrayConfig, ArrayDevice, Command, Geometry, Level, MemberId, MemberStatus, NoMetadata, Ports};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request, bytes};
 use support::SharedRam;
 
@@ -195,7 +195,7 @@ fn where_nobody_else_can_answer_the_member_is_waited_for() {
     assert!(world.read(16, 8) >= 700 * MS);
     // Lost members leave nobody either.
     let mut world = World::new(Level::Raid5, 3);
-    world.array.command(|engine| engine.fail(MemberId(0))).unwrap();
+    world.array.begin(Command::Fail(MemberId(0)));
     world.settle();
     world.until[1].set(world.now + 700 * MS);
     let times: Vec<Nanos> = (0..8).map(|strip| world.read(strip * 16, 8)).collect();

@@ -25,9 +25,7 @@ fn members_that_one_lane_drops_are_dropped_by_all_and_spares_take_over() {
                 world.faults[victim.0].borrow_mut().gone = true;
                 world.traffic(5);
             }
-            // Said on any lane, it holds for all.
-            let lane = world.chance.below(world.lanes.len() as u64) as usize;
-            let _ = world.lanes[lane].command(|engine| engine.fail(victim));
+            let _ = world.fail(victim.0);
             world.traffic(5);
             let failed = |lane: &ArrayDevice<NoMetadata>| lane.status().members[victim.0].role == MemberState::Failed;
             assert!(world.lanes.iter().all(failed), "all lanes know that member {} is out", victim.0);
@@ -52,9 +50,7 @@ fn a_member_is_replaced_under_load() {
         }
         world.traffic(5);
         let spare = MemberId(world.geometry.slot_count());
-        for lane in &world.lanes {
-            lane.command(|engine| engine.replace(MemberId(0), spare)).expect("both are there");
-        }
+        world.carry_out(Command::Replace { member: MemberId(0), spare }).expect("both are there");
         world.traffic(5);
         world.run_until_rebuilt();
         assert!(world.lanes.iter().all(|lane| lane.status().slots[0] == Some(spare)));
@@ -70,10 +66,7 @@ fn a_resync_is_divided_between_lanes() {
             return;
         }
         world.traffic(5);
-        world.lanes.iter_mut().for_each(|lane| lane.command(Engine::stop));
-        for _ in 0..10_000 {
-            world.step();
-        }
+        world.carry_out(Command::Stop).expect("it can be stopped");
         assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())), "all lanes stop");
         let mut after = World::on_lanes(world.geometry.clone(), 0, 7, None, 0, world.lanes.len());
         // Copies and parity that disagree everywhere.

@@ -29,9 +29,9 @@ fn members_fail_spares_take_over_and_nothing_is_lost() {
                 world.faults[victim.0].borrow_mut().gone = true;
                 world.traffic(5);
                 // Reads alone do not prove a pulled member dead: force the matter.
-                let _ = world.array.command(|engine| engine.fail(victim));
+                let _ = world.fail(victim.0);
             } else {
-                world.array.command(|engine| engine.fail(victim)).expect("within redundancy");
+                world.fail(victim.0).expect("within redundancy");
             }
             world.traffic(5);
         }
@@ -98,7 +98,7 @@ fn a_replacement_is_copied_under_load_and_takes_over() {
         }
         world.traffic(5);
         let spare = MemberId(world.geometry.slot_count());
-        world.array.command(|engine| engine.replace(MemberId(0), spare)).expect("it is a spare");
+        world.carry_out(Command::Replace { member: MemberId(0), spare }).expect("it is a spare");
         world.traffic(5);
         world.run_until("replacement", |status| status.slots[0] == Some(spare) && status.sweep.is_none());
         // Whoever was replaced no longer matters.
@@ -143,10 +143,10 @@ fn losing_more_than_redundancy_is_an_error_and_not_a_lie() {
         world.traffic(3);
         // Without spares: they would take over.
         for spare in 0..2 {
-            world.array.command(|engine| engine.remove(MemberId(world.geometry.slot_count() + spare))).expect("a spare");
+            world.carry_out(Command::Remove(MemberId(world.geometry.slot_count() + spare))).expect("a spare");
         }
         let members: Vec<MemberId> = world.array.status().slots.iter().flatten().copied().collect();
-        let refused = members.into_iter().find_map(|member| world.array.command(|engine| engine.fail(member)).err());
+        let refused = members.into_iter().find_map(|member| world.fail(member.0).err());
         assert!(refused.expect("the last is refused").0.contains("no redundancy left"));
         for plan in &world.faults {
             plan.borrow_mut().gone = true;
@@ -169,10 +169,10 @@ fn a_write_that_fails_beyond_redundancy_is_an_error_and_not_a_lie() {
         world.traffic(5);
         let (slots, losses) = (world.geometry.slot_count(), world.geometry.losses_survived());
         for spare in [slots, slots + 1] {
-            world.array.command(|engine| engine.remove(MemberId(spare))).expect("a spare");
+            world.carry_out(Command::Remove(MemberId(spare))).expect("a spare");
         }
         for member in 0..losses {
-            world.array.command(|engine| engine.fail(MemberId(member))).expect("within redundancy");
+            world.fail(member).expect("within redundancy");
         }
         world.faults[losses].borrow_mut().bad.push((0..u64::MAX, FaultKind::Write));
         let capacity = world.geometry.capacity_sectors();
@@ -217,14 +217,8 @@ fn what_is_discarded_reads_as_zeros_and_redundancy_stays_in_step() {
 fn a_stopped_array_is_clean_and_idle() {
     each("stop", 2..5, |world| {
         world.traffic(3);
-        world.array.command(Engine::stop);
-        for _ in 0..100_000 {
-            if world.array.command(|engine| engine.is_stopped()) {
-                break;
-            }
-            world.step();
-        }
-        assert!(world.array.command(|engine| engine.is_stopped()));
+        world.carry_out(Command::Stop).expect("it can be stopped");
+        assert!(world.array.has_stopped());
         assert!(world.array.status().clean);
     });
 }
@@ -238,7 +232,7 @@ fn a_rebuild_passes_over_what_is_lost_and_says_so() {
         world.traffic(5);
         // Slot 0 goes; on slot 1 one page of 4 KiB cannot be read: what shares redundancy with it is lost, nothing else.
         world.faults[1].borrow_mut().bad.push((16..18, FaultKind::Read));
-        world.array.command(|engine| engine.fail(MemberId(0))).expect("redundant");
+        world.fail(0).expect("redundant");
         world.run_until_rebuilt();
         let capacity = world.geometry.capacity_sectors();
         let mut lost = Vec::new();
@@ -270,7 +264,7 @@ fn a_paused_scrub_goes_on_where_it_was() {
     let mut world = World::new(geometry, 0, 7, None);
     world.traffic(3);
     world.array.command(|engine| engine.set_speed(None, Some(100_000)));
-    world.array.command(|engine| engine.scrub(false, 0)).expect("nothing else runs");
+    world.carry_out(Command::Scrub { repair: false, from_sector: 0 }).expect("nothing else runs");
     assert!(world.array.status().sweep.is_some(), "who waits for its end must not come too early");
     world.run_until("half a scrub", |status| status.sweep.as_ref().is_some_and(|sweep| sweep.done_sectors > 3000));
     world.array.command(|engine| engine.pause(true));
@@ -282,9 +276,9 @@ fn a_paused_scrub_goes_on_where_it_was() {
     assert!(resumed > 3000, "it began again at {resumed}");
     world.run_until("end", |status| status.sweep.is_none());
     assert_eq!(world.array.status().mismatch_sectors, Some(0));
-    world.array.command(|engine| engine.scrub(false, 0)).expect("nothing else runs");
+    world.carry_out(Command::Scrub { repair: false, from_sector: 0 }).expect("nothing else runs");
     world.run_until("another", |status| status.sweep.is_some());
-    world.array.command(Engine::cancel_scrub);
+    world.carry_out(Command::CancelScrub).expect("it can be cancelled");
     world.run_until("cancelled", |status| status.sweep.is_none());
     let told = world
         .array

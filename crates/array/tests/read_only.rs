@@ -26,20 +26,16 @@ fn commands_are_refused_and_a_scrub_only_reads() {
                 let spare = MemberId(world.geometry.slot_count());
                 set_read_only(world, true);
                 let before = bytes_of(world);
-                let command = |work: &dyn Fn(&mut Engine) -> Result<(), Refusal>| world.array.command(|engine| work(engine));
-                let refusals = [
-                    command(&|engine| engine.fail(MemberId(0))),
-                    command(&|engine| engine.remove(MemberId(0))),
-                    command(&|engine| engine.replace(MemberId(0), spare)),
-                ];
-                for refusal in refusals {
-                    let Refusal(sentence) = refusal.expect_err("an array that is read-only keeps its members");
+                let member = MemberId(0);
+                for command in [Command::Fail(member), Command::Remove(member), Command::Replace { member, spare }] {
+                    let Refusal(sentence) = world.carry_out(command).expect_err("an array that is read-only keeps its members");
                     assert!(sentence.contains("read-only"), "{sentence}");
                 }
                 if !world.geometry.level().is_redundant() {
                     return;
                 }
-                let Refusal(sentence) = command(&|engine| engine.scrub(true, 0)).expect_err("a repair writes");
+                let repair = Command::Scrub { repair: true, from_sector: 0 };
+                let Refusal(sentence) = world.carry_out(repair).expect_err("a repair writes");
                 assert!(sentence.contains("read-only") && sentence.contains("--repair"), "{sentence}");
                 assert_eq!(world.scrub(false), 0);
                 // Sectors that cannot be read stay as they are, and cost no member its role.
@@ -64,6 +60,7 @@ fn commands_are_refused_and_a_scrub_only_reads() {
 fn a_scrub_is_refused_where_a_crash_left_work() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[1024; 4]).expect("a geometry");
     let array = on_ram(&ArrayConfig { read_only: true, resync_sector: 0, ..ArrayConfig::optimal("test", geometry) });
-    let Refusal(sentence) = array.command(|engine| engine.scrub(false, 0)).expect_err("a resync is due");
+    let scrub = Command::Scrub { repair: false, from_sector: 0 };
+    let Refusal(sentence) = carry_out(&mut [array], &mut 0, &mut Vec::new(), scrub).expect_err("a resync is due");
     assert!(sentence.contains("not yet in step") && sentence.contains("without --read-only"), "{sentence}");
 }

@@ -281,7 +281,7 @@ fn stale_copies_after_a_crash_are_not_outvoted() {
 fn a_degraded_raid_6_blames_nobody() {
     let geometry = geometries(5, STRIP, 10).into_iter().find(|geometry| geometry.level() == Level::Raid6).expect("there is one");
     let mut world = filled(geometry, 1);
-    world.array.command(|engine| engine.fail(MemberId(2))).expect("redundant");
+    world.fail(2).expect("redundant");
     spoil(&mut world, 1, 8);
     let before = contents(&world);
     assert_eq!(world.scrub(true), 0);

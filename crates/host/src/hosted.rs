@@ -1,19 +1,19 @@
 //! A running array, with the drives below it and the commands for it: all of it, or one lane's part, which
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
-use crate::checked::{ADVICE, Checked, Unbound};
+use crate::checked::{ADVICE, Checked};
 use crate::examine::refuse_contents;
 use crate::merger::{EventMerger, Hush};
-use crate::newcomer::{Aim, Joining, NewMetadata, Newcomer, ReadyDrive};
+use crate::newcomer::{Aim, Joining, NewDriveFound, NewMetadata, ReadyDrive};
 use crate::{HostError, SyncIo};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
-use stria_array::{ArrayDevice, ArrayStatus, Engine, Event, Geometry, MemberConfig, MemberId, MemberState};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use stria_array::{ArrayDevice, ArrayStatus, Command, CommandId, Engine, Event, Geometry, MemberId, MemberState, Refusal};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
 use stria_drive::{DriveInfo, DriveWatch, FileDrive, Identity, Ring, SyncDrive};
-use stria_format::md::recorder::Description;
+use stria_format::md::recorder::{Description, Newcomer};
 use stria_format::md::{Candidate, MdMetadata, Read, Superblock};
 use stria_integrity::{Counts, IntegrityDevice};
 
@@ -115,27 +115,33 @@ pub struct HostedArray {
     look_at: Nanos,
     /// Drives that were removed after they had become smaller: the bitmap does not say what they lack.
     cut_short: Vec<Identity>,
+    /// Commands for arrays of this tree.
+    given: Vec<Given>,
+    /// A drive that joins an array of this tree: which one, and the member to be.
+    joining: Option<(usize, MemberSource)>,
 }
 
-/// How a drive joined on the home lane, for the other lanes to repeat.
-#[derive(Clone)]
+/// A drive that the home lane is ready to let in.
 pub(crate) struct Joined {
     /// The index of the array in the tree.
-    array: usize,
-    config: MemberConfig,
-    slot: Option<usize>,
-    drive: SyncDrive,
-    /// The member that it replaces.
-    replaces: Option<MemberId>,
-    /// What was done, in words.
+    pub array: usize,
+    pub drive: SyncDrive,
+    /// The number under which every lane offers its device.
+    pub offer: u64,
+    pub command: ArrayCommand,
+    /// What is done, in words.
     pub text: String,
 }
 
-impl Joined {
-    /// Puts `text` before the other words.
-    fn saying(self, text: String) -> Self {
-        Self { text: text + &self.text, ..self }
-    }
+/// A command for an array.
+pub(crate) type ArrayCommand = Command<Newcomer>;
+
+/// A command that was given, and where its answer is awaited.
+#[derive(Clone)]
+struct Given {
+    device: ArrayDevice<MdMetadata>,
+    id: CommandId,
+    answer: Sender<Result<(), Refusal>>,
 }
 
 impl HostedArray {
@@ -148,7 +154,8 @@ impl HostedArray {
         ring: Ring,
         lane: usize,
     ) -> Self {
-        Self { name, uuid, geometry, device, members, ring, lane, teller: None, look_at: 0, cut_short: Vec::new() }
+        let (cut_short, given) = (Vec::new(), Vec::new());
+        Self { name, uuid, geometry, device, members, ring, lane, teller: None, look_at: 0, cut_short, given, joining: None }
     }
 
     /// True if this is the home lane's part, or the whole array.
@@ -290,37 +297,16 @@ impl HostedArray {
 
     /// Begins to stop: the array first, its spans when it is done.
     pub fn begin_stop(&self) {
-        self.device.command(Engine::stop);
+        self.device.stop();
     }
 
-    /// True if the stop is complete, spans included.
+    /// True if the stop is complete: of this array on every lane, then of its spans, which it may have written to until then.
     pub fn is_stopped(&self) -> bool {
-        if !self.device.command(|engine| engine.is_stopped()) {
+        if !self.device.has_stopped() {
             return false;
         }
         self.spans().for_each(HostedArray::begin_stop);
         self.close_checksums() && self.spans().all(HostedArray::is_stopped)
-    }
-
-    /// The arrays at this depth of the tree.
-    fn at(&self, depth: usize) -> Vec<&HostedArray> {
-        match depth.checked_sub(1) {
-            None => vec![self],
-            Some(depth) => self.spans().flat_map(|span| span.at(depth)).collect(),
-        }
-    }
-
-    /// Begins to stop the arrays at this depth of the tree. True if there are any. The arrays above must have stopped, on every
-    /// lane.
-    pub(crate) fn begin_stop_at(&self, depth: usize) -> bool {
-        let arrays = self.at(depth);
-        arrays.iter().for_each(|array| array.begin_stop());
-        !arrays.is_empty()
-    }
-
-    /// True if they have stopped on this lane.
-    pub(crate) fn is_stopped_at(&self, depth: usize) -> bool {
-        self.at(depth).iter().all(|array| array.command(|engine| engine.is_stopped()) && array.close_checksums())
     }
 
     /// Writes all checksums back. True once that is done. Those that cannot be written become unknown at the next start.
@@ -374,45 +360,69 @@ impl HostedArray {
         })
     }
 
-    /// Commands the engine of this array.
+    /// Sets something on this lane's engine of the array, or asks it.
     pub fn command<T>(&self, command: impl FnOnce(&mut Engine) -> T) -> T {
         self.device.command(command)
     }
 
-    /// R26: call before a drive is failed by command (`leaves`), or when it is not after all. True if the drive is still a sole log
-    /// holder.
-    pub(crate) fn stop_relying_on(&self, path: &Path, leaves: bool) -> Result<bool, HostError> {
+    /// As [`HostedArray::holder`]; the array by its index in the tree.
+    pub(crate) fn place_of(&self, path: &Path) -> Result<(usize, MemberId), HostError> {
         let (array, member) = self.holder(path)?;
-        Ok(array.device.command(|engine| {
-            engine.stop_relying_on(leaves.then_some(member));
-            engine.is_sole_log_holder(member)
-        }))
+        Ok((self.index_of(array.uuid), member))
     }
 
-    /// Drops a drive as if it had failed.
+    /// The arrays of this tree that have redundancy, by index.
+    pub(crate) fn redundant(&self) -> Vec<usize> {
+        let tree = self.tree();
+        (0..tree.len()).filter(|&index| tree[index].geometry.level().is_redundant()).collect()
+    }
+
+    /// Gives a command to an array of this tree. On the home lane; its polls send the answer.
+    pub(crate) fn begin(&mut self, index: usize, command: ArrayCommand) -> Receiver<Result<(), Refusal>> {
+        let (answer, answered) = channel();
+        let device = self.tree()[index].device.clone();
+        let id = device.begin(command);
+        self.given.push(Given { device, id, answer });
+        answered
+    }
+
+    /// Sends the answers of commands that have ended.
+    fn answer(&mut self) {
+        self.given.retain(|given| match given.device.take_answer(given.id) {
+            // A caller that is gone needs no answer.
+            Some(answer) => {
+                let _ = given.answer.send(answer);
+                false
+            }
+            None => true,
+        });
+    }
+
+    /// Drops a drive as if it had failed, and drives the array until that is done. For an array on one lane.
     ///
     /// # Errors
     /// When data would be lost.
-    pub fn fail(&self, path: &Path) -> Result<(), HostError> {
-        let (array, member) = self.holder(path)?;
-        Ok(array.device.command(|engine| engine.fail(member))?)
+    pub fn fail(&mut self, path: &Path) -> Result<(), HostError> {
+        let (index, member) = self.place_of(path)?;
+        let answer = self.begin(index, Command::Fail(member));
+        let mut result = None;
+        self.sync_io(|io| io.run_until(|_, _| answer.try_recv().is_ok_and(|answer| result.replace(answer).is_none())));
+        Ok(result.expect("it was answered")?)
     }
 
-    /// Takes out a drive that has failed, or a spare. It is closed when what this gives is dropped, which may wait for the drive.
-    ///
-    /// # Errors
-    /// When it holds a role.
-    pub(crate) fn remove(&mut self, path: &Path) -> Result<Option<SyncDrive>, HostError> {
-        let (holder, member) = self.holder(path)?;
-        let opened = holder.members[member.0].drive().and_then(|drive| drive.watch.drive());
-        holder.device.remove(member)?;
-        let index = self.index_of(holder.uuid);
-        let holder = self.nth(&mut { index }).expect("counted the same way");
+    /// The drive at `path`, as long as this is held: whoever drops it last may have to wait for the drive.
+    pub(crate) fn opened(&self, path: &Path) -> Option<SyncDrive> {
+        let (holder, member) = self.holder(path).ok()?;
+        holder.members[member.0].drive().and_then(|drive| drive.watch.drive())
+    }
+
+    /// A member was taken out of an array of this tree.
+    pub(crate) fn forget(&mut self, index: usize, member: MemberId) {
+        let holder = self.nth(&mut { index }).expect("lanes have the same tree");
         let source = std::mem::replace(&mut holder.members[member.0], MemberSource::Removed);
         if let Some(drive) = source.drive().filter(|drive| drive.watch.look_at_size().is_some()) {
             holder.cut_short.push(drive.identity);
         }
-        Ok(opened)
     }
 
     /// Which array of this tree lacks a member most: the one with an empty role, else the one named, else this one.
@@ -452,7 +462,7 @@ impl HostedArray {
     ///
     /// # Errors
     /// When the drive carries something and that was not insisted on, or does not suit.
-    fn place_for(&self, new: &Newcomer, aim: &Aim) -> Result<Joining, HostError> {
+    fn place_for(&self, new: &NewDriveFound, aim: &Aim) -> Result<Joining, HostError> {
         self.command(|engine| engine.may_change())?;
         let path = new.path.display();
         let Aim { span, force, replaces } = aim;
@@ -497,7 +507,13 @@ impl HostedArray {
     }
 
     /// A drive is to get fresh metadata, and to wait for a role in an array of this tree.
-    fn as_spare(&self, index: usize, new: &Newcomer, replaces: Option<MemberId>, text: String) -> Result<Joining, HostError> {
+    fn as_spare(
+        &self,
+        index: usize,
+        new: &NewDriveFound,
+        replaces: Option<MemberId>,
+        text: String,
+    ) -> Result<Joining, HostError> {
         let array = self.tree()[index];
         let (theirs, ours) = (new.adopt.logical_block_bytes, array.device.limits().logical_block_bytes);
         if theirs > ours {
@@ -518,65 +534,66 @@ impl HostedArray {
     ///
     /// # Errors
     /// When it may not join.
-    pub(crate) fn metadata_for(&self, new: &Newcomer, aim: &Aim) -> Result<Option<NewMetadata>, HostError> {
+    pub(crate) fn metadata_for(&self, new: &NewDriveFound, aim: &Aim) -> Result<Option<NewMetadata>, HostError> {
         Ok(self.place_for(new, aim)?.writes)
     }
 
-    /// Lets a drive in on the home lane: a member that was away comes back by the write-intent bitmap, any other becomes a spare.
-    /// Its new metadata, if it was to have some, are durable. Waits for no drive.
+    /// Offers a drive on the home lane, and says by which command it joins: a member that was away comes back by the write-intent
+    /// bitmap, any other becomes a spare. Its new metadata, if it was to have some, are durable. Waits for no drive.
     ///
     /// # Errors
     /// When it may not join, or not as it was prepared to.
-    pub(crate) fn let_in(&mut self, ready: ReadyDrive, aim: &Aim) -> Result<Joined, HostError> {
+    pub(crate) fn offer_first(&mut self, ready: ReadyDrive, aim: &Aim, offer: u64) -> Result<Joined, HostError> {
         let ReadyDrive { new, unbound, is_new } = ready;
-        let Joining { array: index, writes, replaces, text } = self.place_for(&new, aim)?;
+        let Joining { array, writes, replaces, text } = self.place_for(&new, aim)?;
         if writes.is_some() != is_new {
             return Err(refused(format!(
                 "{} did not join, as the array has changed meanwhile: add it again",
                 new.path.display()
             )));
         }
-        let array = self.nth(&mut { index }).expect("counted the same way");
-        let id = array.device.command(|engine| engine.next_member());
-        let joined = array.or_as_before(|array| {
-            let (slot, config) = match is_new {
-                // Written already; the next record of the state brings it up to date.
-                true => (None, array.device.recorder().adopt(id, &new.adopt).map_err(refused)?.0),
-                false => {
-                    let (slot, config) = array.device.recorder().take_back(id, &new.candidate).map_err(refused)?;
-                    (Some(slot), config)
-                }
-            };
-            array.join(unbound, config, slot)
-        })?;
-        if let Some(old) = replaces {
-            array.device.command(|engine| engine.replace(old, id))?;
+        let newcomer = match is_new {
+            true => Newcomer::Spare(new.adopt.clone()),
+            false => Newcomer::Former(Box::new(new.candidate.clone())),
+        };
+        let opened = unbound.drive.clone();
+        let (device, drive, notes) = unbound.bind(&self.ring, true);
+        self.offer_device(array, offer, device, drive);
+        let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
+        let command = Command::Add { newcomer, offer, replaces };
+        Ok(Joined { array, drive: opened, offer, command, text: text + &notes })
+    }
+
+    /// Offers a drive on another lane.
+    pub(crate) fn offer(&mut self, index: usize, offer: u64, drive: SyncDrive) {
+        let device = FileDrive::new(drive, &self.ring);
+        let hosted = HostedDrive::of(&device);
+        self.offer_device(index, offer, Box::new(device), hosted);
+    }
+
+    fn offer_device(&mut self, index: usize, offer: u64, device: Box<dyn BlockDevice>, drive: HostedDrive) {
+        self.tree()[index].device.offer(offer, device);
+        self.joining = Some((index, MemberSource::Drive(Box::new(drive))));
+    }
+
+    /// A drive that was offered did not join.
+    pub(crate) fn withdraw(&mut self, index: usize, offer: u64) {
+        self.joining = None;
+        drop(self.tree()[index].device.withdraw(offer));
+    }
+
+    /// Counts in a drive that has joined.
+    fn welcome(&mut self) {
+        let Some((index, source)) = self.joining.take() else { return };
+        let array = self.nth(&mut { index }).expect("lanes have the same tree");
+        match array.device.member_count() > array.members.len() {
+            true => array.members.push(source),
+            false => self.joining = Some((index, source)),
         }
-        Ok(Joined { array: index, replaces, ..joined.saying(text) })
     }
 
     fn index_of(&self, uuid: [u8; 16]) -> usize {
         self.tree().iter().position(|array| array.uuid == uuid).expect("it was found there")
-    }
-
-    /// Adds a drive as the home lane has done.
-    ///
-    /// # Errors
-    /// When this lane does not have the home lane's state yet; then it may be repeated.
-    pub(crate) fn follow(&mut self, joined: &Joined) -> Result<(), HostError> {
-        let ring = self.ring.clone();
-        let array = self.nth(&mut { joined.array }).expect("lanes have the same tree");
-        let id = joined.config.id;
-        if array.members.len() == id.0 {
-            let device = FileDrive::new(joined.drive.clone(), &ring);
-            let drive = HostedDrive::of(&device);
-            array.device.add(joined.config.clone(), Box::new(device), joined.slot)?;
-            array.members.push(MemberSource::Drive(Box::new(drive)));
-        }
-        match joined.replaces {
-            Some(old) => Ok(array.device.command(|engine| engine.replace(old, id))?),
-            None => Ok(()),
-        }
     }
 
     /// Whether the drive at `path` waits here, or in a span, for a role.
@@ -584,11 +601,12 @@ impl HostedArray {
         self.holder(path).is_ok_and(|(array, member)| array.status().members[member.0].role == MemberState::Spare)
     }
 
-    /// As [`HostedArray::replace`], with a spare that is there already.
+    /// The command by which a spare that is there already replaces a member, the array's index in the tree, and what it does in
+    /// words.
     ///
     /// # Errors
-    /// When `old` is not in sync, `spare` is not a spare, or they belong to different spans.
-    pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<String, HostError> {
+    /// When they belong to different spans.
+    pub(crate) fn replace_by_spare(&self, old: &Path, spare: &Path) -> Result<(usize, ArrayCommand, String), HostError> {
         let ((holder, member), (other, spare_member)) = (self.holder(old)?, self.holder(spare)?);
         if holder.uuid != other.uuid {
             return Err(refused(format!(
@@ -599,24 +617,8 @@ impl HostedArray {
                 holder.name
             )));
         }
-        holder.device.command(|engine| engine.replace(member, spare_member))?;
-        Ok(format!("{} is being filled to replace {}", spare.display(), old.display()))
-    }
-
-    /// What the recorder learned is forgotten when `work` fails, so that the handle can be given again.
-    fn or_as_before<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, HostError>) -> Result<T, HostError> {
-        let before = self.device.recorder().clone();
-        work(self).inspect_err(|_| *self.device.recorder() = before)
-    }
-
-    fn join(&mut self, unbound: Unbound, config: MemberConfig, slot: Option<usize>) -> Result<Joined, HostError> {
-        assert_eq!(self.members.len(), config.id.0, "handles are given in order");
-        let opened = unbound.drive.clone();
-        let (device, drive, notes) = unbound.bind(&self.ring, true);
-        self.device.add(config.clone(), device, slot)?;
-        self.members.push(MemberSource::Drive(Box::new(drive)));
-        let text = notes.iter().map(|note| format!("; {note}")).collect();
-        Ok(Joined { array: 0, config, slot, drive: opened, replaces: None, text })
+        let command = Command::Replace { member, spare: spare_member };
+        Ok((self.index_of(holder.uuid), command, format!("{} is being filled to replace {}", spare.display(), old.display())))
     }
 
     /// Reads or writes by waiting. Meanwhile no other code may drive the array.
@@ -742,6 +744,8 @@ impl BlockDevice for HostedArray {
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.device.poll(now, completions);
+        self.welcome();
+        self.answer();
         let Some(teller) = &self.teller else { return };
         self.forward(teller);
         if self.look_at <= now {

@@ -1,32 +1,29 @@
 //! An array on its lanes, and the commands for it.
 //!
-//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the home lane. A command goes
-//! to the home lane first; what the home lane accepts goes to the others. Commands run one after the other, since new members
-//! must get the same handles on every lane.
+//! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the home lane. A command is given
+//! to the engine there, which has the other lanes take part and answers it; all waiting is in the engine. Here paths become
+//! members, and drives that join are opened and offered to every lane.
 
-use crate::hosted::EventSender;
+use crate::hosted::{ArrayCommand, EventSender, Joined};
 use crate::merger::EventMerger;
 use crate::newcomer::Aim;
 use crate::open::open_at_home;
 use crate::{ArrayReport, HostError, HostedArray, MemberReport, NewDrive, Notice, OpenOptions};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Engine, LatencyTarget, MemberState, Refusal, SweepKind};
+use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind};
 use stria_block::RemoteDevice;
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 
-/// How often a command that waits for the engine looks again.
+/// How often a stop looks whether it is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// How long the start may take, or a lane to follow the home lane: moments, unless there is much to replay after a crash.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a path may take to be looked up; a file system that hangs does not answer.
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// How long a stop waits for a drive that does not answer, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
-/// R26: how long a member that is failed by command may remain a sole log holder.
-const LET_GO: Duration = Duration::from_secs(1);
 
 /// How a lane's ring was set up, and what it has done.
 pub type RingReport = (&'static str, RingCounters);
@@ -38,6 +35,8 @@ pub struct ArrayLanes {
     merger: Arc<EventMerger>,
     remote: Arc<dyn RemoteDevice>,
     order: Mutex<()>,
+    /// Numbers the drives that are offered to the lanes.
+    offer_count: AtomicU64,
 }
 
 impl ArrayLanes {
@@ -77,7 +76,7 @@ impl ArrayLanes {
             _ => Arc::new(LaneRouter::new(remotes, group_sectors)),
         };
         let merger = Arc::new(EventMerger::new(lanes.len()));
-        let array = Self { lanes, merger, remote, order: Mutex::default() };
+        let array = Self { lanes, merger, remote, order: Mutex::default(), offer_count: AtomicU64::new(0) };
         let teller = EventSender { notices, merger: Arc::clone(&array.merger) };
         array.each(move |array| array.tell(teller.clone()))?;
         array.each(|array| array.look_for_holes())?;
@@ -135,43 +134,49 @@ impl ArrayLanes {
         Ok(self.lanes[0].call(work)?)
     }
 
-    /// Repeats on the other lanes what the home lane has accepted. A lane that lacks the state for it gets that within moments.
-    fn follow(&self, work: impl Fn(&mut HostedArray) -> Result<(), HostError> + Clone + Send + 'static) -> Result<(), HostError> {
-        for (index, lane) in self.lanes.iter().enumerate().skip(1) {
-            let end = Instant::now() + PATIENCE;
-            while let Err(error) = lane.call(work.clone())? {
-                if Instant::now() > end {
-                    let remedy = "the array goes on, but stop it and serve it again";
-                    return Err(HostError::Refused(format!(
-                        "lane {index} does not do what the home lane does ({error}); {remedy}"
-                    )));
-                }
-                std::thread::sleep(LOOK_AGAIN);
-            }
-        }
-        Ok(())
+    /// Gives a command to an array of the tree, and waits for its answer. `choose` runs on the home lane: the index of the array,
+    /// and the command.
+    fn carry_out(
+        &self,
+        choose: impl FnOnce(&mut HostedArray) -> Result<(usize, ArrayCommand), HostError> + Send + 'static,
+    ) -> Result<(), HostError> {
+        let begin = |array: &mut HostedArray| choose(array).map(|(index, command)| array.begin(index, command));
+        let Ok(answer) = self.home(begin)??.recv() else {
+            // The lane has ended, and says why.
+            self.home(|_| ())?;
+            unreachable!("a lane answers its commands")
+        };
+        Ok(answer?)
     }
 
-    fn all(&self, work: impl Fn(&mut HostedArray) -> Result<(), HostError> + Clone + Send + 'static) -> Result<(), HostError> {
-        self.home(work.clone())??;
-        self.follow(work)
-    }
-
-    /// Commands the engines of the array and its spans that have redundancy.
-    fn engines(&self, command: impl Fn(&mut Engine) -> Result<(), Refusal> + Clone + Send + 'static) -> Result<(), HostError> {
-        self.all(move |array| {
-            let tree = array.tree();
-            let redundant: Vec<_> = tree.iter().filter(|array| array.geometry().level().is_redundant()).collect();
-            if redundant.is_empty() {
-                let level = array.geometry().level();
-                return Err(HostError::Refused(format!("RAID level {level} keeps nothing to compare or rebuild")));
-            }
-            Ok(redundant.iter().try_for_each(|array| array.command(&command))?)
+    /// Gives a command to every array of the tree that has redundancy.
+    fn carry_out_on(&self, arrays: Vec<usize>, command: &ArrayCommand) -> Result<(), HostError> {
+        arrays.into_iter().try_for_each(|index| {
+            let command = command.clone();
+            self.carry_out(move |_| Ok((index, command)))
         })
     }
 
-    /// Drops a drive as if it had failed. Waits for the end of replay (R30), and until no write relies on the drive's log alone
-    /// (R26).
+    /// The arrays of the tree that have redundancy, by index: one at least.
+    fn redundant(&self) -> Result<Vec<usize>, HostError> {
+        let (found, level) = self.home(|array| (array.redundant(), array.geometry().level()))?;
+        match found.is_empty() {
+            true => Err(HostError::Refused(format!("RAID level {level} keeps nothing to compare or rebuild"))),
+            false => Ok(found),
+        }
+    }
+
+    /// Sets something on the engines of the array and its spans that have redundancy.
+    fn engines(&self, set: impl Fn(&mut Engine) + Clone + Send + 'static) -> Result<(), HostError> {
+        let redundant = self.redundant()?;
+        self.each(move |array| {
+            let tree = array.tree();
+            redundant.iter().for_each(|&index| tree[index].command(&set));
+        })?;
+        Ok(())
+    }
+
+    /// Drops a drive as if it had failed.
     ///
     /// # Errors
     /// When data would be lost.
@@ -179,36 +184,11 @@ impl ArrayLanes {
         let _turn = self.one_at_a_time();
         self.home(|array| array.command(|engine| engine.may_change()))??;
         let path = self.known(path)?;
-        self.wait_while(Engine::is_replaying, "the array still carries out what a crash left; fail it again in a moment")?;
-        let leans = |leaves| {
-            let path = path.clone();
-            let said = self.each(move |array| array.stop_relying_on(&path, leaves))?;
-            said.into_iter().try_fold(false, |any, leans| Ok::<_, HostError>(any | leans?))
-        };
-        // R26: a drive that hangs does not end the writes in flight to it either, so the wait is bounded.
-        let end = Instant::now() + LET_GO;
-        while leans(true)? && Instant::now() < end {
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        let drive = path.clone();
-        let failed = self.home(move |array| array.fail(&drive))?;
-        if failed.is_err() {
-            leans(false)?;
-        }
-        failed
+        self.fail_known(path)
     }
 
-    /// Waits while a condition holds on any lane, for any array of the tree. `otherwise`: the error if it takes too long.
-    fn wait_while(&self, is_so: impl Fn(&Engine) -> bool + Copy + Send + 'static, otherwise: &str) -> Result<(), HostError> {
-        let wait = move |array: &mut HostedArray| array.tree().iter().any(|array| array.command(|engine| is_so(engine)));
-        let end = Instant::now() + PATIENCE;
-        while self.each(wait)?.contains(&true) {
-            if Instant::now() >= end {
-                return Err(HostError::Refused(otherwise.into()));
-            }
-            std::thread::sleep(LOOK_AGAIN);
-        }
-        Ok(())
+    fn fail_known(&self, path: PathBuf) -> Result<(), HostError> {
+        self.carry_out(move |array| array.place_of(&path).map(|(index, member)| (index, Command::Fail(member))))
     }
 
     /// Removes a failed drive or a spare, and closes it.
@@ -218,10 +198,13 @@ impl ArrayLanes {
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         let path = self.known(path)?;
-        let first = path.clone();
+        let opened = path.clone();
         // Closed here, and not on a lane: that may wait for the drive.
-        let _opened = self.home(move |array| array.remove(&first))??;
-        self.follow(move |array| array.remove(&path).map(drop))
+        let _opened = self.home(move |array| array.opened(&opened))?;
+        let (index, member) = self.home(move |array| array.place_of(&path))??;
+        self.carry_out(move |_| Ok((index, Command::Remove(member))))?;
+        self.each(move |array| array.forget(index, member))?;
+        Ok(())
     }
 
     /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
@@ -231,29 +214,30 @@ impl ArrayLanes {
     /// When the drive carries something and `force` is not set, or is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         self.home(|array| array.command(|engine| engine.may_change()))??;
-        self.wait_until_members_may_return()?;
+        // What a drive lacks that comes back is told by superblocks that say it was away.
+        self.carry_out_on(self.home(|array| array.redundant())?, &Command::CommitDrops)?;
         self.let_in(new, Aim { span, force, replaces: None })
-    }
-
-    /// R11: a member must not return while a lane is still starting, nor before its drop is durable.
-    fn wait_until_members_may_return(&self) -> Result<(), HostError> {
-        self.wait_while(
-            |engine| engine.is_starting() || !engine.drops_are_committed(),
-            "the array is still starting, or still writes down that a member failed; add it again in a moment",
-        )
     }
 
     /// Adds a drive. It is written on another thread than the lanes', and other commands go on meanwhile; so what holds is asked
     /// again when it joins.
     fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
-        let (newcomer, first) = (new.newcomer(), aim.clone());
-        let metadata = self.home(move |array| array.metadata_for(&newcomer, &first))??;
+        let (found, first) = (new.found(), aim.clone());
+        let metadata = self.home(move |array| array.metadata_for(&found, &first))??;
         let ready = new.prepare(metadata)?;
         let _turn = self.one_at_a_time();
-        self.wait_until_members_may_return()?;
-        let joined = self.home(move |array| array.let_in(ready, &aim))??;
-        let text = joined.text.clone();
-        self.follow(move |array| array.follow(&joined))?;
+        let number = self.offer_count.fetch_add(1, Ordering::SeqCst);
+        let joined = self.home(move |array| array.offer_first(ready, &aim, number))??;
+        let Joined { array: index, drive, offer, command, text } = joined;
+        for lane in &self.lanes[1..] {
+            let drive = drive.clone();
+            lane.call(move |array| array.offer(index, offer, drive))?;
+        }
+        // `drive` is dropped here, and not on a lane: that may wait for the drive.
+        if let Err(error) = self.carry_out(move |_| Ok((index, command))) {
+            self.each(move |array| array.withdraw(index, offer))?;
+            return Err(error);
+        }
         self.each(|array| array.look_for_holes())?;
         Ok(text)
     }
@@ -274,19 +258,13 @@ impl ArrayLanes {
     pub fn replace_by_spare(&self, old: PathBuf, spare: PathBuf) -> Result<Option<String>, HostError> {
         let _turn = self.one_at_a_time();
         let (old, spare) = (self.known(old)?, self.known(spare)?);
-        let work = {
-            let spare = spare.clone();
-            move |array: &mut HostedArray| array.replace_by_spare(&old, &spare)
-        };
-        let first = work.clone();
-        match self.home(move |array| array.has_spare(&spare).then(|| first(array)))? {
-            None => Ok(None),
-            Some(outcome) => {
-                let text = outcome?;
-                self.follow(move |array| work(array).map(drop))?;
-                Ok(Some(text))
-            }
+        let is_spare = spare.clone();
+        if !self.home(move |array| array.has_spare(&is_spare))? {
+            return Ok(None);
         }
+        let (index, command, text) = self.home(move |array| array.replace_by_spare(&old, &spare))??;
+        self.carry_out(move |_| Ok((index, command)))?;
+        Ok(Some(text))
     }
 
     /// Starts a scrub of the array and its spans at a position of the sync space: 0, or where one was stopped.
@@ -308,9 +286,10 @@ impl ArrayLanes {
             };
             return Err(HostError::Refused(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
         }
-        self.engines(move |engine| engine.scrub(repair, from_sector)).inspect_err(|_| {
-            // Lanes that have started the scrub must not run it alone.
-            let _ = self.engines(cancel);
+        let redundant = self.redundant()?;
+        self.carry_out_on(redundant.clone(), &Command::Scrub { repair, from_sector }).inspect_err(|_| {
+            // Spans that have started the scrub must not run it alone.
+            let _ = self.carry_out_on(redundant, &Command::CancelScrub);
         })
     }
 
@@ -320,7 +299,7 @@ impl ArrayLanes {
     /// When there is nothing to compare.
     pub fn cancel_scrub(&self) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
-        self.engines(cancel)
+        self.carry_out_on(self.redundant()?, &Command::CancelScrub)
     }
 
     /// Pauses sweeps at the end of their windows, or lets them go on.
@@ -330,10 +309,7 @@ impl ArrayLanes {
     pub fn pause(&self, paused: bool) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         self.merger.set_paused(paused);
-        self.engines(move |engine| {
-            engine.pause(paused);
-            Ok(())
-        })
+        self.engines(move |engine| engine.pause(paused))
     }
 
     /// Bounds the speed of sweeps, in sectors of each member per second, and sets what latency they leave to clients. `None`
@@ -348,7 +324,6 @@ impl ArrayLanes {
             if let Some(target) = target {
                 engine.set_latency_target(target);
             }
-            Ok(())
         })
     }
 
@@ -406,8 +381,7 @@ impl ArrayLanes {
     fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(PathBuf, u64)>, HostError> {
         let mut needed = Vec::new();
         for (path, seconds) in self.silent_drives()? {
-            let drive = path.clone();
-            match self.home(move |array| array.fail(&drive))? {
+            match self.fail_known(path.clone()) {
                 Ok(()) => told(format!(
                     "{} has not answered for {seconds} s, and the array stops without it: it counts as failed; `add` brings it back",
                     path.display()
@@ -425,26 +399,22 @@ impl ArrayLanes {
     /// When a lane has ended before, or ends by a panic, or a drive without redundancy does not answer.
     pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
-        // An array stops on all lanes before its spans do on any: any lane may make its last write.
-        let mut depth = 0;
+        self.home(|array| array.begin_stop())?;
         let mut look_at = Instant::now() + STOP_WITHOUT;
-        while self.each(move |array| array.begin_stop_at(depth))?.contains(&true) {
-            while self.each(move |array| array.is_stopped_at(depth))?.contains(&false) {
-                if Instant::now() >= look_at {
-                    look_at = Instant::now() + STOP_WITHOUT;
-                    let needed = self.stop_without(&mut told)?;
-                    if let Some((path, seconds)) = needed.first() {
-                        self.lanes.iter().rev().map(LaneHandle::leave).fold(Ok(()), Result::and)?;
-                        return Err(HostError::Refused(format!(
-                            "{} has not answered for {seconds} s, and no redundancy is left to go on without it: the members are left as \
-                             after a power cut, and the next start resyncs",
-                            path.display()
-                        )));
-                    }
+        while !self.home(|array| array.is_stopped())? {
+            if Instant::now() >= look_at {
+                look_at = Instant::now() + STOP_WITHOUT;
+                let needed = self.stop_without(&mut told)?;
+                if let Some((path, seconds)) = needed.first() {
+                    self.lanes.iter().rev().map(LaneHandle::leave).fold(Ok(()), Result::and)?;
+                    return Err(HostError::Refused(format!(
+                        "{} has not answered for {seconds} s, and no redundancy is left to go on without it: the members are left as \
+                         after a power cut, and the next start resyncs",
+                        path.display()
+                    )));
                 }
-                std::thread::sleep(LOOK_AGAIN);
             }
-            depth += 1;
+            std::thread::sleep(LOOK_AGAIN);
         }
         let report = self.report()?;
         // The home lane makes the metadata updates of all lanes, so it ends last.
@@ -457,9 +427,4 @@ impl Drop for ArrayLanes {
     fn drop(&mut self) {
         while self.lanes.pop().is_some() {}
     }
-}
-
-fn cancel(engine: &mut Engine) -> Result<(), Refusal> {
-    engine.cancel_scrub();
-    Ok(())
 }

@@ -2,7 +2,7 @@
 //! that hangs stops no lane, and its command ends with an error.
 //!
 //! ```text
-//!   open, inspect (thread) ─ choose what to write (home lane) ─ write (thread) ─ join (home lane, then the others)
+//!   open, inspect (thread) ─ choose what to write (home lane) ─ write (thread) ─ offer (all lanes) ─ join (by command)
 //! ```
 
 use crate::HostError;
@@ -20,7 +20,7 @@ use stria_format::md::recorder::Adopt;
 use uuid::Uuid;
 
 /// What a lane must know about a drive that joins.
-pub(crate) struct Newcomer {
+pub(crate) struct NewDriveFound {
     pub path: PathBuf,
     pub identity: Identity,
     pub candidate: Candidate,
@@ -30,7 +30,7 @@ pub(crate) struct Newcomer {
 /// A drive that was opened and inspected.
 pub struct NewDrive {
     drive: SyncDrive,
-    new: Arc<Newcomer>,
+    new: Arc<NewDriveFound>,
 }
 
 /// How a drive joins.
@@ -64,7 +64,7 @@ pub(crate) struct NewMetadata {
 
 /// A drive with its metadata on it, ready to join.
 pub(crate) struct ReadyDrive {
-    pub new: Arc<Newcomer>,
+    pub new: Arc<NewDriveFound>,
     pub unbound: Unbound,
     /// True if its metadata are new.
     pub is_new: bool,
@@ -86,12 +86,12 @@ impl NewDrive {
                 logical_block_bytes: info.limits.logical_block_bytes,
                 device_uuid: *Uuid::new_v4().as_bytes(),
             };
-            let new = Newcomer { path: info.path.clone(), identity: info.identity, candidate, adopt };
+            let new = NewDriveFound { path: info.path.clone(), identity: info.identity, candidate, adopt };
             Ok(Self { drive, new: Arc::new(new) })
         })
     }
 
-    pub(crate) fn newcomer(&self) -> Arc<Newcomer> {
+    pub(crate) fn found(&self) -> Arc<NewDriveFound> {
         Arc::clone(&self.new)
     }
 

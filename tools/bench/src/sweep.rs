@@ -1,7 +1,7 @@
 //! How fast a rebuild or scrub goes, on members at hand, by any clock.
 
 use stria_array::{
-    ArrayConfig, ArrayDevice, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SweepKind,
+    ArrayConfig, ArrayDevice, Command, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SweepKind,
 };
 use stria_block::{BlockDevice, Nanos, bytes};
 
@@ -52,10 +52,10 @@ pub fn time_sweep(
     let mut array = ArrayDevice::new(&config, members, NoMetadata, 0);
     let start = clock(None);
     array.poll(start, &mut Vec::new());
-    match job {
-        SweepJob::Rebuild => array.command(|engine| engine.fail(MemberId(0))).expect("redundancy allows it"),
-        SweepJob::Scrub => array.command(|engine| engine.scrub(false, 0)).expect("there is something to compare"),
-    }
+    array.begin(match job {
+        SweepJob::Rebuild => Command::Fail(MemberId(0)),
+        SweepJob::Scrub => Command::Scrub { repair: false, from_sector: 0 },
+    });
     loop {
         let now = clock(array.next_wake());
         array.poll(now, &mut Vec::new());

@@ -4,10 +4,14 @@
 use crate::chance::Chance;
 use std::cell::{Cell, RefCell, RefMut};
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayStatus, Engine, Event, LaneEvents, MemberConfig, MemberId, MemberState, Ports, Refusal,
+    ArrayConfig, ArrayDevice, ArrayStatus, Command, CommandId, Engine, Event, LaneEvents, MemberId, MemberState, Ports, Refusal,
 };
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_format::md::MdMetadata;
+use stria_format::md::recorder::Newcomer;
+
+/// A command for an array.
+pub type ArrayCommand = Command<Newcomer>;
 
 /// An array on one or several lanes.
 pub struct Lanes {
@@ -84,7 +88,7 @@ impl Lanes {
         self.home().recorder()
     }
 
-    /// Commands every lane; what the home lane says to it.
+    /// Sets something on every lane's engine, or asks it; what the home lane says to it.
     pub fn command<T>(&self, command: impl Fn(&mut Engine) -> T) -> T {
         let said = self.home().command(&command);
         self.lanes[1..].iter().for_each(|lane| drop(lane.command(&command)));
@@ -106,75 +110,50 @@ impl Lanes {
         self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_committed()))
     }
 
-    /// Drops a member as if it had failed: said to one lane, heard by all.
-    ///
-    /// # Errors
-    /// The engine's refusal.
-    pub fn fail(&self, member: MemberId) -> Result<(), Refusal> {
-        self.next_lane().command(|engine| engine.fail(member))
+    /// Gives the array a command.
+    pub fn begin(&self, command: ArrayCommand) -> CommandId {
+        self.home().begin(command)
     }
 
-    /// Orders a scrub, unless anything is swept on any lane.
-    ///
-    /// # Errors
-    /// The engine's refusal.
-    pub fn scrub(&self, repair: bool) -> Result<(), Refusal> {
-        match self.status().sweep {
-            Some(sweep) => Err(Refusal(format!("{:?} runs", sweep.kind))),
-            None => self.command(|engine| engine.scrub(repair, 0)),
-        }
+    /// Its result, once it has ended.
+    pub fn take_answer(&self, id: CommandId) -> Option<Result<(), Refusal>> {
+        self.home().take_answer(id)
+    }
+
+    /// Begins to stop.
+    pub fn stop(&self) {
+        self.home().stop();
     }
 
     /// Whether all lanes have stopped.
-    pub fn is_stopped(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped()))
+    pub fn has_stopped(&self) -> bool {
+        self.home().has_stopped()
     }
 
-    /// Whether a member may be let in: asked before anything is written to it.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn may_add(&self) -> Result<(), Refusal> {
-        if self.look().1 { Ok(()) } else { Err(Refusal("not all lanes know yet who has failed".into())) }
+    /// Offers a drive that is to join. `devices`: for each lane.
+    pub fn offer(&self, number: u64, devices: Vec<Box<dyn BlockDevice>>) {
+        self.lanes.iter().zip(devices).for_each(|(lane, device)| lane.offer(number, device));
     }
 
-    /// Whether one that was away may come back: asked before the recorder is told.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn may_return(&self) -> Result<(), Refusal> {
-        match self.drops_are_committed() {
-            true => Ok(()),
-            false => Err(Refusal("that a member failed is still being recorded".into())),
-        }
+    /// It did not join.
+    pub fn withdraw(&self, number: u64) {
+        self.lanes.iter().for_each(|lane| drop(lane.withdraw(number)));
     }
 
-    /// Lets a member in, on every lane. `devices`: for each.
-    ///
-    /// # Errors
-    /// The engine's refusal.
-    pub fn add(&self, config: &MemberConfig, devices: Vec<Box<dyn BlockDevice>>, slot: Option<usize>) -> Result<(), Refusal> {
-        if slot.is_some() && self.lanes.iter().any(|lane| lane.command(|engine| engine.is_starting())) {
-            return Err(Refusal("the array has just started".into()));
-        }
-        for (lane, device) in self.lanes.iter().zip(devices) {
-            lane.add(config.clone(), device, slot)?;
-        }
-        Ok(())
+    /// How many members all lanes know of.
+    pub fn member_count(&self) -> usize {
+        self.lanes.iter().map(ArrayDevice::member_count).min().expect("there is a lane")
+    }
+
+    /// Whether all lanes have dropped a member.
+    pub fn has_failed(&self, member: MemberId) -> bool {
+        self.lanes.iter().all(|lane| lane.status().members[member.0].role == MemberState::Failed)
     }
 
     /// Whether no lane uses a member.
     pub fn is_idle(&self, member: MemberId) -> bool {
         let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
         self.lanes.iter().all(|lane| idle(lane.status().members[member.0].role))
-    }
-
-    /// Takes a member out that has failed, or waits.
-    ///
-    /// # Errors
-    /// The engine's refusal.
-    pub fn remove(&self, member: MemberId) -> Result<(), Refusal> {
-        self.lanes.iter().try_for_each(|lane| lane.remove(member))
     }
 
     fn next_lane(&self) -> &ArrayDevice<MdMetadata> {

@@ -156,6 +156,7 @@ impl Mutant {
         match self {
             Mutant::ReadsUnaligned => Some(Flaw::ReadsUnaligned),
             Mutant::DegradedParityLeft => Some(Flaw::DegradedParityLeft),
+            Mutant::StaleAccepted => Some(Flaw::StaleAccepted),
             _ => None,
         }
     }

@@ -5,17 +5,17 @@
 
 use crate::chance::Chance;
 use crate::drive::{Drive, DriveHandle, Presence};
-use crate::lanes::Lanes;
+use crate::lanes::{ArrayCommand, Lanes};
 use crate::mutant::{Mutant, Swap, Swapped};
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, Engine, Geometry, Level, MemberConfig, MemberId, MemberState, MetadataWrite};
+use stria_array::{ArrayConfig, Command, Geometry, Level, MemberId, MemberState, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::{Assembly, Options, Verdict};
-use stria_format::md::recorder::Adopt;
+use stria_format::md::recorder::{Adopt, Newcomer};
 use stria_format::md::superblock::SuperblockError;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock, assemble};
 use stria_integrity::IntegrityDevice;
@@ -47,6 +47,8 @@ pub struct Node {
     pub members: Vec<Source>,
     /// By handle: those whose data are verified.
     pub checked: Vec<Option<Checked>>,
+    /// A drive that joins.
+    joining: Option<(usize, Option<Checked>)>,
 }
 
 /// A drive with checksums.
@@ -60,6 +62,9 @@ pub enum MountError {
     /// In words.
     Refused(String),
 }
+
+/// One drive joins at a time.
+const OFFER: u64 = 0;
 
 /// Where md's superblock lies on a drive.
 pub const SUPERBLOCK: Range<u64> = 8..16;
@@ -305,7 +310,8 @@ fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options,
                 engine.set_hedging(power.hedges.get());
                 engine.set_flaw(power.mutant.get().and_then(Mutant::flaw));
             });
-            let mut node = Node { name: start.config.name.clone(), uuid: assembly.uuid, geometry, device, members, checked };
+            let name = start.config.name.clone();
+            let mut node = Node { name, uuid: assembly.uuid, geometry, device, members, checked, joining: None };
             let above = match assembly.freshest.span_of {
                 Some(upper_uuid) if whole => Some(node.candidate(power, Some(&upper_uuid))?),
                 None if power.mutant.get() == Some(Mutant::LooksInside) => {
@@ -486,8 +492,8 @@ impl Node {
     /// # Errors
     /// When the power goes.
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
-        self.device.command(Engine::stop);
-        self.run_until(power, |node, _| node.device.is_stopped())?;
+        self.device.stop();
+        self.run_until(power, |node, _| node.device.has_stopped())?;
         let status = self.device.status();
         let in_use = self.checked.iter().zip(status.members).filter(|(_, member)| member.role != MemberState::Failed);
         let checked: Vec<Checked> = in_use.filter_map(|(checked, _)| checked.clone()).collect();
@@ -501,26 +507,24 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a drive out that has failed, or waits.
-    ///
-    /// # Errors
-    /// The engine's refusal.
-    pub fn remove(&mut self, member: MemberId) -> Result<(), String> {
-        self.device.remove(member).map_err(|refusal| refusal.to_string())?;
+    /// A member was taken out.
+    pub fn forget(&mut self, member: MemberId) {
         (self.members[member.0], self.checked[member.0]) = (Source::Removed, None);
-        Ok(())
     }
 
-    /// Lets a drive in: back into its slot by the bitmap where that is possible, else as a new spare. `stale`: as a
-    /// mutant would, without asking whether it missed anything. Whether it came back.
+    /// Offers a drive that is to join: back into its slot by the bitmap where that is possible, else as a new spare, which
+    /// replaces a member. `stale`: as a mutant would, whatever it missed. By which command it joins, and whether it comes back.
     ///
     /// # Errors
     /// In words.
-    pub fn add(&mut self, drives: &Drives, drive: usize, stale: bool) -> Result<bool, String> {
-        self.device.may_add().map_err(|refusal| refusal.to_string())?;
+    pub fn offer(
+        &mut self,
+        drives: &Drives,
+        drive: usize,
+        stale: bool,
+        replaces: Option<MemberId>,
+    ) -> Result<(ArrayCommand, bool), String> {
         let mut candidate = candidate_of(drive, &drives[drive].borrow());
-        let id = self.device.command(|engine| engine.next_member());
-        let before = self.device.recorder().clone();
         if let Ok(member) = &mut candidate.found
             && member.superblock.header.set_uuid == self.uuid
         {
@@ -531,48 +535,52 @@ impl Node {
             if let Ok(slot) = slot
                 && self.device.status().slots[slot].is_none()
             {
-                self.device.may_return().map_err(|refusal| refusal.to_string())?;
-                let (slot, mut config) = self.device.recorder().take_back(id, &candidate).map_err(|error| error.to_string())?;
-                if stale {
-                    (config.recovered_sector, config.by_bitmap) = (u64::MAX, false);
-                }
-                let (devices, checked) = bind_drive(&drives[drive], &candidate, self.device.count());
-                let added = self.device.add(&config, devices, Some(slot));
-                return match added {
-                    Ok(()) => {
-                        self.members.push(Source::Drive(drive));
-                        self.checked.push(checked);
-                        Ok(true)
-                    }
-                    Err(refusal) => {
-                        *self.device.recorder() = before;
-                        Err(refusal.to_string())
-                    }
-                };
+                self.bind(drives, drive, &candidate);
+                let newcomer = Newcomer::Former(Box::new(candidate));
+                return Ok((Command::Add { newcomer, offer: OFFER, replaces: None }, true));
             }
         }
-        let (config, writes) = self.adoption(drives, drive)?;
+        let (adopt, writes) = self.adoption(drives, drive)?;
         for write in writes {
             drives[drive].borrow_mut().put(write.start_sector, &write.data);
         }
         let candidate = candidate_of(drive, &drives[drive].borrow());
-        let (devices, checked) = bind_drive(&drives[drive], &candidate, self.device.count());
-        let added = self.device.add(&config, devices, None);
-        if let Err(refusal) = added {
-            *self.device.recorder() = before;
-            return Err(refusal.to_string());
-        }
-        self.members.push(Source::Drive(drive));
-        self.checked.push(checked);
-        Ok(false)
+        self.bind(drives, drive, &candidate);
+        Ok((Command::Add { newcomer: Newcomer::Spare(adopt), offer: OFFER, replaces }, false))
     }
 
-    /// What a drive is to be given to become a spare; the recorder counts it in.
+    fn bind(&mut self, drives: &Drives, drive: usize, candidate: &Candidate) {
+        let (devices, checked) = bind_drive(&drives[drive], candidate, self.device.count());
+        self.device.offer(OFFER, devices);
+        self.joining = Some((drive, checked));
+    }
+
+    /// The drive that was offered did not join.
+    pub fn withdraw(&mut self) {
+        self.joining = None;
+        self.device.withdraw(OFFER);
+    }
+
+    /// Counts in a drive that has joined, here or below.
+    pub fn welcome(&mut self) {
+        if self.joining.is_some() && self.device.member_count() > self.members.len() {
+            let (drive, checked) = self.joining.take().expect("just seen");
+            self.members.push(Source::Drive(drive));
+            self.checked.push(checked);
+        }
+        for member in &mut self.members {
+            if let Source::Span(node) = member {
+                node.welcome();
+            }
+        }
+    }
+
+    /// What a drive is to be given to become a spare.
     ///
     /// # Errors
     /// In words.
-    pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(MemberConfig, Vec<MetadataWrite>), String> {
-        let id = self.device.command(|engine| engine.next_member());
+    pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(Adopt, Vec<MetadataWrite>), String> {
+        let id = MemberId(self.device.member_count());
         let model = *drives[drive].borrow().model();
         drives[drive].borrow_mut().adopted += 1;
         let adopt = Adopt {
@@ -581,7 +589,9 @@ impl Node {
             logical_block_bytes: bytes(model.block_sectors) as u32,
             device_uuid: identity(4, drives[drive].borrow().adopted * 1000 + drive),
         };
-        self.device.recorder().adopt(id, &adopt).map_err(|error| error.to_string())
+        let mut recorder = self.device.recorder().clone();
+        let (_, writes) = recorder.adopt(id, &adopt).map_err(|error| error.to_string())?;
+        Ok((adopt, writes))
     }
 
     /// The drives that hold slots whole, by slot.

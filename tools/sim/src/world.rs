@@ -7,6 +7,7 @@ use crate::chance::Chance;
 use crate::crossed::{self, Crossed};
 use crate::drive::{Drive, Keep, Presence};
 use crate::guest::Guest;
+use crate::lanes::ArrayCommand;
 use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
 use crate::power::Power;
@@ -19,12 +20,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Event, MemberState, REDO_SECTORS_MAX, SweepKind};
+use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, REDO_SECTORS_MAX, Refusal, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 
-/// How long a member that is failed on command may take until nothing is left to its log alone, as in the host.
-const LET_GO: Nanos = 1_000_000_000;
+/// How long a member that is failed by command may remain a sole log holder (R26).
+const RELIED_ON_MAX: Nanos = 1_000_000_000;
 
 /// How to run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -490,6 +491,7 @@ impl<'a> World<'a> {
         let mut ended = std::mem::take(&mut self.ended);
         let node = self.node.as_mut().expect("an array runs");
         node.device.poll(self.power.now(), &mut ended);
+        node.welcome();
         let wake = node.device.next_wake().into_iter().chain(self.look_due).min();
         if self.power.bad_grew.take() {
             self.model.lose_member();
@@ -845,19 +847,15 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Step::Remove(which) => {
-                let leaves = self.node().leaves().len();
-                let node = self.node.as_mut().expect("an array runs").leaf_mut((which >> 32) as usize % leaves);
-                let status = node.device.status();
-                let idle: Vec<_> = status
-                    .members
-                    .iter()
-                    .filter(|member| matches!(member.role, MemberState::Failed | MemberState::Spare))
-                    .filter(|member| node.drive_of(member.id).is_some() && node.device.is_idle(member.id))
+                let leaves = self.node().leaves();
+                let leaf = (which >> 32) as usize % leaves.len();
+                let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
+                let members = leaves[leaf].device.status().members.into_iter();
+                let idle: Vec<_> = members
+                    .filter(|member| idle(member.role) && leaves[leaf].drive_of(member.id).is_some())
                     .map(|member| member.id)
                     .collect();
-                if !idle.is_empty() {
-                    let member = idle[(which & 0xffff) as usize % idle.len()];
-                    node.remove(member).map_err(|what| Stop::Wrong(format!("an idle member could not be removed: {what}")))?;
+                if !idle.is_empty() && self.remove(leaf, idle[(which & 0xffff) as usize % idle.len()])? {
                     self.meet("remove");
                 }
                 Ok(())
@@ -870,7 +868,7 @@ impl<'a> World<'a> {
                 if self.settled && !spoiled {
                     for (leaf, status) in statuses.iter().enumerate().filter(|(_, status)| is_whole(status)) {
                         if status.sweep.is_none() {
-                            let _ = self.node().leaves()[leaf].device.scrub(repair);
+                            let _ = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
                         }
                     }
                 }
@@ -893,32 +891,65 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Fails a drive on command, as the host does: once the array does not lean on it. `hangs`: and after a second all the same.
+    /// Gives a command to a leaf, and lets time run until it is answered.
+    fn carry_out(&mut self, leaf: usize, command: ArrayCommand) -> Result<Result<(), Refusal>, Stop> {
+        let fails = if let Command::Fail(member) = command { Some(member) } else { None };
+        let words = format!("{command:?}");
+        let id = self.node().leaves()[leaf].device.begin(command);
+        let begun = self.power.now();
+        let late = begun + PATIENCE;
+        // First without moving the clock: most commands wait for nothing.
+        let mut limit = begun;
+        loop {
+            let relied_on = fails.filter(|&member| self.node().leaves()[leaf].device.is_sole_log_holder(member));
+            let turned = self.turn(limit);
+            if let Some(member) = fails
+                && self.node().leaves()[leaf].device.status().members[member.0].role == MemberState::Failed
+            {
+                self.model.lose_member();
+                // A member that hangs is failed all the same, and what a client was told of may be gone with the next crash.
+                self.leaned_on_is_gone |= relied_on.is_some() && self.power.now() >= begun + RELIED_ON_MAX;
+            }
+            let goes_on = turned?;
+            if let Some(answer) = self.node().leaves()[leaf].device.take_answer(id) {
+                return Ok(answer);
+            }
+            if !goes_on && limit == late {
+                return Err(Stop::Wrong(format!("a command never ends: {words}")));
+            }
+            if !goes_on {
+                limit = late;
+                self.meet("command waits");
+            }
+        }
+    }
+
     fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Outcome {
-        let node = self.node().leaves()[leaf];
-        let member = node.handle_of(drive).expect("it holds a slot");
-        if node.device.is_replaying() {
-            return Ok(());
+        let member = self.node().leaves()[leaf].handle_of(drive).expect("it holds a slot");
+        match self.carry_out(leaf, Command::Fail(member))? {
+            Ok(()) => self.meet(if hangs { "fail while it hangs" } else { "fail" }),
+            Err(refusal) => {
+                let node = self.node().leaves()[leaf];
+                // It may have gone by itself meanwhile.
+                if node.whole_drives().contains(&Some(drive)) && !node.device.is_replaying() {
+                    return Err(Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")));
+                }
+            }
         }
-        node.device.command(|engine| engine.stop_relying_on(Some(member)));
-        let leans = |world: &Self| world.node().leaves()[leaf].device.is_sole_log_holder(member);
-        if leans(self) {
-            self.meet("fail waits");
+        Ok(())
+    }
+
+    /// Takes out a member. `false`: it is in use.
+    fn remove(&mut self, leaf: usize, member: MemberId) -> Result<bool, Stop> {
+        let has_failed = self.node().leaves()[leaf].device.has_failed(member);
+        match self.carry_out(leaf, Command::Remove(member))? {
+            Ok(()) => {
+                self.node.as_mut().expect("an array runs").leaf_mut(leaf).forget(member);
+                Ok(true)
+            }
+            Err(refusal) if has_failed => Err(Stop::Wrong(format!("a failed member could not be removed: {refusal}"))),
+            Err(_) => Ok(false),
         }
-        let end = self.power.now() + LET_GO;
-        while leans(self) && self.turn(end)? {}
-        // Another may have gone meanwhile. Who hangs still keeps what a client was told, and a crash would lose it.
-        let is_whole = self.node().leaves()[leaf].whole_drives().contains(&Some(drive));
-        let leaned_on = leans(self);
-        if !is_whole || leaned_on && !hangs || !self.may_lose(leaf, drive, false) {
-            self.node().leaves()[leaf].device.command(|engine| engine.stop_relying_on(None));
-            return Ok(());
-        }
-        self.model.lose_member();
-        self.leaned_on_is_gone |= leaned_on;
-        self.meet(if hangs { "fail while it hangs" } else { "fail" });
-        let failed = self.node().leaves()[leaf].device.fail(member);
-        failed.map_err(|refusal| Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")))
     }
 
     fn bring_back(&mut self, which: u64) -> Outcome {
@@ -974,14 +1005,11 @@ impl<'a> World<'a> {
 
     /// Takes a drive out where it has failed, as nobody can open it before. `false`: not all lanes know that it failed.
     fn is_taken_out(&mut self, drive: usize) -> Result<bool, Stop> {
-        let node = self.node.as_mut().expect("an array runs");
-        for leaf in 0..node.leaves().len() {
-            let leaf = node.leaf_mut(leaf);
-            let Some(member) = leaf.handle_of(drive) else { continue };
-            if !leaf.device.is_idle(member) {
+        for leaf in 0..self.node().leaves().len() {
+            let Some(member) = self.node().leaves()[leaf].handle_of(drive) else { continue };
+            if !self.remove(leaf, member)? {
                 return Ok(false);
             }
-            leaf.remove(member).map_err(|what| Stop::Wrong(format!("a failed member could not be removed: {what}")))?;
         }
         Ok(true)
     }
@@ -1002,11 +1030,30 @@ impl<'a> World<'a> {
         // Who starts anew is as good as any other, unless a write is still to fail.
         let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
-        let node = self.node.as_mut().expect("an array runs").leaf_mut(home);
-        match node.add(&self.drives, drive, stale) {
-            Ok(true) => self.meet("came back by the bitmap"),
-            Ok(false) => self.meet("joined as a spare"),
-            Err(_) => self.meet("refused as a member"),
+        // As the host does, before it looks what the drive is.
+        if self.carry_out(home, Command::CommitDrops)?.is_err() {
+            self.meet("refused as a member");
+            return Ok(());
+        }
+        self.join(home, drive, stale, None)
+    }
+
+    /// Adds a drive to a leaf; `replaces`: in the place of a member, unless it comes back to a slot of its own.
+    fn join(&mut self, leaf: usize, drive: usize, stale: bool, replaces: Option<MemberId>) -> Outcome {
+        let node = self.node.as_mut().expect("an array runs").leaf_mut(leaf);
+        let Ok((command, comes_back)) = node.offer(&self.drives, drive, stale, replaces) else {
+            self.meet("refused as a member");
+            return Ok(());
+        };
+        let joined = self.carry_out(leaf, command)?.is_ok();
+        match (joined, comes_back, replaces) {
+            (false, ..) => {
+                self.node.as_mut().expect("an array runs").leaf_mut(leaf).withdraw();
+                self.meet("refused as a member");
+            }
+            (_, true, _) => self.meet("came back by the bitmap"),
+            (_, _, None) => self.meet("joined as a spare"),
+            (_, _, Some(_)) => self.meet("replace"),
         }
         Ok(())
     }
@@ -1025,15 +1072,8 @@ impl<'a> World<'a> {
         if !is_whole(&status) || status.sweep.is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return Ok(());
         }
-        let node = self.node.as_mut().expect("an array runs").leaf_mut(leaf);
-        if node.add(&self.drives, new, false) == Ok(false) {
-            let (member, spare) = (node.handle_of(old), node.handle_of(new));
-            let (member, spare) = (member.expect("it holds a slot"), spare.expect("it was added"));
-            if node.device.command(|engine| engine.replace(member, spare)).is_ok() {
-                self.meet("replace");
-            }
-        }
-        Ok(())
+        let member = self.node().leaves()[leaf].handle_of(old).expect("it holds a slot");
+        self.join(leaf, new, false, Some(member))
     }
 
     fn settle(&mut self) -> Outcome {

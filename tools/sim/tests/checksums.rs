@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{Copies, Event, Layout, Level, SweepKind};
+use stria_array::{Command, Copies, Event, Layout, Level, SweepKind};
 use stria_block::{Buffer, Completion, Operation, Request, bytes};
 use stria_sim::chance::Chance;
 use stria_sim::drive::Drive;
@@ -100,7 +100,7 @@ fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
         let mut node = rest.mount();
         assert!(rest.read(&mut node) == Some(rest.source.clone()), "{name}: a client reads what was written");
         // Parity and the copies that no client read are the scrub's.
-        node.device.command(|engine| engine.scrub(false, 0)).expect("nothing else runs");
+        node.device.begin(Command::Scrub { repair: false, from_sector: 0 });
         let mut mismatch = None;
         let mut events = Vec::new();
         for _ in 0..100_000 {

@@ -86,6 +86,10 @@ impl<R: MetadataWriter> Driver<R> {
     pub(super) fn poll_with_mail(&mut self, completions: &mut Vec<Completion>) {
         self.engine.set_now(self.now);
         self.take_mail();
+        if !self.is_divided {
+            self.poll(completions);
+            return self.others().post();
+        }
         if self.elsewhere.is_empty() && self.others().has_no_tickets() {
             self.poll(completions);
             return self.post();
@@ -108,7 +112,7 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     /// Does what other lanes ask for.
-    pub(super) fn take_mail(&mut self) {
+    fn take_mail(&mut self) {
         let Some(relay) = &mut self.relay else { return };
         let mut inbox = relay.take_mail();
         for message in inbox.drain(..) {
@@ -135,6 +139,8 @@ impl<R: MetadataWriter> Driver<R> {
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
                 Message::Filled { lane, member } => self.note_filled(lane, member),
                 Message::Replayed { lane } => self.note_replayed(lane),
+                Message::Step { number, step } => self.take_step_for_home(number, step),
+                Message::StepDone { number, result } => self.note_step(number, result),
                 Message::AllReplayed => self.engine.all_replayed(),
                 Message::AllResynced => self.engine.all_resynced(),
                 Message::GiveUp => self.engine.set_read_only(true),
@@ -147,7 +153,7 @@ impl<R: MetadataWriter> Driver<R> {
 
     /// The engine wants something durable.
     pub(super) fn ask(&mut self, ask: Ask) {
-        match &mut self.relay {
+        match self.relay.as_mut().filter(|_| self.is_divided) {
             None => self.make(ask),
             Some(relay) if relay.partition.lane == 0 => self.register(0, ask),
             Some(relay) => relay.send(0, Message::Ask { lane: relay.partition.lane, ask }),

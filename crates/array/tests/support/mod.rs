@@ -99,6 +99,25 @@ pub fn on_ram(config: &ArrayConfig) -> ArrayDevice<NoMetadata> {
     ArrayDevice::new(config, devices, NoMetadata, 0)
 }
 
+/// Gives an array a command, and lets time pass on its lanes until it is answered.
+pub fn carry_out<R: MetadataWriter<Newcomer = ()>>(
+    lanes: &mut [ArrayDevice<R>],
+    now: &mut Nanos,
+    ended: &mut Vec<Completion>,
+    command: Command,
+) -> Result<(), Refusal> {
+    let id = lanes[0].begin(command);
+    for _ in 0..1_000_000 {
+        lanes.iter_mut().for_each(|lane| lane.poll(*now, ended));
+        if let Some(answer) = lanes[0].take_answer(id) {
+            return answer;
+        }
+        let due = lanes.iter().filter_map(ArrayDevice::next_wake).min().expect("a command ends");
+        *now = due.max(*now);
+    }
+    panic!("a command takes for ever");
+}
+
 /// One array under test.
 pub struct World {
     /// The home lane's.
@@ -201,6 +220,16 @@ impl World {
             assert!(goes_on || ended, "request {tag} will never end");
         }
         panic!("request {tag} takes for ever");
+    }
+
+    /// Gives the array a command, and waits for its answer.
+    pub fn carry_out(&mut self, command: Command) -> Result<(), Refusal> {
+        carry_out(&mut self.lanes, &mut self.now, &mut self.ended, command)
+    }
+
+    /// Fails a member by command.
+    pub fn fail(&mut self, member: usize) -> Result<(), Refusal> {
+        self.carry_out(Command::Fail(MemberId(member)))
     }
 
     /// Runs until `condition` holds.
@@ -318,10 +347,8 @@ impl World {
     }
 
     pub fn scrub(&mut self, repair: bool) -> u64 {
-        for lane in &self.lanes {
-            lane.command(|engine| engine.scrub(repair, 0)).expect("nothing else runs");
-            lane.take_events();
-        }
+        self.lanes.iter().for_each(|lane| drop(lane.take_events()));
+        self.carry_out(Command::Scrub { repair, from_sector: 0 }).expect("nothing else runs");
         self.mismatches.clear();
         let (mut finished, mut found) = (0, 0);
         for _ in 0..1_000_000 {

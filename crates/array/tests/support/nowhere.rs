@@ -4,6 +4,7 @@ use stria_array::{AppendTerms, ArrayState, LaneLog, LogRecord, MemberId, Metadat
 use stria_block::{Buffer, Data, SECTOR_BYTES};
 
 /// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
+#[derive(Clone)]
 pub struct Nowhere(Data);
 
 impl Default for Nowhere {
@@ -14,6 +15,7 @@ impl Default for Nowhere {
 
 impl MetadataWriter for Nowhere {
     type Log = Self;
+    type Newcomer = ();
 
     fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
         Vec::new()

@@ -22,7 +22,7 @@ use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, fe
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter};
+use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Refusal};
 use stria_block::Buffer;
 use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
@@ -614,8 +614,26 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     Ok(usize::from(slot))
 }
 
+/// A drive that joins a running array.
+#[derive(Clone, Debug)]
+pub enum Newcomer {
+    /// A member that was away returns to its slot.
+    Former(Box<super::Candidate>),
+    /// A new spare: what [`MdMetadata::adopt`] writes is on the drive, durably. The next superblock update brings it up to date.
+    Spare(Adopt),
+}
+
 impl MetadataWriter for MdMetadata {
     type Log = MdLog;
+    type Newcomer = Newcomer;
+
+    fn admit(&mut self, member: MemberId, newcomer: &Newcomer) -> Result<(MemberConfig, Option<usize>), Refusal> {
+        let admitted = match newcomer {
+            Newcomer::Former(candidate) => self.take_back(member, candidate).map(|(slot, config)| (config, Some(slot))),
+            Newcomer::Spare(adopt) => self.adopt(member, adopt).map(|(config, _)| (config, None)),
+        };
+        admitted.map_err(|error| Refusal(error.to_string()))
+    }
 
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         if !std::mem::replace(&mut self.later_pages_laid, true) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use stria_array::{
-    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Engine, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite,
+    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Command, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite,
     MetadataWriter,
 };
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Limits, Nanos, Operation, Request, bytes};
@@ -95,6 +95,7 @@ impl BlockDevice for Device {
 type Bounds = Arc<Vec<(Range<u64>, u64)>>;
 
 /// The recorder, looked at: metadata go neither into data nor beyond a drive.
+#[derive(Clone)]
 pub struct Watched {
     recorder: MdMetadata,
     bounds: Bounds,
@@ -117,6 +118,7 @@ impl Watched {
 
 impl MetadataWriter for Watched {
     type Log = WatchedLog;
+    type Newcomer = ();
 
     fn catch_up(&mut self) -> Vec<MetadataWrite> {
         let writes = self.recorder.catch_up();
@@ -348,8 +350,8 @@ impl World {
 
     /// Stops the array, then what is below it.
     pub fn stop(&mut self, node: &mut Node) {
-        node.device.command(Engine::stop);
-        while !node.device.command(|engine| engine.is_stopped()) {
+        node.device.begin(Command::Stop);
+        while !node.device.has_stopped() {
             self.turn(node, &mut Vec::new());
         }
         node.checked.iter().for_each(IntegrityDevice::close);

@@ -5,7 +5,7 @@ use super::{MemoryDrive, started};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayDevice, Engine};
+use stria_array::{ArrayDevice, Command};
 use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request};
 use stria_format::md::{MdMetadata, Options, Start};
 
@@ -117,8 +117,8 @@ impl Running {
     }
 
     pub fn stop(mut self) -> Vec<MemoryDrive> {
-        self.array.command(Engine::stop);
-        while !self.array.command(|engine| engine.is_stopped()) {
+        self.array.begin(Command::Stop);
+        while !self.array.has_stopped() {
             self.array.poll(self.now, &mut Vec::new());
             self.now = self.now.max(self.array.next_wake().unwrap_or(0));
         }

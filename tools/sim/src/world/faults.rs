@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::tree::{self, PATIENCE};
 use crate::workload::Rot;
 use std::ops::Range;
-use stria_array::{Layout, Level, MemberState, SweepKind};
+use stria_array::{Command, Layout, Level, MemberState, SweepKind};
 use stria_block::{Operation, bytes};
 
 /// What a scrub has told.
@@ -150,16 +150,13 @@ impl World<'_> {
 
     /// A scrub from end to end, with nobody else at work.
     fn scrub_through(&mut self, leaf: usize, repair: bool) -> Result<Scrubbed, Stop> {
-        let order = {
-            let node = self.node().leaves()[leaf];
-            node.device.command(|engine| {
-                engine.pause(false);
-                engine.set_speed(Some(u64::MAX), Some(u64::MAX));
-            });
-            node.device.scrub(repair)
-        };
-        order.map_err(|refusal| Stop::Wrong(format!("a scrub of an idle array was refused: {refusal}")))?;
+        self.node().leaves()[leaf].device.command(|engine| {
+            engine.pause(false);
+            engine.set_speed(Some(u64::MAX), Some(u64::MAX));
+        });
         self.examined = Some(None);
+        let order = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
+        order.map_err(|refusal| Stop::Wrong(format!("a scrub of an idle array was refused: {refusal}")))?;
         let late = self.power.now() + PATIENCE;
         loop {
             let goes_on = self.turn(late);

@@ -1,0 +1,188 @@
+//! The driver's part in commands: has every lane take their steps, and admits new members with their devices.
+
+use super::{BoundMember, Driver};
+use crate::command::{Command, CommandId, Step};
+use crate::lanes::Message;
+use crate::{LaneLog, MemberId, MetadataWriter, Refusal};
+use std::collections::BTreeMap;
+use stria_block::BlockDevice;
+
+/// Commands under way.
+pub(super) struct Running<N> {
+    /// Drives that join, by command.
+    newcomers: BTreeMap<CommandId, N>,
+    /// Devices of drives that join, by the number under which they were offered.
+    pub offers: BTreeMap<u64, Box<dyn BlockDevice>>,
+    /// On the coordinator: by step, how many lanes have not answered, and the first refusal.
+    steps: BTreeMap<u64, (usize, Result<(), Refusal>)>,
+    answers: BTreeMap<CommandId, Result<(), Refusal>>,
+    stop: Option<CommandId>,
+    pub has_stopped: bool,
+}
+
+impl<N> Default for Running<N> {
+    fn default() -> Self {
+        Self {
+            newcomers: BTreeMap::new(),
+            offers: BTreeMap::new(),
+            steps: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            stop: None,
+            has_stopped: false,
+        }
+    }
+}
+
+impl<N> Running<N> {
+    pub fn take_answer(&mut self, id: CommandId) -> Option<Result<(), Refusal>> {
+        self.answers.remove(&id)
+    }
+}
+
+impl<R: MetadataWriter> Driver<R> {
+    pub(super) fn begin(&mut self, command: Command<R::Newcomer>) -> CommandId {
+        assert_eq!(self.lane(), 0, "commands are given to the coordinator");
+        self.actions = true;
+        let stops = matches!(command, Command::Stop);
+        let (command, newcomer) = command.split();
+        let id = self.engine.command(command);
+        self.running.newcomers.extend(newcomer.map(|newcomer| (id, newcomer)));
+        if stops {
+            self.running.stop.get_or_insert(id);
+        }
+        id
+    }
+
+    pub(super) fn stop(&mut self) {
+        if self.running.stop.is_none() {
+            self.begin(Command::Stop);
+        }
+    }
+
+    pub(super) fn command_done(&mut self, id: CommandId, result: Result<(), Refusal>) {
+        self.running.newcomers.remove(&id);
+        self.running.has_stopped |= self.running.stop == Some(id);
+        self.running.answers.insert(id, result);
+    }
+
+    /// Has every lane take a step, this one first: if it refuses, the others are not asked.
+    pub(super) fn on_every_lane(&mut self, number: u64, step: Step) {
+        let own = self.take_step(number, step.clone());
+        if let Some(Err(refusal)) = own {
+            return self.step_answered(number, Err(refusal));
+        }
+        let mut waits = usize::from(own.is_none());
+        if let Some(relay) = &mut self.relay {
+            waits += relay.partition.lane_count - 1;
+            relay.tell_all(|| Message::Step { number, step: step.clone() });
+        }
+        match waits {
+            0 => self.step_answered(number, Ok(())),
+            waits => drop(self.running.steps.insert(number, (waits, Ok(())))),
+        }
+    }
+
+    fn step_answered(&mut self, number: u64, result: Result<(), Refusal>) {
+        self.engine.step_answered(number, result);
+        self.actions = true;
+    }
+
+    /// Takes a step of a command. `None`: its end comes later.
+    fn take_step(&mut self, number: u64, step: Step) -> Option<Result<(), Refusal>> {
+        self.actions = true;
+        match step {
+            Step::Add { config, slot, offer, replaces } => {
+                let device = self.running.offers.remove(&offer).expect("every lane is offered the device before the command");
+                self.update_layout();
+                let (member, start, bad_blocks) = (config.id, config.data_start_sector, config.bad_blocks.clone());
+                let added = self.engine.add(config, device.limits(), slot, replaces);
+                assert!(added.is_ok() || self.lane() == 0, "lanes admit the members of the coordinator: {added:?}");
+                if added.is_err() {
+                    // The caller takes it back: to drop it here might wait for the drive.
+                    self.running.offers.insert(offer, device);
+                    return Some(added);
+                }
+                if let Some(home) = &mut self.home {
+                    home.coordinator.admit(member, &bad_blocks);
+                }
+                self.members.push(BoundMember::new(device, start));
+                Some(added)
+            }
+            Step::Remove(member) => {
+                let removed = self.engine.take_step(number, step);
+                if removed == Some(Ok(())) {
+                    self.release(member);
+                }
+                removed
+            }
+            step => self.engine.take_step(number, step),
+        }
+    }
+
+    fn release(&mut self, member: MemberId) {
+        let bound = &mut self.members[member.0];
+        (bound.leaves, bound.is_closed) = (true, true);
+        if bound.in_flight == 0 {
+            bound.device = None;
+        }
+    }
+
+    /// Takes a step for the coordinator.
+    pub(super) fn take_step_for_home(&mut self, number: u64, step: Step) {
+        if let Some(result) = self.take_step(number, step) {
+            self.step_done(number, result);
+        }
+    }
+
+    /// This lane has taken a step.
+    pub(super) fn step_done(&mut self, number: u64, result: Result<(), Refusal>) {
+        match self.lane() {
+            0 => self.note_step(number, result),
+            _ => self.others().send(0, Message::StepDone { number, result }),
+        }
+    }
+
+    /// A lane has taken a step.
+    pub(super) fn note_step(&mut self, number: u64, result: Result<(), Refusal>) {
+        let (waits, all) = self.running.steps.get_mut(&number).expect("lanes answer once");
+        *waits -= 1;
+        if all.is_ok() {
+            *all = result;
+        }
+        if *waits == 0 {
+            let (_, all) = self.running.steps.remove(&number).expect("just seen");
+            self.step_answered(number, all);
+        }
+    }
+
+    /// Admits the drive of a command on every lane.
+    pub(super) fn admit(&mut self, id: CommandId, number: u64, offer: u64, replaces: Option<(MemberId, usize)>) {
+        let newcomer = self.running.newcomers.remove(&id).expect("it came with the command");
+        let recorder = self.recorder.as_mut().expect("the coordinator records");
+        let before = recorder.clone();
+        let admitted = recorder.admit(self.engine.next_member(), &newcomer);
+        match admitted {
+            Ok((config, slot)) => {
+                let count = self.members.len();
+                self.on_every_lane(number, Step::Add { config, slot, offer, replaces });
+                if self.members.len() == count {
+                    self.recorder = Some(before);
+                    self.update_layout();
+                }
+            }
+            Err(refusal) => self.step_answered(number, Err(refusal)),
+        }
+    }
+
+    /// Takes over where the logs lie, as the recorder knows it.
+    pub(super) fn update_layout(&mut self) {
+        let Some(recorder) = &self.recorder else { return };
+        let places = recorder.log_places();
+        if let Some(relay) = self.relay.as_mut().filter(|_| self.is_divided) {
+            relay.tell_all(|| Message::Places(places.clone()));
+            // R39: another lane may be told of a new member next, and append to its log.
+            relay.post();
+        }
+        self.log.know(0, places);
+    }
+}

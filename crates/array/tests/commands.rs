@@ -1,0 +1,196 @@
+//! Commands wait inside the engine for what makes them safe, on one lane and several: whoever gives one cannot forget a step.
+//!
+//! Members answer late and out of order, and so do superblock updates, which a recorder writes to every member.
+
+mod support;
+use std::cell::RefCell;
+use stria_array::*;
+use stria_block::*;
+use support::*;
+
+const MEMBERS: usize = 4;
+const SECTORS: u64 = 1024;
+
+/// Writes one sector to each member for each superblock update, and admits whatever it is told to.
+#[derive(Clone)]
+struct Recorder(Vec<MemberId>);
+
+impl MetadataWriter for Recorder {
+    type Log = NoMetadata;
+    type Newcomer = (MemberConfig, Option<usize>);
+
+    fn admit(&mut self, _: MemberId, newcomer: &Self::Newcomer) -> Result<(MemberConfig, Option<usize>), Refusal> {
+        Ok(newcomer.clone())
+    }
+    fn record_state(&mut self, state: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+        self.0 = state.slots.iter().filter_map(|slot| Some(slot.member.as_ref()?.member)).collect();
+        let write = |&member: &MemberId| MetadataWrite { member, start_sector: 0, data: Buffer::zeroed(SECTOR_BYTES).freeze() };
+        self.0.iter().map(write).collect()
+    }
+    fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
+        Vec::new()
+    }
+    fn log_places(&self) {}
+}
+
+struct Array {
+    lanes: Vec<ArrayDevice<Recorder>>,
+    now: Nanos,
+    seed: RefCell<u64>,
+}
+
+impl Array {
+    fn new(level: Level, lane_count: usize, seed: u64) -> Self {
+        let geometry = Geometry::new(level, level.default_layout(), 8, &[SECTORS; MEMBERS]).expect("it fits");
+        let config = ArrayConfig::optimal("test", geometry);
+        let ports = Ports::new(lane_count).with_groups(8);
+        let mut array = Self { lanes: Vec::new(), now: 0, seed: RefCell::new(seed * 1000) };
+        for lane in 0..lane_count {
+            let devices = (0..MEMBERS).map(|_| array.drive()).collect();
+            array.lanes.push(ArrayDevice::on_lane(
+                &config,
+                devices,
+                (lane == 0).then_some(Recorder(Vec::new())),
+                0,
+                &ports,
+                lane,
+            ));
+        }
+        array
+    }
+
+    fn drive(&self) -> Box<dyn BlockDevice> {
+        *self.seed.borrow_mut() += 1;
+        Box::new(LateDevice::new(RamDevice::new(SECTORS), *self.seed.borrow()))
+    }
+
+    fn poll(&mut self) {
+        self.lanes.iter_mut().for_each(|lane| lane.poll(self.now, &mut Vec::new()));
+        let due = self.lanes.iter().filter_map(ArrayDevice::next_wake).min();
+        self.now = due.unwrap_or(self.now + 1).max(self.now);
+    }
+
+    /// Lets time pass until a command is answered; `look` is called before each turn and after it.
+    fn answer(&mut self, id: CommandId, mut look: impl FnMut(&Self, bool)) -> Result<(), Refusal> {
+        for _ in 0..100_000 {
+            look(self, true);
+            self.poll();
+            look(self, false);
+            if let Some(answer) = self.lanes[0].take_answer(id) {
+                return answer;
+            }
+        }
+        panic!("a command takes for ever");
+    }
+
+    fn carry_out(&mut self, command: Command<(MemberConfig, Option<usize>)>) -> Result<(), Refusal> {
+        let id = self.lanes[0].begin(command);
+        self.answer(id, |_, _| {})
+    }
+
+    /// Gives the command that brings back the member of a slot.
+    fn begin_return(&mut self, slot: usize) -> CommandId {
+        self.lanes.iter().for_each(|lane| lane.offer(7, self.drive()));
+        let id = MemberId(self.lanes[0].member_count());
+        let config = MemberConfig { recovered_sector: 0, ..MemberConfig::in_sync(id, SECTORS) };
+        self.lanes[0].begin(Command::Add { newcomer: (config, Some(slot)), offer: 7, replaces: None })
+    }
+
+    fn role(&self, lane: usize, member: usize) -> MemberState {
+        self.lanes[lane].status().members[member].role
+    }
+}
+
+fn each(mut story: impl FnMut(Array)) {
+    for level in [Level::Raid1, Level::Raid5, Level::Raid6] {
+        for lane_count in [1, 3] {
+            for seed in 0..10 {
+                story(Array::new(level, lane_count, seed));
+            }
+        }
+    }
+}
+
+/// R11. Without the wait the drive would be back at once.
+#[test]
+fn a_member_returns_only_after_its_drop_is_durable_on_every_lane() {
+    each(|mut array| {
+        array.carry_out(Command::Fail(MemberId(2))).expect("redundant");
+        assert!(!array.lanes[0].command(|engine| engine.drops_are_committed()), "the update has just begun");
+        let id = array.begin_return(2);
+        let mut waited = 0;
+        let mut durable = false;
+        let answer = array.answer(id, |array, before| {
+            let committed = |lane: &ArrayDevice<Recorder>| lane.command(|engine| engine.drops_are_committed());
+            if before {
+                durable |= array.lanes.iter().all(committed);
+            }
+            let is_back = array.lanes.iter().any(|lane| lane.member_count() > MEMBERS);
+            assert!(!is_back || durable || array.lanes.iter().all(committed), "back before its drop was durable");
+            waited += usize::from(!is_back);
+        });
+        answer.expect("its slot is empty");
+        assert!(waited > 2, "it waits for the update");
+        for lane in 0..array.lanes.len() {
+            assert_eq!(array.lanes[lane].status().slots[2], Some(MemberId(MEMBERS)), "lane {lane}");
+        }
+    });
+}
+
+#[test]
+fn a_refused_drive_changes_nothing_and_can_be_taken_back() {
+    each(|mut array| {
+        let id = array.begin_return(1);
+        let Refusal(sentence) = array.answer(id, |_, _| {}).expect_err("the slot has a member");
+        assert!(sentence.contains("has a member already"), "{sentence}");
+        assert!(array.lanes.iter().all(|lane| lane.member_count() == MEMBERS && lane.withdraw(7).is_some()));
+        // The next one gets the same handle.
+        array.carry_out(Command::Fail(MemberId(1))).expect("redundant");
+        let id = array.begin_return(1);
+        array.answer(id, |_, _| {}).expect("now it is empty");
+    });
+}
+
+/// Each lane hears of a drop in its own time. A member that only some call failed is taken out when all do.
+#[test]
+fn a_member_is_removed_when_every_lane_has_dropped_it() {
+    each(|mut array| {
+        // Its own drive reports that to the first lane, and others hear of it.
+        array.lanes[0].command(|engine| engine.lose(MemberId(0), "gone"));
+        array.carry_out(Command::Remove(MemberId(0))).expect("it has failed");
+        assert!((0..array.lanes.len()).all(|lane| array.role(lane, 0) == MemberState::Failed));
+        let Refusal(sentence) = array.carry_out(Command::Remove(MemberId(1))).expect_err("it is in use");
+        assert!(sentence.contains("in use"), "{sentence}");
+    });
+}
+
+#[test]
+fn commands_given_at_once_are_carried_out_in_order() {
+    each(|mut array| {
+        let fails = array.lanes[0].begin(Command::Fail(MemberId(3)));
+        let again = array.lanes[0].begin(Command::Fail(MemberId(3)));
+        let returns = array.begin_return(3);
+        let stops = array.lanes[0].begin(Command::Stop);
+        let late = array.lanes[0].begin(Command::Scrub { repair: false, from_sector: 0 });
+        array.answer(fails, |_, _| {}).expect("redundant");
+        let Refusal(sentence) = array.answer(again, |_, _| {}).expect_err("once is enough");
+        assert!(sentence.contains("has failed already"), "{sentence}");
+        array.answer(returns, |_, _| {}).expect("its slot is empty");
+        let Refusal(sentence) = array.answer(late, |_, _| {}).expect_err("it comes after the stop");
+        assert!(sentence.contains("being stopped"), "{sentence}");
+        // A member that hangs may be failed, so that the stop ends.
+        let fails = array.lanes[0].begin(Command::Fail(MemberId(MEMBERS)));
+        array.answer(stops, |_, _| {}).expect("it stops");
+        assert!(array.lanes[0].has_stopped() && array.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
+        array.answer(fails, |_, _| {}).expect("it is not in sync yet");
+    });
+}
+
+#[test]
+fn a_raid_0_stops_on_every_lane() {
+    for lane_count in [1, 3] {
+        let mut array = Array::new(Level::Raid0, lane_count, 1);
+        array.carry_out(Command::Stop).expect("it stops");
+        assert!(array.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())));
+    }
+}
