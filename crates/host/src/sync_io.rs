@@ -1,7 +1,8 @@
 //! Blocking I/O on a device, for tools: submits one request, and drives device and ring until it ends.
 
-use crate::HostError;
+use crate::{HostError, HostedArray};
 use std::time::Duration;
+use stria_array::Health;
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Operation, Request, SECTOR_BYTES, bytes};
 use stria_drive::{Ring, monotonic_now};
 
@@ -68,14 +69,25 @@ impl<'a, D: BlockDevice + ?Sized> SyncIo<'a, D> {
     }
 }
 
-impl SyncIo<'_, crate::HostedArray> {
+impl SyncIo<'_, HostedArray> {
     /// Stops the array cleanly.
     ///
     /// # Errors
-    /// When it cannot be said to be clean.
+    /// When the superblocks of some array of the tree cannot say clean.
     pub fn stop(&mut self) -> Result<(), HostError> {
         self.device.begin_stop();
         self.run_until(|array, _| array.is_stopped());
-        Ok(())
+        let is_left = |array: &&&HostedArray| {
+            let status = array.status();
+            status.health == Health::Failed || !status.clean && !status.read_only
+        };
+        match self.device.tree().iter().find(is_left) {
+            None => Ok(()),
+            Some(array) => Err(HostError::Refused(format!(
+                "array \"{}\" has stopped, but its drives took no last flush or superblock: they are as after a power cut, and the next \
+                 start resyncs",
+                array.name()
+            ))),
+        }
     }
 }

@@ -294,6 +294,22 @@ fn unmark(paths: &[PathBuf]) {
     }
 }
 
+/// Before, every stop was a good one.
+#[test]
+fn a_stop_that_leaves_no_clean_array_is_an_error() {
+    for (level, count) in LEVELS {
+        let images = Images::new(count);
+        images.make("tank", level);
+        let mut array = opened(&images.paths, OpenOptions::default());
+        write(&mut array, 0, &[1; 4096]);
+        for path in &images.paths {
+            FileOptions::new().write(true).open(path).and_then(|file| file.set_len(0)).expect("cut short");
+        }
+        let error = array.sync_io(|io| io.stop()).expect_err(level).to_string();
+        assert!(error.contains("as after a power cut"), "RAID {level}: {error}");
+    }
+}
+
 fn is_marked(path: &Path) -> bool {
     let examined = examine(&[path.to_owned()]).remove(0).expect("readable");
     examined.candidate.found.expect("a member").superblock.span_of.is_some()

@@ -437,8 +437,9 @@ impl Service {
         self.done(sequence, format!("array \"{name}\" has stopped"))
     }
 
-    /// Stops everything; then the process ends. No new client can connect once this has begun. `closing`: whether clients may
-    /// hope for another process that serves the same.
+    /// Stops everything; then the process ends. A stop that is refused changes nothing, so clients are looked for before the sockets
+    /// close. A client that connects between the two is disconnected like any other client of an array that stops. `closing`: whether
+    /// clients may hope for another process that serves the same.
     pub fn stop_all(&self, force: bool, closing: Closing) -> Result<Done, ApiError> {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
