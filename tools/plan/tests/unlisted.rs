@@ -1,0 +1,107 @@
+//! Goal: the models predict and do not remember. Method: drives, counts, sizes and mixes that no publication lists lie where those that it lists leave
+//! room for them: figures rise and fall as they must, and none passes what its parts allow.
+
+use stria_plan::array::Level;
+use stria_plan::backplane::DriveConfig;
+use stria_plan::load::{Load, run};
+use stria_plan::model::{Model, SECTOR_BYTES};
+use stria_plan::platform::PlatformConfig;
+use stria_plan::profile;
+use stria_plan::rig::Rig;
+
+fn drive(key: &str) -> DriveConfig {
+    profile::drive(key).expect("there is such a drive").config
+}
+
+fn used(platform: &str, key: &str, level: Level, members: usize) -> Rig {
+    let platform = profile::platform(platform).expect("there is such a platform").config;
+    let rig = Rig::new(platform, &vec![drive(key); members], level, 64 << 10, 1);
+    for (index, ssd) in rig.backplane().ssds().enumerate() {
+        ssd.jump_to_used(1 + index as u64);
+    }
+    rig
+}
+
+/// Each value is at most a hundredth below the one before.
+fn rises(what: &str, values: &[f64]) {
+    for pair in values.windows(2) {
+        assert!(pair[1] >= 0.99 * pair[0], "{what} falls: {values:.0?}");
+    }
+}
+
+/// Between the seven published mixes. Reads are counted: a link that is full of reads still takes writes the other way.
+#[test]
+fn more_reads_are_never_slower_on_a_used_drive() {
+    for block_kib in [4, 12, 24] {
+        let reads: Vec<f64> = [0.1, 0.2, 0.45, 0.6, 0.8, 0.9, 1.0]
+            .into_iter()
+            .map(|read_share| {
+                let mut rig = used("d3700-host", "d3700", Level::Single, 1);
+                let load =
+                    Load { block_bytes: block_kib << 10, threads: 4, warm_up: 15_000, ..Load::random(&rig, 32, read_share) };
+                run(&mut rig, &load).iops * read_share
+            })
+            .collect();
+        rises(&format!("{block_kib} KiB"), &reads);
+        assert!(reads[6] > 3.0 * reads[1], "{reads:.0?}");
+    }
+}
+
+/// Between the published sizes and beyond them.
+#[test]
+fn larger_requests_are_fewer_and_carry_more() {
+    for (key, platform) in [("d3700", "d3700-host"), ("p4510", "p4510-host"), ("ssd520", "z87"), ("s3500", "c226")] {
+        let (iops, bytes): (Vec<f64>, Vec<f64>) = [4, 12, 24, 48, 96, 256, 512]
+            .into_iter()
+            .map(|block_kib: u64| {
+                let mut rig = used(platform, key, Level::Single, 1);
+                let load = Load { block_bytes: block_kib << 10, warm_up: 1_000, requests: 6_000, ..Load::random(&rig, 32, 1.0) };
+                let outcome = run(&mut rig, &load);
+                (-outcome.iops, outcome.bytes_per_s)
+            })
+            .unzip();
+        rises(&format!("{key}, bytes"), &bytes);
+        assert!(iops.windows(2).all(|pair| pair[1] >= pair[0]), "{key}: {iops:.0?}");
+    }
+}
+
+/// Five, seven and eight drives, which nobody published, on platforms of which two to six were.
+#[test]
+fn more_drives_are_never_slower_and_never_faster_than_their_sum() {
+    for (platform, key, levels) in [
+        ("c226", "s3500", [Level::Raid0, Level::Raid5 { spans: 1 }]),
+        ("p4510-md", "p4510", [Level::Raid0, Level::Raid10]),
+        ("stria", "p4510", [Level::Raid0, Level::Raid6 { spans: 1 }]),
+    ] {
+        let reads = |level: Level, members: usize| {
+            let mut rig = used(platform, key, level, members);
+            let load = Load { threads: 4, warm_up: 2_000, requests: 12_000, ..Load::random(&rig, 32, 1.0) };
+            run(&mut rig, &load).iops
+        };
+        let one = reads(Level::Single, 1);
+        for level in levels {
+            let counts = (4..=8).filter(|&members| level.refusal(members).is_none());
+            let (all, sums): (Vec<f64>, Vec<f64>) = counts.map(|members| (reads(level, members), one * members as f64)).unzip();
+            rises(&format!("{level} on {platform}"), &all);
+            assert!(
+                all.iter().zip(sums).all(|(found, sum)| *found <= 1.02 * sum),
+                "{level} on {platform}: {all:.0?} of {one:.0} each"
+            );
+        }
+    }
+}
+
+/// Drives that were never made: twice the dies, or half the read time, are faster where flash is the bound, and never slower.
+#[test]
+fn better_drives_are_not_slower() {
+    let reads = |change: &dyn Fn(&mut stria_plan::ssd::SsdConfig)| {
+        let DriveConfig::Ssd(mut config) = drive("d3700") else { panic!("it is an SSD") };
+        change(&mut config);
+        let mut rig = Rig::new(PlatformConfig::default(), &[DriveConfig::Ssd(config)], Level::Single, 64 << 10, 1);
+        assert!(rig.size_sectors() * SECTOR_BYTES > 700_000_000_000);
+        let load = Load { threads: 4, ..Load::random(&rig, 32, 1.0) };
+        run(&mut rig, &load).iops
+    };
+    let (plain, dies, faster) = (reads(&|_| ()), reads(&|config| config.dies *= 2), reads(&|config| config.read_ns /= 2));
+    assert!(dies > 1.05 * plain && faster > 1.05 * plain, "{plain:.0}, {dies:.0}, {faster:.0}");
+}
