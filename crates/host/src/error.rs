@@ -3,6 +3,7 @@
 use stria_array::Refusal;
 use stria_block::IoError;
 use stria_drive::{DriveError, LaneStopped};
+use stria_format::md::assemble::AssembleError;
 
 /// What went wrong, by what the caller does about it.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,12 @@ pub enum HostError {
     /// Cannot be done as asked.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<AssembleError> for HostError {
+    fn from(error: AssembleError) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 impl From<Refusal> for HostError {

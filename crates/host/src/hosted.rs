@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use stria_array::{ArrayDevice, ArrayStatus, Command, CommandId, Engine, Event, Geometry, MemberId, MemberState, Refusal};
-use stria_block::{BlockDevice, Completion, Limits, Nanos, Request, bytes};
+use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_drive::{DriveInfo, DriveWatch, FileDrive, Identity, Ring, SyncDrive};
 use stria_format::md::recorder::{Description, Newcomer};
-use stria_format::md::{Candidate, MdMetadata, Read, Superblock};
+use stria_format::md::{Candidate, MdMetadata, Superblock};
 use stria_integrity::{Counts, IntegrityDevice};
 
 /// What a member is made of.
@@ -627,26 +627,17 @@ impl HostedArray {
         work(&mut SyncIo::new(self, &ring))
     }
 
-    /// Reads md's metadata from the array itself, in any format. Clients may have written it.
-    pub(crate) fn candidate(&mut self) -> Candidate {
-        self.read_candidate(|name, limits, read| Candidate::read(name, limits.size_sectors, limits.logical_block_bytes, read))
-    }
-
-    /// Reads the superblock of the array above, of which this one is marked as a span.
-    pub(crate) fn candidate_for(&mut self, upper_uuid: &[u8; 16]) -> Candidate {
-        self.read_candidate(|name, limits, read| {
-            Candidate::read_span(name, limits.size_sectors, limits.logical_block_bytes, upper_uuid, read)
-        })
-    }
-
-    fn read_candidate(&mut self, look: impl FnOnce(String, &Limits, &mut Read) -> Candidate) -> Candidate {
+    /// What lies on the array: the superblock of the array above, of which this one is marked as a span, or of any array. Clients
+    /// may have written it.
+    pub(crate) fn candidate(&mut self, upper_uuid: Option<&[u8; 16]>) -> Candidate {
         let (name, limits) = (self.name.clone(), self.device.limits().clone());
+        let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
         self.sync_io(|io| {
-            let mut read = |start: u64, sectors: u64| {
-                debug_assert!(bytes(sectors) > 0);
-                io.read(start, sectors)
-            };
-            look(name, &limits, &mut read)
+            let mut read = |start: u64, sectors: u64| io.read(start, sectors);
+            match upper_uuid {
+                Some(upper_uuid) => Candidate::read_span(name, sectors, block, upper_uuid, &mut read),
+                None => Candidate::read(name, sectors, block, &mut read),
+            }
         })
     }
 

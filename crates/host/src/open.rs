@@ -1,7 +1,6 @@
 //! Finds the arrays on a set of drives, nested arrays included.
 //!
-//! What an array carries is its clients' data. It is a member of another array only if its own superblock is marked so, or if
-//! the administrator says so ([`OpenOptions::nested`]). Other arrays are not searched.
+//! Which array lies on which is decided by [`nest`], as in the simulator.
 //!
 //! Everything is read before anything is written: arrays are opened read-only, level by level, and activated only when the last
 //! one is open.
@@ -17,8 +16,9 @@ use std::path::PathBuf;
 use stria_array::{MemberId, Ports};
 use stria_block::BlockDevice;
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
-use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, Options, Stranger};
-use stria_format::md::{Candidate, SuperblockError, assemble, uuid_text};
+use stria_format::md::Candidate;
+use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
+use stria_format::md::nest::{Nested, Provider, Source, bind_new, nest};
 
 /// How to open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,11 +61,6 @@ const NO_POLLING: &str = "none of the drives offers polled completion: NVMe driv
 
 /// For several arrays that may be spans without a mark.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, open it with --nested";
-
-enum Source {
-    Drive(SyncDrive),
-    Array(Box<(HostedArray, ArrayPlan)>),
-}
 
 /// What lies on some drives: arrays that are not part of another, every array that was found, drives of no array, and messages.
 type Built = (Vec<(HostedArray, ArrayPlan)>, Vec<Assembly>, Vec<Stranger>, Vec<String>);
@@ -216,113 +211,80 @@ fn look(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedA
     Ok((array, plan, warnings))
 }
 
+/// Drives and arrays of this machine, on one lane.
+struct Opener<'a> {
+    ring: &'a Ring,
+    forget_checksums: bool,
+    /// What the administrator must know.
+    told: Vec<String>,
+}
+
 fn build(drives: Vec<(SyncDrive, Candidate)>, ring: &Ring, options: OpenOptions) -> Result<Built, HostError> {
     refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
     if options.io.poll && !drives.iter().any(|(drive, _)| drive.info().io_poll) {
         return Err(HostError::Refused(NO_POLLING.into()));
     }
-    let mut sources: Vec<(Candidate, Option<Source>)> =
-        drives.into_iter().map(|(drive, candidate)| (candidate, Some(Source::Drive(drive)))).collect();
-    let mut all = Vec::new();
-    let mut strangers = Vec::new();
-    let mut arrays = Vec::new();
-    let mut told = Vec::new();
-    for depth in 0u8.. {
-        let candidates: Vec<Candidate> = sources.iter().map(|(candidate, _)| candidate.clone()).collect();
-        // Members that were away come back only by `add`.
-        let how = Options { force: options.force, take_back: false, read_only: true };
-        let (mut assemblies, outside) = assemble(&candidates, &how);
-        strangers.extend(outside);
-        let mut next = Vec::new();
-        for assembly in &mut assemblies {
-            let Ok(start) = &assembly.outcome else { continue };
-            let take = |&drive: &usize| (&candidates[drive], sources[drive].1.take().expect("each drive is one member"));
-            let members = start.drives.iter().map(take).collect();
-            let (mut array, plan) = bind(assembly, members, ring, options.forget_checksums, &mut told)?;
-            let above = match assembly.freshest.span_of {
-                Some(upper_uuid) => Some(array.candidate_for(&upper_uuid)),
-                None if depth < options.nested => Some(array.candidate()).filter(|candidate| candidate.found.is_ok()),
-                None => None,
-            };
-            match above {
-                None => arrays.push((array, plan)),
-                Some(candidate) => match &candidate.found {
-                    Ok(_) => next.push((candidate, Some(Source::Array(Box::new((array, plan)))))),
-                    Err(error) => assembly.outcome = Err(without_upper(assembly, error)),
-                },
-            }
-        }
-        all.extend(assemblies);
-        if next.is_empty() {
-            break;
-        }
-        sources = next;
-    }
-    Ok((arrays, all, strangers, told))
-}
-
-/// Why a span does not start if nothing is left of the array above it.
-fn without_upper(span: &Assembly, error: &SuperblockError) -> AssembleError {
-    let upper = span.freshest.span_of.map_or_else(String::new, |uuid| uuid_text(&uuid));
-    let reason = format!(
-        "it is a span of array {upper}, whose superblock is not on it ({error}): either `create` was broken off, and has to be done \
-         again, or the first blocks of the span are lost"
-    );
-    AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason }
+    let mut opener = Opener { ring, forget_checksums: options.forget_checksums, told: Vec::new() };
+    let drives = drives.into_iter().map(|(drive, candidate)| (candidate, drive)).collect();
+    let Nested { arrays, assemblies, strangers } = nest(&mut opener, drives, options.force, options.nested)?;
+    Ok((arrays, assemblies, strangers, opener.told))
 }
 
 /// Opens an array that was just written on these drives, by its identity, for writing. It has no content yet.
 pub(crate) fn open_new(drives: Vec<SyncDrive>, uuid: &[u8; 16], ring: &Ring) -> Result<HostedArray, HostError> {
-    let candidates: Vec<Candidate> = drives.iter().map(candidate_of).collect();
-    let (assemblies, _) = assemble(&candidates, &Options { force: true, take_back: false, read_only: true });
-    let written = assemblies.iter().find(|assembly| assembly.uuid == *uuid);
-    let assembly = written.ok_or_else(|| HostError::Refused("the new array cannot be read back".into()))?;
-    let start = assembly.outcome.as_ref().map_err(|error| HostError::Refused(error.to_string()))?;
-    let mut sources: Vec<Option<Source>> = drives.into_iter().map(|drive| Some(Source::Drive(drive))).collect();
-    let take = |&drive: &usize| (&candidates[drive], sources[drive].take().expect("each drive is one member"));
-    let members = start.drives.iter().map(take).collect();
-    let (array, _) = bind(assembly, members, ring, false, &mut Vec::new())?;
+    let mut opener = Opener { ring, forget_checksums: false, told: Vec::new() };
+    let drives = drives.into_iter().map(|drive| (candidate_of(&drive), drive)).collect();
+    let (array, _) = bind_new(&mut opener, drives, uuid)?;
     array.activate();
     Ok(array)
 }
 
-fn bind(
-    assembly: &Assembly,
-    members: Vec<(&Candidate, Source)>,
-    ring: &Ring,
-    forget_checksums: bool,
-    told: &mut Vec<String>,
-) -> Result<(HostedArray, ArrayPlan), HostError> {
-    let start = assembly.outcome.as_ref().expect("it can start");
-    let redundant = start.config.geometry.level().is_redundant();
-    let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
-    let (mut sources, mut planned) = (Vec::new(), Vec::new());
-    let (mut checked, mut unchecked) = (false, Vec::new());
-    for (candidate, member) in members {
-        match member {
-            Source::Drive(drive) => {
-                planned.push(PlannedMember::Drive(drive.clone()));
-                let (device, drive, warnings) = prepare_drive(drive, candidate, forget_checksums)?.bind(ring, redundant);
-                match drive.checked {
-                    Some(_) => checked = true,
-                    None => unchecked.push(candidate.name.as_str()),
+impl Provider for Opener<'_> {
+    type Drive = SyncDrive;
+    type Array = (HostedArray, ArrayPlan);
+    type Error = HostError;
+
+    fn bind(
+        &mut self,
+        assembly: &Assembly,
+        members: Vec<(&Candidate, Source<SyncDrive, Self::Array>)>,
+    ) -> Result<Self::Array, HostError> {
+        let start = assembly.outcome.as_ref().expect("it can start");
+        let redundant = start.config.geometry.level().is_redundant();
+        let mut devices: Vec<Box<dyn BlockDevice>> = Vec::new();
+        let (mut sources, mut planned) = (Vec::new(), Vec::new());
+        let (mut checked, mut unchecked) = (false, Vec::new());
+        for (candidate, member) in members {
+            match member {
+                Source::Drive(drive) => {
+                    planned.push(PlannedMember::Drive(drive.clone()));
+                    let unbound = prepare_drive(drive, candidate, self.forget_checksums)?;
+                    let (device, drive, warnings) = unbound.bind(self.ring, redundant);
+                    match drive.checked {
+                        Some(_) => checked = true,
+                        None => unchecked.push(candidate.name.as_str()),
+                    }
+                    sources.push(MemberSource::Drive(Box::new(drive)));
+                    devices.push(device);
+                    self.told.extend(warnings);
                 }
-                sources.push(MemberSource::Drive(Box::new(drive)));
-                devices.push(device);
-                told.extend(warnings);
-            }
-            Source::Array(span) => {
-                let (array, plan) = *span;
-                planned.push(PlannedMember::Array(Box::new(plan)));
-                sources.push(MemberSource::Array(Box::new(array.clone())));
-                devices.push(Box::new(array));
+                Source::Array((array, plan)) => {
+                    planned.push(PlannedMember::Array(Box::new(plan)));
+                    sources.push(MemberSource::Array(Box::new(array.clone())));
+                    devices.push(Box::new(array));
+                }
             }
         }
+        if checked && !unchecked.is_empty() {
+            let names = unchecked.join(", ");
+            let remedy = "`fail`, `remove` and `add` it to have them";
+            self.told.push(format!("{names}: no checksums, as another program added it; {remedy}"));
+        }
+        let plan = ArrayPlan { uuid: assembly.uuid, start: start.clone(), members: planned, ports: Ports::new(1) };
+        Ok((plan.bind(devices, sources, self.ring, 0), plan))
     }
-    if checked && !unchecked.is_empty() {
-        let names = unchecked.join(", ");
-        told.push(format!("{names}: no checksums, as another program added it; `fail`, `remove` and `add` it to have them"));
+
+    fn read(&mut self, (array, _): &mut Self::Array, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, HostError> {
+        Ok(array.candidate(upper_uuid))
     }
-    let plan = ArrayPlan { uuid: assembly.uuid, start: start.clone(), members: planned, ports: Ports::new(1) };
-    Ok((plan.bind(devices, sources, ring, 0), plan))
 }

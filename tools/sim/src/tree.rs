@@ -14,10 +14,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayConfig, Command, Geometry, Level, MemberId, MemberState, MetadataWrite};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
-use stria_format::md::assemble::{Assembly, Options, Verdict};
+use stria_format::md::assemble::{AssembleError, Assembly, Verdict};
+use stria_format::md::nest::{self, Nested, Provider};
 use stria_format::md::recorder::{Adopt, Newcomer};
 use stria_format::md::superblock::SuperblockError;
-use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock, assemble};
+use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock};
 use stria_integrity::IntegrityDevice;
 
 /// All drives of a world.
@@ -61,6 +62,12 @@ pub enum MountError {
     PowerLost,
     /// In words.
     Refused(String),
+}
+
+impl From<AssembleError> for MountError {
+    fn from(error: AssembleError) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 /// One drive joins at a time.
@@ -203,9 +210,10 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
     let upper = upper.plan().map_err(|error| error.to_string())?;
     // What lies above is written through the spans, so that their parity covers it.
     for (span, (places, _)) in plans.iter().enumerate() {
-        let mut nodes = build(drives, places, power, Options { force: true, take_back: false, read_only: true }, false)
-            .map_err(|error| format!("{error:?}"))?;
-        let mut node = nodes.pop().ok_or("the span did not open")?;
+        let mut opener = Opener::new(drives, power);
+        let places_found = opener.look(places);
+        let bound = nest::bind_new(&mut opener, places_found, &identity(2, span));
+        let mut node = bound.map_err(|error| format!("{error:?}"))?;
         node.activate();
         node.device.command(|engine| engine.pause(true));
         for write in upper.writes.iter().filter(|write| write.drive == span) {
@@ -230,11 +238,22 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
 /// When it cannot be opened, or the power goes.
 pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
-    let mut nodes = build(drives, &there, power, Options { force: false, take_back: false, read_only: true }, true)?;
-    if nodes.len() != 1 {
-        return Err(MountError::Refused(format!("{} arrays were found", nodes.len())));
+    let mut opener = Opener::new(drives, power);
+    let there = opener.look(&there);
+    // A mutant looks for arrays where clients write.
+    let unmarked_depth = if power.mutant.get() == Some(Mutant::LooksInside) { u8::MAX } else { 0 };
+    let Nested { mut arrays, assemblies, .. } = nest::nest(&mut opener, there, false, unmarked_depth)?;
+    for assembly in &assemblies {
+        if let Err(error) = &assembly.outcome {
+            let away = assembly.drives.iter().filter(|report| matches!(report.verdict, Verdict::Away { .. }));
+            let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
+            return Err(MountError::Refused(format!("{error} ({})", away.join("; "))));
+        }
     }
-    let node = nodes.pop().expect("there is one");
+    if arrays.len() != 1 {
+        return Err(MountError::Refused(format!("{} arrays were found", arrays.len())));
+    }
+    let node = arrays.pop().expect("there is one");
     if power.late_sweeps.get() {
         node.leaves().iter().for_each(|leaf| leaf.device.command(|engine| engine.pause(true)));
     }
@@ -242,98 +261,87 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     Ok(node)
 }
 
-/// The arrays on some drives. `whole`: with what lies on those that are marked as spans.
-fn build(drives: &Drives, places: &[usize], power: &Rc<Power>, options: Options, whole: bool) -> Result<Vec<Node>, MountError> {
-    let mut candidates: Vec<Candidate> = places.iter().map(|&index| candidate_of(index, &drives[index].borrow())).collect();
-    let mut sources: Vec<Option<Source>> = places.iter().map(|&index| Some(Source::Drive(index))).collect();
-    let mut tops = Vec::new();
-    loop {
-        let (mut assemblies, _) = assemble(&candidates, &options);
-        let (mut spans, mut found) = (Vec::new(), Vec::new());
-        // Every lane has the whole tree.
-        let below = sources.iter().find_map(|source| match source {
-            Some(Source::Span(node)) => Some(node.device.count()),
-            _ => None,
-        });
+/// Modelled drives and arrays on them, on as many lanes as they can have.
+struct Opener<'a> {
+    drives: &'a Drives,
+    power: &'a Rc<Power>,
+    /// Every lane has the whole tree.
+    lane_count: Option<usize>,
+}
+
+impl<'a> Opener<'a> {
+    fn new(drives: &'a Drives, power: &'a Rc<Power>) -> Self {
+        Self { drives, power, lane_count: None }
+    }
+
+    /// Drives by their numbers, and what is on them.
+    fn look(&self, places: &[usize]) -> Vec<(Candidate, usize)> {
+        places.iter().map(|&index| (candidate_of(index, &self.drives[index].borrow()), index)).collect()
+    }
+}
+
+impl Provider for Opener<'_> {
+    type Drive = usize;
+    type Array = Node;
+    type Error = MountError;
+
+    fn begin_level(&mut self, assemblies: &mut [Assembly]) {
+        let power = self.power;
+        assemblies.iter_mut().for_each(|assembly| skip_replay(assembly, power));
         let rooms = assemblies.iter().filter_map(|assembly| Some(assembly.outcome.as_ref().ok()?.recorder.lanes_max()));
         let most = rooms.chain([power.lanes.get()]).min().expect("one at least");
         // Not always as many as the last run had.
         let drawn = power.naps.get().map(|seed| 1 + Chance::new(seed, 2000 + power.requests()).below(most as u64) as usize);
-        let lane_count = below.or(drawn).unwrap_or(most);
-        for assembly in &mut assemblies {
-            skip_replay(assembly, power);
-            let start = assembly.outcome.as_ref().map_err(|error| {
-                let away = assembly.drives.iter().filter(|report| matches!(report.verdict, Verdict::Away { .. }));
-                let away: Vec<String> = away.map(|report| format!("{}: {:?}", report.name, report.verdict)).collect();
-                MountError::Refused(format!("{error} ({})", away.join("; ")))
-            })?;
-            let start = &start.clone().with_lanes(lane_count);
-            let mut devices: Vec<Vec<Box<dyn BlockDevice>>> = (0..lane_count).map(|_| Vec::new()).collect();
-            let mut members = Vec::new();
-            let mut checked = Vec::new();
-            let swap = swap(&start.config, power);
-            for (member, &place) in start.drives.iter().enumerate() {
-                let source = sources[place].take().expect("each drive is one member");
-                let slot = start.config.slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id.0 == member));
-                let (each, check): (Vec<Box<dyn BlockDevice>>, _) = match &source {
-                    Source::Drive(index) => match (&swap, slot) {
+        self.lane_count.get_or_insert(drawn.unwrap_or(most));
+    }
+
+    fn bind(&mut self, assembly: &Assembly, sources: Vec<(&Candidate, nest::Source<usize, Node>)>) -> Result<Node, MountError> {
+        let (power, drives, lane_count) = (self.power, self.drives, self.lane_count.expect("a level has begun"));
+        let start = assembly.outcome.as_ref().expect("it can start").clone().with_lanes(lane_count);
+        let mut devices: Vec<Vec<Box<dyn BlockDevice>>> = (0..lane_count).map(|_| Vec::new()).collect();
+        let mut members = Vec::new();
+        let mut checked = Vec::new();
+        let swap = swap(&start.config, power);
+        for (member, (candidate, source)) in sources.into_iter().enumerate() {
+            let slot = start.config.slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id.0 == member));
+            let (source, each, check): (_, Vec<Box<dyn BlockDevice>>, _) = match source {
+                nest::Source::Drive(index) => {
+                    let (each, check) = match (&swap, slot) {
                         (Some(swap), Some(slot)) => {
-                            drives[*index].borrow_mut().open();
-                            let swapped = |lane| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[*index], lane));
+                            drives[index].borrow_mut().open();
+                            let swapped = |lane| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[index], lane));
                             ((0..lane_count).map(swapped).map(|device| Box::new(device) as _).collect(), None)
                         }
-                        _ => bind_drive(&drives[*index], &candidates[place], lane_count),
-                    },
-                    Source::Span(node) => (node.device.for_above(), None),
-                    Source::Removed => unreachable!("nothing was removed yet"),
-                };
-                devices.iter_mut().zip(each).for_each(|(lane, device)| lane.push(device));
-                checked.push(check);
-                members.push(source);
-            }
-            let recorder = start.recorder.clone();
-            let recorder = match power.bitmap_page_bytes.get() {
-                Some(page_bytes) => recorder.with_bitmap_pages(page_bytes),
-                None => recorder,
-            };
-            let geometry = start.config.geometry.clone();
-            power.shares.set((lane_count, geometry.strip_sectors()));
-            let device = Lanes::new(
-                &start.config,
-                devices,
-                recorder,
-                UNIX_SECONDS,
-                geometry.strip_sectors(),
-                power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests())),
-            );
-            device.command(|engine| {
-                engine.set_hedging(power.hedges.get());
-                engine.set_flaw(power.mutant.get().and_then(Mutant::flaw));
-            });
-            let name = start.config.name.clone();
-            let mut node = Node { name, uuid: assembly.uuid, geometry, device, members, checked, joining: None };
-            let above = match assembly.freshest.span_of {
-                Some(upper_uuid) if whole => Some(node.candidate(power, Some(&upper_uuid))?),
-                None if power.mutant.get() == Some(Mutant::LooksInside) => {
-                    Some(node.candidate(power, None)?).filter(|candidate| candidate.found.is_ok())
+                        _ => bind_drive(&drives[index], candidate, lane_count),
+                    };
+                    (Source::Drive(index), each, check)
                 }
-                _ => None,
-            };
-            match above {
-                None => tops.push(node),
-                Some(candidate) => {
-                    if let Err(error) = &candidate.found {
-                        return Err(MountError::Refused(format!("nothing of the array above is on {}: {error}", node.name)));
-                    }
-                    found.push(candidate);
-                    spans.push(Some(Source::Span(Box::new(node))));
+                nest::Source::Array(node) => {
+                    let each = node.device.for_above();
+                    (Source::Span(Box::new(node)), each, None)
                 }
-            }
+            };
+            devices.iter_mut().zip(each).for_each(|(lane, device)| lane.push(device));
+            checked.push(check);
+            members.push(source);
         }
-        if spans.is_empty() {
-            return Ok(tops);
-        }
-        (candidates, sources) = (found, spans);
+        let recorder = match power.bitmap_page_bytes.get() {
+            Some(page_bytes) => start.recorder.with_bitmap_pages(page_bytes),
+            None => start.recorder,
+        };
+        let geometry = start.config.geometry.clone();
+        power.shares.set((lane_count, geometry.strip_sectors()));
+        let chance = power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests()));
+        let device = Lanes::new(&start.config, devices, recorder, UNIX_SECONDS, geometry.strip_sectors(), chance);
+        device.command(|engine| {
+            engine.set_hedging(power.hedges.get());
+            engine.set_flaw(power.mutant.get().and_then(Mutant::flaw));
+        });
+        Ok(Node { name: start.config.name, uuid: assembly.uuid, geometry, device, members, checked, joining: None })
+    }
+
+    fn read(&mut self, node: &mut Node, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
+        node.candidate(self.power, upper_uuid)
     }
 }
 

@@ -15,6 +15,7 @@ pub mod examine;
 mod lane;
 pub mod log;
 pub mod member;
+pub mod nest;
 pub mod ppl;
 pub mod raw;
 pub mod recorder;
