@@ -11,13 +11,17 @@
 use crate::core::{Core, Fate, MemberIo, Then, is_no_space, lacks_members, lost};
 use crate::lanes::{self, Partition};
 use crate::log::Stage;
-use crate::no_space::refill_forever;
-use crate::personality::{self, Personality, Zeroing, of_level};
+use crate::of_level::of_level;
+use crate::personality::{Personality, Zeroing};
 use crate::plan::Presence;
+use crate::refill::refill_forever;
 use crate::status::{ArrayStatus, Event, Health, MemberState, Refusal};
-use crate::sweep::{LatencyTarget, Sweeper};
+use crate::steer::LatencyTarget;
+use crate::sweep::Sweeper;
 use crate::task::Tasks;
-use crate::{Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, align, hedge, mirror_write, parity_write};
+use crate::{
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, align, hedge, mirror_write, parity_write, split_read,
+};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
 
@@ -213,7 +217,7 @@ impl Engine {
     pub(crate) fn read(&mut self, request: Request) {
         let range = request.start_sector..request.end_sector();
         match of_level!(self.core, P => P::read(&self.core, range)) {
-            Some(runs) => personality::read(&self.core, request, runs),
+            Some(runs) => split_read::read(&self.core, request, runs),
             None => align::read_after_resync(&self.core, request),
         }
     }

@@ -9,25 +9,21 @@
 //! The log's promise for small requests holds for several together: no more are joined than one append can hold the new data
 //! of.
 
-use crate::core::{Core, sectors_of};
+use crate::Geometry;
+use crate::segments::sectors_of;
 use crate::task::{Crew, Ready, TaskId, Worker};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
-use std::task::Poll;
-use stria_block::{Data, Nanos, Segments};
+use stria_block::{Data, Segments};
 
 /// 64: stripes, by number, in which writes are open at once; more than there are streams.
 const OPEN_COUNT: usize = 64;
 
 /// 8: streams that are told apart.
 const STREAM_COUNT: usize = 8;
-
-/// 50 µs: a client that was told of the end of its writes sends the next ones within that.
-const TURN: Nanos = 50_000;
 
 /// A part of a client's write within one stripe.
 pub(crate) struct Part {
@@ -180,72 +176,77 @@ impl Coalescer {
             ready.wake(task);
         }
     }
-}
 
-/// Adds a part of a client's request to the open write of its stripe, or opens one. Returns a new worker, whose task must be
-/// spawned, if that needs one.
-pub(crate) fn join(core: &Core, stripe: u64, part: Part) -> Option<Rc<Worker<usize>>> {
-    let gathers = &core.gathers;
-    let strip = core.geometry.strip_sectors();
-    let width = strip * core.geometry.data_count() as u64;
-    let range = part.offset_sectors..part.end_sector();
-    let held = part.goes_on && range.end < width;
-    let mut all = gathers.all.borrow_mut();
-    let open = &mut gathers.open.borrow_mut()[stripe as usize % OPEN_COUNT];
-    if let Some(key) = open.take() {
-        let gather = &mut all[key];
-        if !part.alone && gather.takes(stripe, &range, part.small, strip, core.log.together_sectors_max()) {
-            gather.small |= part.small;
-            gather.held = (gather.held || held) && range.end < width;
-            gather.range = gather.range.start.min(range.start)..gather.range.end.max(range.end);
-            let place = if range.start < gather.parts[0].offset_sectors { 0 } else { gather.parts.len() };
-            gather.parts.insert(place, part);
-            if !gather.held {
-                gather.let_go(&core.ready);
+    /// Adds a part of a client's request to the open write of its stripe, or opens one. Returns a new worker, whose task must be
+    /// spawned, if that needs one. `together_sectors_max`: how much small requests may write together.
+    pub fn join(
+        &self,
+        ready: &Ready,
+        geometry: &Geometry,
+        together_sectors_max: u64,
+        stripe: u64,
+        part: Part,
+    ) -> Option<Rc<Worker<usize>>> {
+        let strip = geometry.strip_sectors();
+        let width = strip * geometry.data_count() as u64;
+        let range = part.offset_sectors..part.end_sector();
+        let held = part.goes_on && range.end < width;
+        let mut all = self.all.borrow_mut();
+        let open = &mut self.open.borrow_mut()[stripe as usize % OPEN_COUNT];
+        if let Some(key) = open.take() {
+            let gather = &mut all[key];
+            if !part.alone && gather.takes(stripe, &range, part.small, strip, together_sectors_max) {
+                gather.small |= part.small;
+                gather.held = (gather.held || held) && range.end < width;
+                gather.range = gather.range.start.min(range.start)..gather.range.end.max(range.end);
+                let place = if range.start < gather.parts[0].offset_sectors { 0 } else { gather.parts.len() };
+                gather.parts.insert(place, part);
+                if !gather.held {
+                    gather.let_go(ready);
+                }
+                *open = Some(key);
+                return None;
             }
+            gather.let_go(ready);
+        }
+        let (small, alone) = (part.small, part.alone || range == (0..width));
+        let mut parts = self.spare.borrow_mut().pop().unwrap_or_default();
+        parts.push(part);
+        let key = all.insert(Gather { stripe, range, parts, small, held, locked: None, task: None });
+        if !alone {
             *open = Some(key);
-            return None;
         }
-        gather.let_go(&core.ready);
+        self.crew.hand(ready, key)
     }
-    let (small, alone) = (part.small, part.alone || range == (0..width));
-    let mut parts = gathers.spare.borrow_mut().pop().unwrap_or_default();
-    parts.push(part);
-    let key = all.insert(Gather { stripe, range, parts, small, held, locked: None, task: None });
-    if !alone {
-        *open = Some(key);
-    }
-    gathers.crew.hand(&core.ready, key)
-}
 
-impl Core {
-    /// Waits for other parts, if they are likely to come soon. Returns the rows of the strips to lock.
-    pub async fn hold(&self, key: usize) -> Range<u64> {
-        let gathers = &self.gathers;
-        let is_held = || gathers.all.borrow()[key].held;
-        let count = gathers.begun.get();
-        if is_held() && gathers.ended.get() < count {
-            let task = self.ready.current();
-            gathers.held.borrow_mut().push_back((count, task));
-            gathers.all.borrow_mut()[key].task = Some(task);
-            let mut due = None;
-            poll_fn(|_| {
-                if !is_held() {
-                    return Poll::Ready(());
-                }
-                if gathers.ended.get() < count {
-                    return Poll::Pending;
-                }
-                let due = *due.get_or_insert_with(|| self.wake_at(self.now() + TURN));
-                if self.now() < due { Poll::Pending } else { Poll::Ready(()) }
-            })
-            .await;
-        }
-        gathers.begin();
-        let gather = &mut gathers.all.borrow_mut()[key];
-        let strip = self.geometry.strip_sectors();
+    /// True if a write waits for others that are likely to come.
+    pub fn is_held(&self, key: usize) -> bool {
+        self.all.borrow()[key].held
+    }
+
+    /// A task waits with a held write, until as many writes have ended as have begun; that count is returned. `None`: it need not
+    /// wait.
+    pub fn wait_for_more(&self, key: usize, task: TaskId) -> Option<u64> {
+        let count = self.begun.get();
+        let waits = self.is_held(key) && !self.have_ended(count);
+        waits.then(|| {
+            self.held.borrow_mut().push_back((count, task));
+            self.all.borrow_mut()[key].task = Some(task);
+            count
+        })
+    }
+
+    /// True if so many writes have ended.
+    pub fn have_ended(&self, count: u64) -> bool {
+        self.ended.get() >= count
+    }
+
+    /// A write begins that need not wait any longer. Returns the rows of the strips to lock.
+    pub fn begin_held(&self, key: usize, strip_sectors: u64) -> Range<u64> {
+        self.begin();
+        let gather = &mut self.all.borrow_mut()[key];
         let several = gather.held || gather.parts.len() > 1;
-        let rows = if several { 0..strip } else { rows_of(&gather.range, strip) };
+        let rows = if several { 0..strip_sectors } else { rows_of(&gather.range, strip_sectors) };
         gather.locked.insert(rows).clone()
     }
 }

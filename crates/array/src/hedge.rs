@@ -11,7 +11,8 @@
 use crate::MemberId;
 use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
 use crate::member::Slot;
-use crate::personality::{Personality, Place, of_level};
+use crate::of_level::of_level;
+use crate::personality::{Personality, Place};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};

@@ -24,6 +24,7 @@ pub(crate) use behind::{BehindWrite, LogHolders};
 pub(crate) use replay::replay;
 
 use crate::core::{Action, Core, MemberIo, drop_failed_flushes, lost};
+use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
 use crate::{LogStatus, MemberId};
@@ -36,82 +37,11 @@ use std::ops::Range;
 use std::task::Poll;
 use stria_block::{Data, IoError, Operation};
 
-/// 64 KiB: requests up to this size log their new data where they write several strips of a stripe. That costs little. Beyond
-/// it, bandwidth counts for more than a write in flight that a crash and a lost member may tear.
-pub const REDO_SECTORS_MAX: u64 = 128;
-
-/// How to use the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LogConfig {
-    /// The size of the largest append, head included; at least [`LogRecord::APPEND_SECTORS_MIN`].
-    pub append_sectors_max: u64,
-    /// Requests up to this size log their new data where they write several strips of a stripe: usually [`REDO_SECTORS_MAX`].
-    pub redo_sectors_max: u64,
-    /// Only the newest append of a member can be found after a crash, and no bitmap tells of writes in flight, as with md's
-    /// partial parity log. So full-stripe writes have records too, and all records of a write for one member go into one
-    /// append.
-    pub newest_only: bool,
-}
-
-/// What the log of one parity member holds about one write to some rows of a stripe.
-#[derive(Clone, Debug)]
-pub struct LogRecord {
-    /// Counts writes within one run of an array. The same on every parity member of the stripe.
-    pub number: u64,
-    /// The stripe.
-    pub stripe: u64,
-    /// The sectors of each strip.
-    pub rows: Range<u64>,
-    /// The data strips that are written, in address order.
-    pub written: Range<usize>,
-    /// 0: P, 1: Q, 2: R.
-    pub parity: usize,
-    /// Partial parity: the parity of the strips that the write leaves alone, as long as `rows`. `None`: it leaves none.
-    pub partial: Option<Data>,
-    /// The new data of each written strip, in order; empty: not logged. A record with neither partial parity nor new data is a
-    /// revoke record.
-    pub new_data: SmallVec<[Data; 1]>,
-    /// The new data is zeros, and `new_data` is empty.
-    pub zeros: bool,
-}
-
-impl LogRecord {
-    /// Every append has space for one record: its head, 128 KiB of partial parity, and 128 KiB of new data.
-    pub const APPEND_SECTORS_MIN: u64 = 8 + BAND_SECTORS + 2 * REDO_SECTORS_MAX;
-
-    /// 62: how many records one append carries at most.
-    pub const APPEND_COUNT_MAX: usize = 62;
-
-    /// Sectors of partial parity and new data.
-    pub fn payload_sectors(&self) -> u64 {
-        let rows = self.rows.end - self.rows.start;
-        rows * (u64::from(self.partial.is_some()) + self.new_data.len() as u64)
-    }
-
-    fn is_revoke(&self) -> bool {
-        self.partial.is_none() && self.new_data.is_empty() && !self.zeros
-    }
-}
-
-/// 128 KiB: the most rows of a strip that one record covers.
-pub(crate) const BAND_SECTORS: u64 = 256;
-
 /// 512: so many writes that wait for nothing but a flush to be retired get one, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
 
 /// 1 s: the pause before a flush that failed is tried again.
 const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
-
-/// What an append declares besides its records, and which space it may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AppendTerms {
-    /// Records with smaller numbers are retired, on every member.
-    pub retired_below: u64,
-    /// The same, as this member's log is durably known to declare it: the space of these records is free (R22).
-    pub free_below: u64,
-    /// How many appends before it are not known to be durable.
-    pub unsure_count: u32,
-}
 
 /// Numbers that begin in order and end in any order.
 #[derive(Default)]
@@ -404,12 +334,6 @@ impl Core {
     pub fn has_volatile_members(&self) -> bool {
         let members = self.members.borrow();
         members.active().any(|id| members.get(id).limits.volatile_cache)
-    }
-
-    /// The smallest unit that every active member can read: the largest logical block.
-    pub fn block_sectors(&self) -> u64 {
-        let members = self.members.borrow();
-        members.active().map(|id| u64::from(members.get(id).limits.logical_block_bytes) / 512).max().unwrap_or(1)
     }
 
     /// True if a write to a part of one strip asks nothing of the log but to hold its record.

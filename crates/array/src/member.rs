@@ -240,6 +240,16 @@ impl Members {
         self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered_sector == u64::MAX)
     }
 
+    /// The smallest unit that every active member can read: the largest logical block.
+    pub fn block_sectors_of_active(&self) -> u64 {
+        largest_block_sectors(self.active().map(|id| self.get(id)))
+    }
+
+    /// The smallest unit that every member can read, including members without a slot.
+    pub fn block_sectors_of_all(&self) -> u64 {
+        largest_block_sectors(self.iter())
+    }
+
     /// True if every slot has an in-sync member.
     pub fn whole(&self) -> bool {
         self.whole
@@ -413,4 +423,8 @@ impl Members {
             whole: self.whole(),
         }
     }
+}
+
+fn largest_block_sectors<'a>(members: impl Iterator<Item = &'a Member>) -> u64 {
+    members.map(|member| u64::from(member.limits.logical_block_bytes) / 512).max().unwrap_or(1)
 }

@@ -3,8 +3,9 @@
 use crate::core::{Core, FailedPart};
 use crate::mirror_io::{self, choose, choose_for_all, read_runs, readable};
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
-use crate::sweep::{self, Found, Sweep};
-use crate::{MemberId, mirror_write};
+use crate::status::SweepKind;
+use crate::window::{Found, WINDOW_SECTORS, Work};
+use crate::{MemberId, mirror_sweep, mirror_write};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -81,14 +82,14 @@ impl Personality for Mirror {
     }
 
     fn resync_piece(_: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
-        (range.start..range.end.min(range.start + sweep::WINDOW_SECTORS), sweep::WINDOW_SECTORS)
+        (range.start..range.end.min(range.start + WINDOW_SECTORS), WINDOW_SECTORS)
     }
 
     async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String> {
-        sweep::resync_copies(core, range.clone()).await
+        mirror_sweep::compare_all(core, SweepKind::Resync, range.clone()).await.map(drop)
     }
 
-    async fn sweep(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String> {
-        sweep::mirror_window(core, sweep, window).await
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
+        mirror_sweep::window(core, work, window).await
     }
 }

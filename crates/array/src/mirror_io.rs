@@ -165,7 +165,11 @@ pub(crate) async fn read_without(core: &Core, member: MemberId, range: Range<u64
 /// copies may differ, only the unreadable blocks are taken from another copy, so that what was seen of the rest stays.
 pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
     let sectors = range.end - range.start;
-    let (least, known) = if may_be_inconsistent(core, &range) { (block_sectors(core), None) } else { (sectors, Some(failed)) };
+    let (least, known) = if may_be_inconsistent(core, &range) {
+        (core.members.borrow().block_sectors_of_all(), None)
+    } else {
+        (sectors, Some(failed))
+    };
     let mut whole = core.take_buffer(sectors);
     let mut parts: Vec<Range<u64>> =
         read_runs(core, range.clone()).map(|(start, sectors, _)| start - range.start..start - range.start + sectors).collect();
@@ -186,7 +190,7 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
             read => read,
         };
         let Some(buffer) = read else {
-            let block = block_sectors(core);
+            let block = core.members.borrow().block_sectors_of_all();
             if count > block {
                 // Copies may have failed at different sectors: parts may work where no whole run does.
                 parts.extend(halves(part, block));
@@ -200,12 +204,6 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
         core.give_buffer(buffer);
     }
     Some(whole)
-}
-
-/// The smallest unit that every member can read, including members without a slot.
-pub(crate) fn block_sectors(core: &Core) -> u64 {
-    let members = core.members.borrow();
-    members.iter().map(|member| u64::from(member.limits.logical_block_bytes) / 512).max().unwrap_or(1)
 }
 
 /// Splits a range of more than one block in two.

@@ -13,11 +13,12 @@ mod straight;
 
 pub(crate) use straight::{StraightCopies, end};
 
-use crate::core::{Core, MemberIo, drop_failed, is_no_space, lost, sectors_of, shared, slice_segments};
+use crate::core::{Core, MemberIo, drop_failed, is_no_space, lost};
 use crate::lock::Mode;
 use crate::mirror_io::runs;
 use crate::no_space::reconcile_copies;
 use crate::personality::Zeroing;
+use crate::segments::{sectors_of, shared, slice_segments};
 use crate::task::Worker;
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;

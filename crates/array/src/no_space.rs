@@ -13,70 +13,21 @@
 //!   parity would move on with a write whose data another member has no space for, and could tell neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
 //!
-//! These bad blocks are filled as soon as there is space ([`refill_forever`]).
+//! These bad blocks are filled as soon as there is space ([`refill`](crate::refill)).
 //!
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
 use crate::core::{Core, MemberIo, is_no_space, mark_half_written, write_io};
-use crate::lock::Mode;
 use crate::mirror_io::{alike_sectors, readable};
 use crate::parity_code::{Unit, computed_parity};
 use crate::parity_io::{read_units, reconstruct};
-use crate::personality::{Personality, of_level};
 use crate::plan::{Presence, Strips};
-use crate::task::Waiters;
+use crate::space::Lacking;
 use crate::{MemberId, MemberState};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use std::rc::Rc;
-use stria_block::{Buffer, ErrorKind, IoError, Nanos};
-
-/// A minute: for so long the event is not reported again, and no write is acknowledged early.
-const CAREFUL_FOR: Nanos = 60_000_000_000;
-
-/// 2 s: how often it is tried to fill what members had no space for.
-const REFILL_EVERY: Nanos = 2_000_000_000;
-
-/// What is known about members without space.
-#[derive(Default)]
-pub(crate) struct NoSpace {
-    /// Until then other members may have no space either.
-    careful_until: Cell<Nanos>,
-    /// A write-behind could not be brought to its place: the next flush reports it.
-    unflushed: RefCell<Option<IoError>>,
-    /// Some member is a file with holes.
-    is_expected: Cell<bool>,
-    /// Bad blocks for lack of space, which a task fills.
-    lacking: RefCell<Vec<Lacking>>,
-    pub refill: Waiters,
-}
-
-impl NoSpace {
-    /// True if a member had no space within the last minute.
-    pub fn is_careful(&self, now: Nanos) -> bool {
-        now < self.careful_until.get()
-    }
-
-    /// True if writes may be acknowledged early, since their places have their space.
-    pub fn has_places(&self, now: Nanos) -> bool {
-        !self.is_expected.get() && !self.is_careful(now)
-    }
-
-    /// The error that the next flush must report.
-    pub fn take_unflushed(&self) -> Result<(), IoError> {
-        self.unflushed.borrow_mut().take().map_or(Ok(()), Err)
-    }
-}
-
-/// Bad blocks of a member, and where in the sync space they lie.
-#[derive(Clone)]
-struct Lacking {
-    member: MemberId,
-    rows: Range<u64>,
-    sync: Range<u64>,
-}
+use stria_block::{Buffer, ErrorKind, IoError};
 
 impl Core {
     /// A member has no space for a write. Returns what the client is told.
@@ -85,26 +36,25 @@ impl Core {
         if !self.no_space.is_careful(now) {
             self.event(crate::Event::NoSpace { member, reason: error.context.to_string() });
         }
-        let until = now.saturating_add(CAREFUL_FOR);
-        self.no_space.careful_until.set(until);
+        let until = self.no_space.meet(now);
         self.members.borrow_mut().get_mut(member).no_space_until = until;
         IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
     }
 
     /// A write to a member may need space that is not there.
     pub fn expect_no_space(&self) {
-        self.no_space.is_expected.set(true);
+        self.no_space.expect();
     }
 
     /// A write-behind is not in place: the next flush must fail.
     pub fn fail_next_flush(&self, error: &IoError) {
-        self.no_space.unflushed.borrow_mut().get_or_insert_with(|| error.clone());
+        self.no_space.fail_next_flush(error);
     }
 
     /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
     pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
         if self.no_space.is_careful(self.now()) {
-            self.no_space.lacking.borrow_mut().push(Lacking { member, rows: rows.clone(), sync });
+            self.no_space.lacks(Lacking { member, rows: rows.clone(), sync });
             self.no_space.refill.wake_all(&self.ready);
         }
     }
@@ -164,44 +114,11 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>
     Ok(())
 }
 
-/// Fills what members had no space for, as soon as they have some. Rows that a client has written meanwhile are good already.
-/// Rows that no other member can tell wait for a client's write.
-pub(crate) async fn refill_forever(core: Rc<Core>) {
-    loop {
-        core.ready.until(&core.no_space.refill, || !core.no_space.lacking.borrow().is_empty()).await;
-        core.sleep_until(core.now() + REFILL_EVERY).await;
-        let lacking = core.no_space.lacking.take();
-        for piece in lacking {
-            if core.stopping.get() || core.read_only.get() {
-                return;
-            }
-            if refill(&core, &piece).await.is_err() {
-                core.no_space.lacking.borrow_mut().push(piece);
-            }
-        }
-    }
-}
-
-/// `Err`: there is still no space.
-async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
-    let Lacking { member, rows, sync } = piece;
-    let _guard = core.lock(sync.clone(), Mode::Exclusive).await;
-    let slot = {
-        let members = core.members.borrow();
-        let state = members.get(*member);
-        state.slot.filter(|&slot| state.has_bad(rows) && members.slots()[slot].member == Some(*member))
-    };
-    let Some(slot) = slot else { return Ok(()) };
-    let right = of_level!(core, P => P::told_by_others(core, slot, rows, sync).await);
-    let Some(right) = right else { return Ok(()) };
-    write_back(core, *member, rows, right).await.map_err(drop)
-}
-
 /// Writes the right bytes to bad blocks of a member. If it fails to, they stay what they are.
 ///
 /// # Errors
 /// When there is still no space for them.
-async fn write_back(core: &Core, member: MemberId, rows: &Range<u64>, right: Buffer) -> Result<(), IoError> {
+pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<u64>, right: Buffer) -> Result<(), IoError> {
     let wrote = core.io(std::iter::once(write_io(member, rows.start, right.freeze(), false)).collect()).await;
     match wrote.into_iter().find_map(|(result, _)| result.err()).filter(is_no_space) {
         Some(error) => Err(core.meet_no_space(member, &error)),

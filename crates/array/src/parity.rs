@@ -2,13 +2,14 @@
 
 use crate::core::{Core, FailedPart};
 use crate::gather::Part;
-use crate::log::LogRecord;
+use crate::log_record::LogRecord;
 use crate::parity_io;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
+use crate::status::SweepKind;
 use crate::striped::runs;
-use crate::sweep::{self, Found, Sweep};
-use crate::{MemberId, parity_write};
+use crate::window::{Found, WINDOW_SECTORS, Work};
+use crate::{MemberId, parity_sweep, parity_write};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -139,15 +140,16 @@ impl Personality for Parity {
     }
 
     fn resync_piece(core: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
-        let (_, row, sectors) = place(core, range.start, (range.end - range.start).min(sweep::WINDOW_SECTORS));
+        let (_, row, sectors) = place(core, range.start, (range.end - range.start).min(WINDOW_SECTORS));
         (row..row + sectors, sectors)
     }
 
     async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String> {
-        sweep::resync_rows(core, range.clone()).await
+        let work = Work { kind: SweepKind::Resync, fills: &[] };
+        parity_sweep::rows(core, &work, range.clone()).await.map(drop)
     }
 
-    async fn sweep(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String> {
-        sweep::parity_window(core, sweep, window).await
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
+        parity_sweep::rows(core, work, window).await
     }
 }

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | lock | its rows; superblocks say dirty, and bits are durable (R1, R2) |
 //! | plan | [`plan`](crate::plan) decides what is read, and how parity is computed |
-//! | read | what the [plan](reads) asks for |
+//! | read | what the plan [asks for](crate::parity_code::reads) |
 //! | compute | [`new_parity`](crate::parity_code::Change::new_parity) |
 //! | log | the parity members hold [`records`], durably, before a byte changes (R17); a small write may be acknowledged now (R23) |
 //! | send | [data and parity](send), in any order |
@@ -23,13 +23,15 @@ mod task;
 pub(crate) use straight::{StraightWrites, go_on};
 
 use crate::MemberId;
-use crate::core::{Core, DataCutter, Ended, MemberIo, drop_failed, is_no_space, mark_half_written, of_sectors, shared};
-use crate::gather::{self, Part};
+use crate::core::{Core, Ended, MemberIo, drop_failed, is_no_space, mark_half_written};
+use crate::gather::Part;
 use crate::lists::few;
-use crate::log::{BehindWrite, LogHolders, LogRecord, Logged};
+use crate::log::{BehindWrite, LogHolders, Logged};
+use crate::log_record::LogRecord;
 use crate::no_space::reconcile_parity;
 use crate::parity_code::Parities;
 use crate::plan::{Presence, Rectangle, WritePlan};
+use crate::segments::{DataCutter, of_sectors, shared};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -67,7 +69,7 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request, goes_on: boo
 
 /// Writes a part of a client's request by a task, together with others where possible.
 pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
-    if let Some(worker) = gather::join(core, stripe, part) {
+    if let Some(worker) = core.gathers.join(&core.ready, &core.geometry, core.log.together_sectors_max(), stripe, part) {
         core.ready.spawn(task::write_forever(Rc::clone(core), worker));
     }
 }

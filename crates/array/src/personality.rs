@@ -3,7 +3,7 @@
 //! [`parity`](crate::parity) (RAID 4, 5, 6).
 //!
 //! A new level, such as triple parity or a declustered layout, is a name in [`Level`], its addresses in [`geometry`](crate::geometry),
-//! how many losses it survives in [`member`](crate::member), an implementation of these duties, and a line in [`of_level`]:
+//! how many losses it survives in [`member`](crate::member), an implementation of these duties, and a line in [`of_level`](crate::of_level):
 //!
 //! | duty | what a level does |
 //! | --- | --- |
@@ -18,34 +18,13 @@
 //! | [`resync_piece`](Personality::resync_piece), [`resync`](Personality::resync) | make redundancy consistent for a client that reads |
 //! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
 
-use crate::core::{Core, Cutter, FailedPart, MemberIo, Pieces};
-use crate::sweep::{Found, Sweep};
-use crate::{MemberId, hedge};
+use crate::MemberId;
+use crate::core::{Core, FailedPart, Pieces};
+use crate::window::{Found, Work};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, Segments, bytes};
-
-/// Evaluates an expression for the personality of an array, which it calls by the name that stands before the arrow.
-macro_rules! of_level {
-    ($core:expr, $personality:ident => $what:expr) => {
-        match $core.geometry.level() {
-            $crate::Level::Linear | $crate::Level::Raid0 => {
-                type $personality = $crate::striped::Striped;
-                $what
-            }
-            $crate::Level::Raid1 | $crate::Level::Raid10 => {
-                type $personality = $crate::mirror::Mirror;
-                $what
-            }
-            $crate::Level::Raid4 | $crate::Level::Raid5 | $crate::Level::Raid6 => {
-                type $personality = $crate::parity::Parity;
-                $what
-            }
-        }
-    };
-}
-pub(crate) use of_level;
+use stria_block::{Buffer, Operation, Request};
 
 /// The part of a request that lies in one piece on one member.
 pub(crate) struct Run {
@@ -123,68 +102,5 @@ pub(crate) trait Personality {
     async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String>;
 
     /// One window of a sweep.
-    async fn sweep(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String>;
-}
-
-/// Performs a client's read that has been split.
-pub(crate) fn read(core: &Rc<Core>, mut request: Request, runs: Runs) {
-    let parent = core.begin(&mut request, runs.len());
-    let Operation::Read { into } = request.operation else { unreachable!("this is a read") };
-    // A single run takes the memory as it is. Several take theirs piece by piece, in the order of the request.
-    let memories: SmallVec<[Segments<Buffer>; 8]> =
-        if runs.len() == 1 { std::iter::once(into).collect() } else { deal(into, &runs) };
-    for ((run, source), into) in runs.into_iter().zip(memories) {
-        match source {
-            Source::Member(member) => {
-                let io = MemberIo {
-                    member,
-                    start_sector: run.start_sector,
-                    sectors: run.sectors,
-                    operation: Operation::Read { into },
-                };
-                core.send_part(parent, run.pieces, io);
-            }
-            Source::OthersFirst(member) => read_elsewhere(core, parent, request.start_sector, run, into, Some(member)),
-            Source::Others => read_elsewhere(core, parent, request.start_sector, run, into, None),
-        }
-    }
-}
-
-/// Reads a run whose member is missing, cannot read it, or is unresponsive (`slow`).
-fn read_elsewhere(core: &Rc<Core>, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, slow: Option<MemberId>) {
-    let mut memory = Cutter::new(into);
-    let mut start_sector = run.start_sector;
-    core.more_parts(parent, run.pieces.len() - 1);
-    for (offset_sectors, sectors) in run.pieces {
-        let part = FailedPart {
-            parent,
-            offset_sectors,
-            array_sector: array_start + offset_sectors,
-            member: slow,
-            start_sector,
-            sectors,
-            into: memory.take(bytes(sectors)),
-            error: IoError::new(ErrorKind::Failed, format!("the member in slot {} is missing", run.slot)),
-        };
-        start_sector += sectors;
-        match slow {
-            Some(member) => core.ready.spawn(hedge::ask_others_first(Rc::clone(core), part, member)),
-            None => of_level!(core, P => P::read_elsewhere(core, part, run.slot)),
-        }
-    }
-}
-
-/// Deals the memory of a request out to its runs, in the order of the request.
-fn deal(into: Segments<Buffer>, runs: &[(Run, Source)]) -> SmallVec<[Segments<Buffer>; 8]> {
-    let mut order: SmallVec<[(u64, u64, usize); 16]> = SmallVec::new();
-    for (index, (run, _)) in runs.iter().enumerate() {
-        order.extend(run.pieces.iter().map(|&(offset, sectors)| (offset, sectors, index)));
-    }
-    order.sort_unstable();
-    let mut memory = Cutter::new(into);
-    let mut memories: SmallVec<[Segments<Buffer>; 8]> = runs.iter().map(|_| Segments::new()).collect();
-    for (_, sectors, index) in order {
-        memories[index].extend(memory.take(bytes(sectors)));
-    }
-    memories
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String>;
 }

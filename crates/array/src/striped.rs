@@ -1,10 +1,11 @@
 //! Levels without redundancy: linear and RAID 0. A request goes to one member or several, unchanged.
 
 use crate::MemberId;
-use crate::core::{Core, FailedPart, MemberIo, lost, slice_segments};
+use crate::core::{Core, FailedPart, MemberIo, lost};
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
-use crate::sweep::{Found, Sweep};
+use crate::segments::slice_segments;
+use crate::window::{Found, Work};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -126,7 +127,7 @@ impl Personality for Striped {
         Ok(())
     }
 
-    async fn sweep(_: &Core, _: &Sweep, _: Range<u64>) -> Result<Found, String> {
+    async fn sweep(_: &Core, _: &Work<'_>, _: Range<u64>) -> Result<Found, String> {
         Ok(Found::default())
     }
 }

@@ -3,20 +3,15 @@
 //! A window locks its part of the sync space, so a client waits for at most one. Several windows run at once where members are
 //! slower than the processor. The **watermark** is the position below which all windows are done: below it a rebuilding member
 //! is trusted, and from it a sweep resumes after a restart. Beside clients, windows keep to a speed that leaves clients their
-//! latency (`steer`), but not below the lower bound.
-
-mod mirror;
-mod parity;
-mod steer;
-
-pub use steer::LatencyTarget;
-pub(crate) use steer::Steering;
+//! latency ([`steer`](crate::steer)), but not below the lower bound.
 
 use crate::core::Core;
-use crate::personality::{Personality, of_level};
+use crate::of_level::of_level;
+use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
-use crate::{Level, MemberId, MemberState};
+use crate::window::{Fill, WINDOW_SECTORS, Work};
+use crate::{Level, MemberState, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -24,9 +19,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Nanos;
 
-/// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
-/// a processor's caches from reading to writing, and for clients not to feel it.
-pub(crate) const WINDOW_SECTORS: u64 = 256;
 /// The most windows at once: enough to keep members busy while parity is computed and other answers are on their way. With 2
 /// MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
 const WINDOW_COUNT_MAX: usize = 32;
@@ -43,57 +35,8 @@ const MARK_EVERY: Nanos = 1_000_000_000;
 /// 20 MiB/s of each member, whatever clients feel.
 const SPEED_MIN: u64 = (20 << 20) / 512;
 
-/// One member to be rebuilt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fill {
-    pub slot: usize,
-    pub member: MemberId,
-    /// It is copied from the member in the slot, at least in part.
-    copied: bool,
-}
-
-/// What a window found.
-#[derive(Default)]
-pub(crate) struct Found {
-    mismatch_sectors: u64,
-    damages: Vec<Damage>,
-}
-
-/// A part of the sync space with a mismatch, and the member that is wrong, if redundancy can tell.
-struct Damage {
-    range: Range<u64>,
-    culprit: Option<usize>,
-}
-
-impl Found {
-    /// A page has a mismatch because of the member in slot `culprit`.
-    fn blame(&mut self, page: Range<u64>, culprit: Option<usize>) {
-        match self.damages.iter_mut().rev().find(|known| known.culprit == culprit) {
-            Some(known) if known.range.end == page.start => known.range.end = page.end,
-            _ => self.damages.push(Damage { range: page, culprit }),
-        }
-    }
-
-    /// Reports and counts mismatches, after a scrub has written its repairs.
-    fn tell(&mut self, core: &Core, kind: SweepKind) {
-        let damages = std::mem::take(&mut self.damages);
-        let SweepKind::Scrub { repair } = kind else { return };
-        for Damage { range, culprit } in damages {
-            let sectors = range.end - range.start;
-            let mut members = core.members.borrow_mut();
-            let culprit = culprit.and_then(|slot| Some((members.slots()[slot].member?, slot)));
-            if let Some((member, _)) = culprit {
-                let member = members.get_mut(member);
-                member.wrong_sectors += sectors;
-                member.repaired_sectors += if repair { sectors } else { 0 };
-            }
-            core.event(Event::Mismatch { sync_sector: range.start, sectors, culprit, repaired: repair });
-        }
-    }
-}
-
 /// A running sweep.
-pub(crate) struct Sweep {
+struct Sweep {
     kind: SweepKind,
     fills: SmallVec<[Fill; 2]>,
     /// Only chunks that the write-intent bitmap marks.
@@ -538,24 +481,6 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
 }
 
-/// Makes copies of array sectors consistent, for a client that wants to read them (R36).
-pub(crate) async fn resync_copies(core: &Core, range: Range<u64>) -> Result<(), String> {
-    mirror::compare_all(core, SweepKind::Resync, range).await.map(drop)
-}
-
-/// The same for rows of a parity level.
-pub(crate) async fn resync_rows(core: &Core, rows: Range<u64>) -> Result<(), String> {
-    parity::rows(core, &parity::Work { kind: SweepKind::Resync, fills: &[] }, rows).await.map(drop)
-}
-
-pub(crate) async fn mirror_window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String> {
-    mirror::window(core, sweep, window).await
-}
-
-pub(crate) async fn parity_window(core: &Core, sweep: &Sweep, rows: Range<u64>) -> Result<Found, String> {
-    parity::rows(core, &parity::Work { kind: sweep.kind, fills: &sweep.fills }, rows).await
-}
-
 /// One worker: performs windows until there are none.
 async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
     let mut skips = 0u32;
@@ -589,7 +514,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
             // The window stays in `running`: a resumed sweep begins with it.
             break;
         }
-        let result = of_level!(core, P => P::sweep(&core, &sweep, window.clone()).await);
+        let result = of_level!(core, P => P::sweep(&core, &Work { kind: sweep.kind, fills: &sweep.fills }, window.clone()).await);
         match result {
             Ok(found) => {
                 sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);
@@ -619,7 +544,7 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
         SweepKind::Rebuild if core.geometry.level() == Level::Raid10 => sweep
             .fills
             .iter()
-            .any(|fill| mirror::sync_range(core, fill.slot, window).is_some_and(|range| intent.is_marked(&range))),
+            .any(|fill| mirror_sweep::sync_range(core, fill.slot, window).is_some_and(|range| intent.is_marked(&range))),
         SweepKind::Rebuild => intent.is_marked(window),
         SweepKind::Scrub { .. } => true,
     }

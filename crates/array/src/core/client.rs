@@ -1,8 +1,9 @@
 //! Clients' requests while parts of them run, and their completions.
 
 use super::member_io::Waiting;
-use super::{Action, Core, MemberIo, Outcomes, Pieces, shared};
+use super::{Action, Core, MemberIo, Outcomes, Pieces};
 use crate::MemberId;
+use crate::segments::shared;
 use smallvec::{SmallVec, smallvec};
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag, bytes};
 

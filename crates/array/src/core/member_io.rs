@@ -1,7 +1,8 @@
 //! Member requests: sent, counted, and their completions handed to what waits for them.
 
-use super::{Action, Core, Cutter, FailedPart, drop_failed_flushes};
+use super::{Action, Core, FailedPart, drop_failed_flushes};
 use crate::mirror_write::StraightCopies;
+use crate::segments::Cutter;
 use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::future::poll_fn;

@@ -5,7 +5,8 @@
 
 use super::Partition;
 use crate::core::{Action, Core};
-use crate::sweep::{Fill, take_over};
+use crate::sweep::take_over;
+use crate::window::Fill;
 use crate::{ArrayConfig, Engine, MemberId, MemberState};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

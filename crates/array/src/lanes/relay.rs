@@ -5,7 +5,8 @@
 
 use super::{Message, Partition, Ports};
 use crate::MemberId;
-use crate::core::{Cutter, Parent, slice_segments};
+use crate::core::Parent;
+use crate::segments::{Cutter, slice_segments};
 use slab::Slab;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 

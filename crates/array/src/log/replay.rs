@@ -8,9 +8,10 @@
 
 mod over;
 
-use super::{BAND_SECTORS, LogRecord, Stage};
+use super::Stage;
 use crate::core::{Action, Batch, Core, drop_failed_writes, write_io};
 use crate::lock::Mode;
+use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::parity_code::{Found, Unit, code_strips};
 use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};
@@ -171,7 +172,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             wanted.extend(sources.map(|&parity| (Unit::Parity(parity), on_member.clone())));
         }
         let Some(read) = read_units(core, map, &wanted, &mut unreadable).await else {
-            let block = core.block_sectors();
+            let block = core.members.borrow().block_sectors_of_active();
             if sectors <= block {
                 continue;
             }

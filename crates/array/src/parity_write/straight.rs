@@ -11,12 +11,13 @@
 //! ends it.
 
 use super::{Frozen, finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
-use crate::core::{Core, Ended, MemberIo, Waiting, shared};
+use crate::core::{Core, Ended, MemberIo, Waiting};
 use crate::gather::Part;
 use crate::lists::few;
 use crate::log::{BehindWrite, LogHolders, Logged, Waiter};
 use crate::parity_code::{Change, Found, reads};
 use crate::plan::{Presence, Rectangle, WritePlan};
+use crate::segments::shared;
 use crate::{Geometry, MemberId};
 use slab::Slab;
 use smallvec::{SmallVec, smallvec};

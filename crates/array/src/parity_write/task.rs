@@ -2,21 +2,25 @@
 
 use super::{Frozen, finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
 use crate::MemberId;
-use crate::core::{Core, lost, one_piece, slice_segments};
+use crate::core::{Core, lost};
 use crate::gates::gate_plan;
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
-use crate::log::{BAND_SECTORS, LogHolders, LogRecord};
+use crate::log::LogHolders;
+use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::no_space::bring_home;
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
+use crate::segments::{one_piece, slice_segments};
 use crate::task::Worker;
 use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Data, IoError, Segments, bytes};
+use std::task::Poll;
+use stria_block::{Data, IoError, Nanos, Segments, bytes};
 
 pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
     loop {
@@ -28,7 +32,7 @@ pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
 /// Performs a write to one stripe, with everything that was coalesced with it until its rows were locked.
 async fn write_gathered(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
-    let locked = core.hold(key).await;
+    let locked = hold(core, key).await;
     let strip = core.geometry.strip_sectors();
     let base = core.gathers.stripe(key) * strip;
     let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
@@ -52,6 +56,29 @@ async fn write_gathered(core: &Rc<Core>, key: usize) {
     }
     gather.parts.clear();
     core.gathers.reuse(gather.parts);
+}
+
+/// 50 µs: a client that was told of the end of its writes sends the next ones within that.
+const TURN: Nanos = 50_000;
+
+/// Waits for other parts, if they are likely to come soon. Returns the rows of the strips to lock.
+async fn hold(core: &Core, key: usize) -> Range<u64> {
+    let gathers = &core.gathers;
+    if let Some(count) = gathers.wait_for_more(key, core.ready.current()) {
+        let mut due = None;
+        poll_fn(|_| {
+            if !gathers.is_held(key) {
+                return Poll::Ready(());
+            }
+            if !gathers.have_ended(count) {
+                return Poll::Pending;
+            }
+            let due = *due.get_or_insert_with(|| core.wake_at(core.now() + TURN));
+            if core.now() < due { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+    gathers.begin_held(key, core.geometry.strip_sectors())
 }
 
 /// A write to one stripe.

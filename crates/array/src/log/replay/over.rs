@@ -3,7 +3,7 @@
 //! A log may hold a hundred thousand records of one stripe, by accident or as somebody wrote it so. So the walk costs each record
 //! its beginning and its end, and each piece of rows one look, and never looks at all records of a stripe for a piece of it.
 
-use crate::log::LogRecord;
+use crate::log_record::LogRecord;
 use crate::plan::Strips;
 use smallvec::SmallVec;
 use std::cell::Cell;

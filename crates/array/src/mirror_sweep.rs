@@ -1,20 +1,18 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
-use super::{Found, Sweep};
 use crate::core::{Batch, Core, drop_failed_writes, write_io};
 use crate::lock::Mode;
-use crate::mirror_io::{
-    block_sectors, copies_to_read, halves, is_there, may_be_inconsistent, mend, read_mended, read_runs, readable,
-};
+use crate::mirror_io::{copies_to_read, halves, is_there, may_be_inconsistent, mend, read_mended, read_runs, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
+use crate::window::{Found, Work};
 use crate::{Copy, MemberId};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Operation, bytes};
 
 /// The range of array sectors around those whose copies lie in `rows` of a slot.
-pub(super) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Range<u64>> {
+pub(crate) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Range<u64>> {
     let mut around: Option<Range<u64>> = None;
     for (_, range) in member_runs(core, slot, rows) {
         around = Some(match around {
@@ -40,10 +38,10 @@ fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u
     found
 }
 
-pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Result<Found, String> {
-    match sweep.kind {
+pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
+    match work.kind {
         SweepKind::Rebuild => {
-            for fill in &sweep.fills {
+            for fill in work.fills {
                 if fill_window(core, fill.slot, fill.member, &window).await.is_ok() {
                     continue;
                 }
@@ -61,23 +59,24 @@ pub(super) async fn window(core: &Core, sweep: &Sweep, window: Range<u64>) -> Re
             }
             core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
-            match sweep.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberState::Failed) {
+            match work.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberState::Failed) {
                 Some(fill) => Err(format!("member {} failed", members.get(fill.member).config.name)),
                 None => Ok(Found::default()),
             }
         }
-        SweepKind::Resync | SweepKind::Scrub { .. } => compare_all(core, sweep.kind, window).await,
+        SweepKind::Resync | SweepKind::Scrub { .. } => compare_all(core, work.kind, window).await,
     }
 }
 
 /// Compares copies of array sectors, in smaller parts where that is needed.
-pub(super) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Found, String> {
+pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Found, String> {
     let mut all = Found::default();
     let mut parts = vec![range];
     while let Some(part) = parts.pop() {
         match compare(core, kind, part.clone()).await? {
             Some(found) => all.mismatch_sectors += found.mismatch_sectors,
-            None => parts.extend(halves(part, block_sectors(core)).into_iter().filter(|part| !part.is_empty())),
+            None => parts
+                .extend(halves(part, core.members.borrow().block_sectors_of_all()).into_iter().filter(|part| !part.is_empty())),
         }
     }
     Ok(all)
@@ -156,7 +155,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
     let _guard = core.lock(range.clone(), Mode::Exclusive).await;
     let mut batch = Batch::new();
     let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
-    let divisible = range.end - range.start > block_sectors(core);
+    let divisible = range.end - range.start > core.members.borrow().block_sectors_of_all();
     let failures_max = if may_be_inconsistent(core, &range) { 0 } else { 1 };
     for (start, sectors, copies) in read_runs(core, range) {
         let there = readable(core, &copies, sectors);

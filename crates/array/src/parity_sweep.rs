@@ -3,13 +3,13 @@
 //! Only P and Q together tell which strip is wrong. They cannot tell one case: a wrong strip that was overwritten by
 //! read-modify-write before the scrub came leaves its error in both, and looks as if it were still wrong.
 
-use super::{Fill, Found};
 use crate::core::{Batch, Core, MemberIo, drop_failed_writes, rewrite, write_io};
 use crate::lock::Mode;
 use crate::parity_code::code_strips;
 use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
+use crate::window::{Fill, Found, Work};
 use crate::{Flaw, MemberId, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -20,15 +20,9 @@ use stria_parity::Strip;
 /// What each slot's member holds in the window, as far as it was read.
 type Rows = BTreeMap<usize, Buffer>;
 
-/// What to do with rows.
-pub(super) struct Work<'a> {
-    pub kind: SweepKind,
-    pub fills: &'a [Fill],
-}
-
 /// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
 /// another holds beside it.
-pub(super) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Result<Found, String> {
+pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Result<Found, String> {
     if let Some(found) = piece(core, work, rows.clone(), false).await? {
         return Ok(found);
     }

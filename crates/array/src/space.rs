@@ -1,0 +1,81 @@
+//! What is known of [members without space](crate::no_space).
+
+use crate::MemberId;
+use crate::task::Waiters;
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use stria_block::{IoError, Nanos};
+
+/// A minute: for so long the event is not reported again, and no write is acknowledged early.
+const CAREFUL_FOR: Nanos = 60_000_000_000;
+
+/// What is known about members without space.
+#[derive(Default)]
+pub(crate) struct NoSpace {
+    /// Until then other members may have no space either.
+    careful_until: Cell<Nanos>,
+    /// A write-behind could not be brought to its place: the next flush reports it.
+    unflushed: RefCell<Option<IoError>>,
+    /// Some member is a file with holes.
+    is_expected: Cell<bool>,
+    /// Bad blocks for lack of space, which a task fills.
+    lacking: RefCell<Vec<Lacking>>,
+    pub refill: Waiters,
+}
+
+impl NoSpace {
+    /// True if a member had no space within the last minute.
+    pub fn is_careful(&self, now: Nanos) -> bool {
+        now < self.careful_until.get()
+    }
+
+    /// A member has no space. Returns until when that is remembered.
+    pub fn meet(&self, now: Nanos) -> Nanos {
+        let until = now.saturating_add(CAREFUL_FOR);
+        self.careful_until.set(until);
+        until
+    }
+
+    /// A write to a member may need space that is not there.
+    pub fn expect(&self) {
+        self.is_expected.set(true);
+    }
+
+    /// A write-behind is not in place: the next flush must fail.
+    pub fn fail_next_flush(&self, error: &IoError) {
+        self.unflushed.borrow_mut().get_or_insert_with(|| error.clone());
+    }
+
+    /// Rows of a member are to be filled later.
+    pub fn lacks(&self, piece: Lacking) {
+        self.lacking.borrow_mut().push(piece);
+    }
+
+    /// True if some rows are to be filled.
+    pub fn is_lacking(&self) -> bool {
+        !self.lacking.borrow().is_empty()
+    }
+
+    /// Takes the rows that are to be filled.
+    pub fn take_lacking(&self) -> Vec<Lacking> {
+        self.lacking.take()
+    }
+
+    /// True if writes may be acknowledged early, since their places have their space.
+    pub fn has_places(&self, now: Nanos) -> bool {
+        !self.is_expected.get() && !self.is_careful(now)
+    }
+
+    /// The error that the next flush must report.
+    pub fn take_unflushed(&self) -> Result<(), IoError> {
+        self.unflushed.borrow_mut().take().map_or(Ok(()), Err)
+    }
+}
+
+/// Bad blocks of a member, and where in the sync space they lie.
+#[derive(Clone)]
+pub(crate) struct Lacking {
+    pub member: MemberId,
+    pub rows: Range<u64>,
+    pub sync: Range<u64>,
+}

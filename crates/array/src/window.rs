@@ -1,0 +1,66 @@
+//! One window of a sweep: what is to be done there, and what was found.
+
+use crate::MemberId;
+use crate::core::Core;
+use crate::status::{Event, SweepKind};
+use std::ops::Range;
+
+/// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
+/// a processor's caches from reading to writing, and for clients not to feel it.
+pub(crate) const WINDOW_SECTORS: u64 = 256;
+
+/// One member to be rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub slot: usize,
+    pub member: MemberId,
+    /// It is copied from the member in the slot, at least in part.
+    pub copied: bool,
+}
+
+/// What a window found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub mismatch_sectors: u64,
+    damages: Vec<Damage>,
+}
+
+/// A part of the sync space with a mismatch, and the member that is wrong, if redundancy can tell.
+struct Damage {
+    range: Range<u64>,
+    culprit: Option<usize>,
+}
+
+impl Found {
+    /// A page has a mismatch because of the member in slot `culprit`.
+    pub fn blame(&mut self, page: Range<u64>, culprit: Option<usize>) {
+        match self.damages.iter_mut().rev().find(|known| known.culprit == culprit) {
+            Some(known) if known.range.end == page.start => known.range.end = page.end,
+            _ => self.damages.push(Damage { range: page, culprit }),
+        }
+    }
+
+    /// Reports and counts mismatches, after a scrub has written its repairs.
+    pub fn tell(&mut self, core: &Core, kind: SweepKind) {
+        let damages = std::mem::take(&mut self.damages);
+        let SweepKind::Scrub { repair } = kind else { return };
+        for Damage { range, culprit } in damages {
+            let sectors = range.end - range.start;
+            let mut members = core.members.borrow_mut();
+            let culprit = culprit.and_then(|slot| Some((members.slots()[slot].member?, slot)));
+            if let Some((member, _)) = culprit {
+                let member = members.get_mut(member);
+                member.wrong_sectors += sectors;
+                member.repaired_sectors += if repair { sectors } else { 0 };
+            }
+            core.event(Event::Mismatch { sync_sector: range.start, sectors, culprit, repaired: repair });
+        }
+    }
+}
+
+/// What a sweep does in its windows.
+pub(crate) struct Work<'a> {
+    pub kind: SweepKind,
+    /// The members to rebuild.
+    pub fills: &'a [Fill],
+}
