@@ -30,3 +30,4 @@ pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to, m
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{Access, IoOptions, SyncDrive, probe};
 pub use within::{NotInTime, within, within_each};
+pub use workers::held_by;

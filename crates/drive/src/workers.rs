@@ -8,11 +8,12 @@
 //! Threads are started as needed and end after a while without work. A thread owns its request with all memory, and a handle of
 //! the drive, until the system call returns: nothing is taken from a call that hangs.
 
-use crate::SyncDrive;
 use crate::blocking::carry_out;
 use crate::parts::PartOf;
 use crate::ring::Waker;
+use crate::{DriveInfo, SyncDrive};
 use std::collections::{BTreeSet, VecDeque};
+use std::fs::DirEntry;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_block::{ErrorKind, IoError, Nanos, Request};
@@ -62,6 +63,27 @@ struct State {
     closed: bool,
 }
 
+/// `drive sdb`, for tools that list threads, and for [`held_by`]. The kernel keeps 15 bytes.
+fn thread_name(info: &DriveInfo) -> String {
+    let name = info.real_path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{DRIVE}{}", stria_block::file_name(&name))
+}
+
+/// How the names of these threads begin.
+const DRIVE: &str = "drive ";
+
+/// The drives, by name, that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The process
+/// and the open drive go when they answer.
+pub fn held_by() -> Vec<String> {
+    let text = |thread: &DirEntry, page: &str| std::fs::read_to_string(thread.path().join(page)).unwrap_or_default();
+    let waits = |stat: &str| stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('D'));
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let waiting = threads.filter(|thread| waits(&text(thread, "stat")));
+    let held: BTreeSet<String> =
+        waiting.filter_map(|thread| Some(text(&thread, "comm").trim_end().strip_prefix(DRIVE)?.to_owned())).collect();
+    held.into_iter().collect()
+}
+
 impl Workers {
     /// Starts no thread yet. `waker` is used when a request has ended.
     pub(crate) fn new(waker: Waker) -> Self {
@@ -78,7 +100,7 @@ impl Workers {
         state.queue.push_back((number, drive.clone(), work));
         if state.queue.len() > state.idle && state.threads < THREADS_MAX {
             let shared = Arc::clone(&self.shared);
-            let thread = std::thread::Builder::new().name("stria drive".into()).stack_size(STACK_BYTES);
+            let thread = std::thread::Builder::new().name(thread_name(drive.info())).stack_size(STACK_BYTES);
             match thread.spawn(move || shared.work()) {
                 Ok(_) => {
                     state.threads += 1;

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stria_drive::{Access, DriveError, SyncDrive};
+use stria_drive::{Access, DriveError, SyncDrive, held_by};
 use stria_front::{Closing, SocketFile};
 use stria_host::{PlannedArray, choose, short_name};
 use stria_terminal::output::{line, try_print};
@@ -218,6 +218,15 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
         }
     }
     let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
+    // With them the sockets go, which would be left behind if a drive held the process up.
+    drop(sockets);
+    for drive in held_by() {
+        tracing::warn!(
+            "{drive} has a request in the kernel, which only its answer may end: until then process {} may remain, with this drive alone; \
+             its sockets and the other drives are free",
+            process::id()
+        );
+    }
     ended(&service)
 }
 

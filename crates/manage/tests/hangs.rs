@@ -165,8 +165,33 @@ fn failed_drive_of_a_span_that_hangs_is_not_waited_for() {
     }
 }
 
+/// The last flush waits in the kernel, and the process with it. It holds nothing else, and says so.
 #[test]
-#[ignore = "falls short: the process does not end before the file under the loop device answers again"]
+fn stop_names_the_loop_device_that_holds_the_process() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let Some(over) = LoopOver::new(&hanging.file()) else { return };
+    let images = place.images(2, 24 << 20);
+    let images: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", "--assume-clean", images[0], images[1], &over.0]);
+    let serve = place.serve(&[images[0], images[1], &over.0]);
+    write(&mut serve.client("tank"), 1);
+    hanging.signal("-STOP");
+    place.ok(&["stop", "tank", "--force"]);
+    let again = place.serve(&images);
+    holds(&mut again.client("tank"), 1);
+    place.ok(&["stop", "tank", "--force"]);
+    again.ended_well();
+    hanging.signal("-CONT");
+    let log = serve.ended_well();
+    assert!(log.contains("has a request in the kernel, which only its answer may end"), "{log}");
+    drop(over);
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
+#[test]
 fn failed_loop_device_over_a_file_that_hangs_is_not_waited_for() {
     for (level, images, lanes) in [("5", 2, "1"), ("1", 2, "2")] {
         story(level, images, lanes, true, true);
