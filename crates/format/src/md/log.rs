@@ -44,7 +44,7 @@ const RING_SECTORS_MAX: u64 = 1 << 14;
 /// one part at a time is in memory, besides the records that count. Their bytes take as much as on the drive.
 const PARTS_MAX: usize = 64;
 
-/// 1 Mi: the most records that one start replays, some GiB with what replay needs for each. What counts was in flight, or has ended
+/// 1 Mi: the most records that one start replays, some 3 GiB with what replay needs for each. What counts was in flight, or has ended
 /// since the last flush: a fast machine leaves some hundred thousand. Forged logs have space for many millions.
 pub(crate) const RECORDS_MAX: usize = 1 << 20;
 /// 4 GiB: the most that replay computes before it writes. A record of 64 bytes may stand for megabytes.
