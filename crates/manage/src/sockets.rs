@@ -7,8 +7,12 @@ use rustix::process::geteuid;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use stria_front::{SocketAccess, SocketError, SocketFile};
 use stria_terminal::Failure;
+
+/// 2 s: how long a new serve waits for the socket of one that ends.
+const GONE_AFTER: Duration = Duration::from_secs(2);
 
 /// The folders that may hold control sockets; new ones go into the first that can be used.
 fn folders() -> Vec<PathBuf> {
@@ -62,12 +66,19 @@ pub fn all() -> Vec<PathBuf> {
     sockets
 }
 
-/// Checks that a `serve` could listen at `path`. Removes the socket of a dead one.
+/// Checks that a `serve` could listen at `path`. Removes the socket of a dead one. One that has just been stopped still gives its
+/// last answers, and is waited for.
 ///
 /// # Errors
 /// When the path is taken, or nothing can be made there.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    SocketFile::check(path).map_err(|error| refused(path, &error))
+    let end = Instant::now() + GONE_AFTER;
+    loop {
+        match SocketFile::check(path) {
+            Err(SocketError::InUse) if Instant::now() < end => std::thread::sleep(GONE_AFTER / 40),
+            outcome => return outcome.map_err(|error| refused(path, &error)),
+        }
+    }
 }
 
 /// Listens at `path`, for this user alone; the socket of a dead `serve` is replaced.

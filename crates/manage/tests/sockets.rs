@@ -117,6 +117,22 @@ fn other_machines_get_in_only_when_that_is_asked_for() {
     }
 }
 
+/// `stria stop` is answered a moment before the process ends, and scripts go on at once.
+#[test]
+fn the_control_socket_of_a_serve_that_ends_is_waited_for() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let control = place.path("control.sock");
+    let ending = std::os::unix::net::UnixListener::bind(&control).expect("a socket");
+    let mut child = spawn(&place, &images, &format!("unix:{}", place.path("nbd.sock").display()), &[]);
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::remove_file(&control).expect("there");
+    drop(ending);
+    ready(&mut child);
+    signal(&child, "-TERM");
+    assert!(end(child).0.success());
+}
+
 /// systemd holds the socket: who connects before the serve has begun, or while it restarts, waits and is served.
 #[test]
 fn clients_of_a_socket_that_was_passed_wait_over_a_restart() {
