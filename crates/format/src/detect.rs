@@ -187,6 +187,14 @@ pub fn wipes(signatures: &[Signature], logical_block_bytes: u32) -> Vec<(u64, u6
         .collect()
 }
 
+/// As [`wipes`], in two parts: the second may begin when the first is durable. `counts`: the sector of the superblock that counts.
+/// It goes last, because clients of its array may have written the others, and after a crash in between one of those would count.
+pub fn wipes_in_turn(signatures: &[Signature], logical_block_bytes: u32, counts: Option<u64>) -> [Vec<(u64, u64)>; 2] {
+    let counts = |&(start, sectors): &(u64, u64)| counts.is_some_and(|sector| (start..start + sectors).contains(&sector));
+    let (last, first) = wipes(signatures, logical_block_bytes).into_iter().partition(counts);
+    [first, last]
+}
+
 fn mark(name: &'static str, detail: String, offset: u64, length: usize) -> Signature {
     let start_sector = offset / 512;
     Signature { name, detail, start_sector, sectors: (offset + length as u64).div_ceil(512) - start_sector }

@@ -5,6 +5,7 @@ mod support;
 
 use proptest::prelude::*;
 use stria_array::{Level, MemberId, MetadataWriter};
+use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::{CLEAN, feature};
 use stria_format::md::{Candidate, Create, Options, Superblock, Verdict, assemble, examine, raw};
@@ -236,6 +237,32 @@ fn superblock_of_another_version_is_no_member_however_new() {
         assert_eq!(assembly.missing_slots, [1]);
         let start = assembly.outcome.expect("the others suffice");
         assert_eq!(start.config.slots.len(), 3);
+    }
+}
+
+/// A former member is erased to become a spare elsewhere. After a power cut in between, no superblock of a client may count.
+#[test]
+fn while_a_drive_is_erased_no_superblock_of_a_client_counts() {
+    for version in [0, 1] {
+        let mut drive = created(Level::Raid1, 3, 0).remove(1);
+        let foreign = |header: &mut stria_format::md::superblock::Header| {
+            (header.set_uuid, header.raid_disks, header.dev_number) = (GUEST, 1, 0);
+        };
+        let (at, bytes) = placed(superblock_of(&drive), version, DRIVE_SECTORS, foreign);
+        drive.write(at, &bytes);
+        let own = superblock_of(&drive).header;
+        // The place of version 1.1 lies before that of 1.2, where no client reaches.
+        if version == 0 {
+            assert_eq!(own.set_uuid, OURS);
+        }
+        let signatures = detect(DRIVE_SECTORS, &mut |start, count| drive.read(start, count));
+        let [first, last] = wipes_in_turn(&signatures, 512, Some(own.super_offset));
+        assert!(!first.is_empty() && last.iter().any(|&(start, _)| start == own.super_offset), "{first:?} {last:?}");
+        for (start, count) in first.into_iter().chain(last) {
+            assert!(drive.candidate().found.is_ok_and(|member| member.superblock.header.set_uuid == own.set_uuid));
+            drive.write(start, &vec![0; (count * 512) as usize]);
+        }
+        assert!(drive.candidate().found.is_err());
     }
 }
 

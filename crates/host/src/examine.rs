@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, IoOptions, SyncDrive};
-use stria_format::detect::{detect, wipes};
+use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::Candidate;
 
 /// 256 KiB: how much is zeroed, or checked for zeros, at once.
@@ -70,12 +70,18 @@ pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), 
     }
 }
 
-/// Erases the signatures of what was on a drive, so that the old content is not found beside the new.
+/// Erases the signatures of what was on a drive, durably, so that the old content is not found beside the new.
 pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
     let limits = &drive.info().limits;
     let signatures = detect(limits.size_sectors, &mut |start, sectors| read(drive, start, sectors));
-    for (start_sector, sectors) in wipes(&signatures, limits.logical_block_bytes) {
-        drive.write_at(start_sector, &vec![0; bytes(sectors)])?;
+    let counts = candidate_of(drive).found.ok().map(|member| member.superblock.header.super_offset);
+    for part in wipes_in_turn(&signatures, limits.logical_block_bytes, counts) {
+        for (start_sector, sectors) in &part {
+            drive.write_at(*start_sector, &vec![0; bytes(*sectors)])?;
+        }
+        if !part.is_empty() {
+            drive.sync()?;
+        }
     }
     Ok(())
 }

@@ -12,8 +12,9 @@ use crate::setup::Setup;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, Command, Geometry, Level, MemberId, MemberState, MetadataWrite};
+use stria_array::{ArrayConfig, Command, Geometry, Level, MemberId, MemberState};
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
+use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::assemble::{AssembleError, Assembly, Verdict};
 use stria_format::md::nest::{self, Nested, Provider};
 use stria_format::md::recorder::{Adopt, Newcomer};
@@ -99,6 +100,25 @@ fn takes_youngest(drive: &Drive) -> bool {
     let last = Superblock::sector_of(0, drive.sectors()).and_then(at);
     drive.is_mutant(Mutant::YoungestTaken)
         && last.is_some_and(|last| at(SUPERBLOCK.start).is_none_or(|own| own.created_s() < last.created_s()))
+}
+
+/// Writes that may reach a drive in any order: sector and bytes.
+pub type Writes = Vec<(u64, Vec<u8>)>;
+
+/// The zeros that erase what a drive carries, as `host` writes them: all but the superblock that counts, then that.
+fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
+    let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
+        true => Err(IoError::new(ErrorKind::Medium, format!("medium error near sector {start}"))),
+        false => Ok(drive.image().bytes_of(start, sectors)),
+    };
+    if drive.image().is_empty(0, drive.sectors()) && !drive.is_spoiled() {
+        return Default::default();
+    }
+    let counts = candidate_of(index, drive).found.ok().map(|member| member.superblock.header.super_offset);
+    let signatures = detect(drive.sectors(), &mut read);
+    let zeros = |(start, sectors)| (start, vec![0; bytes(sectors)]);
+    wipes_in_turn(&signatures, bytes(drive.model().block_sectors) as u32, counts)
+        .map(|part| part.into_iter().map(zeros).collect())
 }
 
 /// What md wrote on a drive.
@@ -548,9 +568,9 @@ impl Node {
                 return Ok((Command::Add { newcomer, offer: OFFER, replaces: None }, true));
             }
         }
-        let (adopt, writes) = self.adoption(drives, drive)?;
-        for write in writes {
-            drives[drive].borrow_mut().put(write.start_sector, &write.data);
+        let (adopt, steps) = self.adoption(drives, drive)?;
+        for (start_sector, data) in steps.iter().flatten() {
+            drives[drive].borrow_mut().put(*start_sector, data);
         }
         let candidate = candidate_of(drive, &drives[drive].borrow());
         self.bind(drives, drive, &candidate);
@@ -583,11 +603,11 @@ impl Node {
         }
     }
 
-    /// What a drive is to be given to become a spare.
+    /// What a drive is to be given to become a spare, in steps that are durable one by one.
     ///
     /// # Errors
     /// In words.
-    pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(Adopt, Vec<MetadataWrite>), String> {
+    pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(Adopt, [Writes; 3]), String> {
         let id = MemberId(self.device.member_count());
         let model = *drives[drive].borrow().model();
         drives[drive].borrow_mut().adopted += 1;
@@ -599,7 +619,9 @@ impl Node {
         };
         let mut recorder = self.device.recorder().clone();
         let (_, writes) = recorder.adopt(id, &adopt).map_err(|error| error.to_string())?;
-        Ok((adopt, writes))
+        let [others, own] = wiping(drive, &drives[drive].borrow());
+        let writes = writes.into_iter().map(|write| (write.start_sector, write.data.to_vec())).collect();
+        Ok((adopt, [others, own, writes]))
     }
 
     /// The drives that hold slots whole, by slot.

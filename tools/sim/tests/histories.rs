@@ -270,12 +270,13 @@ fn histories_that_once_failed_on_mirrors_lose_nothing() {
 
 /// Seeds that once failed with more faults, by family, all by the checker's or the drive model's fault: what was wrong.
 const MORE_FAULTS: &[(u64, &str)] = &[
-    (5002528, "1"),  // a copy that was read became unreadable, by growth, before a resync made the others agree with it
-    (5002989, "1"),  // a drive whose superblock was lost started anew, and the write error that it still had was forgotten
-    (6000240, "6"),  // the same
-    (6000150, "6"),  // a drive came back, and that its unreadable sectors go on growing was forgotten
-    (6000182, "10"), // of a misdirected write a scrub is not to mend what no copy lies beside
-    (6000272, "1"),  // unreadable sectors counted twice and twice again, until there was no memory left
+    (5002528, "1"),   // a copy that was read became unreadable, by growth, before a resync made the others agree with it
+    (5002989, "1"),   // a drive whose superblock was lost started anew, and the write error that it still had was forgotten
+    (6000240, "6"),   // the same
+    (6000150, "6"),   // a drive came back, and that its unreadable sectors go on growing was forgotten
+    (6000182, "10"),  // of a misdirected write a scrub is not to mend what no copy lies beside
+    (773000702, "6"), // torn while it was erased for a spare's part, a drive told a client's superblock instead of its own
+    (6000272, "1"),   // unreadable sectors counted twice and twice again, until there was no memory left
 ];
 
 #[test]

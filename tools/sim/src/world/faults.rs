@@ -227,12 +227,16 @@ impl World<'_> {
         }
         let drive = fresh[which as usize % fresh.len()];
         let leaf = (which >> 32) as usize % self.node().leaves().len();
-        let Ok((_, writes)) = self.node().leaves()[leaf].adoption(&self.drives, drive) else { return Ok(()) };
-        for write in writes {
-            let atom = self.drives[drive].borrow().model().atom_sectors;
-            for (index, part) in write.data.chunks(bytes(atom)).enumerate() {
-                if self.more_chance.one_in(2) {
-                    self.drives[drive].borrow_mut().put(write.start_sector + index as u64 * atom, part);
+        let Ok((_, steps)) = self.node().leaves()[leaf].adoption(&self.drives, drive) else { return Ok(()) };
+        // Each step is durable before the next begins.
+        let torn = self.more_chance.below(steps.len() as u64) as usize;
+        let atom = self.drives[drive].borrow().model().atom_sectors;
+        for (step, writes) in steps.iter().enumerate().take(torn + 1) {
+            for (start_sector, data) in writes {
+                for (index, part) in (0..).zip(data.chunks(bytes(atom))) {
+                    if step < torn || self.more_chance.one_in(2) {
+                        self.drives[drive].borrow_mut().put(start_sector + index * atom, part);
+                    }
                 }
             }
         }
