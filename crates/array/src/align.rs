@@ -11,6 +11,7 @@ use crate::Flaw;
 use crate::core::{Core, lost};
 use crate::of_level::of_level;
 use crate::personality::Personality;
+use crate::plan::Presence;
 use crate::status::Health;
 use std::ops::Range;
 use std::rc::Rc;
@@ -39,6 +40,24 @@ impl Core {
             next += sectors;
         }
         Ok(())
+    }
+
+    /// Resyncs these rows of a stripe before a write to a part of them, if they may be inconsistent and the stripe lacks members,
+    /// but fewer than it has parities (R38). If that is not possible, the write goes on without.
+    pub async fn align_for_write(&self, stripe: u64, rows: &Range<u64>) {
+        let strip = self.geometry.strip_sectors();
+        let on_members = stripe * strip + rows.start..stripe * strip + rows.end;
+        if self.is_consistent(&on_members) {
+            return;
+        }
+        let lost = {
+            let members = self.members.borrow();
+            (0..members.slots().len()).filter(|&slot| members.presence(slot, &on_members) != Presence::Whole).count()
+        };
+        if (1..self.geometry.level().parity_count()).contains(&lost) {
+            let start = stripe * strip * self.geometry.data_count() as u64;
+            let _ = self.align(&(start + rows.start..start + rows.end)).await;
+        }
     }
 }
 

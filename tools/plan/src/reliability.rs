@@ -3,7 +3,9 @@
 //! A group of `n` drives that survives `f` failures loses data when `f + 1` drives fail, each within the repair of the one before. With
 //! `f` drives missing nothing replaces a sector that cannot be read either. To the first order, with failure rate `l` and repair time `R`:
 //!
-//!     rate = n l  (n-1) l R  ...  (n-f) l R   +   n l  (n-1) l R  ...  (n-f+1) l R  u
+//! ```text
+//! rate = n l  (n-1) l R  ...  (n-f) l R   +   n l  (n-1) l R  ...  (n-f+1) l R  u
+//! ```
 //!
 //! `u` is the probability that reading the drives that are left meets such a sector. Source: D. Patterson, G. Gibson, R. Katz, "A case for
 //! redundant arrays of inexpensive disks", 1988, and P. Chen et al., "RAID: high-performance, reliable secondary storage", 1994.

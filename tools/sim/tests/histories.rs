@@ -170,7 +170,7 @@ const LANES: [(&str, u64); 28] = [
 ];
 
 /// Seeds that run as they are drawn now, apart from drives that leave.
-const AS_DRAWN: [(&str, u64); 10] = [
+const AS_DRAWN: [(&str, u64); 11] = [
     // An old member that still lay about was named by members that had joined after it left, as its number was another's by then; the
     // array did not start.
     ("6", 5_327),
@@ -188,6 +188,8 @@ const AS_DRAWN: [(&str, u64); 10] = [
     ("5", 602_000_086),
     // A crash tore the first superblock update that lets records count. They counted only after a later start had completed it.
     ("60", 710_011_465),
+    // A write updated P and Q, which a crash had left in disagreement while a member was missing, and then another member was lost.
+    ("60", 780_015_769),
 ];
 
 /// Seeds before these were kept when drives ended requests one by one, when slow reads were waited for, when there was one

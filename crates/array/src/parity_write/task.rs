@@ -33,6 +33,7 @@ pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
 async fn write_gathered(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
     let locked = hold(core, key).await;
+    core.align_for_write(core.gathers.stripe(key), &locked).await;
     let strip = core.geometry.strip_sectors();
     let base = core.gathers.stripe(key) * strip;
     let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
