@@ -1,4 +1,4 @@
-//! Commands wait inside the engine for what makes them safe, on one lane and several: whoever gives one cannot forget a step.
+//! A command waits inside the engine until it is safe, on one lane and on several. No caller can forget a step.
 //!
 //! Members answer late and out of order, and so do superblock updates, which a recorder writes to every member.
 

@@ -214,7 +214,7 @@ impl Handshake {
                 Security::Plain => replies.error(reply::ERR_UNSUP, "this server does not speak TLS; continue without it"),
                 Security::Active => replies.error(reply::ERR_INVALID, "TLS has been started already"),
                 Security::Offered | Security::Required => {
-                    // What was agreed before may have been altered on the way.
+                    // Nothing protected the options before TLS, so an attacker may have changed them. They no longer count.
                     (self.security, self.structured, self.allocation) = (Security::Active, false, None);
                     replies.ack();
                     return Step::StartTls;

@@ -77,7 +77,7 @@ pub struct Options {
     pub drain_timeout: Duration,
     /// Which users may connect to unix sockets.
     pub socket_access: SocketAccess,
-    /// Encryption, and who clients must be; `None`: there is none.
+    /// The server's certificate, and whether clients must show one. `None`: no TLS.
     pub tls: Option<TlsConfig>,
     /// Addresses that TCP clients may have; none: any.
     pub allow: Vec<IpNet>,
@@ -347,7 +347,7 @@ impl Shared {
         self.lock().place_for(connection, &self.options).err()
     }
 
-    /// Whether this client may or must use TLS. Local clients need not: the socket's mode says who they are.
+    /// Whether this client may use TLS, or must. A local client never must: the mode of the socket's file decides which users connect.
     pub fn security(&self, peer: &Peer) -> Security {
         match (&self.options.tls, peer.origin) {
             (None, _) => Security::Plain,

@@ -29,7 +29,7 @@ const RECORD_BYTES: usize = 16 << 10;
 /// What a record needs beside its plain bytes: header, content type, tag; TLS 1.2 has an explicit nonce.
 const RECORD_OVERHEAD_BYTES: usize = 64;
 
-/// Who the server is, and which clients it accepts.
+/// The server's certificate and key, and the authorities of its clients.
 #[derive(Clone)]
 pub struct TlsConfig {
     server: Arc<ServerConfig>,
@@ -51,7 +51,7 @@ impl PartialEq for TlsConfig {
 
 impl Eq for TlsConfig {}
 
-/// Why there is no TLS.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that does not hold what it should.
@@ -174,7 +174,7 @@ impl TlsStream {
     /// Decrypts into `space` until it is full or no whole record is left. Returns the number of bytes.
     ///
     /// # Errors
-    /// When the peer is not who it should be, or does not speak TLS. The alert for it is in [`TlsStream::output`].
+    /// When the client has no valid certificate, or breaks the protocol. [`TlsStream::output`] then holds the alert for it.
     pub fn take(&mut self, space: &mut [&mut [u8]; 2]) -> Result<usize, rustls::Error> {
         let mut len = self.hand_over(space);
         while !is_full(space) && self.advance(|_| ControlFlow::Break(()))?.is_continue() {

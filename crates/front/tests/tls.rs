@@ -74,7 +74,7 @@ fn clients_without_the_right_certificate_are_refused() {
     let server = serve(folder.path(), config(&authority, true, true).expect("usable files"));
     let tcp = server.uris("tank").remove(0);
     let stranger_authority = Authority::with_both(&stranger);
-    // It must trust our server, so that it is the server who refuses.
+    // These clients trust the server's certificate, so a refusal can only come from the server.
     for folder in [&nobody, &misused] {
         std::fs::create_dir_all(folder).expect("a folder");
     }
@@ -94,7 +94,7 @@ fn clients_without_the_right_certificate_are_refused() {
     let plain = try_run("nbdinfo", &[&tcp.replace("nbds:", "nbd:")]).expect("it ran before");
     assert!(!plain.status.success());
     run("nbdinfo", &[&with_certificates(&tcp, &keys)]);
-    // The mode of the socket's file says who local clients are.
+    // On a unix socket the mode of its file decides, so TLS is not required.
     run("nbdinfo", &[&server.uris("tank")[1]]);
 }
 
