@@ -6,6 +6,34 @@ pub mod oracle;
 
 use std::path::{Path, PathBuf};
 
+/// A guest that a script of the project sets up.
+struct SetUp {
+    /// For messages.
+    name: &'static str,
+    /// The variable that skips its tests.
+    skip: &'static str,
+    /// The variable that names its folder, and the folder below `~/.cache` without it.
+    cache: (&'static str, &'static str),
+    /// The script. The folder keeps a copy of the one that set it up.
+    script: &'static str,
+}
+
+impl SetUp {
+    /// Whether to run tests that need it.
+    fn is_wanted(&self) -> bool {
+        if std::env::var_os(self.skip).is_some() {
+            eprintln!("skipped: {} is set", self.skip);
+            return false;
+        }
+        let (variable, folder) = self.cache;
+        let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache").join(folder);
+        let cache = std::env::var_os(variable).filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
+        let built = std::fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == self.script);
+        assert!(built, "the {} is not set up: run `make setup`, or set {}=1 to go without", self.name, self.skip);
+        true
+    }
+}
+
 /// A file or folder of the project, by its path from the root.
 fn project(path: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join(path)

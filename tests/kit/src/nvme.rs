@@ -3,9 +3,9 @@
 //! The drives are sparse images, which become `$D0`, `$D1` …; a test's own program is `$P0`. A boot takes some seconds, so a
 //! test does much in one.
 
-use crate::{project, scratch};
+use crate::{SetUp, project, scratch};
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Says to a test that it runs in the guest.
@@ -27,15 +27,13 @@ pub struct Drive {
 /// # Panics
 /// When it is not set up, with the remedy.
 pub fn wanted() -> bool {
-    if std::env::var_os("STRIA_SKIP_NVME").is_some() {
-        eprintln!("skipped: STRIA_SKIP_NVME is set");
-        return false;
+    SetUp {
+        name: "NVMe guest",
+        skip: "STRIA_SKIP_NVME",
+        cache: ("NVME_GUEST_CACHE", "nvme-guest"),
+        script: include_str!("../../nvme/nvme-guest"),
     }
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/nvme-guest");
-    let cache = std::env::var_os("NVME_GUEST_CACHE").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
-    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("../../nvme/nvme-guest"));
-    assert!(built, "the NVMe guest is not set up: run `make setup`, or set STRIA_SKIP_NVME=1 to go without");
-    true
+    .is_wanted()
 }
 
 /// Whether this is the guest.

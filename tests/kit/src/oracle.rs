@@ -3,7 +3,7 @@
 //! A [`Guest`] owns a scratch folder with sparse images, which become `$D0`, `$D1` …, and a folder shared
 //! with the guest. A boot takes 2.5 s, so a test packs many arrays into one script. At most 16 disks.
 
-use crate::{project, scratch};
+use crate::{SetUp, project, scratch};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,15 +30,13 @@ pub struct Guest {
 /// # Panics
 /// When the oracle is not set up, with the remedy.
 pub fn wanted() -> bool {
-    if std::env::var_os("STRIA_SKIP_ORACLE").is_some() {
-        eprintln!("skipped: STRIA_SKIP_ORACLE is set");
-        return false;
+    SetUp {
+        name: "md oracle",
+        skip: "STRIA_SKIP_ORACLE",
+        cache: ("MD_ORACLE_CACHE", "md-oracle"),
+        script: include_str!("../../oracle/md-oracle"),
     }
-    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/md-oracle");
-    let cache = std::env::var_os("MD_ORACLE_CACHE").filter(|path| !path.is_empty()).map_or_else(home, PathBuf::from);
-    let built = fs::read_to_string(cache.join("recipe")).is_ok_and(|recipe| recipe == include_str!("../../oracle/md-oracle"));
-    assert!(built, "the md oracle is not set up: run `make setup`, or set STRIA_SKIP_ORACLE=1 to go without");
-    true
+    .is_wanted()
 }
 
 impl Guest {
