@@ -26,9 +26,6 @@ use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// 2 s: how long a serve waits for drives of a killed one. The kernel closes the files of a killed process only after it has
-/// wound up its io_uring.
-const GONE_AFTER: Duration = Duration::from_secs(2);
 /// `timeout` and some supervisors signal the process and then its group: a second signal within this time is the same request.
 const SAME_WISH: Duration = Duration::from_millis(500);
 /// How long answers in progress may take when everything else has ended.
@@ -40,14 +37,8 @@ fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Fai
     let mut held = Vec::new();
     for path in arrays.iter().flat_map(|array| &array.drives) {
         if !read_only {
-            let end = Instant::now() + GONE_AFTER;
-            loop {
-                match SyncDrive::open(path, Access::Exclusive) {
-                    Ok(_) => break,
-                    Err(DriveError::Busy { .. }) if Instant::now() < end => std::thread::sleep(GONE_AFTER / 40),
-                    Err(error) => return Err(Failure::failed(error)),
-                }
-            }
+            let is_busy = |error: &DriveError| matches!(error, DriveError::Busy { .. });
+            sockets::once_free(|| SyncDrive::open(path, Access::Exclusive), is_busy).map_err(Failure::failed)?;
             continue;
         }
         let file = File::open(path).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;

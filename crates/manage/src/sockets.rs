@@ -11,8 +11,23 @@ use std::time::{Duration, Instant};
 use stria_front::{SocketAccess, SocketError, SocketFile};
 use stria_terminal::Failure;
 
-/// 2 s: how long a new serve waits for the socket of one that ends.
+/// 2 s: how long a serve waits for what one that ends, or was killed, still holds. The kernel closes the files of a killed process
+/// only after it has wound up its io_uring.
 const GONE_AFTER: Duration = Duration::from_secs(2);
+
+/// Tries until something is free, for [`GONE_AFTER`]. `is_held`: whether an error says that another process holds it.
+///
+/// # Errors
+/// The last one.
+pub fn once_free<T, E>(mut attempt: impl FnMut() -> Result<T, E>, is_held: impl Fn(&E) -> bool) -> Result<T, E> {
+    let end = Instant::now() + GONE_AFTER;
+    loop {
+        match attempt() {
+            Err(error) if is_held(&error) && Instant::now() < end => std::thread::sleep(GONE_AFTER / 40),
+            outcome => return outcome,
+        }
+    }
+}
 
 /// The folders that may hold control sockets; new ones go into the first that can be used.
 fn folders() -> Vec<PathBuf> {
@@ -72,13 +87,8 @@ pub fn all() -> Vec<PathBuf> {
 /// # Errors
 /// When the path is taken, or nothing can be made there.
 pub fn check(path: &Path) -> Result<(), Failure> {
-    let end = Instant::now() + GONE_AFTER;
-    loop {
-        match SocketFile::check(path) {
-            Err(SocketError::InUse) if Instant::now() < end => std::thread::sleep(GONE_AFTER / 40),
-            outcome => return outcome.map_err(|error| refused(path, &error)),
-        }
-    }
+    let is_in_use = |error: &SocketError| matches!(error, SocketError::InUse);
+    once_free(|| SocketFile::check(path), is_in_use).map_err(|error| refused(path, &error))
 }
 
 /// Listens at `path`, for this user alone; the socket of a dead `serve` is replaced.
