@@ -115,25 +115,23 @@ impl Rig {
         strip_bytes: u64,
         seed: u64,
     ) -> Result<Self, String> {
+        if maker == Maker::Engine {
+            return Self::in_condition(Condition::Optimal, platform, drives, level, strip_bytes, seed);
+        }
         let layout = layout(level, drives, drives.len(), strip_bytes);
         let backplane = Rc::new(RefCell::new(Backplane::new(&platform, drives, seed)));
-        let shared = Rc::clone(&backplane);
-        let array = match maker {
-            Maker::Engine => {
-                Array::Engine(Box::new(EngineArray::new(&layout, Condition::Optimal, platform.metadata, drives, shared)?))
-            }
-            Maker::Steps => Array::Steps(Box::new(Stepped::new(layout, shared, seed))),
-        };
+        let array = Array::Steps(Box::new(Stepped::new(layout, Rc::clone(&backplane), seed)));
         Ok(Self::over(platform, layout, backplane, array))
     }
 
-    /// A redundant array of the engine that lacks its first member. With [`Condition::Rebuilding`] the last drive is the spare.
+    /// An array of the engine. If it is not optimal, it lacks its first member. With [`Condition::Rebuilding`] the last drive is the
+    /// spare.
     ///
     /// # Errors
     /// If the engine knows no such array.
     ///
     /// # Panics
-    /// If the level takes no such count of drives, or has no redundancy.
+    /// If the level takes no such count of drives, or lacks a member without redundancy.
     pub fn in_condition(
         condition: Condition,
         platform: PlatformConfig,
