@@ -105,17 +105,25 @@ fn takes_youngest(drive: &Drive) -> bool {
 /// Writes that may reach a drive in any order: sector and bytes.
 pub type Writes = Vec<(u64, Vec<u8>)>;
 
-/// The zeros that erase what a drive carries, as `host` writes them: all but the superblock that counts, then that.
-fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
-    let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
+/// True if it was never written. Most drives that lie about were not: there is nothing to look for.
+fn is_blank(drive: &Drive) -> bool {
+    drive.image().is_empty(0, drive.sectors()) && !drive.is_spoiled()
+}
+
+fn read(drive: &Drive, start: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+    match drive.is_bad(&(start..start + sectors)) {
         true => Err(IoError::new(ErrorKind::Medium, format!("medium error near sector {start}"))),
         false => Ok(drive.image().bytes_of(start, sectors)),
-    };
-    if drive.image().is_empty(0, drive.sectors()) && !drive.is_spoiled() {
+    }
+}
+
+/// The zeros that erase what a drive carries, as `host` writes them: all but the superblock that counts, then that.
+fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
+    if is_blank(drive) {
         return Default::default();
     }
     let counts = candidate_of(index, drive).found.ok().map(|member| member.superblock.header.super_offset);
-    let signatures = detect(drive.sectors(), &mut read);
+    let signatures = detect(drive.sectors(), &mut |start, sectors| read(drive, start, sectors));
     let zeros = |(start, sectors)| (start, vec![0; bytes(sectors)]);
     wipes_in_turn(&signatures, bytes(drive.model().block_sectors) as u32, counts)
         .map(|part| part.into_iter().map(zeros).collect())
@@ -125,16 +133,14 @@ fn wiping(index: usize, drive: &Drive) -> [Writes; 2] {
 pub fn candidate_of(index: usize, drive: &Drive) -> Candidate {
     let size_sectors = drive.sectors();
     let (name, block) = (drive_name(index), bytes(drive.model().block_sectors) as u32);
-    // Most drives that lie about were never written: there is nothing to look for.
-    if drive.image().is_empty(0, size_sectors) && !drive.is_spoiled() {
+    if is_blank(drive) {
         let (found, carries) = (Err(SuperblockError::Absent), Vec::new());
         return Candidate { name, size_sectors, logical_block_bytes: block, found, carries };
     }
     let hidden = takes_youngest(drive);
-    let mut read = |start: u64, sectors: u64| match drive.is_bad(&(start..start + sectors)) {
-        true => Err(IoError::new(ErrorKind::Medium, format!("medium error near sector {start}"))),
-        false if hidden && start == SUPERBLOCK.start => Ok(vec![0; bytes(sectors)]),
-        false => Ok(drive.image().bytes_of(start, sectors)),
+    let mut read = |start: u64, sectors: u64| {
+        let found = read(drive, start, sectors)?;
+        Ok(if hidden && start == SUPERBLOCK.start { vec![0; bytes(sectors)] } else { found })
     };
     Candidate::read(name, size_sectors, block, &mut read)
 }
