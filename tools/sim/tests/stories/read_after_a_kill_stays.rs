@@ -71,3 +71,23 @@ fn of_large_writes_to_stripes_that_lack_a_member() {
         tell(Level::Raid6, 5, lanes, &away, &[200]);
     }
 }
+
+/// A write that follows such a kill is acknowledged, and the next member is lost before the resync comes (R38).
+#[test]
+fn what_is_written_then_outlives_the_next_member() {
+    let setup = || {
+        let mut setup = Setup::plain(Level::Raid6, Level::Raid6.default_layout(), 4, 1);
+        setup.late_sweeps = true;
+        setup
+    };
+    let tally = run_fates(0..192, &setup, 8, &|seed| {
+        let (moment, at, which) = (seed % 16, seed / 16 % 6, seed / 96);
+        let mut steps = vec![write(0, 240), Step::Drain, Step::Flush, Step::Drain];
+        steps.extend([Step::Pull(1), write(3, 4), Step::Drain, Step::Pause(5_000_000)]);
+        steps.extend([Step::Crash { after: 8 + 2 * moment, kill: true }, write(0, 200), Step::Drain]);
+        steps.extend([write(at * 32 + 5, 7), Step::Drain, Step::Pull(which), Step::Drain]);
+        steps.extend(read_all());
+        steps
+    });
+    assert!(tally.crashes >= 192 && tally.met["member failed"] >= 96, "{tally:?}");
+}
