@@ -76,17 +76,15 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     rank(&mut unfit);
     if ranking.is_empty() {
         let largest = unfit.iter().filter(|trial| trial.survives >= wish.losses_min).map(|trial| trial.usable_bytes).max();
-        let most = match largest {
-            Some(bytes) => format!("of those that survive as many, one holds {:.1} TB at most", bytes as f64 / 1e12),
-            None => "no level of so many drives survives as many: take more drives".to_owned(),
-        };
-        return Err(AdviceError::NothingFits(format!(
-            "no array of {} x {} holds {:.1} TB and survives {}; {most}",
-            wish.counts_text(),
-            wish.drive.key,
-            wish.capacity_bytes_min as f64 / 1e12,
-            failures(wish.losses_min),
-        )));
+        let (drives, failures) = (format!("{} x {}", wish.counts_text(), wish.drive.key), failures(wish.losses_min));
+        return Err(AdviceError::NothingFits(match largest {
+            Some(largest) => format!(
+                "no array of {drives} holds {:.1} TB and survives {failures}; of those that survive as many, one holds {:.1} TB at most",
+                wish.capacity_bytes_min as f64 / 1e12,
+                largest as f64 / 1e12
+            ),
+            None => format!("no array of {drives} survives {failures}: take more drives, or let it survive fewer"),
+        }));
     }
     let reasons = reasons(wish, &ranking, &unfit);
     Ok(Advice { ranking, unfit, reasons })
