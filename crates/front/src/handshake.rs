@@ -175,7 +175,10 @@ impl Handshake {
             }
             option::ABORT => {
                 replies.ack();
-                return Step::Close("the client aborted the handshake");
+                return Step::Close(match self.security {
+                    Security::Required => "it gave up without TLS, which this server requires",
+                    _ => "the client aborted the handshake",
+                });
             }
             option::LIST | option::STRUCTURED_REPLY | option::STARTTLS if !data.is_empty() => {
                 replies.error(reply::ERR_INVALID, "this option takes no data");
