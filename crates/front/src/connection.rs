@@ -356,7 +356,7 @@ enum Direction {
 struct Transmission {
     link: Link,
     session: Session,
-    /// Until when the client is told that the device does not come back.
+    /// Until when requests fail because the device does not come back.
     refuses_until: Option<Nanos>,
     /// When an ended client is cut off even if replies are due.
     drained_by: Option<Nanos>,

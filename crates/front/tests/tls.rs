@@ -1,4 +1,4 @@
-//! Goal: clients that speak TLS are served as others are, and nobody else gets in where it is required.
+//! Goal: clients that speak TLS are served as others are. Where it is required, no other client gets in.
 //! Method: libnbd and QEMU judge, with certificates made here. Errors are looked for in what they print.
 
 mod support;

@@ -214,7 +214,7 @@ impl ArrayLanes {
     /// When the drive carries something and `force` is not set, or is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         self.home(|array| array.command(|engine| engine.may_change()))??;
-        // What a drive lacks that comes back is told by superblocks that say it was away.
+        // Only superblocks that name a drive as failed tell what it lacks when it comes back.
         self.carry_out_on(self.home(|array| array.redundant())?, &Command::CommitDrops)?;
         self.let_in(new, Aim { span, force, replaces: None })
     }

@@ -93,7 +93,7 @@ impl NbdOptions {
                 size::show(least)
             )));
         }
-        // What is wrong with the files is told before drives are opened.
+        // Unusable files are reported before drives are opened.
         self.tls_config().map(|_| ())
     }
 

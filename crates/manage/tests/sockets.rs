@@ -133,7 +133,7 @@ fn the_control_socket_of_a_serve_that_ends_is_waited_for() {
     assert!(end(child).0.success());
 }
 
-/// systemd holds the socket: who connects before the serve has begun, or while it restarts, waits and is served.
+/// systemd holds the socket: a client that connects before the serve has begun, or while it restarts, waits and is served.
 #[test]
 fn clients_of_a_socket_that_was_passed_wait_over_a_restart() {
     let place = Place::new();
@@ -266,7 +266,7 @@ fn no_socket_is_left_whenever_the_signal_comes() {
             }
             seen_late += 1;
         }
-        // Never at once: a shell may have left SIGINT ignored, until `env` has run.
+        // SIGINT only after a socket is there: until `env` has run, it may be ignored, as a shell leaves it for background jobs.
         signal(&child, if round % 4 == 1 { "-INT" } else { "-TERM" });
         let (status, log) = end(child);
         // A signal before it is listened for ends the process, which has made nothing by then.

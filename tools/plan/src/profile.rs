@@ -309,7 +309,7 @@ mod tests {
         assert!(refusal("name = 'x'\n[platform]\nnonsense = [5, 'sheet', 'p. 3']").contains("nonsense"));
     }
 
-    /// What nobody looked up does not pass for a data sheet's.
+    /// A value that was not looked up does not count as one of a data sheet.
     #[test]
     fn what_is_quoted_from_memory_is_marked_so() {
         for (key, parameter) in parameters().expect("all profiles parse") {

@@ -105,7 +105,7 @@ fn takes_youngest(drive: &Drive) -> bool {
 /// Writes that may reach a drive in any order: sector and bytes.
 pub type Writes = Vec<(u64, Vec<u8>)>;
 
-/// True if it was never written. Most drives that lie about were not: there is nothing to look for.
+/// True if it was never written, as most loose drives: there is nothing to look for.
 fn is_blank(drive: &Drive) -> bool {
     drive.image().is_empty(0, drive.sectors()) && !drive.is_spoiled()
 }

@@ -907,7 +907,7 @@ impl<'a> World<'a> {
                 && self.node().leaves()[leaf].device.status().members[member.0].role == MemberState::Failed
             {
                 self.model.lose_member();
-                // A member that hangs is failed all the same, and what a client was told of may be gone with the next crash.
+                // A member that hangs is failed all the same. The next crash may then take writes that were acknowledged early.
                 self.leaned_on_is_gone |= relied_on.is_some() && self.power.now() >= begun + RELIED_ON_MAX;
             }
             let goes_on = turned?;

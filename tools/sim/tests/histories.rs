@@ -277,7 +277,7 @@ const MORE_FAULTS: &[(u64, &str)] = &[
     (6000240, "6"),   // the same
     (6000150, "6"),   // a drive came back, and that its unreadable sectors go on growing was forgotten
     (6000182, "10"),  // of a misdirected write a scrub is not to mend what no copy lies beside
-    (773000702, "6"), // torn while it was erased for a spare's part, a drive told a client's superblock instead of its own
+    (773000702, "6"), // the power cut hit the erasing of a drive for a spare, and a client's superblock counted instead of its own
     (6000272, "1"),   // unreadable sectors counted twice and twice again, until there was no memory left
 ];
 
