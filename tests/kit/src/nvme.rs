@@ -1,4 +1,4 @@
-//! Runs programs beside NVMe drives, in a guest (`tests/nvme`).
+//! Runs programs beside NVMe drives, in a guest (`tests/nvme`), on the kernel that the test asks for.
 //!
 //! The drives are sparse images, which become `$D0`, `$D1` …; a test's own program is `$P0`. A boot takes some seconds, so a
 //! test does much in one.
@@ -14,7 +14,20 @@ const IN_GUEST: &str = "STRIA_TEST_IN_GUEST";
 /// Options of a drive whose blocks are not of 512 bytes.
 pub const BLOCKS_OF_4096: &str = ",logical_block_size=4096,physical_block_size=4096";
 
+/// The guest's kernel: Debian's cloud kernel of a version that `nvme-guest` knows, and modules that are loaded first.
+#[derive(Clone, Copy)]
+pub struct Kernel {
+    /// As `nvme-guest run --kernel` takes it.
+    pub version: &'static str,
+    /// Their names; those that they need come with them.
+    pub modules: &'static [&'static str],
+}
+
+/// The kernel of Debian 12: the oldest that tests run on.
+pub const LINUX_6_1: Kernel = Kernel { version: "6.1", modules: &[] };
+
 /// A drive of the guest.
+#[derive(Clone, Copy)]
 pub struct Drive {
     /// Its size.
     pub bytes: u64,
@@ -46,22 +59,33 @@ pub fn is_guest() -> bool {
 /// # Panics
 /// When it fails there, with all it said.
 pub fn run_test(name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
+    run_test_on(LINUX_6_1, name, test, drives, programs);
+}
+
+/// The same, on this kernel.
+///
+/// # Panics
+/// When it fails there, with all it said.
+pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
     let script = format!("mkdir -p {}; {IN_GUEST}=1 $P0 --exact {test} --nocapture", scratch().display());
-    let output = run(name, drives, 1, programs, &script);
+    let output = run(kernel, name, drives, programs, &script);
     assert!(output.contains("test result: ok. 1 passed"), "{output}");
 }
 
-/// Runs a script (busybox's sh -eu, as root) in a guest with these drives and programs, the test's own first, and gives its
-/// standard output.
+/// Runs a script (busybox's sh -eu, as root) in a guest with this kernel, these drives and programs, the test's own first, and
+/// gives its standard output.
 ///
 /// # Panics
 /// When the script fails, with all it said.
-pub fn run(name: &str, drives: &[Drive], poll_queues: u32, programs: &[&str], script: &str) -> String {
+pub fn run(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], script: &str) -> String {
     // In memory: a disk that stands still would look like drives that do.
     let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("scratch folder");
     let mut command = Command::new(project("tests/nvme/nvme-guest"));
-    command.args(["run", "--poll-queues", &poll_queues.to_string()]);
+    command.args(["run", "--kernel", kernel.version]);
+    for module in kernel.modules {
+        command.args(["--module", module]);
+    }
     for (index, drive) in drives.iter().enumerate() {
         let image = folder.join(format!("drive{index}.img"));
         File::create(&image).and_then(|file| file.set_len(drive.bytes)).expect("sparse image");
