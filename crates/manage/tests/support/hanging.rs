@@ -31,6 +31,19 @@ impl Hanging {
     pub fn signal(&self, name: &str) {
         let done = Command::new("kill").args([name, &self.fuse.id().to_string()]).status();
         assert!(done.is_ok_and(|status| status.success()), "kill is everywhere");
+        // The kernel tells one thread, which tells the others: on a busy machine these go on meanwhile.
+        let end = std::time::Instant::now() + PATIENCE;
+        while name == "-STOP" && !self.stands_still() {
+            assert!(std::time::Instant::now() < end, "nbdfuse does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// All of its threads are stopped (proc_pid_stat(5): the state follows the name in brackets).
+    fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.fuse.id())).expect("it lives");
+        let is_stopped = |stat: String| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'));
+        threads.flatten().all(|thread| std::fs::read_to_string(thread.path().join("stat")).is_ok_and(is_stopped))
     }
 }
 
