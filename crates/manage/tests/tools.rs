@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use support::Place;
 
@@ -22,9 +21,7 @@ fn alone(place: &Place) -> String {
 }
 
 fn tool(place: &Place) {
-    let script = place.path("stria-lab");
-    std::fs::write(&script, SCRIPT).expect("a file");
-    std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("there");
+    stria_testkit::script(&place.path("stria-lab"), SCRIPT);
 }
 
 fn said(mut command: Command) -> (Option<i32>, String, String) {

@@ -1,8 +1,11 @@
-//! What the tests of several crates share: the real md driver, NVMe drives, certificates.
+//! What the tests of several crates share: the real md driver, NVMe drives, certificates, scripts.
 
 pub mod certificates;
 pub mod nvme;
 pub mod oracle;
+mod script;
+
+pub use script::script;
 
 use std::path::{Path, PathBuf};
 

@@ -169,8 +169,7 @@ fn an_md_array_is_made_measured_made_again_after_a_purge_and_undone() {
         --create|--assemble) truncate -s 64M md.img; made=$(losetup --find --show md.img); echo $made > made; cp -a $made $2;;\n\
         --stop) rm -f $2; losetup --detach $(cat made);;\nesac\n";
     let mdadm = place.path("bin/mdadm");
-    std::fs::write(&mdadm, script.replace('@', &place.path("").display().to_string())).expect("a file");
-    std::fs::set_permissions(&mdadm, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("there");
+    stria_testkit::script(&mdadm, &script.replace('@', &place.path("").display().to_string()));
     let load = "state = \"fresh\"\nload = [{ pattern = \"random\", read_percent = [100, 0], queue_depth = 4 }]\n";
     std::fs::write(place.path("t.toml"), format!("{HEAD}test = \"sweep\"\n{load}")).expect("a file");
     let mut words = vec!["lab", "run", "t.toml", "--target", "md:5:3:64K", "--out", "run"];

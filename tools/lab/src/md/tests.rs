@@ -1,7 +1,6 @@
 //! mdadm is played by a script that writes down what it is asked; tests/md.rs lets the real one do it.
 
 use super::*;
-use std::os::unix::fs::PermissionsExt;
 
 /// Answers every call with success, and `--detail` with what it is told to; notes the calls.
 fn played(folder: &Path, detail: &str, fails: &str) -> PathBuf {
@@ -10,8 +9,7 @@ fn played(folder: &Path, detail: &str, fails: &str) -> PathBuf {
     let script = format!(
         "#!/bin/sh\necho \"$*\" >> '{calls}'\ncase \"$1\" in\n--detail) echo '{detail}';;\n'{fails}') echo 'mdadm: cannot' >&2; exit 1;;\nesac\n"
     );
-    fs::write(&program, script).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    stria_testkit::script(&program, &script);
     program
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 /// `hdparm -I` from where security begins.
@@ -66,8 +65,7 @@ impl Played {
              *disable*) [ -e stuck ] && fail; [ -e locked ] && fail; rm enabled;;\nesac\n",
             folder.path().display()
         );
-        fs::write(&hdparm, script).unwrap();
-        fs::set_permissions(&hdparm, fs::Permissions::from_mode(0o755)).unwrap();
+        stria_testkit::script(&hdparm, &script);
         state.iter().for_each(|name| fs::write(folder.path().join(name), "").unwrap());
         Self { folder, hdparm }
     }
