@@ -143,6 +143,22 @@ fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
     assert_eq!((slot, back.by_bitmap), (1, true));
 }
 
+/// What is asked for by a member that the others ran without does not concern them.
+#[test]
+fn bitmap_of_another_kind_on_a_member_that_was_away_stops_nobody() {
+    for (version, word) in [(1, "version 1"), (5, "cluster"), (6, "lockless")] {
+        let (mut drives, ..) = with_one_away();
+        let mut header = drives[1].read(16, 1).expect("sound");
+        header[4] = version;
+        drives[1].write(16, &header);
+        for take_back in [false, true] {
+            let assembly = assembled(&drives, &Options { take_back, ..Options::default() });
+            assert!(matches!(&assembly.drives[1].verdict, Verdict::Unusable { reason } if reason.contains(word)));
+            assert_eq!(holders(&assembly.outcome.expect("one may be missing"))[1], None);
+        }
+    }
+}
+
 #[test]
 fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     let (mut drives, mut start, mut state) = with_one_away();

@@ -368,6 +368,9 @@ impl Sorter<'_> {
             if let Err(error) = superblock.servable() {
                 return unusable(error.to_string());
             }
+            if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
+                return unusable(what.clone());
+            }
             // R27: two events less means that it was away. Whether the bitmap reaches back is decided when the bitmap is known.
             return away(own_slot, None);
         }
