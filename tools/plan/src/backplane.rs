@@ -122,9 +122,8 @@ impl Backplane {
         let member = |(index, drive): (usize, &DriveConfig)| {
             let (drive, own, half_duplex, slots) = match drive {
                 DriveConfig::Ssd(config) => {
-                    let inner =
-                        SsdConfig { link_bytes_per_s: NO_LIMIT, slots: u32::MAX, link_half_duplex: false, ..config.clone() };
-                    let drive = Drive::Ssd(Ssd::new(inner, seed * 1000 + index as u64));
+                    let port = platform.port_of(index).unwrap_or(NO_LIMIT);
+                    let drive = Drive::Ssd(Ssd::on_port(config, port, seed * 1000 + index as u64));
                     (drive, config.link_bytes_per_s, config.link_half_duplex, config.slots)
                 }
                 DriveConfig::Hdd(config) => {

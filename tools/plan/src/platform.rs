@@ -18,6 +18,8 @@ pub struct PlatformConfig {
     pub mirror_read_ns: Nanos,
     /// The same for a write.
     pub mirror_write_ns: Nanos,
+    /// The same in addition on levels with parity, for a write.
+    pub parity_write_ns: Nanos,
     /// The same in addition, for each request to a member beyond the first.
     pub member_ns: Nanos,
     /// Requests that a member is given at once, where that is less than the drive takes.
@@ -54,6 +56,7 @@ impl Default for PlatformConfig {
             controller_ns: 0,
             mirror_read_ns: 0,
             mirror_write_ns: 0,
+            parity_write_ns: 0,
             member_ns: 0,
             member_slots: None,
             link_read_bytes_per_s: None,

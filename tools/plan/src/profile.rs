@@ -154,6 +154,7 @@ const PLATFORMS: &[(&str, &str)] = &[
     ("p4510-md", include_str!("../profiles/platforms/p4510-md.toml")),
     ("p4510-megaraid", include_str!("../profiles/platforms/p4510-megaraid.toml")),
     ("d3700-host", include_str!("../profiles/platforms/d3700-host.toml")),
+    ("d3700-vroc", include_str!("../profiles/platforms/d3700-vroc.toml")),
     ("stria", include_str!("../profiles/platforms/stria.toml")),
 ];
 

@@ -9,6 +9,9 @@
 //!
 //! `u` is the probability that reading the drives that are left meets such a sector. Source: D. Patterson, G. Gibson, R. Katz, "A case for
 //! redundant arrays of inexpensive disks", 1988, and P. Chen et al., "RAID: high-performance, reliable secondary storage", 1994.
+//! [`simulated`] follows the same drives through repairs and scrubs.
+
+pub mod simulated;
 
 use crate::array::Level;
 use crate::calc::unreadable_probability;

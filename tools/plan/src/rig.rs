@@ -208,7 +208,7 @@ impl Rig {
             _ => 0,
         };
         // Where there is no controller the host does its work.
-        let logged = if parity && ask.is_write() { platform.log_ns } else { 0 };
+        let logged = if parity && ask.is_write() { platform.log_ns + platform.parity_write_ns } else { 0 };
         let raid = mirrored + logged + platform.member_ns * (touched as u64 - 1);
         let (host, controller) = match platform.controller_ns {
             0 => (platform.serial_ns + raid, 0),

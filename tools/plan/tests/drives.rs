@@ -24,6 +24,7 @@ fn plain() -> SsdConfig {
         erase_ns: 0,
         block_programs: 256,
         suspend_ns: Some(20_000),
+        program_yields: 2,
         processors: 1,
         command_read_ns: 100,
         command_write_ns: 100,
@@ -365,4 +366,51 @@ fn modelled_drives_take_the_array_engines_requests() {
     let mut ended: Vec<_> = completions.iter().map(|completion| (completion.tag, completion.result.is_ok())).collect();
     ended.sort_unstable();
     assert_eq!(ended, [(1, true), (2, true), (3, true), (4, false)]);
+}
+
+/// Reads and writes that are bound by the same dies share their time: `1 / (r / R + w / W)`, whatever goes first.
+#[test]
+fn a_mix_shares_the_time_of_the_dies() {
+    for (suspend_ns, program_yields) in [(None, 2), (Some(1_000), 0), (Some(1_000), 3)] {
+        let iops = |read_share: f64| {
+            let mut drive = Ssd::new(SsdConfig { suspend_ns, program_yields, read_spread: 0.0, ..plain() }, 1);
+            let load = Load { warm_up: 20_000, requests: 60_000, ..Load::random(&drive, 256, read_share) };
+            run(&mut drive, &load).iops
+        };
+        let (reads, writes) = (iops(1.0), iops(0.0));
+        for share in [0.25, 0.5, 0.75, 0.9] {
+            let law = 1.0 / (share / reads + (1.0 - share) / writes);
+            near(iops(share), law, 0.08, &format!("{share} reads, {program_yields} yields, suspension {suspend_ns:?}"));
+        }
+    }
+}
+
+/// A single read suspends a program; a queue of reads does so only as often as a program yields, and then waits for its end.
+#[test]
+fn reads_suspend_a_program_only_so_often() {
+    let outcome = |depth: u32, program_yields: u32| {
+        let mut drive = Ssd::new(SsdConfig { program_yields, program_ns: 3_000_000, ..plain() }, 1);
+        let load = Load { warm_up: 20_000, requests: 60_000, ..Load::random(&drive, depth, 0.9) };
+        run(&mut drive, &load)
+    };
+    let p99 = |depth, yields| outcome(depth, yields).reads.quantile_ns(0.99);
+    assert!(p99(1, 8) < 300_000 && p99(1, 0) > 1_000_000, "{}, {}", p99(1, 8), p99(1, 0));
+    assert!(2 * p99(64, 2) > 3 * p99(64, u32::MAX), "{}, {}", p99(64, 2), p99(64, u32::MAX));
+}
+
+/// Large reads fill the link while nothing is written, with a buffer of one program for each channel; with a few writes they do not, as
+/// reads that wait for a program keep their place in it.
+#[test]
+fn a_few_writes_keep_large_reads_from_filling_the_link() {
+    let rate = |channels: u32, read_share: f64| {
+        let (link_bytes_per_s, program_ns) = (2_000_000_000, 2_000_000);
+        let config = SsdConfig { channels, link_bytes_per_s, program_ns, program_yields: 0, ..plain() };
+        let mut drive = Ssd::new(config, 1);
+        let load = Load { block_bytes: 64 << 10, warm_up: 4_000, requests: 12_000, ..Load::random(&drive, 128, read_share) };
+        let outcome = run(&mut drive, &load);
+        outcome.bytes_per_s * read_share
+    };
+    near(rate(16, 1.0), 2e9, 0.01, "reads alone");
+    let (small, large) = (rate(16, 0.9), rate(256, 0.9));
+    assert!(small < 0.8 * rate(16, 1.0) && small < 0.9 * large, "{small:.0}, {large:.0}");
 }

@@ -22,11 +22,16 @@ fn used(platform: &str, key: &str, level: Level, members: usize) -> Rig {
     rig
 }
 
+/// Each value is at most `share` below the one before.
+fn rises_within(share: f64, what: &str, values: &[f64]) {
+    for pair in values.windows(2) {
+        assert!(pair[1] >= (1.0 - share) * pair[0], "{what} falls: {values:.0?}");
+    }
+}
+
 /// Each value is at most a hundredth below the one before.
 fn rises(what: &str, values: &[f64]) {
-    for pair in values.windows(2) {
-        assert!(pair[1] >= 0.99 * pair[0], "{what} falls: {values:.0?}");
-    }
+    rises_within(0.01, what, values);
 }
 
 /// Between the seven published mixes. Reads are counted: a link that is full of reads still takes writes the other way.
@@ -60,7 +65,8 @@ fn larger_requests_are_fewer_and_carry_more() {
                 (-outcome.iops, outcome.bytes_per_s)
             })
             .unzip();
-        rises(&format!("{key}, bytes"), &bytes);
+        // Parts of a whole program each fill the read buffer less evenly than small ones.
+        rises_within(0.05, &format!("{key}, bytes"), &bytes);
         assert!(iops.windows(2).all(|pair| pair[1] >= pair[0]), "{key}: {iops:.0?}");
     }
 }

@@ -39,6 +39,9 @@ pub struct SsdConfig {
     pub block_programs: u32,
     /// How long a read waits for a program or an erase to be suspended; without it, for its end.
     pub suspend_ns: Option<Nanos>,
+    /// Reads that go before one program at most, by suspending it or while it waits.
+    #[serde(default = "yields")]
+    pub program_yields: u32,
     /// Processors that take commands.
     #[serde(default = "one")]
     pub processors: u32,
@@ -92,6 +95,11 @@ fn greedy() -> Policy {
 
 fn one() -> u32 {
     1
+}
+
+/// 2: calibrated on mixes of a D3700 (`profiles/drives/d3700.toml`), the only drive of which mixes are published.
+fn yields() -> u32 {
+    2
 }
 
 fn all() -> f64 {
@@ -160,6 +168,12 @@ impl SsdConfig {
     /// The spare share for data as compressible as they are.
     pub fn effective_spare_share(&self) -> f64 {
         (1.0 + self.spare_share) / self.stored_share - 1.0
+    }
+
+    /// Memory for reads between flash and link: a program unit for each channel, as a channel holds one page while it moves it. Reads
+    /// that find it full wait, so that a few dies that program keep the link from being full.
+    pub fn read_buffer_bytes(&self) -> u64 {
+        u64::from(self.channels) * self.program_bytes
     }
 
     /// Sequential programming of all dies, in bytes a second, with erases.

@@ -1,6 +1,6 @@
 //! The drive around its flash: queue slots, firmware, link, write buffer, flushes, and the states it can be brought to.
 //!
-//! A read: slot, processor, flash, link. A write: slot, processor, link, room in the buffer; it ends when it has that room, and
+//! A read: slot, processor, room for each of its parts in the read buffer, flash, link. A write: slot, processor, link, room in the buffer; it ends when it has that room, and
 //! is programmed behind. A flush ends at once where the buffer survives the loss of power, elsewhere when all is programmed.
 
 use super::config::{IDLE_AFTER_NS, PAGE_BYTES, SsdConfig, TRACKED_BLOCK_PAGES};
@@ -10,6 +10,7 @@ use super::sampled::SampledMap;
 use crate::chance::Chance;
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
 use crate::station::{Calendar, Station, transfer_ns};
+use slab::Slab;
 use std::collections::VecDeque;
 use stria_block::{Nanos, Tag};
 
@@ -21,10 +22,49 @@ const CONTENTION_MAX: f64 = 0.9;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A read's data are at the link, or a write's turn on it is due.
+    /// A read's parts may go to flash.
+    Flash(Ask),
+    /// A part of a read is in the read buffer.
+    Read(ReadPart),
+    /// The read buffer has room again.
+    Room,
+    /// A write's turn on the link is due.
     Link(Ask),
     Done(Tag),
 }
+
+/// What lies in one program unit.
+#[derive(Clone, Copy, Debug)]
+struct ReadPart {
+    read: usize,
+    unit: u64,
+    bytes: u64,
+}
+
+/// Memory between flash and link. It is emptied in the order in which it is filled, at the link's rate.
+#[derive(Debug, Default)]
+struct ReadBuffer {
+    used_bytes: u64,
+    waiting: VecDeque<ReadPart>,
+    link: Station,
+    /// What leaves it, and when.
+    leaving: VecDeque<(Nanos, u64)>,
+    is_awaited: bool,
+}
+
+impl ReadBuffer {
+    fn advance(&mut self, now: Nanos) {
+        while let Some(&(at, bytes)) = self.leaving.front()
+            && at <= now
+        {
+            self.leaving.pop_front();
+            self.used_bytes -= bytes;
+        }
+    }
+}
+
+/// 64 GB/s: a link that is no limit.
+const NO_LIMIT: u64 = 64_000_000_000;
 
 /// One drive.
 pub struct Ssd {
@@ -32,6 +72,11 @@ pub struct Ssd {
     map: SampledMap,
     flash: Flash,
     processors: Vec<Station>,
+    /// Reads of which parts are not yet read, with their number.
+    reads: Slab<(Ask, u32)>,
+    read_buffer: ReadBuffer,
+    /// What empties the read buffer.
+    drain_bytes_per_s: u64,
     /// The link to the host and from it; half-duplex links use the first alone.
     link: [Station; 2],
     calendar: Calendar<Event>,
@@ -48,6 +93,14 @@ pub struct Ssd {
 }
 
 impl Ssd {
+    /// A drive fresh from the factory, without slots and link of its own: the port has them, which takes at most so many bytes a second.
+    pub fn on_port(config: &SsdConfig, port_bytes_per_s: u64, seed: u64) -> Self {
+        let (link_bytes_per_s, slots, link_half_duplex) = (NO_LIMIT, u32::MAX, false);
+        let drain_bytes_per_s = port_bytes_per_s.min(config.link_bytes_per_s);
+        let inner = SsdConfig { link_bytes_per_s, slots, link_half_duplex, ..config.clone() };
+        Self { drain_bytes_per_s, ..Self::new(inner, seed) }
+    }
+
     /// A drive fresh from the factory.
     pub fn new(config: SsdConfig, seed: u64) -> Self {
         let map = SampledMap::new(
@@ -61,6 +114,9 @@ impl Ssd {
             flash: Flash::new(&config, Chance::new(seed, 0)),
             map,
             processors: vec![Station::default(); config.processors as usize],
+            reads: Slab::new(),
+            read_buffer: ReadBuffer::default(),
+            drain_bytes_per_s: config.link_bytes_per_s,
             link: [Station::default(); 2],
             calendar: Calendar::default(),
             waiting: VecDeque::new(),
@@ -148,10 +204,7 @@ impl Ssd {
         let processor = (0..self.processors.len()).min_by_key(|&index| self.processors[index].serve_at(now)).unwrap_or(0);
         let taken = self.processors[processor].serve(now, service * further);
         match ask.kind {
-            Kind::Read => {
-                let end = self.read(taken, ask.start_sector, ask.sectors);
-                self.calendar.add(end, Event::Link(ask));
-            }
+            Kind::Read => self.calendar.add(taken, Event::Flash(ask)),
             Kind::Write { .. } => self.calendar.add(taken, Event::Link(ask)),
             Kind::Trim => {
                 let (first, pages) = whole_page_range(ask.start_sector, ask.sectors);
@@ -167,15 +220,52 @@ impl Ssd {
         }
     }
 
-    fn read(&mut self, now: Nanos, start_sector: u64, sectors: u64) -> Nanos {
+    /// A read's parts ask for room in the read buffer.
+    fn read(&mut self, now: Nanos, ask: Ask) {
         let unit_sectors = self.config.program_bytes / SECTOR_BYTES;
-        let end_sector = start_sector + sectors;
-        let mut end = now;
-        for unit in start_sector / unit_sectors..end_sector.div_ceil(unit_sectors) {
-            let part = end_sector.min((unit + 1) * unit_sectors) - start_sector.max(unit * unit_sectors);
-            end = end.max(self.flash.read(now, unit, part * SECTOR_BYTES));
+        let units = ask.start_sector / unit_sectors..ask.end_sector().div_ceil(unit_sectors);
+        let read = self.reads.insert((ask, (units.end - units.start) as u32));
+        for unit in units {
+            let sectors = ask.end_sector().min((unit + 1) * unit_sectors) - ask.start_sector.max(unit * unit_sectors);
+            self.read_buffer.waiting.push_back(ReadPart { read, unit, bytes: sectors * SECTOR_BYTES });
         }
-        end
+        self.fill_read_buffer(now);
+    }
+
+    fn fill_read_buffer(&mut self, now: Nanos) {
+        let room = self.config.read_buffer_bytes();
+        self.read_buffer.advance(now);
+        while let Some(&part) = self.read_buffer.waiting.front() {
+            if self.read_buffer.used_bytes + part.bytes > room {
+                break;
+            }
+            self.read_buffer.waiting.pop_front();
+            self.read_buffer.used_bytes += part.bytes;
+            let end = self.flash.read(now, part.unit, part.bytes);
+            self.calendar.add(end, Event::Read(part));
+        }
+        if let (false, false, Some(&(at, _))) =
+            (self.read_buffer.waiting.is_empty(), self.read_buffer.is_awaited, self.read_buffer.leaving.front())
+        {
+            self.read_buffer.is_awaited = true;
+            self.calendar.add(at, Event::Room);
+        }
+    }
+
+    /// A part is in the read buffer. With the last of a read the whole goes to the link.
+    fn part_read(&mut self, now: Nanos, part: ReadPart) {
+        let gone = self.read_buffer.link.serve(now, transfer_ns(part.bytes, self.drain_bytes_per_s));
+        self.read_buffer.leaving.push_back((gone, part.bytes));
+        if !self.read_buffer.waiting.is_empty() {
+            self.fill_read_buffer(now);
+        }
+        let (ask, parts) = &mut self.reads[part.read];
+        *parts -= 1;
+        if *parts == 0 {
+            let ask = *ask;
+            self.reads.remove(part.read);
+            self.on_link(now, ask);
+        }
     }
 
     /// The data of a write are in the controller: when it has room in the buffer.
@@ -185,7 +275,7 @@ impl Ssd {
         let mut now = now.max(self.admitted_at);
         if whole < pages {
             // A page that is written in part is read before.
-            now = now.max(self.read(now, first * PAGE_BYTES / SECTOR_BYTES, PAGE_BYTES / SECTOR_BYTES));
+            now = now.max(self.flash.read(now, first * PAGE_BYTES / self.config.program_bytes, PAGE_BYTES));
         }
         let copies = self.map.write(first, pages);
         self.gathered += pages as f64 * PAGE_BYTES as f64 * self.config.stored_share;
@@ -291,6 +381,12 @@ impl Model for Ssd {
     fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {
         while let Some((at, event)) = self.calendar.take_due(now) {
             match event {
+                Event::Flash(ask) => self.read(at, ask),
+                Event::Read(part) => self.part_read(at, part),
+                Event::Room => {
+                    self.read_buffer.is_awaited = false;
+                    self.fill_read_buffer(at);
+                }
                 Event::Link(ask) => self.on_link(at, ask),
                 Event::Done(tag) => {
                     ended.push(tag);

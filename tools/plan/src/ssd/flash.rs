@@ -1,22 +1,68 @@
 //! Dies and channels: how reads, programs and erases take time and meet.
 //!
-//! A die does one thing at a time. Reads go before programs and erases, and suspend the one that runs. Programs go to the die
-//! with the least programming ahead of it. A channel carries what a die reads or programs; its use bounds throughput, and a
+//! A die does one thing at a time. Reads go before programs and erases, and suspend the one that runs, but only so many go before one
+//! program: flash bounds how often a program may be suspended, and a controller must empty its buffer (G. Wu, X. He, "Reducing SSD read
+//! latency via NAND flash program and erase suspension", 2012). Further reads wait for its end. Programs go to the die with the least
+//! programming ahead of it. A channel carries what a die reads or programs; its use bounds throughput, and a
 //! transfer waits for the channel's earlier ones, but dies do not wait for a channel.
 
 use super::config::SsdConfig;
 use crate::chance::{Chance, mix};
 use crate::station::{Station, transfer_ns};
+use std::collections::VecDeque;
 use stria_block::Nanos;
 
 /// 20 ms: the time over which the use of the dies is averaged. Source: none; some tens of programs, well below any run.
 const USE_WINDOW_NS: f64 = 20e6;
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Die {
     reads_end: Nanos,
+    /// When each program ends that has not ended, as far as is known.
+    ends: VecDeque<Nanos>,
+    /// Reads that went before the first of them.
+    yielded: u32,
     programs_end: Nanos,
     programs: u32,
+}
+
+impl Die {
+    /// Forgets programs that ended.
+    fn advance(&mut self, now: Nanos) {
+        while self.ends.front().is_some_and(|&end| end <= now) {
+            self.ends.pop_front();
+            self.yielded = 0;
+        }
+    }
+
+    /// Puts off all programs but the first `kept`.
+    fn delay(&mut self, kept: usize, by: Nanos) {
+        self.ends.iter_mut().skip(kept).for_each(|end| *end += by);
+        self.programs_end = self.ends.back().copied().unwrap_or(self.programs_end);
+    }
+
+    /// Reads for `cells`, before the first program if it still yields, otherwise after it.
+    fn read(&mut self, now: Nanos, cells: Nanos, suspend_ns: Option<Nanos>, yields_max: u32) {
+        self.advance(now);
+        let Some(&first) = self.ends.front() else {
+            self.reads_end = self.reads_end.max(now) + cells;
+            return;
+        };
+        let runs = self.reads_end <= now;
+        let suspend = if runs { suspend_ns } else { Some(0) };
+        match suspend {
+            Some(suspend) if self.reads_end < first && self.yielded < yields_max => {
+                let wait = suspend.min(first - now);
+                self.yielded += 1;
+                self.reads_end = self.reads_end.max(now) + wait + cells;
+                self.delay(0, wait + cells);
+            }
+            _ => {
+                self.reads_end = self.reads_end.max(first) + cells;
+                self.delay(1, cells);
+            }
+        }
+    }
 }
 
 /// The flash of one drive.
@@ -32,6 +78,7 @@ pub struct Flash {
     erase_ns: Nanos,
     block_programs: u32,
     suspend_ns: Option<Nanos>,
+    program_yields: u32,
     chance: Chance,
     /// The share of time that the dies program, as of a time.
     used: (f64, Nanos),
@@ -53,6 +100,7 @@ impl Flash {
             erase_ns: config.erase_ns,
             block_programs: config.block_programs,
             suspend_ns: config.suspend_ns,
+            program_yields: config.program_yields,
             chance,
             used: (0.0, 0),
             programs: 0,
@@ -70,19 +118,7 @@ impl Flash {
         let index = self.die_of(unit);
         let cells = self.read_ns - self.spread_ns + self.chance.below(2 * self.spread_ns + 1);
         let die = &mut self.dies[index];
-        let start = die.reads_end.max(now);
-        let backlog = die.programs_end.saturating_sub(now);
-        let mut wait = 0;
-        if backlog > 0 && die.reads_end <= now {
-            // The last program of the backlog need not be whole any more; the one that runs now ends after the remainder.
-            let running = (backlog - 1) % self.program_ns + 1;
-            wait = self.suspend_ns.map_or(running, |suspend| suspend.min(running));
-        }
-        die.reads_end = start + wait + cells;
-        if die.programs_end > now {
-            // Programs that have not ended give way.
-            die.programs_end += cells + if self.suspend_ns.is_some() { wait } else { 0 };
-        }
+        die.read(now, cells, self.suspend_ns, self.program_yields);
         let transfer = transfer_ns(bytes, self.channel_bytes_per_s);
         let channels = self.channels.len();
         let end = die.reads_end + transfer;
@@ -100,6 +136,7 @@ impl Flash {
         self.used = (self.used_share(now) + time / self.dies.len() as f64 / USE_WINDOW_NS, now.max(self.used.1));
         let loaded = self.channels[index % channels].serve(now, transfer);
         let die = &mut self.dies[index];
+        die.advance(now);
         let free = die.programs_end.max(die.reads_end).max(now);
         die.programs_end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
         die.programs += 1;
@@ -109,6 +146,7 @@ impl Flash {
             die.programs_end += self.erase_ns;
             self.erases += 1;
         }
+        die.ends.push_back(die.programs_end);
         free - now
     }
 
