@@ -376,7 +376,8 @@ impl Engine {
         ArrayStatus {
             health: members.health(),
             read_only: self.core.read_only.get(),
-            clean: self.core.record.clean.get(),
+            unreplayed: self.core.log.unreplayed(),
+            clean: self.core.record.clean.get() && !self.core.log.has_overlay(),
             resync_sector: self.core.resync_sector.get(),
             members: members.iter().map(|member| member.status(self.core.now())).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),

@@ -168,6 +168,8 @@ pub(crate) struct Log {
     overlay: RefCell<BTreeMap<(usize, u64), Data>>,
     /// The members that hold the last run's records, for each set of parity members that has some.
     replay_holders: RefCell<BTreeSet<replay::ReplayHolders>>,
+    /// Why replay gave up.
+    unreplayed: RefCell<Option<String>>,
     done: Cell<LogStatus>,
 }
 
@@ -189,6 +191,7 @@ impl Log {
             flushing: Cell::new(false),
             overlay: RefCell::default(),
             replay_holders: RefCell::default(),
+            unreplayed: RefCell::default(),
             done: Cell::new(LogStatus {
                 append_count: 0,
                 record_count: 0,
@@ -242,6 +245,11 @@ impl Log {
             replaying: self.stage.get() < Stage::Replayed,
             ..self.done.get()
         })
+    }
+
+    /// Why replay gave up, if it did.
+    pub fn unreplayed(&self) -> Option<String> {
+        self.unreplayed.borrow().clone()
     }
 
     /// Numbers below this are retired.

@@ -108,7 +108,9 @@ pub struct ArrayStatus {
     pub health: Health,
     /// Writes are refused.
     pub read_only: bool,
-    /// Nothing is in flight, and the superblocks say clean.
+    /// Writes are refused for this: what the log holds of the last run could not be replayed.
+    pub unreplayed: Option<String>,
+    /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
     /// Redundancy is consistent below this position of the sync space; `u64::MAX`: everywhere.
     pub resync_sector: u64,
@@ -144,6 +146,7 @@ impl ArrayStatus {
         for lane in lanes {
             all.health = all.health.max(lane.health);
             all.read_only |= lane.read_only;
+            all.unreplayed = all.unreplayed.or(lane.unreplayed);
             all.clean &= lane.clean;
             all.resync_sector = all.resync_sector.min(lane.resync_sector);
             all.members.iter_mut().zip(lane.members).for_each(|(member, other)| member.join(other));

@@ -78,6 +78,9 @@ pub struct ArrayView {
     pub clean: bool,
     /// Writes are refused.
     pub read_only: bool,
+    /// Writes are refused for this: what was in flight at the last crash could not be replayed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreplayed: Option<String>,
     /// True if clients may trim, and trimmed ranges read as zeros. False: some drive cannot zero and unmap at once.
     #[serde(default)]
     pub trim_zeroes: bool,

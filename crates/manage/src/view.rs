@@ -43,6 +43,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         silent_s: None,
         clean: status.clean && spans.iter().all(|span| span.clean),
         read_only: status.read_only,
+        unreplayed: status.unreplayed.clone().or_else(|| spans.iter().find_map(|span| span.unreplayed.clone())),
         trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
         paused: false,
         members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
@@ -155,7 +156,11 @@ fn headline(view: &ArrayView) -> String {
     }
     let without_room: Vec<&str> =
         all_members(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
-    if !without_room.is_empty() {
+    if let Some(reason) = &view.unreplayed {
+        parts.push(format!(
+            "READ-ONLY, as the replay after the last crash ended early ({reason}): mend that, then stop and serve it again"
+        ));
+    } else if !without_room.is_empty() {
         parts.push(format!("NO ROOM on {}: writes that need some fail until there is", without_room.join(", ")));
     }
     if found_disagreement(view) {

@@ -448,3 +448,66 @@ fn metadata_have_their_room_and_cost_nobody_its_role_without() {
         holes_in_metadata(level, count);
     }
 }
+
+/// A process is killed with writes in flight to places that have no space yet, and at the next start there is none: `status` says
+/// why the array refuses writes, what was flushed is there, and with space all is well.
+#[test]
+fn replay_without_space_says_why_the_array_refuses_writes() {
+    if goes_to_a_namespace("replay_without_space_says_why_the_array_refuses_writes") {
+        return;
+    }
+    let place = Place::new();
+    let full = Full::mount(&place, "tmpfs", 160 << 20, 8 << 20).expect("a namespace has room for tmpfs");
+    let images = full.images(3);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
+    // Every attempt writes to blocks that none before it has touched.
+    let stopped_early = (0..20_u64).any(|attempt| {
+        full.make_room();
+        let serve = place.serve(&drives);
+        let mut client = Writer::client(&serve);
+        let write = |index: u64| ((attempt << 21) + index * BLOCK as u64, vec![7; BLOCK]);
+        client.send_writes(&[write(0)]).expect("it is taken");
+        assert_eq!(client.reply().expect("an answer").1, 0);
+        assert!(client.flush().expect("an answer"));
+        client.send_writes(&(1..256).map(write).collect::<Vec<_>>()).expect("they are taken");
+        for _ in 0..attempt {
+            let _ = client.reply();
+        }
+        serve.kill();
+        full.fill_up();
+        let serve = place.serve(&drives);
+        let status = place.wait_for("tank", "the replay to end", |status| {
+            status["log"]["replaying"] == false || status["unreplayed"].is_string()
+        });
+        let is_stopped = status["unreplayed"].is_string();
+        if is_stopped {
+            let headline = status["headline"].as_str().expect("a line");
+            let reason = status["unreplayed"].as_str().expect("a reason");
+            assert!(headline.contains("READ-ONLY") && headline.contains(reason), "{headline}");
+            assert!(reason.to_lowercase().contains("no space"), "{reason}");
+            assert_eq!(Writer::client(&serve).read(attempt << 21, BLOCK).expect("reads go on"), vec![7; BLOCK]);
+            assert!(overwrite_is_refused(&serve), "no write is taken before the replay");
+        }
+        all_in_sync(&place, "without space");
+        place.ok(&["stop", "tank", "--force"]);
+        let log = serve.ended_well();
+        assert!(!is_stopped || !log.contains("has stopped: clean"), "{log}");
+        is_stopped
+    });
+    assert!(stopped_early, "twenty kills left nothing that needs space");
+    full.make_room();
+    let serve = place.serve(&drives);
+    let status = place.settled("tank");
+    assert!(status["unreplayed"].is_null(), "{status:#}");
+    assert_eq!(overwrite(&serve, 5, 64), 0, "there is room");
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+}
+
+fn overwrite_is_refused(serve: &Serve) -> bool {
+    let mut client = Writer::client(serve);
+    client.send_writes(&[(0, vec![1; BLOCK])]).expect("it is taken");
+    client.reply().expect("an answer, and in time").1 != 0
+}

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{Buffer, Data, bytes};
+use stria_block::{Buffer, Data, IoError, bytes};
 use stria_parity::Strip;
 
 /// Pieces of the overlay written at once.
@@ -45,8 +45,8 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     enter(&core, Stage::Readable);
     core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
     // R31: what was read from logs may still lie in volatile caches, and is needed until replay has ended.
-    if core.flush_members().await.is_err() {
-        return give_up(&core);
+    if let Err(error) = core.flush_members().await {
+        return give_up(&core, &error);
     }
     // R30: a member that is missing, or was dropped since the records were read, must not come back after another crash as in
     // sync. Its cache may forget the records, and then its log would say that the writes replayed now had never begun. So its
@@ -68,8 +68,8 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
         }
         let targets: SmallVec<[_; 4]> = batch.iter().map(|io| io.member).collect();
         let outcomes = core.io(batch).await;
-        if drop_failed_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)).is_err() {
-            return give_up(&core);
+        if let Err(error) = drop_failed_writes(&core, &targets, outcomes.iter().map(|(result, _)| result)) {
+            return give_up(&core, &error);
         }
     }
     // R33: reads that began before may have found parity as it was, and still need the overlay.
@@ -86,7 +86,8 @@ fn enter(core: &Core, stage: Stage) {
 }
 
 /// Reads go on through the overlay. Writes are not allowed where replay could not write.
-fn give_up(core: &Core) {
+fn give_up(core: &Core, error: &IoError) {
+    core.log.unreplayed.replace(Some(error.context.to_string()));
     core.read_only.set(true);
     if core.partition.lane_count > 1 {
         core.outbox.borrow_mut().push_back(Action::GiveUp);
