@@ -5,6 +5,7 @@
 //! without work sleeps, without time-outs while it is idle. The protocol itself is in `handshake` and `session`; this file only
 //! moves their bytes.
 
+use crate::apart::{self, Wake};
 use crate::door::Peer;
 use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Step};
 use crate::server::{Closing, Entry, Shared};
@@ -12,16 +13,15 @@ use crate::session::{Broken, Caps, Session};
 use crate::tls::TlsStream;
 use crate::wire::OPTION_HEADER_BYTES;
 use log::Level;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, shutdown};
 use smallvec::SmallVec;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
-use stria_block::{Completion, Guest, Mailbox, Nanos, RemoteDevice, Request, Stay};
+use std::time::Instant;
+use stria_block::{Completion, Guest, Nanos, RemoteDevice, Request, Stay};
 
 /// 128 slices: 64 reads of one buffer each in one send.
 const SLICE_COUNT_MAX: usize = 128;
@@ -33,32 +33,6 @@ const LOOK_FOR_MEMORY_AFTER: Nanos = 5_000_000;
 const REFUSE_FOR: Nanos = 100_000_000;
 /// 1 MiB: a client that must act and moves less than this in the stall time-out has stalled.
 const STALL_BYTES: u64 = 1 << 20;
-
-/// Wakes a thread that sleeps in poll.
-pub(crate) struct Wake(OwnedFd);
-
-impl Wake {
-    pub fn new() -> io::Result<Self> {
-        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-    }
-
-    pub fn ring(&self) {
-        // Fails only if 2^64 - 2 rings are unread; then the sleeper is awake.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-    }
-
-    /// The sleeper has woken up.
-    fn hush(&self) {
-        // Fails only if the ring was read already.
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-}
-
-impl AsFd for Wake {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
 
 /// A client as `status` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,52 +185,7 @@ impl Connection {
         };
         // Set before the first turn, so that a stop is either seen by that turn or finds the device to stir.
         self.landlord.get_or_init(|| Arc::downgrade(&device));
-        device.take_in(Box::new(transmission)).or_else(|guest| self.live_apart(guest, device))
-    }
-
-    /// Runs the guest on this thread if the device takes none, with the device behind a mailbox. The device is dropped before
-    /// the guest, as other threads wait for the guest's end.
-    fn live_apart(&self, mut guest: Box<dyn Guest>, device: Arc<dyn RemoteDevice>) -> Result<(), End> {
-        let wake = Arc::clone(&self.wake);
-        let mailbox = Arc::new(Mailbox::new(move || wake.ring()));
-        let (mut requests, mut completions) = (Vec::new(), Vec::new());
-        let started = Instant::now();
-        let mut signalled = false;
-        loop {
-            let now = started.elapsed().as_nanos() as Nanos;
-            mailbox.take(&mut completions);
-            let stay = guest.turn(now, std::mem::take(&mut signalled), &mut completions, &mut requests);
-            device.submit(&mut requests, &mailbox);
-            match stay {
-                Stay::Again => {}
-                Stay::Leave => return Ok(()),
-                Stay::Wait { readable, writable, until } => {
-                    if mailbox.prepare_sleep() {
-                        let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-                        signalled = self.sleep(guest.socket().as_fd(), readable, writable, timeout)?;
-                        mailbox.awake();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sleeps until the socket is ready, the wake-up rings, or the time is over. True if the socket is ready.
-    fn sleep(&self, socket: BorrowedFd, readable: bool, writable: bool, timeout: Option<Duration>) -> io::Result<bool> {
-        let wanted = |wanted, flags| if wanted { flags } else { PollFlags::empty() };
-        let flags = wanted(readable, PollFlags::IN | PollFlags::RDHUP) | wanted(writable, PollFlags::OUT);
-        // Without flags the socket is left out: a hang-up would be reported again and again.
-        let socket = (!flags.is_empty()).then(|| PollFd::from_borrowed_fd(socket, flags));
-        let mut fds: SmallVec<[PollFd; 2]> = [PollFd::new(&*self.wake, PollFlags::IN)].into_iter().chain(socket).collect();
-        let timeout = timeout.map(|timeout| Timespec::try_from(timeout).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if !fds[0].revents().is_empty() {
-            self.wake.hush();
-        }
-        Ok(fds.get(1).is_some_and(|socket| !socket.revents().is_empty()))
+        Ok(device.take_in(Box::new(transmission)).or_else(|guest| apart::live(guest, device, &self.wake))?)
     }
 
     fn log_end(&self, shared: &Shared, ended: Result<(), End>) {
@@ -341,7 +270,7 @@ impl Connection {
             if *ready {
                 return Ok(());
             }
-            *ready = self.sleep(link.socket.as_fd(), receives, !receives, Some(left))?;
+            *ready = apart::sleep(&self.wake, link.socket.as_fd(), receives, !receives, Some(left))?;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How clients reach a block device: an NBD server over unix and TCP sockets.
+//! How clients reach a block device: an NBD server over unix and TCP sockets, and a vhost-user-blk server for virtual machines.
 //!
 //! ```text
 //!   server      exports and the list of connections; one thread accepts
@@ -10,6 +10,8 @@
 //!          ├ handshake    bytes in, bytes out: option haggling        (pure)
 //!          └ session      bytes in, requests out, replies out         (pure)
 //!               └ wire    every constant and structure of the protocol (pure)
+//!   vhost_user  disks of virtual machines; its head lists its parts
+//!   apart       clients on threads of their own, where the device takes none on its own
 //! ```
 //!
 //! The crate knows the device only as a [`RemoteDevice`](stria_block::RemoteDevice): no arrays, no drives. The pure parts have
@@ -18,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apart;
 mod budget;
 mod connection;
 mod door;
@@ -34,6 +37,7 @@ mod socket_file;
 mod talk;
 mod tls;
 mod uri;
+mod vhost_user;
 mod wire;
 
 pub use connection::ConnectionStatus;
@@ -44,3 +48,4 @@ pub use server::{Closing, Listener, Options, Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
 pub use tls::{TlsConfig, TlsError};
 pub use uri::nbd_uri;
+pub use vhost_user::{VhostUserDisk, VhostUserServer};

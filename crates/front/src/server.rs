@@ -4,8 +4,9 @@
 //! Then it moves to the device's thread, or stays on its own if the device takes no guests. One lock protects the lists; it is
 //! taken when a client connects, agrees on an export, or leaves, never for a request.
 
+use crate::apart::Wake;
 use crate::budget::{Budget, Lease};
-use crate::connection::{Connection, ConnectionStatus, Wake};
+use crate::connection::{Connection, ConnectionStatus};
 use crate::door::{Closed, Door, Inherited, Origin, Peer};
 use crate::export::{Export, Facts};
 use crate::handshake::Security;

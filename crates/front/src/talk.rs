@@ -31,7 +31,7 @@ impl Talk {
     pub fn say(&self, level: Level, words: Arguments) {
         let (said, left_out) = self.0.lock().unwrap_or_else(PoisonError::into_inner).admit(Instant::now());
         if left_out > 0 {
-            log::warn!("{left_out} lines on NBD clients were left out: more than {LINES_MAX} in {} s", WINDOW.as_secs());
+            log::warn!("{left_out} lines on clients were left out: more than {LINES_MAX} in {} s", WINDOW.as_secs());
         }
         if said {
             log::log!(level, "{words}");

@@ -119,6 +119,9 @@ pub struct ArrayView {
     pub created_s: u64,
     /// URIs by which clients reach it.
     pub exports: Vec<String>,
+    /// Sockets at which it is the disk of a virtual machine.
+    #[serde(default)]
+    pub vhost_user: Vec<String>,
     /// The connected clients.
     pub clients: Vec<ClientView>,
     /// The threads that it runs on, the home lane first; empty for a span, which runs on the array's.

@@ -3,6 +3,7 @@
 use crate::api::LatencyBound;
 use crate::nbd::NbdOptions;
 use crate::tools;
+use crate::vhost_user::VhostUserOptions;
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -212,6 +213,9 @@ pub struct ServeOptions {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub nbd: NbdOptions,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub vhost_user: VhostUserOptions,
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   cli ─ commands ─ client ──HTTP over a unix socket──▶ control ─ service ─ lanes (stria-host)
-//!                 └ serve: makes the service, its control socket and its NBD server
+//!                 └ serve: makes the service, its control socket, its NBD server and its disks of virtual machines
 //! ```
 //! Everything that crosses the socket is in [`api`]. The crate knows no strips and no parity: it shows what arrays report, and
 //! passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
@@ -24,6 +24,7 @@ mod service;
 mod sockets;
 mod status;
 mod tools;
+mod vhost_user;
 mod view;
 
 use std::process::ExitCode;

@@ -182,7 +182,11 @@ fn mode(text: &str) -> Result<u32, String> {
     mode.ok_or_else(|| format!("{text:?} is not a mode; write it in octal, such as 0660"))
 }
 
-fn group(text: &str) -> Result<u32, String> {
+/// A group's number, from that or its name.
+///
+/// # Errors
+/// When there is none.
+pub fn group(text: &str) -> Result<u32, String> {
     match (text.parse::<u32>(), nix::unistd::Group::from_name(text)) {
         // The largest number means "leave it as it is".
         (Ok(u32::MAX), _) => Err(format!("{text} is not the number of a group")),

@@ -63,9 +63,10 @@ pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json:
     options.nbd.check()?;
     let planned = choose(drives, names, options.how(), &|warning| tracing::warn!("{warning}"))?;
     let names = export_names(&planned, options.name.as_deref())?;
+    let disks = options.vhost_user.resolve(&names)?;
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-    let outcome = runtime.block_on(run(planned, names, options, json));
+    let outcome = runtime.block_on(run(planned, names, disks, options, json));
     // Threads that still block in the background had their time.
     runtime.shutdown_background();
     outcome
@@ -88,8 +89,15 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
 /// An array's name here, and one of its URIs.
 type Uris = Vec<(String, String)>;
 
-/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly.
-fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], options: &ServeOptions) -> Result<Uris, Failure> {
+/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks`: by array, where it is the disk of a
+/// virtual machine.
+fn open_all(
+    service: &Service,
+    planned: &[PlannedArray],
+    names: &[String],
+    disks: &[(String, PathBuf)],
+    options: &ServeOptions,
+) -> Result<Uris, Failure> {
     let mut uris = Vec::new();
     let mut cpus = options.cpus.clone().unwrap_or_default();
     for (array, name) in planned.iter().zip(names) {
@@ -108,6 +116,14 @@ fn open_all(service: &Service, planned: &[PlannedArray], names: &[String], optio
                 cpus.rotate_left(used);
             }
             Err(error) => {
+                let _ = service.stop_all(true, Closing::Disconnect);
+                return Err(error.into());
+            }
+        }
+        // The first ten bytes of the UUID in hexadecimal: 20 characters, as many as a driver takes.
+        let serial: String = array.uuid[..10].iter().map(|byte| format!("{byte:02x}")).collect();
+        for (_, path) in disks.iter().filter(|(disk, _)| disk == name) {
+            if let Err(error) = service.add_disk(name, path.clone(), options.vhost_user.access(), serial.clone()) {
                 let _ = service.stop_all(true, Closing::Disconnect);
                 return Err(error.into());
             }
@@ -138,7 +154,13 @@ fn socket_name(name: &str, uuid: &[u8; 16]) -> String {
     }
 }
 
-async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOptions, json: bool) -> Result<(), Failure> {
+async fn run(
+    planned: Vec<PlannedArray>,
+    names: Vec<String>,
+    disks: Vec<(String, PathBuf)>,
+    options: &ServeOptions,
+    json: bool,
+) -> Result<(), Failure> {
     let caught = |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
     // `nohup` asks for a serve that outlives its terminal.
     let hangup = if is_ignored(SignalKind::hangup()) { None } else { Some(caught(SignalKind::hangup())?) };
@@ -154,8 +176,8 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
 
     // On another thread, as this one must receive signals meanwhile.
     let mut opening = tokio::task::spawn_blocking({
-        let (service, options) = (Arc::clone(&service), options.clone());
-        move || open_all(&service, &planned, &names, &options)
+        let (service, options, disks) = (Arc::clone(&service), options.clone(), disks.clone());
+        move || open_all(&service, &planned, &names, &disks, &options)
     });
     let opened = loop {
         tokio::select! {
@@ -190,6 +212,10 @@ async fn run(planned: Vec<PlannedArray>, names: Vec<String>, options: &ServeOpti
         .iter()
         .map(|(name, uri)| line(json, || format!("nbd {name} {uri}"), || json!({"array": name, "nbd": uri})))
         .collect();
+    for (name, path) in &disks {
+        let path = path.display().to_string();
+        lines += &line(json, || format!("vhost-user {name} {path}"), || json!({"array": name, "vhost_user": path}));
+    }
     lines += &line(json, || format!("control {shown}"), || json!({"control": shown, "pid": process::id()}));
     // If nothing reads the output, `stria status` shows the addresses.
     let _ = try_print(&lines);

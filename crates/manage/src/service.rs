@@ -1,4 +1,4 @@
-//! The arrays that one process serves: each on lanes of its own, under a name, exported over NBD.
+//! The arrays that one process serves: each on lanes of its own, under a name, exported over NBD and to virtual machines.
 //!
 //! The service talks to arrays only by message. It locks its list of arrays, but never while lanes work. Every call here may
 //! block; the control socket calls from threads made for that.
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
-use stria_front::{Closing, Export, FrontError, ServerHandle};
+use stria_front::{Closing, Export, FrontError, ServerHandle, SocketAccess, VhostUserDisk, VhostUserServer};
 use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray, short_name};
 use stria_terminal::size;
 use tokio::sync::watch;
@@ -43,6 +43,7 @@ pub struct Served {
     how: LaneSpec,
     near: Option<Near>,
     io: IoOptions,
+    read_only: bool,
     /// The view when its lanes last answered.
     known: Mutex<Option<ArrayView>>,
     /// Speed bounds that were set: lower and upper, in bytes.
@@ -50,6 +51,14 @@ pub struct Served {
     /// Sweeps are paused by command.
     paused: AtomicBool,
     stopping: AtomicBool,
+    /// Where it is the disk of virtual machines.
+    disks: Mutex<Vec<Arc<VhostUserServer>>>,
+}
+
+impl Served {
+    fn disks(&self) -> Vec<Arc<VhostUserServer>> {
+        self.disks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// By the name on disk: the name under which an array is served.
@@ -103,17 +112,34 @@ impl Service {
         service
     }
 
-    /// Lets NBD clients connect.
+    /// Lets clients connect.
     ///
     /// # Errors
     /// When one of the addresses cannot be listened on.
     pub fn listen(&self) -> Result<(), FrontError> {
-        self.nbd.listen()
+        self.nbd.listen()?;
+        self.all().iter().flat_map(|served| served.disks()).try_for_each(|disk| disk.listen())
     }
 
-    /// Stops accepting NBD clients, for good; when this returns, their socket files are gone.
+    /// Stops accepting clients, for good; when this returns, their socket files are gone.
     pub fn close(&self) {
         self.nbd.close();
+        self.all().iter().flat_map(|served| served.disks()).for_each(|disk| disk.close());
+    }
+
+    /// Makes a served array the disk of a virtual machine at `path`, from [`Service::listen`] on. `serial`: the disk's number.
+    ///
+    /// # Errors
+    /// When there is no such array, or the system refuses what the server needs.
+    pub fn add_disk(&self, name: &str, path: PathBuf, access: SocketAccess, serial: String) -> Result<(), ApiError> {
+        let served = self.find(name)?;
+        let text = format!("array \"{name}\" is the disk of a virtual machine at {}", path.display());
+        let disk = VhostUserDisk { name: name.to_owned(), serial, device: served.lanes.remote(), read_only: served.read_only };
+        let disk = VhostUserServer::prepare(path, access, disk);
+        let disk = disk.map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
+        served.disks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(disk));
+        self.events.push(view::plain_event(name, "disk", text));
+        Ok(())
     }
 
     /// The events.
@@ -169,10 +195,12 @@ impl Service {
             how,
             near,
             io: options.io,
+            read_only: options.read_only,
             known: Mutex::default(),
             bounds: Mutex::default(),
             paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
+            disks: Mutex::default(),
         };
         if let Err(error) = self.nbd.add_export(export) {
             let _ = self.end(&served);
@@ -249,25 +277,28 @@ impl Service {
         view.paused = served.paused.load(Ordering::SeqCst);
         view::describe_state(&mut view);
         view.exports = self.nbd.uris(&served.name);
-        view.clients = self.clients(&served.name);
+        view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
+        view.clients = self.clients(served);
         *known() = Some(view.clone());
         Ok(view)
     }
 
-    fn clients(&self, name: &str) -> Vec<ClientView> {
+    fn clients(&self, served: &Served) -> Vec<ClientView> {
         let connections = self.nbd.connections().into_iter();
-        let here = connections.filter(|connection| connection.export.as_deref() == Some(name));
-        here.map(|connection| ClientView {
-            id: connection.id,
-            peer: connection.peer,
-            tls: connection.tls,
-            requests: connection.requests,
-            errors: connection.errors,
-            read_bytes: connection.read_bytes,
-            written_bytes: connection.written_bytes,
-            in_flight: connection.in_flight,
-        })
-        .collect()
+        let here = connections.filter(|connection| connection.export.as_ref() == Some(&served.name));
+        let disks = served.disks();
+        here.chain(disks.iter().filter_map(|disk| disk.connection()))
+            .map(|connection| ClientView {
+                id: connection.id,
+                peer: connection.peer,
+                tls: connection.tls,
+                requests: connection.requests,
+                errors: connection.errors,
+                read_bytes: connection.read_bytes,
+                written_bytes: connection.written_bytes,
+                in_flight: connection.in_flight,
+            })
+            .collect()
     }
 
     fn done(&self, sequence: u64, message: impl Into<String>) -> Result<Done, ApiError> {
@@ -456,9 +487,9 @@ impl Service {
     }
 
     fn refuse_clients(&self, arrays: &[Arc<Served>], force: bool) -> Result<(), ApiError> {
-        let connected = |served: &&Arc<Served>| !force && !self.clients(&served.name).is_empty();
+        let connected = |served: &&Arc<Served>| !force && !self.clients(served).is_empty();
         let Some(busy) = arrays.iter().find(connected) else { return Ok(()) };
-        let clients = self.clients(&busy.name);
+        let clients = self.clients(busy);
         let who: Vec<&str> = clients.iter().map(|client| client.peer.as_str()).collect();
         let message = format!("array \"{}\" is in use by {}; --force disconnects them", busy.name, who.join(", "));
         Err(ApiError::new(ApiErrorKind::Unsafe, message))
@@ -470,6 +501,7 @@ impl Service {
             return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
         }
         self.events.push(view::plain_event(&served.name, "stopping", format!("array \"{}\" stops", served.name)));
+        served.disks().iter().for_each(|disk| disk.stop());
         // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name, closing);
         let outcome = self.end(served);

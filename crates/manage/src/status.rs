@@ -41,6 +41,9 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
     for uri in &view.exports {
         let _ = writeln!(text, "{indent}nbd  {}", shown(uri));
     }
+    for path in &view.vhost_user {
+        let _ = writeln!(text, "{indent}vhost-user  {}", shown(path));
+    }
     let members = if verbose { members_in_full(view) } else { members(view, width - 2) };
     for line in members.lines() {
         let _ = writeln!(text, "{indent}  {line}");

@@ -1,9 +1,10 @@
-//! What the tests of several crates share: the real md driver, NVMe drives, certificates, scripts.
+//! What the tests of several crates share: the real md driver, NVMe drives, certificates, scripts, the disk of a virtual machine.
 
 pub mod certificates;
 pub mod nvme;
 pub mod oracle;
 mod script;
+pub mod vhost_user;
 
 pub use script::script;
 

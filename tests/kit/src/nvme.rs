@@ -78,11 +78,26 @@ pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], pro
 /// # Panics
 /// When the script fails, with all it said.
 pub fn run(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], script: &str) -> String {
+    run_with(kernel, name, drives, programs, &[], script)
+}
+
+/// Runs a script as above in a guest whose disks `$V0`, `$V1` … are those of vhost-user servers at these sockets. It has two
+/// processors, and `virtio_blk` among its modules.
+///
+/// # Panics
+/// When the script fails, with all it said.
+pub fn run_beside(kernel: Kernel, name: &str, sockets: &[&Path], programs: &[&str], script: &str) -> String {
+    let sockets = sockets.iter().flat_map(|socket| ["--vhost-user".into(), socket.display().to_string()]);
+    let options: Vec<String> = sockets.chain(["--processors".into(), "2".into()]).collect();
+    run_with(kernel, name, &[], programs, &options, script)
+}
+
+fn run_with(kernel: Kernel, name: &str, drives: &[Drive], programs: &[&str], options: &[String], script: &str) -> String {
     // In memory: a disk that stands still would look like drives that do.
     let folder = Path::new("/dev/shm").join(format!("nvme-{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("scratch folder");
     let mut command = Command::new(project("tests/nvme/nvme-guest"));
-    command.args(["run", "--kernel", kernel.version]);
+    command.args(["run", "--kernel", kernel.version]).args(options);
     for module in kernel.modules {
         command.args(["--module", module]);
     }

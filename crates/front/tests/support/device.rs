@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, RamDevice, RemoteDevice, Request};
+use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request};
 use stria_drive::{DriveError, Lane, LaneHandle};
 
 /// A device that lives as long as its last handle.
@@ -12,13 +12,18 @@ pub struct LaneDevice {
     name: String,
     lane: LaneHandle<Gate>,
     hold: Arc<AtomicBool>,
+    held_sector: Arc<AtomicU64>,
+    /// Writes that had to be durable when they ended.
+    pub durable: Arc<AtomicU64>,
 }
 
 /// Lets requests through to memory, or not.
 pub struct Gate {
     ram: RamDevice,
     hold: Arc<AtomicBool>,
+    held_sector: Arc<AtomicU64>,
     kept: Vec<Request>,
+    durable: Arc<AtomicU64>,
 }
 
 impl LaneDevice {
@@ -28,11 +33,15 @@ impl LaneDevice {
         let name = format!("ram-{}", COUNT.fetch_add(1, Ordering::SeqCst));
         let hold = Arc::<AtomicBool>::default();
         let gate_hold = Arc::clone(&hold);
+        let held_sector = Arc::new(AtomicU64::new(u64::MAX));
+        let gate_sector = Arc::clone(&held_sector);
+        let durable = Arc::<AtomicU64>::default();
+        let gate_durable = Arc::clone(&durable);
         let build = move |_: &_| {
             let (ram, kept) = (RamDevice::with_limits(limits), Vec::new());
-            Ok::<_, DriveError>(Gate { ram, hold: gate_hold, kept })
+            Ok::<_, DriveError>(Gate { ram, hold: gate_hold, held_sector: gate_sector, kept, durable: gate_durable })
         };
-        Self { lane: Lane::new(&name).takes_guests(takes_guests).spawn(build).expect("a lane"), name, hold }
+        Self { lane: Lane::new(&name).takes_guests(takes_guests).spawn(build).expect("a lane"), name, hold, held_sector, durable }
     }
 
     /// The thread that clients live on, if it is the device's.
@@ -45,10 +54,17 @@ impl LaneDevice {
         self.hold.store(hold, Ordering::SeqCst);
         self.lane.call(|_| ()).expect("it runs");
     }
+
+    /// Requests that begin at this sector wait, others do not.
+    pub fn set_held_sector(&self, sector: Option<u64>) {
+        self.held_sector.store(sector.unwrap_or(u64::MAX), Ordering::SeqCst);
+        self.lane.call(|_| ()).expect("it runs");
+    }
 }
 
 impl Drop for LaneDevice {
     fn drop(&mut self) {
+        self.set_held_sector(None);
         self.set_hold(false);
     }
 }
@@ -77,18 +93,24 @@ impl BlockDevice for Gate {
     }
 
     fn submit(&mut self, request: Request) {
+        if let Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. } = request.operation {
+            self.durable.fetch_add(1, Ordering::SeqCst);
+        }
         self.kept.push(request);
     }
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         if !self.hold.load(Ordering::SeqCst) {
-            self.kept.drain(..).for_each(|request| self.ram.submit(request));
+            let held = self.held_sector.load(Ordering::SeqCst);
+            let is_let_through = |request: &mut Request| request.start_sector != held;
+            self.kept.extract_if(.., is_let_through).for_each(|request| self.ram.submit(request));
         }
         self.ram.poll(now, completions);
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        let at_once = !self.kept.is_empty() && !self.hold.load(Ordering::SeqCst);
+        let held = self.held_sector.load(Ordering::SeqCst);
+        let at_once = self.kept.iter().any(|request| request.start_sector != held) && !self.hold.load(Ordering::SeqCst);
         if at_once { Some(0) } else { self.ram.next_wake() }
     }
 }

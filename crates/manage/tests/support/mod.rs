@@ -150,6 +150,7 @@ impl Place {
             };
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["nbd", name, uri] => uris.push((name.to_owned(), uri.to_owned())),
+                ["vhost-user", _, _] => {}
                 ["control", _] => break,
                 _ => panic!("unexpected line: {line}"),
             }
