@@ -28,7 +28,7 @@ use crate::parity_write::StraightWrites;
 use crate::space::NoSpace;
 use crate::steer::Steering;
 use crate::task::{Crew, Ready, Waiters};
-use crate::{ArrayConfig, ArrayState, Event, Flaw, Geometry, MemberConfig, MemberId, Refusal, SlotConfig, StripeMap};
+use crate::{ArrayConfig, Event, Flaw, Geometry, MemberConfig, MemberId, MetadataUpdate, Refusal, SlotConfig, StripeMap};
 use member_io::{BatchState, InFlight};
 use recording::MetadataUpdates;
 use slab::Slab;
@@ -50,28 +50,9 @@ pub enum Action {
         /// The request.
         request: Request,
     },
-    /// Write this state to the superblocks of the members, durably. Answer with
-    /// [`Engine::state_committed`](crate::Engine::state_committed); the next one comes after the answer.
-    CommitState(ArrayState),
-    /// Make these write-intent bits durable. Answer with [`Engine::intent_committed`](crate::Engine::intent_committed); the next
-    /// one comes after the answer.
-    CommitIntent {
-        /// Chunks to set.
-        set: Vec<u64>,
-        /// Chunks to clear.
-        clear: Vec<u64>,
-    },
-    /// Make this list of a member's bad blocks durable. Answer with
-    /// [`Engine::bad_blocks_committed`](crate::Engine::bad_blocks_committed); the next one comes after the answer.
-    CommitBadBlocks {
-        /// The member.
-        member: MemberId,
-        /// Ranges of sectors of its data area.
-        blocks: Vec<Range<u64>>,
-    },
-    /// Begin a new log session, durably: no record from before counts any more. Answer with
-    /// [`Engine::log_reset`](crate::Engine::log_reset).
-    ResetLog,
+    /// Make this metadata update. Answer with [`Engine::metadata_updated`](crate::Engine::metadata_updated); the next one comes
+    /// after the answer.
+    Update(MetadataUpdate),
     /// Several lanes: tell the others that a spare was given a slot. No answer.
     SpareTaken {
         /// The spare.

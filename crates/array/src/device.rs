@@ -8,9 +8,12 @@ mod commands;
 mod mail;
 
 use crate::core::{Action, Fate};
-use crate::lanes::{Answer, Ask, Message, Partition, Ports, Relay};
+use crate::lanes::{Message, Partition, Ports, Relay};
 use crate::status::{ArrayStatus, Event, Refusal};
-use crate::{ArrayConfig, ArrayState, Command, CommandId, Engine, IoFailures, LaneLog, MemberId, MetadataWrite, MetadataWriter};
+use crate::{
+    ArrayConfig, Command, CommandId, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite, MetadataWriter,
+    UpdateEnd,
+};
 use commands::Running;
 use mail::Home;
 use std::cell::{RefCell, RefMut};
@@ -19,17 +22,8 @@ use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Op
 
 /// Tags of metadata writes have this bit; the engine's do not.
 const METADATA: Tag = 1 << 63;
-/// Of those: the kind of metadata update, in three bits.
-const KIND_SHIFT: u32 = 60;
-const KIND_MASK: Tag = 7 << KIND_SHIFT;
-const STATE: usize = 0;
-const INTENT: usize = 1;
-const BAD_BLOCKS: usize = 2;
-const LOG_RESET: usize = 3;
-const CATCH_UP: usize = 5;
-/// Log appends: one write each, several members' at once; each is answered by itself.
-const LOG_APPEND: usize = 4;
-const KINDS: usize = 6;
+/// Of those: it appends to a log. The others belong to the metadata update that runs.
+const LOG_APPEND: Tag = 1 << 62;
 /// Of those: a count, which identifies late completions of dropped members; below it the member.
 const COUNT_SHIFT: u32 = 16;
 const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
@@ -44,14 +38,24 @@ struct BoundMember {
     is_closed: bool,
     /// It was dropped when this many metadata writes had been sent. It gets nothing more, and nothing sent before counts (R16).
     dropped_at: Option<Tag>,
-    /// Metadata writes that it has not ended, by kind.
-    records: [usize; KINDS],
+    /// Writes of the running metadata update that it has not ended.
+    updates: usize,
+    /// The same of appends to its log.
+    appends: usize,
 }
 
 impl BoundMember {
     fn new(device: Box<dyn BlockDevice>, data_start_sector: u64) -> Self {
-        let (records, dropped_at) = ([0; KINDS], None);
-        Self { device: Some(device), data_start_sector, in_flight: 0, leaves: false, is_closed: false, dropped_at, records }
+        Self {
+            device: Some(device),
+            data_start_sector,
+            in_flight: 0,
+            leaves: false,
+            is_closed: false,
+            dropped_at: None,
+            updates: 0,
+            appends: 0,
+        }
     }
 
     /// Positions of the engine's requests are in the member's data area, those of metadata are not.
@@ -72,11 +76,21 @@ impl BoundMember {
     }
 }
 
-/// A metadata update whose writes run.
-#[derive(Default)]
-struct Pending {
+/// The metadata update that runs.
+struct RunningUpdate {
+    update: MetadataUpdate,
+    next: UpdateStep,
+    /// Writes that have not ended.
     writes: usize,
     failures: IoFailures,
+}
+
+/// What comes next in a metadata update.
+enum UpdateStep {
+    /// Members that missed the last superblock update get it (R27).
+    CatchUp,
+    Write,
+    End,
 }
 
 type Places<R> = <<R as MetadataWriter>::Log as LaneLog>::Places;
@@ -95,13 +109,9 @@ struct Driver<R: MetadataWriter> {
     /// Requests that have ended on other lanes.
     elsewhere: Vec<Completion>,
     members: Vec<BoundMember>,
-    /// By kind.
-    pending: [Pending; KINDS],
+    update: Option<RunningUpdate>,
     /// Metadata writes sent so far.
-    record_count: Tag,
-    /// The state of the next superblock update, which waits until members have the last one (R27). Without one a log reset
-    /// waits for that.
-    next_state: Option<ArrayState>,
+    metadata_write_count: Tag,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
     unix_seconds_at_zero: u64,
     now: Nanos,
@@ -166,9 +176,8 @@ impl<R: MetadataWriter> ArrayDevice<R> {
             home: (is_divided && lane == 0).then(|| Home::new(config, ports)),
             elsewhere: Vec::new(),
             members,
-            pending: Default::default(),
-            record_count: 0,
-            next_state: None,
+            update: None,
+            metadata_write_count: 0,
             unix_seconds_at_zero,
             now: 0,
             others: Vec::new(),
@@ -320,10 +329,7 @@ impl<R: MetadataWriter> Driver<R> {
         match action {
             Action::Done(completion) => ended.push(completion),
             Action::Io { member, request } => self.submit(member, request),
-            Action::CommitState(state) => self.ask(Ask::State(state)),
-            Action::CommitIntent { set, clear } => self.ask(Ask::Intent { set, clear }),
-            Action::CommitBadBlocks { member, blocks } => self.ask(Ask::BadBlocks { member, blocks }),
-            Action::ResetLog => self.ask(Ask::ResetLog),
+            Action::Update(update) => self.request_update(update),
             Action::SpareTaken { member, slot } => self.others().tell_all(|| Message::SpareTaken { member, slot }),
             Action::Filled(member) => self.share_filled(member),
             Action::AskOwner { request, slow } => self.others().ask_owner(request, slow),
@@ -334,7 +340,10 @@ impl<R: MetadataWriter> Driver<R> {
             Action::Admit { id, number, offer, replaces } => self.admit(id, number, offer, replaces),
             Action::CommandDone(id, result) => self.command_done(id, result),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
-                Some(write) => self.submit_metadata(LOG_APPEND, write, fua),
+                Some(write) => {
+                    self.members[member.0].appends += 1;
+                    self.submit_metadata(LOG_APPEND, write, fua);
+                }
                 None => {
                     self.engine.log_full(member, records);
                     self.actions = true;
@@ -344,35 +353,69 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     /// Begins a metadata update.
-    fn make(&mut self, ask: Ask) {
-        let unix_seconds = self.unix_seconds();
-        let recorder = self.recorder.as_mut().expect("the home lane records");
-        match ask {
-            Ask::State(state) => {
-                self.next_state = Some(state);
-                self.recorded(CATCH_UP);
-            }
-            Ask::Intent { set, clear } => {
-                let writes = recorder.record_intent(&set, &clear);
-                self.record(INTENT, writes);
-            }
-            Ask::BadBlocks { member, blocks } => match recorder.record_bad_blocks(member, &blocks, unix_seconds) {
-                Some(writes) => self.record(BAD_BLOCKS, writes),
-                None => self.answered(Answer::BadBlocks(Vec::new(), false)),
-            },
-            // R32: every member has the last superblock update before a new log session begins.
-            Ask::ResetLog => self.recorded(CATCH_UP),
-        }
+    fn make(&mut self, update: MetadataUpdate) {
+        // R27, R32: every member has the last superblock update before the next one, and before a new log session begins.
+        let next = match update {
+            MetadataUpdate::State(_) | MetadataUpdate::ResetLog => UpdateStep::CatchUp,
+            MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => UpdateStep::Write,
+        };
+        let before = self.update.replace(RunningUpdate { update, next, writes: 0, failures: Vec::new() });
+        assert!(before.is_none(), "two metadata updates at once");
+        self.go_on_with_update();
     }
 
-    /// The result of what the engine wanted.
-    fn answer(&mut self, answer: Answer) {
-        match answer {
-            Answer::State(failures) => self.engine.state_committed(failures),
-            Answer::Intent(failures) => self.engine.intent_committed(failures),
-            Answer::BadBlocks(failures, had_room) => self.engine.bad_blocks_committed(failures, had_room),
-            Answer::LogReset(failures) => self.engine.log_reset(failures),
+    /// No write of the running metadata update is in flight: takes its next step that has some, or ends it.
+    fn go_on_with_update(&mut self) {
+        let unix_seconds = self.unix_seconds();
+        let recorder = self.recorder.as_mut().expect("the home lane records");
+        let running = self.update.as_mut().expect("an update runs");
+        let (writes, end) = loop {
+            let writes = match running.next {
+                UpdateStep::CatchUp => {
+                    let writes = recorder.catch_up();
+                    if writes.is_empty() {
+                        running.next = UpdateStep::Write;
+                    }
+                    writes
+                }
+                UpdateStep::Write => {
+                    running.next = UpdateStep::End;
+                    match &running.update {
+                        MetadataUpdate::State(state) => recorder.record_state(state, unix_seconds),
+                        MetadataUpdate::Intent { set, clear } => recorder.record_intent(set, clear),
+                        MetadataUpdate::BadBlocks { member, blocks } => {
+                            match recorder.record_bad_blocks(*member, blocks, unix_seconds) {
+                                Some(writes) => writes,
+                                None => break (Vec::new(), UpdateEnd::NoSpace),
+                            }
+                        }
+                        MetadataUpdate::ResetLog => recorder.reset_log(),
+                    }
+                }
+                UpdateStep::End => break (Vec::new(), UpdateEnd::Durable),
+            };
+            if !writes.is_empty() {
+                break (writes, UpdateEnd::Durable);
+            }
+        };
+        if !writes.is_empty() {
+            running.writes = writes.len();
+            for write in writes {
+                self.members[write.member.0].updates += 1;
+                self.submit_metadata(0, write, true);
+            }
+            return;
         }
+        let RunningUpdate { update, failures, .. } = self.update.take().expect("it runs");
+        if let MetadataUpdate::ResetLog = update {
+            self.update_layout();
+        }
+        self.updated(&update, end, &failures);
+    }
+
+    /// The metadata update that the engine wanted has ended.
+    fn end_update(&mut self, end: UpdateEnd, failures: &IoFailures) {
+        self.engine.metadata_updated(end, failures);
         self.actions = true;
     }
 
@@ -391,56 +434,48 @@ impl<R: MetadataWriter> Driver<R> {
         self.unix_seconds_at_zero + self.now / 1_000_000_000
     }
 
-    fn record(&mut self, kind: usize, writes: Vec<MetadataWrite>) {
-        self.pending[kind].writes = writes.len();
-        if writes.is_empty() {
-            self.recorded(kind);
-            return;
-        }
-        for write in writes {
-            self.submit_metadata(kind, write, true);
-        }
-    }
-
-    fn submit_metadata(&mut self, kind: usize, write: MetadataWrite, fua: bool) {
+    fn submit_metadata(&mut self, kind: Tag, write: MetadataWrite, fua: bool) {
         let MetadataWrite { member, start_sector, data } = write;
-        let tag = METADATA | (kind as Tag) << KIND_SHIFT | self.record_count << COUNT_SHIFT | member.0 as Tag;
-        self.record_count += 1;
-        self.members[member.0].records[kind] += 1;
+        let tag = METADATA | kind | self.metadata_write_count << COUNT_SHIFT | member.0 as Tag;
+        self.metadata_write_count += 1;
         let sectors = (data.len() / SECTOR_BYTES) as u64;
         let operation = Operation::Write { from: std::iter::once(data).collect(), fua };
         self.submit(member, Request { tag, start_sector, sectors, operation });
     }
 
     fn metadata_written(&mut self, completion: Completion) {
-        let kind = ((completion.tag & KIND_MASK) >> KIND_SHIFT) as usize;
         let member = MemberId((completion.tag & MEMBER_MASK) as usize);
-        let count = (completion.tag & !(METADATA | KIND_MASK)) >> COUNT_SHIFT;
+        let count = (completion.tag & !(METADATA | LOG_APPEND)) >> COUNT_SHIFT;
         let bound = &mut self.members[member.0];
         if bound.dropped_at.is_some_and(|dropped_at| count < dropped_at) {
             return;
         }
-        bound.records[kind] -= 1;
         drop(completion.operation);
-        self.record_written(kind, member, completion.result);
+        if completion.tag & LOG_APPEND != 0 {
+            bound.appends -= 1;
+            self.append_written(member, completion.result);
+        } else {
+            bound.updates -= 1;
+            self.update_written(member, completion.result);
+        }
     }
 
-    fn record_written(&mut self, kind: usize, member: MemberId, result: Result<(), IoError>) {
-        if kind == LOG_APPEND {
-            if result.is_err() {
-                self.log.append_failed(member);
-            }
-            self.engine.log_appended(member, result);
-            self.actions = true;
-            return;
+    fn append_written(&mut self, member: MemberId, result: Result<(), IoError>) {
+        if result.is_err() {
+            self.log.append_failed(member);
         }
-        let pending = &mut self.pending[kind];
-        pending.writes -= 1;
+        self.engine.log_appended(member, result);
+        self.actions = true;
+    }
+
+    fn update_written(&mut self, member: MemberId, result: Result<(), IoError>) {
+        let running = self.update.as_mut().expect("its write has ended");
+        running.writes -= 1;
         if let Err(error) = result {
-            pending.failures.push((member, error));
+            running.failures.push((member, error));
         }
-        if pending.writes == 0 {
-            self.recorded(kind);
+        if running.writes == 0 {
+            self.go_on_with_update();
         }
     }
 
@@ -448,45 +483,12 @@ impl<R: MetadataWriter> Driver<R> {
     fn let_go_of_dropped(&mut self) {
         for member in self.engine.take_dropped() {
             let bound = &mut self.members[member.0];
-            (bound.dropped_at, bound.is_closed) = (Some(self.record_count), true);
-            for (kind, count) in std::mem::take(&mut bound.records).into_iter().enumerate() {
-                for _ in 0..count {
-                    let error = IoError::new(ErrorKind::Gone, "the member was dropped before it answered");
-                    self.record_written(kind, member, Err(error));
-                }
-            }
+            (bound.dropped_at, bound.is_closed) = (Some(self.metadata_write_count), true);
+            let (updates, appends) = (std::mem::take(&mut bound.updates), std::mem::take(&mut bound.appends));
+            let gone = || Err(IoError::new(ErrorKind::Gone, "the member was dropped before it answered"));
+            (0..updates).for_each(|_| self.update_written(member, gone()));
+            (0..appends).for_each(|_| self.append_written(member, gone()));
             self.actions = true;
-        }
-    }
-
-    fn recorded(&mut self, kind: usize) {
-        let failures = std::mem::take(&mut self.pending[kind].failures);
-        let unix_seconds = self.unix_seconds();
-        let recorder = self.recorder.as_mut().expect("the home lane records");
-        match kind {
-            STATE => self.answered(Answer::State(failures)),
-            INTENT => self.answered(Answer::Intent(failures)),
-            LOG_RESET => {
-                self.update_layout();
-                self.answered(Answer::LogReset(failures));
-            }
-            CATCH_UP => {
-                let writes = recorder.catch_up();
-                if !writes.is_empty() {
-                    self.pending[CATCH_UP].failures = failures;
-                    return self.record(CATCH_UP, writes);
-                }
-                let Some(state) = self.next_state.take() else {
-                    let writes = recorder.reset_log();
-                    self.pending[LOG_RESET].failures = failures;
-                    return self.record(LOG_RESET, writes);
-                };
-                let writes = recorder.record_state(&state, unix_seconds);
-                // A member that could not get the last update cannot get this one.
-                self.pending[STATE].failures = failures;
-                self.record(STATE, writes);
-            }
-            _ => self.answered(Answer::BadBlocks(failures, true)),
         }
     }
 }

@@ -4,7 +4,8 @@
 
 use crate::core::Fate;
 use crate::{
-    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberId, REDO_SECTORS_MAX, mirror_write, parity_write,
+    Action, ArrayConfig, Engine, Geometry, IntentConfig, Level, LogConfig, MemberId, REDO_SECTORS_MAX, UpdateEnd, mirror_write,
+    parity_write,
 };
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -82,22 +83,13 @@ impl Rig {
                 match action {
                     Action::Io { member, request } => self.member_request(member, request),
                     Action::Done(completion) => self.answered.push(format!("{} {:?}", completion.tag, completion.result)),
-                    Action::CommitState(state) => {
-                        self.asked.push(format!("{state:?}"));
-                        self.engine.state_committed(Vec::new());
+                    Action::Update(update) => {
+                        self.asked.push(format!("{update:?}"));
+                        self.engine.metadata_updated(UpdateEnd::Durable, &Vec::new());
                     }
-                    Action::CommitIntent { set, clear } => {
-                        self.asked.push(format!("bits {set:?} {clear:?}"));
-                        self.engine.intent_committed(Vec::new());
-                    }
-                    Action::ResetLog => self.engine.log_reset(Vec::new()),
                     Action::AppendLog { member, records, terms, fua } => {
                         self.asked.push(format!("{member:?} log, fua {fua}: {records:?} {terms:?}"));
                         self.engine.log_appended(member, Ok(()));
-                    }
-                    Action::CommitBadBlocks { member, blocks } => {
-                        self.asked.push(format!("{member:?} bad blocks {blocks:?}"));
-                        self.engine.bad_blocks_committed(Vec::new(), true);
                     }
                     other => unreachable!("there is one lane: {other:?}"),
                 }

@@ -4,7 +4,7 @@
 //! four kinds:
 //! - getters: [`Engine::limits`], [`Engine::status`] and those that begin with `is_`;
 //! - events: [`Engine::set_now`], [`Engine::submit`], [`Engine::complete`], and the answers to actions
-//!   ([`Engine::state_committed`] and others);
+//!   ([`Engine::metadata_updated`] and others);
 //! - commands: [`Engine::command`], answered by an action, and settings that take effect at once ([`Engine::pause`] and others);
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
@@ -20,7 +20,8 @@ use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, align, hedge, mirror_write, parity_write, split_read,
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, align, hedge, mirror_write, parity_write,
+    split_read,
 };
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
@@ -285,34 +286,11 @@ impl Engine {
         None
     }
 
-    /// A superblock update has ended, with failures on these members.
-    pub fn state_committed(&mut self, failures: IoFailures) {
-        self.core.record.state_busy.set(false);
-        self.record_failures(failures);
-        self.core.record.changed.wake_all(&self.core.ready);
-    }
-
-    /// A bitmap update has ended, with failures on these members.
-    pub fn intent_committed(&mut self, failures: IoFailures) {
-        self.core.record.intent_busy.set(false);
-        self.record_failures(failures);
-        self.core.record.intent_changed.wake_all(&self.core.ready);
-    }
-
-    /// A bad-block update has ended, with failures on these members. `had_room` is false if the format had no space for the
-    /// list.
-    pub fn bad_blocks_committed(&mut self, failures: IoFailures, had_room: bool) {
-        self.core.record.bad_busy.set(false);
-        self.core.record.bad_refused.set(!had_room);
-        self.record_failures(failures);
-        self.core.record.bad_waiters.wake_all(&self.core.ready);
-    }
-
-    /// A new log session has begun, with failures on these members.
-    pub fn log_reset(&mut self, failures: IoFailures) {
-        self.record_failures(failures);
-        self.core.log.stage.set(Stage::Open);
-        self.core.log.stage_changed.wake_all(&self.core.ready);
+    /// The metadata update has ended, with failures on these members.
+    pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
+        let update = self.core.update_ended(end);
+        self.drop_unrecorded(failures);
+        self.core.wake_updater(&update);
     }
 
     /// An append to a member's log has ended.
@@ -339,10 +317,6 @@ impl Engine {
     /// Some member is a file with holes, so a write to it may find no room: none is acknowledged ahead of its place.
     pub fn expect_no_space(&mut self) {
         self.core.expect_no_space();
-    }
-
-    fn record_failures(&mut self, failures: IoFailures) {
-        self.drop_unrecorded(&failures);
     }
 
     /// Drops members whose metadata could not be written, if they can be spared. Returns the dropped ones (R15).

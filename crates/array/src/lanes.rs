@@ -17,14 +17,14 @@ mod guest;
 mod partition;
 mod relay;
 
-pub(crate) use coordinator::{Ask, Coordinator, Order};
+pub(crate) use coordinator::{Coordinator, Instruction};
 pub use events::LaneEvents;
 pub(crate) use follow::PeerState;
 pub(crate) use guest::{Asked, correct_part};
 pub(crate) use partition::Partition;
 pub(crate) use relay::{Relay, Way};
 
-use crate::{Geometry, IoFailures, MemberId, Refusal, Step};
+use crate::{Geometry, IoFailures, MemberId, MetadataUpdate, Refusal, Step, UpdateEnd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use stria_block::{Completion, Mailbox, Request};
@@ -37,12 +37,12 @@ pub(crate) enum Message<P> {
     ReadAround { lane: usize, request: Request, member: MemberId },
     /// A request that was done for you has ended.
     Ended(Completion),
-    /// A lane wants something durable.
-    Ask { lane: usize, ask: Ask },
-    /// What you wanted is durable.
-    Answer(Answer),
+    /// A lane wants a metadata update.
+    Update { lane: usize, update: MetadataUpdate },
+    /// The one that you wanted has ended, with failures on these members.
+    Updated { end: UpdateEnd, failures: IoFailures },
     /// An instruction that follows from what other lanes want.
-    Order(Order),
+    Instruction(Instruction),
     /// From now on the logs lie here.
     Places(P),
     /// A spare was given a slot.
@@ -63,25 +63,6 @@ pub(crate) enum Message<P> {
     Step { number: u64, step: Step },
     /// A lane has taken it, or refuses it.
     StepDone { number: u64, result: Result<(), Refusal> },
-}
-
-/// The result of a metadata update.
-#[derive(Clone, Debug)]
-pub(crate) enum Answer {
-    State(IoFailures),
-    Intent(IoFailures),
-    BadBlocks(IoFailures, bool),
-    LogReset(IoFailures),
-}
-
-impl Answer {
-    pub fn failures(&self) -> &IoFailures {
-        match self {
-            Answer::State(failures) | Answer::Intent(failures) | Answer::BadBlocks(failures, _) | Answer::LogReset(failures) => {
-                failures
-            }
-        }
-    }
 }
 
 struct Port<P> {

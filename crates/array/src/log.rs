@@ -27,7 +27,7 @@ use crate::core::{Action, Core, MemberIo, drop_failed_flushes, lost};
 use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};
 use crate::plan::Rectangle;
 use crate::task::{TaskId, Waiters};
-use crate::{LogStatus, MemberId};
+use crate::{LogStatus, MemberId, MetadataUpdate};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -375,9 +375,8 @@ impl Core {
                 return Err(lost("write", "another lane could not carry out what the last run left"));
             }
             // R5, R32: a superblock update beside it would name a session that some member's log does not have yet.
-            let _turn = self.turn().await;
-            self.outbox.borrow_mut().push_back(Action::ResetLog);
-            self.ready.until(&log.stage_changed, || log.stage.get() == Stage::Open).await;
+            let lock = self.lock_updates().await;
+            self.update(&lock, MetadataUpdate::ResetLog).await;
         }
         self.ready.until(&log.stage_changed, || log.stage.get() != Stage::Opening).await;
         match log.stage.get() {

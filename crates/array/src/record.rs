@@ -60,6 +60,42 @@ impl ArrayState {
     }
 }
 
+/// A metadata update: what must be durable in the members' metadata. At most one runs at a time (R5). Each kind is named here, and
+/// stays this value from the engine's wish to its end.
+#[derive(Clone, Debug)]
+pub enum MetadataUpdate {
+    /// This state, in the superblocks of the members.
+    State(ArrayState),
+    /// These write-intent bits.
+    Intent {
+        /// Chunks to set.
+        set: Vec<u64>,
+        /// Chunks to clear.
+        clear: Vec<u64>,
+    },
+    /// This list of a member's bad blocks.
+    BadBlocks {
+        /// The member.
+        member: MemberId,
+        /// Ranges of sectors of its data area.
+        blocks: Vec<Range<u64>>,
+    },
+    /// A new log session: no record from before counts any more.
+    ResetLog,
+}
+
+/// How a metadata update ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateEnd {
+    /// It is durable on all members but those that failed.
+    #[default]
+    Durable,
+    /// The format has no space for the list of bad blocks.
+    NoSpace,
+    /// It was not made, since other lanes have changed the state: it must be requested again.
+    Overtaken,
+}
+
 /// Members that could not be written, and why.
 pub type IoFailures = Vec<(MemberId, IoError)>;
 

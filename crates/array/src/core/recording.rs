@@ -4,7 +4,7 @@
 
 use super::{Action, Core};
 use crate::task::Waiters;
-use crate::{Event, MemberId, MemberState};
+use crate::{Event, MemberId, MemberState, MetadataUpdate, UpdateEnd};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,9 +20,6 @@ pub(crate) struct MetadataUpdates {
     /// The update that says "dirty": no write starts before it is durable (R1).
     dirty: Cell<u64>,
     pub clean: Cell<bool>,
-    pub state_busy: Cell<bool>,
-    /// The last update was not made, since other lanes have changed the state meanwhile.
-    pub overtaken: Cell<bool>,
     pub intent_busy: Cell<bool>,
     pub state_waiters: Waiters,
     pub intent_waiters: Waiters,
@@ -30,19 +27,24 @@ pub(crate) struct MetadataUpdates {
     pub intent_changed: Waiters,
     /// Members whose bad blocks have changed since their last update.
     bad_changed: RefCell<BTreeSet<MemberId>>,
-    pub bad_busy: Cell<bool>,
+    bad_busy: Cell<bool>,
     /// The format had no space for the last list.
-    pub bad_refused: Cell<bool>,
-    pub bad_waiters: Waiters,
+    bad_refused: Cell<bool>,
+    bad_waiters: Waiters,
     /// Tasks that wait for the update lock.
     update_lock_waiters: Waiters,
     update_locked: Cell<bool>,
+    /// The update that runs.
+    running: RefCell<Option<MetadataUpdate>>,
+    /// How the last one ended.
+    end: Cell<UpdateEnd>,
+    ended: Waiters,
 }
 
 /// The lock on metadata updates, held until this is dropped.
-pub(crate) struct Turn<'a>(&'a Core);
+pub(crate) struct UpdateLock<'a>(&'a Core);
 
-impl Drop for Turn<'_> {
+impl Drop for UpdateLock<'_> {
     fn drop(&mut self) {
         self.0.record.update_locked.set(false);
         self.0.record.update_lock_waiters.wake_all(&self.0.ready);
@@ -117,7 +119,7 @@ impl Core {
             let settled = || self.log.stage.get() >= crate::log::Stage::Replayed && self.suspect_parity_from.get() == u64::MAX;
             let clean = || self.record.clean.get() && settled();
             let state = || self.members.borrow().state(clean(), self.resync_sector.get());
-            let (turn, state) = loop {
+            let (lock, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
                 let may_say = || self.replay_has_holders() || self.read_only.get() || !self.has_dropped();
@@ -128,20 +130,18 @@ impl Core {
                     continue;
                 }
                 let flushed = self.flush_members().await.is_ok();
-                let turn = self.turn().await;
+                let lock = self.lock_updates().await;
                 let mut now = state();
                 if now.failed.len() == before.failed.len() {
                     now.claim_no_more_than(&before);
                     now.clean &= flushed;
-                    break (turn, now);
+                    break (lock, now);
                 }
             };
             self.gate_state(&state);
-            self.record.state_busy.set(true);
-            self.outbox.borrow_mut().push_back(Action::CommitState(state));
-            self.ready.until(&self.record.changed, || !self.record.state_busy.get()).await;
-            drop(turn);
-            if self.record.overtaken.replace(false) {
+            let end = self.update(&lock, MetadataUpdate::State(state)).await;
+            drop(lock);
+            if end == UpdateEnd::Overtaken {
                 continue;
             }
             self.record.durable.set(number);
@@ -181,11 +181,11 @@ impl Core {
                 }
                 if flushed && self.may_clear_intents() { intent.clear(idle, since) } else { Vec::new() }
             };
-            let turn = self.turn().await;
-            self.outbox.borrow_mut().push_back(Action::CommitIntent { set: set.clone(), clear });
-            self.ready.until(&self.record.intent_changed, || !self.record.intent_busy.get()).await;
+            let lock = self.lock_updates().await;
+            self.update(&lock, MetadataUpdate::Intent { set: set.clone(), clear }).await;
+            self.record.intent_busy.set(false);
             self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
-            drop(turn);
+            drop(lock);
             self.record.intent_waiters.wake_all(&self.ready);
         }
     }
@@ -194,23 +194,58 @@ impl Core {
     pub async fn record_bad_blocks(&self) {
         loop {
             self.ready.until(&self.record.bad_waiters, || !self.record.bad_changed.borrow().is_empty()).await;
-            let turn = self.turn().await;
+            let lock = self.lock_updates().await;
             let Some(member) = self.record.bad_changed.borrow_mut().pop_first() else { continue };
             let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
             self.record.bad_busy.set(true);
-            self.outbox.borrow_mut().push_back(Action::CommitBadBlocks { member, blocks });
-            self.ready.until(&self.record.bad_waiters, || !self.record.bad_busy.get()).await;
-            drop(turn);
+            let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks }).await;
+            self.record.bad_busy.set(false);
+            self.record.bad_refused.set(end == UpdateEnd::NoSpace);
             self.record.bad_waiters.wake_all(&self.ready);
+            drop(lock);
         }
     }
 
     /// Waits for the lock on metadata updates. Two at once could write one superblock or bitmap page, and the older might
     /// arrive last (R5).
-    pub async fn turn(&self) -> Turn<'_> {
+    pub async fn lock_updates(&self) -> UpdateLock<'_> {
         self.ready.until(&self.record.update_lock_waiters, || !self.record.update_locked.get()).await;
         self.record.update_locked.set(true);
-        Turn(self)
+        UpdateLock(self)
+    }
+
+    /// Makes a metadata update, under the lock on these. Returns how it ended.
+    pub async fn update(&self, _lock: &UpdateLock<'_>, update: MetadataUpdate) -> UpdateEnd {
+        let waiters = self.waiters_of(&update);
+        self.outbox.borrow_mut().push_back(Action::Update(update.clone()));
+        let before = self.record.running.replace(Some(update));
+        assert!(before.is_none(), "two metadata updates at once");
+        self.ready.until(waiters, || self.record.running.borrow().is_none()).await;
+        self.record.end.get()
+    }
+
+    /// The metadata update has ended. Returns it: its task goes on after [`Core::wake_updater`].
+    pub fn update_ended(&self, end: UpdateEnd) -> MetadataUpdate {
+        self.record.end.set(end);
+        self.record.running.take().expect("a metadata update runs")
+    }
+
+    /// Lets the task go on whose metadata update has ended.
+    pub fn wake_updater(&self, update: &MetadataUpdate) {
+        if let MetadataUpdate::ResetLog = update {
+            self.log.stage.set(crate::log::Stage::Open);
+        }
+        self.waiters_of(update).wake_all(&self.ready);
+    }
+
+    /// What the task of a metadata update waits by: superblock updates with the requests for more, so that after one that a member
+    /// failed the next is made before anything else follows from that.
+    fn waiters_of(&self, update: &MetadataUpdate) -> &Waiters {
+        match update {
+            MetadataUpdate::State(_) => &self.record.changed,
+            MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => &self.record.ended,
+            MetadataUpdate::ResetLog => &self.log.stage_changed,
+        }
     }
 
     /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that.

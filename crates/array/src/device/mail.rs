@@ -1,9 +1,9 @@
 //! Messages between the lanes of an array, and what a lane does with them.
 
 use super::{Driver, Places};
-use crate::lanes::{Answer, Ask, Coordinator, Message, Order, Ports, Relay, Way};
+use crate::lanes::{Coordinator, Instruction, Message, Ports, Relay, Way};
 use crate::member::Members;
-use crate::{ArrayConfig, LaneLog, LogRecord, MemberId, MetadataWriter};
+use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, MetadataWriter, UpdateEnd};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
@@ -15,15 +15,13 @@ pub(super) struct Home {
     filled: BTreeMap<MemberId, BTreeSet<usize>>,
     /// Lanes that still need log records of the last run.
     replaying: BTreeSet<usize>,
-    /// The running superblock update says that everything is consistent.
-    resynced: bool,
 }
 
 impl Home {
     pub fn new<P>(config: &ArrayConfig, ports: &Ports<P>) -> Self {
         let replaying = replaying(config, ports);
         let coordinator = coordinator(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
-        Self { coordinator, filled: BTreeMap::new(), replaying, resynced: false }
+        Self { coordinator, filled: BTreeMap::new(), replaying }
     }
 }
 
@@ -129,9 +127,9 @@ impl<R: MetadataWriter> Driver<R> {
                     Some(key) => self.engine.owner_answered(key, completion),
                     None => self.elsewhere.push(completion),
                 },
-                Message::Ask { lane, ask } => self.register(lane, ask),
-                Message::Answer(answer) => self.answer(answer),
-                Message::Order(order) => self.obey(order),
+                Message::Update { lane, update } => self.register(lane, update),
+                Message::Updated { end, failures } => self.end_update(end, &failures),
+                Message::Instruction(order) => self.obey(order),
                 Message::Places(places) => {
                     let lane = self.others().partition.lane;
                     self.log.know(lane, places);
@@ -151,26 +149,26 @@ impl<R: MetadataWriter> Driver<R> {
         self.others().reuse(inbox);
     }
 
-    /// The engine wants something durable.
-    pub(super) fn ask(&mut self, ask: Ask) {
+    /// The engine wants a metadata update.
+    pub(super) fn request_update(&mut self, update: MetadataUpdate) {
         match self.relay.as_mut().filter(|_| self.is_divided) {
-            None => self.make(ask),
-            Some(relay) if relay.partition.lane == 0 => self.register(0, ask),
-            Some(relay) => relay.send(0, Message::Ask { lane: relay.partition.lane, ask }),
+            None => self.make(update),
+            Some(relay) if relay.partition.lane == 0 => self.register(0, update),
+            Some(relay) => relay.send(0, Message::Update { lane: relay.partition.lane, update }),
         }
     }
 
-    fn register(&mut self, lane: usize, ask: Ask) {
-        let orders = self.home().coordinator.ask(lane, ask);
+    fn register(&mut self, lane: usize, update: MetadataUpdate) {
+        let orders = self.home().coordinator.ask(lane, update);
         self.give(orders);
         self.make_next();
     }
 
-    fn give(&mut self, orders: Vec<(usize, Order)>) {
+    fn give(&mut self, orders: Vec<(usize, Instruction)>) {
         for (lane, order) in orders {
             match lane {
                 0 => self.obey(order),
-                _ => self.others().send(lane, Message::Order(order)),
+                _ => self.others().send(lane, Message::Instruction(order)),
             }
         }
     }
@@ -179,48 +177,45 @@ impl<R: MetadataWriter> Driver<R> {
         let home = self.home();
         let done = home.coordinator.done_already();
         let next = home.coordinator.next();
-        if let Some(ask) = &next {
-            home.resynced = matches!(ask, Ask::State(state) if state.resync_sector == u64::MAX);
-        }
-        self.tell(done, &Answer::LogReset(Vec::new()));
-        if let Some(ask) = next {
-            self.make(ask);
+        self.report_end(done, UpdateEnd::Durable, &Vec::new());
+        if let Some(update) = next {
+            self.make(update);
         }
     }
 
     /// A metadata update has ended: the lanes that wanted it are told.
-    pub(super) fn answered(&mut self, answer: Answer) {
-        let Some(home) = &mut self.home else { return self.answer(answer) };
-        if matches!(answer, Answer::LogReset(_)) {
+    pub(super) fn updated(&mut self, update: &MetadataUpdate, end: UpdateEnd, failures: &IoFailures) {
+        let Some(home) = &mut self.home else { return self.end_update(end, failures) };
+        if let MetadataUpdate::ResetLog = update {
             home.coordinator.log_is_reset();
         }
         let lanes = home.coordinator.recorded();
         // R15: a member that could not be written is dropped before the next metadata update.
-        let dropped = self.engine.drop_unrecorded(answer.failures());
+        let dropped = self.engine.drop_unrecorded(failures);
         let orders = home.coordinator.drop_members(0, &dropped);
-        let resynced = std::mem::take(&mut home.resynced);
         self.give(orders);
+        let resynced = matches!(update, MetadataUpdate::State(state) if state.resync_sector == u64::MAX);
         if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
             self.others().tell_all(|| Message::AllResynced);
         }
-        self.tell(lanes, &answer);
+        self.report_end(lanes, end, failures);
         self.make_next();
     }
 
-    fn tell(&mut self, lanes: Vec<usize>, answer: &Answer) {
+    fn report_end(&mut self, lanes: Vec<usize>, end: UpdateEnd, failures: &IoFailures) {
         for lane in lanes {
             match lane {
-                0 => self.answer(answer.clone()),
-                _ => self.others().send(lane, Message::Answer(answer.clone())),
+                0 => self.end_update(end, failures),
+                _ => self.others().send(lane, Message::Updated { end, failures: failures.clone() }),
             }
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: Instruction) {
         match order {
-            Order::Drop(member) => self.engine.dropped_elsewhere(member),
-            Order::AskAgain => self.engine.state_overtaken(),
+            Instruction::Drop(member) => self.engine.dropped_elsewhere(member),
+            Instruction::AskAgain => self.engine.metadata_updated(UpdateEnd::Overtaken, &Vec::new()),
         }
         self.actions = true;
     }

@@ -9,22 +9,13 @@
 //! - *Bad blocks*: what any lane has added, without what any has removed.
 //! - *Log reset*: once. A lane that asks later is told that it is done.
 
-use crate::{ArrayState, IntentConfig, MemberId, Place, SlotState};
+use crate::{ArrayState, IntentConfig, MemberId, MetadataUpdate, Place, SlotState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// What a lane wants durable.
-#[derive(Clone, Debug)]
-pub(crate) enum Ask {
-    State(ArrayState),
-    Intent { set: Vec<u64>, clear: Vec<u64> },
-    BadBlocks { member: MemberId, blocks: Vec<Range<u64>> },
-    ResetLog,
-}
-
 /// What a lane must do because of what others want.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum Instruction {
     /// A member was dropped.
     Drop(MemberId),
     /// Its state was not written: it must ask again.
@@ -99,35 +90,35 @@ impl Coordinator {
     }
 
     /// A lane wants something. Returns what other lanes must be told, in this order.
-    pub fn ask(&mut self, lane: usize, ask: Ask) -> Vec<(usize, Order)> {
-        match ask {
-            Ask::State(state) => return self.ask_state(lane, state),
-            Ask::Intent { set, clear } => self.lanes[lane].intent = Some((set, clear)),
-            Ask::BadBlocks { member, blocks } => self.lanes[lane].bad = Some((member, blocks)),
-            Ask::ResetLog => self.lanes[lane].reset = true,
+    pub fn ask(&mut self, lane: usize, update: MetadataUpdate) -> Vec<(usize, Instruction)> {
+        match update {
+            MetadataUpdate::State(state) => return self.ask_state(lane, state),
+            MetadataUpdate::Intent { set, clear } => self.lanes[lane].intent = Some((set, clear)),
+            MetadataUpdate::BadBlocks { member, blocks } => self.lanes[lane].bad = Some((member, blocks)),
+            MetadataUpdate::ResetLog => self.lanes[lane].reset = true,
         }
         Vec::new()
     }
 
-    fn ask_state(&mut self, lane: usize, state: ArrayState) -> Vec<(usize, Order)> {
+    fn ask_state(&mut self, lane: usize, state: ArrayState) -> Vec<(usize, Instruction)> {
         let new: Vec<MemberId> = dropped(&state).collect();
         self.lanes[lane].state = Some(state);
         self.drop_members(lane, &new)
     }
 
     /// A lane has dropped members. Returns what other lanes must be told, in this order.
-    pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Order)> {
+    pub fn drop_members(&mut self, lane: usize, members: &[MemberId]) -> Vec<(usize, Instruction)> {
         let new: Vec<MemberId> = members.iter().copied().filter(|&member| self.dropped.insert(member)).collect();
         let mut orders = Vec::new();
         for other in (0..self.lanes.len()).filter(|&other| other != lane) {
-            orders.extend(new.iter().map(|&member| (other, Order::Drop(member))));
+            orders.extend(new.iter().map(|&member| (other, Instruction::Drop(member))));
         }
         // A lane that has not heard of a drop yet cannot be written as it is, nor be waited for: it asks again when it has.
         for index in 0..self.lanes.len() {
             let running = self.answers.iter().flatten().any(|(answered, state)| *answered == index && state.is_some());
             if !running && self.lanes[index].state.as_ref().is_some_and(|state| !self.knows_drops(state)) {
                 self.lanes[index].state = None;
-                orders.push((index, Order::AskAgain));
+                orders.push((index, Instruction::AskAgain));
             }
         }
         orders
@@ -138,13 +129,13 @@ impl Coordinator {
     }
 
     /// The next update to make, if one can be made. Report its end with [`Coordinator::recorded`].
-    pub fn next(&mut self) -> Option<Ask> {
+    pub fn next(&mut self) -> Option<MetadataUpdate> {
         if self.answers.is_some() {
             return None;
         }
-        let (answers, ask) = self.reset().or_else(|| self.state()).or_else(|| self.intent()).or_else(|| self.bad_blocks())?;
+        let (answers, update) = self.reset().or_else(|| self.state()).or_else(|| self.intent()).or_else(|| self.bad_blocks())?;
         self.answers = Some(answers);
-        Some(ask)
+        Some(update)
     }
 
     /// Lanes that ask for a log reset that has been done.
@@ -153,15 +144,15 @@ impl Coordinator {
         (0..self.lanes.len()).filter(|&lane| log_reset && std::mem::take(&mut self.lanes[lane].reset)).collect()
     }
 
-    fn reset(&mut self) -> Option<(Answers, Ask)> {
+    fn reset(&mut self) -> Option<(Answers, MetadataUpdate)> {
         if self.log_reset || !self.lanes.iter().any(|lane| lane.reset) {
             return None;
         }
         let asking = (0..self.lanes.len()).filter(|&lane| std::mem::take(&mut self.lanes[lane].reset));
-        Some((asking.map(|lane| (lane, None)).collect(), Ask::ResetLog))
+        Some((asking.map(|lane| (lane, None)).collect(), MetadataUpdate::ResetLog))
     }
 
-    fn state(&mut self) -> Option<(Answers, Ask)> {
+    fn state(&mut self) -> Option<(Answers, MetadataUpdate)> {
         if !self.lanes.iter().all(|lane| self.knows_drops(lane.newest())) {
             return None;
         }
@@ -175,10 +166,10 @@ impl Coordinator {
         }
         let joined = join(&self.lanes.iter().map(Lane::newest).collect::<Vec<_>>());
         let answers = asking.into_iter().map(|index| (index, self.lanes[index].state.take())).collect();
-        Some((answers, Ask::State(joined)))
+        Some((answers, MetadataUpdate::State(joined)))
     }
 
-    fn intent(&mut self) -> Option<(Answers, Ask)> {
+    fn intent(&mut self) -> Option<(Answers, MetadataUpdate)> {
         let asks: Vec<(usize, (Vec<u64>, Vec<u64>))> =
             self.lanes.iter_mut().enumerate().filter_map(|(index, lane)| Some((index, lane.intent.take()?))).collect();
         if asks.is_empty() {
@@ -202,10 +193,10 @@ impl Coordinator {
             }
         }
         let answers = asks.iter().map(|(lane, _)| (*lane, None)).collect();
-        Some((answers, Ask::Intent { set: set.into_iter().collect(), clear }))
+        Some((answers, MetadataUpdate::Intent { set: set.into_iter().collect(), clear }))
     }
 
-    fn bad_blocks(&mut self) -> Option<(Answers, Ask)> {
+    fn bad_blocks(&mut self) -> Option<(Answers, MetadataUpdate)> {
         let (index, lane) = self.lanes.iter_mut().enumerate().find(|(_, lane)| lane.bad.is_some())?;
         let (member, blocks) = lane.bad.take().expect("just seen");
         let before = lane.bad_known.insert(member, blocks.clone()).unwrap_or_default();
@@ -222,12 +213,12 @@ impl Coordinator {
             touch
         });
         *all = joined.clone();
-        Some((vec![(index, None)], Ask::BadBlocks { member, blocks: joined }))
+        Some((vec![(index, None)], MetadataUpdate::BadBlocks { member, blocks: joined }))
     }
 
     /// The update has ended. Returns the lanes that it answers.
     pub fn recorded(&mut self) -> Vec<usize> {
-        let answers = self.answers.take().expect("a record was being made");
+        let answers = self.answers.take().expect("a metadata update ran");
         let mut lanes = Vec::new();
         for (lane, state) in answers {
             if let Some(state) = state {
@@ -328,7 +319,7 @@ mod tests {
 
     fn next_state(coordinator: &mut Coordinator) -> Option<ArrayState> {
         match coordinator.next()? {
-            Ask::State(state) => Some(state),
+            MetadataUpdate::State(state) => Some(state),
             other => panic!("{other:?}"),
         }
     }
@@ -336,12 +327,12 @@ mod tests {
     #[test]
     fn clean_and_filled_is_what_all_lanes_say() {
         let mut coordinator = coordinator(&[false; 2], Vec::new(), 0);
-        assert_eq!(coordinator.ask(1, Ask::State(state(false, 100, &[]))), []);
+        assert_eq!(coordinator.ask(1, MetadataUpdate::State(state(false, 100, &[]))), []);
         let record = next_state(&mut coordinator).expect("it can be made");
         assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 0));
         assert!(next_state(&mut coordinator).is_none(), "one at a time");
         assert_eq!(coordinator.recorded(), [1]);
-        coordinator.ask(0, Ask::State(state(true, 60, &[])));
+        coordinator.ask(0, MetadataUpdate::State(state(true, 60, &[])));
         let record = next_state(&mut coordinator).expect("it can be made");
         assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 60));
         assert_eq!(coordinator.recorded(), [0]);
@@ -350,15 +341,15 @@ mod tests {
     #[test]
     fn a_drop_is_recorded_when_every_lane_has_settled_it() {
         let mut coordinator = coordinator(&[false; 3], Vec::new(), u64::MAX);
-        coordinator.ask(2, Ask::State(state(false, u64::MAX, &[])));
+        coordinator.ask(2, MetadataUpdate::State(state(false, u64::MAX, &[])));
         // Lane 2 asked before it could know: it is told, and asks again.
-        let orders = coordinator.ask(1, Ask::State(state(false, u64::MAX, &[0])));
-        let drop = Order::Drop(MemberId(0));
-        assert_eq!(orders, [(0, drop.clone()), (2, drop), (2, Order::AskAgain)]);
+        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[0])));
+        let drop = Instruction::Drop(MemberId(0));
+        assert_eq!(orders, [(0, drop.clone()), (2, drop), (2, Instruction::AskAgain)]);
         assert!(next_state(&mut coordinator).is_none(), "others still count on it");
-        coordinator.ask(0, Ask::State(state(true, u64::MAX, &[0])));
+        coordinator.ask(0, MetadataUpdate::State(state(true, u64::MAX, &[0])));
         assert!(next_state(&mut coordinator).is_none());
-        coordinator.ask(2, Ask::State(state(false, u64::MAX, &[0])));
+        coordinator.ask(2, MetadataUpdate::State(state(false, u64::MAX, &[0])));
         let record = next_state(&mut coordinator).expect("all have said so");
         assert_eq!(record.slots[0].member, None);
         assert_eq!(coordinator.recorded(), [0, 1, 2]);
@@ -367,28 +358,29 @@ mod tests {
     #[test]
     fn two_lanes_that_drop_one_each_end_with_both_dropped() {
         let mut coordinator = coordinator(&[false; 2], Vec::new(), u64::MAX);
-        coordinator.ask(0, Ask::State(state(false, u64::MAX, &[0])));
-        let orders = coordinator.ask(1, Ask::State(state(false, u64::MAX, &[1])));
+        coordinator.ask(0, MetadataUpdate::State(state(false, u64::MAX, &[0])));
+        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[1])));
         // Both have been told of the other's, and what they asked for is void.
-        let mut again = orders.iter().filter(|(_, order)| *order == Order::AskAgain).map(|(lane, _)| *lane).collect::<Vec<_>>();
+        let mut again =
+            orders.iter().filter(|(_, order)| *order == Instruction::AskAgain).map(|(lane, _)| *lane).collect::<Vec<_>>();
         again.sort_unstable();
         assert_eq!(again, [0, 1]);
-        assert!(orders.contains(&(0, Order::Drop(MemberId(1)))));
-        coordinator.ask(0, Ask::State(state(false, u64::MAX, &[0, 1])));
-        coordinator.ask(1, Ask::State(state(false, u64::MAX, &[1, 0])));
+        assert!(orders.contains(&(0, Instruction::Drop(MemberId(1)))));
+        coordinator.ask(0, MetadataUpdate::State(state(false, u64::MAX, &[0, 1])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[1, 0])));
         assert_eq!(next_state(&mut coordinator).map(|state| state.failed.len()), Some(2));
     }
 
     #[test]
     fn who_calls_a_member_whole_first_waits_for_the_others() {
         let mut coordinator = coordinator(&[false; 2], Vec::new(), 500);
-        coordinator.ask(0, Ask::State(state(false, u64::MAX, &[])));
+        coordinator.ask(0, MetadataUpdate::State(state(false, u64::MAX, &[])));
         assert!(next_state(&mut coordinator).is_none());
-        coordinator.ask(1, Ask::State(state(false, 500, &[])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, 500, &[])));
         let record = next_state(&mut coordinator).expect("lane 1 need not wait");
         assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, 500);
         assert_eq!(coordinator.recorded(), [1]);
-        coordinator.ask(1, Ask::State(state(false, u64::MAX, &[])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[])));
         let record = next_state(&mut coordinator).expect("now all say so");
         assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, u64::MAX);
         assert_eq!(coordinator.recorded(), [0, 1]);
@@ -397,25 +389,25 @@ mod tests {
     #[test]
     fn a_bit_is_set_while_any_lane_needs_it() {
         let mut coordinator = coordinator(&[false; 2], vec![7], u64::MAX);
-        coordinator.ask(0, Ask::Intent { set: vec![3], clear: vec![7] });
+        coordinator.ask(0, MetadataUpdate::Intent { set: vec![3], clear: vec![7] });
         let first = coordinator.next();
-        assert!(matches!(&first, Some(Ask::Intent { set, clear }) if *set == [3] && clear.is_empty()), "{first:?}");
+        assert!(matches!(&first, Some(MetadataUpdate::Intent { set, clear }) if *set == [3] && clear.is_empty()), "{first:?}");
         assert_eq!(coordinator.recorded(), [0]);
-        coordinator.ask(0, Ask::Intent { set: vec![], clear: vec![3] });
-        coordinator.ask(1, Ask::Intent { set: vec![3], clear: vec![7] });
+        coordinator.ask(0, MetadataUpdate::Intent { set: vec![], clear: vec![3] });
+        coordinator.ask(1, MetadataUpdate::Intent { set: vec![3], clear: vec![7] });
         let both = coordinator.next();
-        assert!(matches!(&both, Some(Ask::Intent { set, clear }) if *set == [3] && *clear == [7]), "{both:?}");
+        assert!(matches!(&both, Some(MetadataUpdate::Intent { set, clear }) if *set == [3] && *clear == [7]), "{both:?}");
         assert_eq!(coordinator.recorded(), [0, 1]);
     }
 
     #[test]
     fn logs_begin_anew_once() {
         let mut coordinator = coordinator(&[false; 2], Vec::new(), u64::MAX);
-        coordinator.ask(0, Ask::ResetLog);
-        assert!(matches!(coordinator.next(), Some(Ask::ResetLog)));
+        coordinator.ask(0, MetadataUpdate::ResetLog);
+        assert!(matches!(coordinator.next(), Some(MetadataUpdate::ResetLog)));
         coordinator.log_is_reset();
         assert_eq!(coordinator.recorded(), [0]);
-        coordinator.ask(1, Ask::ResetLog);
+        coordinator.ask(1, MetadataUpdate::ResetLog);
         assert_eq!(coordinator.done_already(), [1]);
         assert!(coordinator.next().is_none());
     }
@@ -425,8 +417,8 @@ mod tests {
         let found = BTreeMap::from([(MemberId(0), vec![0..8, 100..108, 200..208])]);
         let mut coordinator = Coordinator::new(&state(true, u64::MAX, &[]), &[false; 2], None, found);
         let mut ask = |lane: usize, blocks: Vec<Range<u64>>| {
-            coordinator.ask(lane, Ask::BadBlocks { member: MemberId(0), blocks });
-            let Some(Ask::BadBlocks { blocks, .. }) = coordinator.next() else { panic!("it can be recorded") };
+            coordinator.ask(lane, MetadataUpdate::BadBlocks { member: MemberId(0), blocks });
+            let Some(MetadataUpdate::BadBlocks { blocks, .. }) = coordinator.next() else { panic!("it can be recorded") };
             assert_eq!(coordinator.recorded(), [lane]);
             blocks
         };

@@ -152,12 +152,4 @@ impl Engine {
             core.record.intent_waiters.wake_all(&core.ready);
         });
     }
-
-    /// A superblock update was not made, since other lanes have changed the state: it is requested again with the present
-    /// state.
-    pub(crate) fn state_overtaken(&mut self) {
-        self.core.record.overtaken.set(true);
-        self.core.record.state_busy.set(false);
-        self.core.record.changed.wake_all(&self.core.ready);
-    }
 }
