@@ -6,6 +6,7 @@
 mod client;
 mod failures;
 mod member_io;
+mod peers;
 mod recording;
 
 pub(crate) use client::{FailedPart, Parent, lost};
@@ -18,13 +19,14 @@ use crate::gather::Coalescer;
 use crate::geometry::Divisor;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
-use crate::lanes::{Asked, Partition, PeerState};
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{Log, Stage};
 use crate::log_record::{AppendTerms, LogRecord};
 use crate::member::Members;
 use crate::mirror_write::{MirrorWrite, StraightCopies};
 use crate::parity_write::StraightWrites;
+use crate::partition::Partition;
+use crate::peers::Peers;
 use crate::space::NoSpace;
 use crate::steer::Steering;
 use crate::task::{Crew, Ready, Waiters};
@@ -149,8 +151,7 @@ pub(crate) struct Core {
     pub hedging: Hedging,
     /// This engine's partition of the array.
     pub partition: Partition,
-    pub following: PeerState,
-    pub asked: Asked,
+    pub peers: Peers,
     pub commands: Commands,
     pub mirror_crew: Crew<MirrorWrite>,
     pub consistent_ranges: ConsistentRanges,
@@ -221,8 +222,7 @@ impl Core {
             gathers: Coalescer::default(),
             hedging: Hedging::new(geometry.level().is_redundant()),
             partition,
-            following: PeerState::new(config, partition),
-            asked: Asked::default(),
+            peers: Peers::new(config, partition),
             commands: Commands::default(),
             mirror_crew: Crew::default(),
             consistent_ranges: ConsistentRanges::default(),

@@ -8,7 +8,8 @@ mod commands;
 mod mail;
 
 use crate::core::{Action, Fate};
-use crate::lanes::{Message, Partition, Ports, Relay};
+use crate::lanes::{Message, Ports, Relay};
+use crate::partition::Partition;
 use crate::status::{ArrayStatus, Event, Refusal};
 use crate::{
     ArrayConfig, Command, CommandId, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite, MetadataWriter,

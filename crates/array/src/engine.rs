@@ -8,10 +8,13 @@
 //! - commands: [`Engine::command`], answered by an action, and settings that take effect at once ([`Engine::pause`] and others);
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 
+mod commands;
+mod lanes;
+
 use crate::core::{Core, Fate, MemberIo, Then, is_no_space, lacks_members, lost};
-use crate::lanes::{self, Partition};
 use crate::log::Stage;
 use crate::of_level::of_level;
+use crate::partition::Partition;
 use crate::personality::{Personality, Zeroing};
 use crate::plan::Presence;
 use crate::refill::refill_forever;
@@ -276,7 +279,7 @@ impl Engine {
         for part in failed {
             let core = Rc::clone(&self.core);
             if core.is_foreign(part.array_sector) {
-                core.ready.spawn(lanes::correct_part(Rc::clone(&core), part));
+                core.ready.spawn(lanes::correct_direct_read(Rc::clone(&core), part));
                 continue;
             }
             let member = part.member.expect("a member failed it");

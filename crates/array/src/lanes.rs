@@ -4,26 +4,21 @@
 //! [partition](Partition), with their locks, bits, log records and sweeps. What cannot be divided goes by message:
 //! - a client's request, to the lanes that own its sectors ([`relay`]);
 //! - what superblocks and bitmap must say, to the coordinator (lane 0), which makes one metadata update of it ([`coordinator`]);
-//! - which member fills which slot, from the coordinator to all ([`follow`]);
+//! - which member fills which slot, from the coordinator to all ([`peers`](crate::peers));
 //! - the steps of a command, from the coordinator to all, and that they are taken ([`command`](crate::Command)).
 //!
-//! Reads need no message while their owner allows [direct reads](guest). One lane is the same engine with the whole array as
+//! Reads need no message while their owner allows direct reads (`engine/lanes.rs`). One lane is the same engine with the whole array as
 //! its partition. The simulator runs several lanes in one thread, by the same messages. See docs/LANES.md.
 
 mod coordinator;
 mod events;
-mod follow;
-mod guest;
-mod partition;
 mod relay;
 
 pub(crate) use coordinator::{Coordinator, Instruction};
 pub use events::LaneEvents;
-pub(crate) use follow::PeerState;
-pub(crate) use guest::{Asked, correct_part};
-pub(crate) use partition::Partition;
 pub(crate) use relay::{Relay, Way};
 
+use crate::partition::{GROUP_SECTORS, Partition};
 use crate::{Geometry, IoFailures, MemberId, MetadataUpdate, Refusal, Step, UpdateEnd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -97,7 +92,7 @@ impl<P> Ports<P> {
         assert!((1..=64).contains(&lane_count), "an array has 1 to 64 lanes");
         // The receiver looks on every iteration; `nudge` makes sure that there is one.
         let port = |_| Port { mail: Mailbox::new(|| {}), nudge: OnceLock::new(), plain: Plain(AtomicBool::new(false)) };
-        Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: partition::GROUP_SECTORS }
+        Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: GROUP_SECTORS }
     }
 
     /// For simulations of small arrays: deals the sync space out in smaller groups, or strips where these are larger. Powers of

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod align;
+mod carry_out;
 mod command;
 mod config;
 mod consistent_ranges;
@@ -36,6 +37,8 @@ mod parity_code;
 mod parity_io;
 mod parity_sweep;
 mod parity_write;
+mod partition;
+mod peers;
 mod personality;
 pub mod plan;
 mod record;

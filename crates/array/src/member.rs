@@ -129,6 +129,15 @@ pub(crate) struct Slot {
     pub replacement: Option<MemberId>,
 }
 
+/// One member to be rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    pub slot: usize,
+    pub member: MemberId,
+    /// It is copied from the member in the slot, at least in part.
+    pub copied: bool,
+}
+
 pub(crate) struct Members {
     geometry: Geometry,
     all: Vec<Member>,

@@ -5,11 +5,12 @@
 
 use crate::core::{Batch, Core, MemberIo, drop_failed_writes, rewrite, write_io};
 use crate::lock::Mode;
+use crate::member::Fill;
 use crate::parity_code::code_strips;
 use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
-use crate::window::{Fill, Found, Work};
+use crate::window::{Found, Work};
 use crate::{Flaw, MemberId, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

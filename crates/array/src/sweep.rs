@@ -6,11 +6,12 @@
 //! latency ([`steer`](crate::steer)), but not below the lower bound.
 
 use crate::core::Core;
+use crate::member::Fill;
 use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
-use crate::window::{Fill, WINDOW_SECTORS, Work};
+use crate::window::{WINDOW_SECTORS, Work};
 use crate::{Level, MemberState, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -260,7 +261,7 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
     let (mut from, mut by_bitmap) = (u64::MAX, true);
     for id in members.active() {
         let member = members.get(id);
-        if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && !core.waits_for_others(id) {
+        if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && core.peers.filled(id).is_none() {
             let copied = member.role == MemberState::Replacing;
             found.push(Fill { slot: member.slot.expect("it has a role"), member: id, copied });
             from = from.min(member.config.recovered_sector);

@@ -1,22 +1,13 @@
 //! One window of a sweep: what is to be done there, and what was found.
 
-use crate::MemberId;
 use crate::core::Core;
+use crate::member::Fill;
 use crate::status::{Event, SweepKind};
 use std::ops::Range;
 
 /// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
 /// a processor's caches from reading to writing, and for clients not to feel it.
 pub(crate) const WINDOW_SECTORS: u64 = 256;
-
-/// One member to be rebuilt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fill {
-    pub slot: usize,
-    pub member: MemberId,
-    /// It is copied from the member in the slot, at least in part.
-    pub copied: bool,
-}
 
 /// What a window found.
 #[derive(Default)]

@@ -3,9 +3,10 @@
 //! Any lane takes any request. What it owns it does itself. The rest goes to the owners by message. A request of several owners
 //! is cut, and joined again at the end.
 
-use super::{Message, Partition, Ports};
+use super::{Message, Ports};
 use crate::MemberId;
 use crate::core::Parent;
+use crate::partition::Partition;
 use crate::segments::{Cutter, slice_segments};
 use slab::Slab;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};

@@ -109,7 +109,7 @@ impl Core {
     /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
     /// resync.
     pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
-        let resynced = self.resync_sector.get() == u64::MAX && self.following.all_resynced.get();
+        let resynced = self.resync_sector.get() == u64::MAX && self.peers.is_resynced();
         let has_room = self.no_space.has_places(self.now());
         self.is_committed() && resynced && has_room && !self.are_gone_but(log_holders, self.log.behind.leaving.get())
     }

@@ -8,7 +8,7 @@ use crate::geometry::Divisor;
 use std::ops::Range;
 
 /// 256 KiB of the sync space: a stream of a few requests reaches all lanes, and most requests one.
-pub(super) const GROUP_SECTORS: u64 = 512;
+pub(crate) const GROUP_SECTORS: u64 = 512;
 
 /// A lane's partition of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,65 +1,76 @@
-//! Direct reads: reads of another lane's partition without asking its owner (R44).
+//! What other lanes tell this one, and direct reads: reads of another lane's partition without asking its owner (R44).
 //!
 //! An owner publishes whether it allows them: redundancy is consistent, every slot has an in-sync member without bad blocks, no
 //! sweep runs, and everything acknowledged is in place on the members. Then a read finds on a member what the owner would find,
 //! which takes no lock for it either. The owner takes this back before it answers a client whose write makes it untrue; a read
 //! before that answer may find old or new data. A member that one lane drops or replaces is dropped by all lanes before any
-//! client hears of a write that it missed ([`coordinator`](super::coordinator)), and no member is in sync before all lanes have
-//! rebuilt it ([`follow`](super::follow)).
+//! client hears of a write that it missed ([`coordinator`](crate::lanes)), and no member is in sync before all lanes have rebuilt
+//! it ([`peers`](crate::peers)).
 //!
 //! What a member cannot read, or is slow to answer, the owner is asked for: it has the locks that recovering data needs.
 
-use crate::core::{Action, Core, FailedPart};
-use crate::task::Waiters;
-use crate::{Engine, MemberId, hedge, parity};
-use slab::Slab;
-use std::cell::RefCell;
+use super::Engine;
+use crate::core::{Core, FailedPart};
+use crate::sweep::take_over;
+use crate::{MemberId, hedge, parity};
 use std::rc::Rc;
-use stria_block::{Buffer, Completion, ErrorKind, IoError, Operation, Request};
-
-/// Reads that owners were asked for.
-#[derive(Default)]
-pub(crate) struct Asked {
-    /// The answers, as they arrive.
-    answers: RefCell<Slab<Option<Completion>>>,
-    changed: Waiters,
-}
-
-impl Core {
-    /// True if another lane owns an array sector.
-    pub fn is_foreign(&self, array_sector: u64) -> bool {
-        self.partition.lane_count > 1 && self.partition.lane_of(array_sector).0 != self.partition.lane
-    }
-
-    /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
-    pub async fn ask_owner(&self, start_sector: u64, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
-        let into = std::iter::once(self.take_buffer(sectors)).collect();
-        let key = self.asked.answers.borrow_mut().insert(None);
-        let request = Request { tag: key as u64, start_sector, sectors, operation: Operation::Read { into } };
-        self.outbox.borrow_mut().push_back(Action::AskOwner { request, slow });
-        self.ready.until(&self.asked.changed, || self.asked.answers.borrow()[key].is_some()).await;
-        let Completion { result, operation, .. } = self.asked.answers.borrow_mut().remove(key).expect("it is there");
-        let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
-        let buffer = into.into_iter().next().expect("one buffer was given");
-        if result.is_err() {
-            self.give_buffer(buffer);
-            return None;
-        }
-        Some(buffer)
-    }
-}
+use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
 
 /// A member could not read a part of a direct read: the owner answers and corrects it.
-pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart) {
+pub(super) async fn correct_direct_read(core: Rc<Core>, part: FailedPart) {
     let read = core.ask_owner(part.array_sector, part.sectors, None).await;
     part.deliver(&core, read);
 }
 
 impl Engine {
+    /// Another lane of this array has dropped a member, and has reported why.
+    pub(crate) fn dropped_elsewhere(&mut self, member: MemberId) {
+        let known = self.core.members.borrow().count();
+        if member.0 < known {
+            self.core.drop_as_others_did(member);
+        } else {
+            self.core.peers.note_drop(member);
+        }
+    }
+
+    /// The coordinator has given a spare a slot.
+    pub(crate) fn assign_spare(&mut self, member: MemberId, slot: usize) {
+        self.core.peers.assign(member, slot);
+        self.core.sweep_changed.wake_all(&self.core.ready);
+    }
+
+    /// No lane needs the log records of the last run any more.
+    pub(crate) fn all_replayed(&mut self) {
+        self.core.peers.set_replayed();
+        self.core.sweep_changed.wake_all(&self.core.ready);
+    }
+
+    /// The superblocks say that redundancy is consistent everywhere.
+    pub(crate) fn all_resynced(&mut self) {
+        self.core.peers.set_resynced();
+    }
+
+    pub(crate) fn knows_all_resynced(&self) -> bool {
+        self.core.peers.is_resynced()
+    }
+
+    /// Every lane has rebuilt its partition of a member: it takes its slot.
+    pub(crate) fn all_filled(&mut self, member: MemberId) {
+        let Some((fill, from_start)) = self.core.peers.filled(member) else { return };
+        let core = Rc::clone(&self.core);
+        self.core.ready.spawn(async move {
+            take_over(&core, &[fill], from_start).await;
+            core.peers.forget_filled(member);
+            core.recorded(core.request_commit()).await;
+            core.sweep_changed.wake_all(&core.ready);
+            core.record.intent_waiters.wake_all(&core.ready);
+        });
+    }
+
     /// True if this lane may read other partitions directly: it knows of nothing that some member lacks.
     pub(crate) fn may_read_directly(&self) -> bool {
         let core = &self.core;
-        let is_consistent = core.resync_from() == u64::MAX && core.following.all_resynced.get() && core.following.is_replayed();
+        let is_consistent = core.resync_from() == u64::MAX && core.peers.is_resynced() && core.peers.is_replayed();
         let members = core.members.borrow();
         core.serves() && is_consistent && members.whole() && !members.have_bad_blocks()
     }
@@ -101,7 +112,6 @@ impl Engine {
 
     /// An owner has answered [`Action::AskOwner`].
     pub(crate) fn owner_answered(&mut self, key: usize, completion: Completion) {
-        self.core.asked.answers.borrow_mut()[key] = Some(completion);
-        self.core.asked.changed.wake_all(&self.core.ready);
+        self.core.peers.owner_reads.answer(&self.core.ready, key, completion);
     }
 }

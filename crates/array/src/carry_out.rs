@@ -1,0 +1,193 @@
+//! Commands: what an administrator asks of a running array, each with the waiting that makes it safe.
+//!
+//! A command is given to the coordinator's engine, and is a task there that reads in the order in which things happen. What must
+//! hold or happen on every lane is a [`Step`]: the driver has every lane take it, the coordinator first, and reports when all
+//! have. With one lane that lane takes it alone. The engine answers a command with [`Action::CommandDone`].
+//!
+//! Commands run one after the other, in the order in which they were given. A stop waits beside the others, since it may not
+//! end before a member that hangs is failed.
+
+use crate::core::{Action, Core};
+use crate::log::Stage;
+use crate::{Command, CommandId, MemberId, MemberState, Refusal, Step};
+use stria_block::Nanos;
+
+/// 5 s: how long a command waits for what takes moments, unless there is much to replay after a crash.
+const PATIENCE: Nanos = 5_000_000_000;
+/// 1 s: how long a member that is failed by command may remain a sole log holder (R26).
+const RELIED_ON_MAX: Nanos = 1_000_000_000;
+/// 1 ms: how often a command that waits looks again.
+const LOOK_EVERY: Nanos = 1_000_000;
+
+impl Core {
+    /// True while log records of the last run are being replayed. No member may be failed by command meanwhile: its drop could
+    /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
+    /// have forgotten (R30).
+    pub fn is_replaying(&self) -> bool {
+        self.log.stage.get() < Stage::Replayed && !self.read_only.get()
+    }
+
+    /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
+    pub fn may_change(&self) -> Result<(), Refusal> {
+        match self.read_only.get() {
+            true => {
+                Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
+            }
+            false => Ok(()),
+        }
+    }
+
+    pub fn role_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
+        let members = self.members.borrow();
+        if member.0 >= members.count() {
+            return Err(Refusal(format!("the array has no member {}", member.0)));
+        }
+        let member = members.get(member);
+        Ok((member.role, member.config.name.clone()))
+    }
+
+    /// The name of a member that is in use.
+    fn name_in_use(&self, member: MemberId) -> Result<String, Refusal> {
+        match self.role_of(member)? {
+            (MemberState::Failed, name) => Err(Refusal(format!("{name} has failed already; `remove` takes it out"))),
+            (_, name) => Ok(name),
+        }
+    }
+
+    /// The slot of a member that may be replaced.
+    pub fn slot_to_replace(&self, member: MemberId) -> Result<usize, Refusal> {
+        let (role, name) = self.role_of(member)?;
+        if role != MemberState::InSync {
+            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its role is rebuilt instead")));
+        }
+        let members = self.members.borrow();
+        let slot = members.get(member).slot.expect("in sync members have a role");
+        match members.slots()[slot].replacement {
+            Some(_) => Err(Refusal(format!("{name} is being replaced already"))),
+            None => Ok(slot),
+        }
+    }
+
+    /// A member may be taken out: it has failed, or is a spare.
+    pub fn may_remove(&self, member: MemberId) -> Result<(), Refusal> {
+        match self.role_of(member)? {
+            (MemberState::Failed | MemberState::Spare, _) => Ok(()),
+            (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => {
+                Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))
+            }
+        }
+    }
+
+    /// Has every lane take a step, and waits until all have. If this lane refuses it, the others are not asked.
+    async fn on_every_lane(&self, step: Step) -> Result<(), Refusal> {
+        let number = self.commands.next_number();
+        self.outbox.borrow_mut().push_back(Action::EveryLane { number, step });
+        self.commands.answer(&self.ready, number).await
+    }
+
+    pub async fn carry_out(&self, id: CommandId, command: Command) -> Result<(), Refusal> {
+        let commands = &self.commands;
+        let turn = commands.turn(&self.ready).await;
+        if self.stopping.get() && !matches!(command, Command::Fail(_)) {
+            return Err(Refusal("the array is being stopped".into()));
+        }
+        match command {
+            Command::Fail(member) => self.fail_by_command(member).await,
+            Command::Remove(member) => {
+                self.may_change()?;
+                self.may_remove(member)?;
+                self.on_every_lane(Step::Release(member)).await?;
+                self.on_every_lane(Step::Remove(member)).await
+            }
+            Command::CommitDrops => self.on_every_lane(Step::CommitDrops).await,
+            Command::Add { replaces, offer, newcomer: () } => {
+                self.may_change()?;
+                self.on_every_lane(Step::CommitDrops).await?;
+                let replaces = match replaces {
+                    Some(member) => Some((member, self.slot_to_replace(member)?)),
+                    None => None,
+                };
+                let number = commands.next_number();
+                self.outbox.borrow_mut().push_back(Action::Admit { id, number, offer, replaces });
+                commands.answer(&self.ready, number).await
+            }
+            Command::Replace { member, spare } => {
+                self.may_change()?;
+                let slot = self.slot_to_replace(member)?;
+                self.on_every_lane(Step::Replace { member, slot, spare }).await
+            }
+            Command::Scrub { repair, from_sector } => {
+                self.on_every_lane(Step::MayScrub { repair }).await?;
+                let started = self.on_every_lane(Step::Scrub { repair, from_sector }).await;
+                if started.is_err() {
+                    // Lanes that have started the scrub must not run it alone.
+                    self.on_every_lane(Step::CancelScrub).await?;
+                }
+                started
+            }
+            Command::CancelScrub => self.on_every_lane(Step::CancelScrub).await,
+            Command::Stop => {
+                self.stopping.set(true);
+                drop(turn);
+                self.on_every_lane(Step::Stop).await
+            }
+        }
+    }
+
+    async fn fail_by_command(&self, member: MemberId) -> Result<(), Refusal> {
+        self.may_change()?;
+        let name = self.name_in_use(member)?;
+        self.on_every_lane(Step::EndReplay).await.map_err(|_| {
+            Refusal(format!(
+                "{name} cannot be failed yet: the array has just started, and carries out what a crash left; fail it again in a moment"
+            ))
+        })?;
+        self.on_every_lane(Step::StopRelyingOn(member)).await?;
+        // It may have failed by itself meanwhile.
+        let failed = self.name_in_use(member).and_then(|name| match self.fail_member(member, "failed on command") {
+            true => Ok(()),
+            false => Err(Refusal(format!(
+                "{name} cannot be failed: the array has no redundancy left to replace it; add a member and let it rebuild first"
+            ))),
+        });
+        if failed.is_err() {
+            self.on_every_lane(Step::RelyOnAll).await?;
+        }
+        failed
+    }
+
+    /// Waits until a condition holds, but not for longer than `patience`. Returns whether it does.
+    async fn wait_at_most(&self, patience: Nanos, holds: impl Fn(&Self) -> bool) -> bool {
+        let end = self.now() + patience;
+        while !holds(self) && self.now() < end {
+            self.sleep_until(end.min(self.now() + LOOK_EVERY)).await;
+        }
+        holds(self)
+    }
+
+    /// Takes a step that may have to wait.
+    pub async fn take(&self, step: Step) -> Result<(), Refusal> {
+        match step {
+            Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
+                true => Ok(()),
+                false => Err(Refusal("the array still carries out what a crash left".into())),
+            },
+            Step::StopRelyingOn(member) => {
+                // R26: a member that hangs does not end the writes in flight to it either.
+                self.wait_at_most(RELIED_ON_MAX, |core| !core.is_sole_log_holder(member)).await;
+                Ok(())
+            }
+            Step::CommitDrops => match self.wait_at_most(PATIENCE, |core| core.serves() && !core.acks_are_held()).await {
+                true => Ok(()),
+                false => Err(Refusal(
+                    "the array is still starting, or still writes down that a member failed; add it again in a moment".into(),
+                )),
+            },
+            Step::Release(member) => match self.wait_at_most(PATIENCE, |core| core.may_remove(member).is_ok()).await {
+                true => Ok(()),
+                false => self.may_remove(member),
+            },
+            other => unreachable!("{other:?} waits for nothing here"),
+        }
+    }
+}

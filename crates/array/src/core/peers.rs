@@ -1,0 +1,80 @@
+//! What this lane does for the others, and asks of them.
+
+use super::{Action, Core};
+use crate::member::Fill;
+use crate::{MemberId, MemberState};
+use stria_block::{Buffer, Completion, Operation, Request};
+
+impl Core {
+    /// Reports that this lane no longer needs the log records of the last run, and waits until no lane does. A drop may become
+    /// durable meanwhile, for which other lanes may have to wait first. Returns whether the array may be written to.
+    pub async fn all_replayed(&self) -> bool {
+        if !self.peers.is_replayed() {
+            self.outbox.borrow_mut().push_back(Action::Replayed);
+            let all = || self.peers.is_replayed() || self.read_only.get();
+            self.ready.until(&self.sweep_changed, all).await;
+        }
+        self.peers.is_replayed()
+    }
+
+    /// A spare that is to take a slot now, and the slot.
+    pub fn take_spare(&self) -> Option<(MemberId, usize)> {
+        let mut members = self.members.borrow_mut();
+        if self.partition.lane > 0 {
+            return self.peers.take_assigned(&mut members);
+        }
+        let taken = members.take_spare()?;
+        if self.partition.lane_count > 1 {
+            self.outbox.borrow_mut().push_back(Action::SpareTaken { member: taken.0, slot: taken.1 });
+        }
+        Some(taken)
+    }
+
+    /// This lane's partition of a member is rebuilt. Returns `true` if so is the member.
+    pub fn share_filled(&self, fills: &[Fill], from_start: bool) -> bool {
+        if self.partition.lane_count == 1 {
+            return true;
+        }
+        let alive = |fill: &&Fill| self.members.borrow().get(fill.member).role != MemberState::Failed;
+        for fill in fills.iter().filter(alive) {
+            self.peers.note_filled(*fill, from_start);
+            self.outbox.borrow_mut().push_back(Action::Filled(fill.member));
+        }
+        false
+    }
+
+    /// A member was added of which other lanes may know more.
+    pub fn catch_up_on(&self, member: MemberId) {
+        if self.peers.take_drop(member) {
+            self.drop_as_others_did(member);
+        }
+    }
+
+    /// Also if it cannot be spared: if two lanes dropped one member each and only one could be, the array has failed.
+    pub fn drop_as_others_did(&self, member: MemberId) {
+        if self.members.borrow().get(member).role != MemberState::Failed {
+            self.drop_member(member, None);
+        }
+    }
+
+    /// True if another lane owns an array sector.
+    pub fn is_foreign(&self, array_sector: u64) -> bool {
+        self.partition.lane_count > 1 && self.partition.lane_of(array_sector).0 != self.partition.lane
+    }
+
+    /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
+    pub async fn ask_owner(&self, start_sector: u64, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
+        let into = std::iter::once(self.take_buffer(sectors)).collect();
+        let key = self.peers.owner_reads.begin();
+        let request = Request { tag: key as u64, start_sector, sectors, operation: Operation::Read { into } };
+        self.outbox.borrow_mut().push_back(Action::AskOwner { request, slow });
+        let Completion { result, operation, .. } = self.peers.owner_reads.answered(&self.ready, key).await;
+        let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
+        let buffer = into.into_iter().next().expect("one buffer was given");
+        if result.is_err() {
+            self.give_buffer(buffer);
+            return None;
+        }
+        Some(buffer)
+    }
+}

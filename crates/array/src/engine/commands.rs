@@ -1,0 +1,150 @@
+//! Commands, and the steps that a lane takes for them.
+
+use super::Engine;
+use crate::core::Action;
+use crate::{Command, CommandId, Health, MemberConfig, MemberId, MemberState, Refusal, Step};
+use std::rc::Rc;
+use stria_block::Limits;
+
+impl Engine {
+    /// Gives the engine a command. Its answer is [`Action::CommandDone`].
+    pub fn command(&mut self, command: Command) -> CommandId {
+        let id = self.core.commands.next_id();
+        let core = Rc::clone(&self.core);
+        self.core.ready.spawn(async move {
+            let result = core.carry_out(id, command).await;
+            core.outbox.borrow_mut().push_back(Action::CommandDone(id, result));
+        });
+        id
+    }
+
+    /// Takes a step of a command. `None`: [`Action::StepDone`] reports its end.
+    pub(crate) fn take_step(&mut self, number: u64, step: Step) -> Option<Result<(), Refusal>> {
+        let core = &self.core;
+        match step {
+            Step::RelyOnAll => core.stop_relying_on(None),
+            Step::Replace { member, slot, spare } => return Some(self.replace(member, slot, spare)),
+            Step::MayScrub { repair } => return Some(self.may_scrub(repair)),
+            Step::Scrub { repair, from_sector } => {
+                let may = self.may_scrub(repair);
+                return Some(may.map(|()| self.sweeper.order(&self.core, repair, from_sector)));
+            }
+            Step::CancelScrub => self.sweeper.cancel_scrub(core),
+            Step::Stop => {
+                self.stop(number);
+                return None;
+            }
+            Step::Remove(member) => return Some(self.remove(member)),
+            Step::Add { .. } => unreachable!("the driver has the device"),
+            Step::StopRelyingOn(_) | Step::EndReplay | Step::CommitDrops | Step::Release(_) => {
+                if let Step::StopRelyingOn(member) = step {
+                    core.stop_relying_on(Some(member));
+                }
+                let core = Rc::clone(core);
+                self.core.ready.spawn(async move {
+                    let result = core.take(step).await;
+                    core.outbox.borrow_mut().push_back(Action::StepDone { number, result });
+                });
+                return None;
+            }
+        }
+        Some(Ok(()))
+    }
+
+    /// Every lane has taken a step, or one has refused it.
+    pub(crate) fn step_answered(&mut self, number: u64, result: Result<(), Refusal>) {
+        self.core.commands.step_answered(&self.core.ready, number, result);
+    }
+
+    fn may_scrub(&self, repair: bool) -> Result<(), Refusal> {
+        if !self.core.geometry.level().is_redundant() {
+            return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
+        }
+        if self.core.health() == Health::Failed {
+            return Err(Refusal("scrub refused: the array has failed; assemble it with enough members first".into()));
+        }
+        self.sweeper.may_order(&self.core, repair)
+    }
+
+    fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
+        self.core.may_remove(member)?;
+        if self.core.role_of(member)?.0 == MemberState::Spare {
+            self.core.fail_member(member, "removed on command");
+        }
+        Ok(())
+    }
+
+    /// Adds a member: as a spare, or, if it was away, into the empty slot it had.
+    ///
+    /// # Errors
+    /// When the array has no redundancy, the member is too small, or its slot is filled.
+    pub(crate) fn add(
+        &mut self,
+        config: MemberConfig,
+        limits: &Limits,
+        slot: Option<usize>,
+        replaces: Option<(MemberId, usize)>,
+    ) -> Result<(), Refusal> {
+        let geometry = &self.core.geometry;
+        if !geometry.level().is_redundant() {
+            return Err(Refusal(format!("RAID level {} has no use for a spare: it cannot rebuild", geometry.level())));
+        }
+        if config.data_sectors < geometry.member_sectors(0) {
+            return Err(Refusal(format!(
+                "{} is too small: {} sectors of data room, {} are needed; use a larger drive",
+                config.name,
+                config.data_sectors,
+                geometry.member_sectors(0)
+            )));
+        }
+        let blocks = self.limits().logical_block_bytes;
+        if limits.logical_block_bytes > blocks {
+            return Err(Refusal(format!(
+                "{} has blocks of {} bytes, and the array serves blocks of {blocks}: use a drive with blocks as small",
+                config.name, limits.logical_block_bytes
+            )));
+        }
+        if let Some((member, _)) = replaces.filter(|_| self.core.partition.lane == 0) {
+            self.core.slot_to_replace(member)?;
+        }
+        let id = config.id;
+        {
+            let filled = slot.and_then(|slot| Some((slot, self.core.members.borrow().slots()[slot].member?)));
+            match filled {
+                // The coordinator has dropped it: what it has admitted every lane admits.
+                Some((_, dropped)) if self.core.partition.lane > 0 => self.dropped_elsewhere(dropped),
+                Some((slot, _)) => return Err(Refusal(format!("slot {slot} has a member already"))),
+                None => {}
+            }
+            let mut members = self.core.members.borrow_mut();
+            members.admit(self.core.as_flawed(config, slot), slot);
+            members.get_mut(id).limits = limits.clone();
+        }
+        self.core.request_commit();
+        self.core.sweep_changed.wake_all(&self.core.ready);
+        self.core.catch_up_on(id);
+        match replaces {
+            Some((member, slot)) => self.replace(member, slot, id),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a spare the replacement of a slot's member.
+    fn replace(&mut self, member: MemberId, slot: usize, spare: MemberId) -> Result<(), Refusal> {
+        let core = &self.core;
+        let (role, name) = core.role_of(spare)?;
+        if role != MemberState::Spare {
+            return Err(Refusal(format!("{name} is not a spare: `add` one first")));
+        }
+        if core.partition.lane > 0 && core.slot_to_replace(member).is_err() {
+            // This lane has dropped the member, and the coordinator hears of that next: the spare takes the slot there, as here.
+            self.assign_spare(spare, slot);
+            return Ok(());
+        }
+        core.slot_to_replace(member)?;
+        core.members.borrow_mut().replace(slot, spare);
+        core.request_commit();
+        core.sweep_changed.wake_all(&core.ready);
+        Ok(())
+    }
+}
