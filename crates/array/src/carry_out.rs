@@ -24,7 +24,7 @@ impl Core {
     /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
     /// have forgotten (R30).
     pub fn is_replaying(&self) -> bool {
-        self.log.stage.get() < Stage::Replayed && !self.read_only.get()
+        self.log.stage() < Stage::Replayed && !self.read_only.get()
     }
 
     /// Whether members may change. On a read-only array they may not, since every change writes superblocks.

@@ -1,13 +1,13 @@
 //! What the engine's tasks share: members, locks, metadata updates, requests, and the way to members and back.
 //!
-//! [`member_io`] sends member requests and hands back their completions. [`recording`] keeps metadata ahead of the data it
+//! [`member_io`] sends member requests and hands back their completions. [`metadata`] keeps metadata ahead of the data it
 //! speaks of. [`failures`] is what a failed member request costs. [`client`] tracks clients' requests while parts of them run.
 
 mod client;
 mod failures;
 mod member_io;
+mod metadata;
 mod peers;
-mod recording;
 
 pub(crate) use client::{FailedPart, Parent, lost};
 pub(crate) use failures::{drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite};
@@ -20,9 +20,10 @@ use crate::geometry::Divisor;
 use crate::hedge::Hedging;
 use crate::intent::Intent;
 use crate::lock::{Guard, Locks, Mode};
-use crate::log::{Log, Stage};
+use crate::log::{Log, Stage, Waiter};
 use crate::log_record::{AppendTerms, LogRecord};
 use crate::member::Members;
+use crate::metadata::MetadataUpdates;
 use crate::mirror_write::{MirrorWrite, StraightCopies};
 use crate::parity_write::StraightWrites;
 use crate::partition::Partition;
@@ -32,7 +33,6 @@ use crate::steer::Steering;
 use crate::task::{Crew, Ready, Waiters};
 use crate::{ArrayConfig, Event, Flaw, Geometry, MemberConfig, MemberId, MetadataUpdate, Refusal, SlotConfig, StripeMap};
 use member_io::{BatchState, InFlight};
-use recording::MetadataUpdates;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -145,7 +145,7 @@ pub(crate) struct Core {
     pub resync_sector: Cell<u64>,
     /// Parity is suspect from here on, see [`ArrayConfig::suspects_parity`]; `u64::MAX`: nowhere.
     pub suspect_parity_from: Cell<u64>,
-    pub record: MetadataUpdates,
+    pub metadata: MetadataUpdates,
     pub log: Log,
     pub gathers: Coalescer,
     pub hedging: Hedging,
@@ -194,8 +194,6 @@ impl Core {
         let crashed = config.resync_sector != u64::MAX || config.suspects_parity;
         let intent = config.intent.as_ref().map(|intent| Intent::new(intent, geometry.sync_sectors(), crashed));
         let zeros = Data::zeros(bytes(geometry.strip_sectors()).max(1 << 20));
-        let record = MetadataUpdates::default();
-        record.clean.set(true);
         Self {
             maps,
             map_period: Divisor::new(period.max(1)),
@@ -217,7 +215,7 @@ impl Core {
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             suspect_parity_from: Cell::new(if config.suspects_parity { 0 } else { u64::MAX }),
-            record,
+            metadata: MetadataUpdates::new(),
             log: Log::new(config.log, replayed_count),
             gathers: Coalescer::default(),
             hedging: Hedging::new(geometry.level().is_redundant()),
@@ -255,24 +253,7 @@ impl Core {
 
     /// True if clients' requests may begin.
     pub fn serves(&self) -> bool {
-        self.prepared.get() || self.read_only.get() && self.log.stage.get() > Stage::Replaying
-    }
-
-    /// Makes durable what the start relies on, before clients read by it (R31). If some slot `lacks` its member, the
-    /// superblocks say so: otherwise the member could return after another crash as if it had never left, without what its
-    /// cache held. If log records were replayed, a new log session voids them: replayed again with a member less, they could
-    /// give the new data of a write whose old data a client has read.
-    pub async fn prepare(&self, lacks: bool, replays: bool) {
-        self.ready.until(&self.sweep_changed, || !self.read_only.get()).await;
-        if lacks {
-            self.raise_ack_barrier();
-            self.wait_for_ack_barrier().await;
-        }
-        if replays {
-            // A failing flush makes writes fail, and reads may go on: waiting would not help.
-            let _ = self.log_open().await;
-        }
-        self.prepared.set(true);
+        self.prepared.get() || self.read_only.get() && self.log.stage() > Stage::Replaying
     }
 
     pub fn map(&self, stripe: u64) -> &StripeMap {
@@ -287,6 +268,14 @@ impl Core {
     /// `len` zeros to compute with; one strip of them is always there.
     pub fn zero_bytes(&self, len: usize) -> &[u8] {
         &self.zeros[..len]
+    }
+
+    /// What lets a write go on whose log records have made progress.
+    pub fn waker(&self) -> impl FnMut(Waiter) + '_ {
+        |waiter| match waiter {
+            Waiter::Task(task) => self.ready.wake(task),
+            Waiter::Straight(write) => self.straight_writes.can_go_on(write),
+        }
     }
 
     pub fn event(&self, event: Event) {

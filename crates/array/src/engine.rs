@@ -80,7 +80,7 @@ impl Engine {
             core.ready.spawn(async move { logs.log_flush_forever().await });
         }
         if replays {
-            core.ready.spawn(crate::log::replay(Rc::clone(&core), replay, lacks_members(config)));
+            core.ready.spawn(crate::replay::replay(Rc::clone(&core), replay, lacks_members(config)));
         }
         let limits = array_limits(config, member_limits);
         core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));
@@ -291,7 +291,7 @@ impl Engine {
 
     /// The metadata update has ended, with failures on these members.
     pub fn metadata_updated(&mut self, end: UpdateEnd, failures: &IoFailures) {
-        let update = self.core.update_ended(end);
+        let update = self.core.metadata.end(end);
         self.drop_unrecorded(failures);
         self.core.wake_updater(&update);
     }
@@ -306,7 +306,7 @@ impl Engine {
             let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));
             (!dropped).then(|| lost("write", &error.context))
         });
-        if self.core.log_appended(member, error) {
+        if self.core.log_appended(member, error.as_ref()) {
             let core = Rc::clone(&self.core);
             self.core.ready.spawn(async move { core.log_flush(member).await });
         }
@@ -353,8 +353,8 @@ impl Engine {
         ArrayStatus {
             health: members.health(),
             read_only: self.core.read_only.get(),
-            unreplayed: self.core.log.unreplayed(),
-            clean: self.core.record.clean.get() && !self.core.log.has_overlay(),
+            unreplayed: self.core.log.overlay.unreplayed(),
+            clean: self.core.metadata.is_clean() && !self.core.log.overlay.is_any(),
             resync_sector: self.core.resync_sector.get(),
             members: members.iter().map(|member| member.status(self.core.now())).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
@@ -464,7 +464,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
 
 /// A client's flush: write-behind first, then the members, then what dropped members hold back (R24, R9, R6, R40).
 async fn flush(core: Rc<Core>, parent: usize) {
-    core.wait_for_write_behind().await;
+    core.log.behind.wait_for_present(&core.ready).await;
     let result = core.flush_volatile().await.and_then(|()| core.no_space.take_unflushed());
     core.wait_for_ack_barrier().await;
     core.part_done(parent, None, result);
@@ -473,7 +473,7 @@ async fn flush(core: Rc<Core>, parent: usize) {
 /// Makes the superblocks clean once writes have paused.
 async fn settle(core: Rc<Core>) {
     loop {
-        core.ready.until(&core.record.state_waiters, || !core.record.clean.get()).await;
+        core.ready.until(&core.metadata.state_waiters, || !core.metadata.is_clean()).await;
         loop {
             let due = core.last_write.get().saturating_add(CLEAN_AFTER);
             if core.writes_in_flight.get() == 0 && core.now() >= due {
@@ -484,7 +484,7 @@ async fn settle(core: Rc<Core>) {
         if core.stopping.get() {
             return;
         }
-        core.record.clean.set(true);
+        core.metadata.set_clean();
         core.request_commit();
     }
 }
@@ -493,14 +493,14 @@ async fn settle(core: Rc<Core>) {
 async fn clear_intents(core: Rc<Core>) {
     loop {
         let has_bits = || core.intent.borrow().as_ref().is_some_and(|intent| intent.has_bits());
-        core.ready.until(&core.record.intent_waiters, has_bits).await;
+        core.ready.until(&core.metadata.intent_waiters, has_bits).await;
         core.sleep_until(core.now() + crate::intent::CLEAR_AFTER).await;
-        core.record.intent_changed.wake_all(&core.ready);
+        core.metadata.intent_changed.wake_all(&core.ready);
     }
 }
 
 async fn stop(core: &Core, sweeper: &Sweeper) {
-    let replays = || core.log.stage.get() < Stage::Replayed && !core.read_only.get() || core.log.stage.get() == Stage::Opening;
+    let replays = || core.log.stage() < Stage::Replayed && !core.read_only.get() || core.log.stage() == Stage::Opening;
     let is_busy = || core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() || replays();
     let flushed = loop {
         while is_busy() {
@@ -514,11 +514,11 @@ async fn stop(core: &Core, sweeper: &Sweeper) {
         }
     };
     if flushed.is_ok() && core.health() != Health::Failed && !core.read_only.get() && core.geometry.level().is_redundant() {
-        core.record.intent_changed.wake_all(&core.ready);
-        core.record.clean.set(true);
+        core.metadata.intent_changed.wake_all(&core.ready);
+        core.metadata.set_clean();
         let number = core.request_commit();
         core.recorded(number).await;
-        while core.record.intent_busy.get() {
+        while core.metadata.is_intent_busy() {
             core.sleep_until(core.now() + 1_000_000).await;
         }
     }

@@ -42,7 +42,10 @@ impl Core {
             return;
         }
         assert!(self.locks.is_exclusive(range), "a client's write to {range:?} goes out without its lock");
-        assert!(!self.record.clean.get() && self.says_dirty(), "a write to {range:?} goes out while superblocks say \"clean\"");
+        assert!(
+            !self.metadata.is_clean() && self.metadata.says_dirty(),
+            "a write to {range:?} goes out while superblocks say \"clean\""
+        );
         let durable = self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
         assert!(durable, "a write to {range:?} goes out before its write-intent bits are durable");
         assert!(!self.read_only.get(), "a write to {range:?} goes out on a read-only array");
@@ -67,8 +70,8 @@ impl Core {
         if !ON {
             return;
         }
-        assert!(self.record.is_update_locked(), "two updates of metadata at once");
-        assert!(!state.clean || self.record.clean.get(), "superblocks are to say \"clean\", and the array is not");
+        assert!(self.metadata.is_locked(), "two updates of metadata at once");
+        assert!(!state.clean || self.metadata.is_clean(), "superblocks are to say \"clean\", and the array is not");
     }
 
     /// Before a client is told of a write. `failed`: members that did not take it. One that cannot be spared keeps its slot, and the
@@ -82,7 +85,7 @@ impl Core {
                 let members = self.members.borrow();
                 (members.get(member).role, members.get(member).dropped_by)
             };
-            let told = role != MemberState::Failed || self.is_durable(dropped_by);
+            let told = role != MemberState::Failed || self.metadata.is_durable(dropped_by);
             assert!(told, "a write is acknowledged that member {member:?} lacks, and its loss is not recorded");
         }
     }

@@ -14,34 +14,31 @@
 //! | durable | it survives a power cut: at once by FUA, or after a flush that all logged appends share |
 //! | retired | its write is durable in place; the next append to any member declares up to which number that is so (R21) |
 //!
-//! [`behind`] tracks writes that were acknowledged early, [`replay`] what a crash left. docs/WRITE_LOG.md has the argument.
+//! This is what the log knows; [`logging`](crate::logging) is what the engine does with it. [`behind`] tracks writes that were
+//! acknowledged early, [`overlay`] what [`replay`](crate::replay) has computed and not written. docs/WRITE_LOG.md has the argument.
 
 mod behind;
-mod replay;
+mod overlay;
 
-use behind::Behind;
-pub(crate) use behind::{BehindWrite, LogHolders};
-pub(crate) use replay::replay;
+pub(crate) use behind::{Behind, BehindWrite, LogHolders};
+pub(crate) use overlay::{Overlay, ReplayHolders};
 
-use crate::core::{Action, Core, MemberIo, drop_failed_flushes, lost};
 use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};
+use crate::member::Members;
 use crate::plan::Rectangle;
-use crate::task::{TaskId, Waiters};
-use crate::{LogStatus, MemberId, MetadataUpdate};
+use crate::task::{Ready, TaskId, Waiters};
+use crate::{LogStatus, MemberId};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
-use stria_block::{Data, IoError, Operation};
+use stria_block::IoError;
 
 /// 512: so many writes that wait for nothing but a flush to be retired get one, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
-
-/// 1 s: the pause before a flush that failed is tried again.
-const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
 
 /// Numbers that begin in order and end in any order.
 #[derive(Default)]
@@ -117,6 +114,32 @@ struct Wait {
     error: Option<IoError>,
 }
 
+impl Wait {
+    /// An append is durable, or never will be.
+    fn end(&mut self) {
+        self.unkept -= 1;
+        self.undurable -= 1;
+    }
+}
+
+/// What follows when an append found no space.
+pub(crate) enum Full {
+    /// Its records wait.
+    Waits,
+    /// It was only to declare space free, and there is none. What is retired later is declared then.
+    InVain,
+    /// The same, and the log cannot be written either.
+    Hopeless,
+}
+
+/// Appends that a flush makes durable.
+pub(crate) struct AppendFlush {
+    waits: Vec<usize>,
+    count: u32,
+    /// What the newest declares retired.
+    retiring: u64,
+}
+
 /// What replay might find about a stripe.
 struct Covered {
     /// Its newest record.
@@ -150,13 +173,14 @@ pub(crate) enum Stage {
 
 pub(crate) struct Log {
     pub config: Option<LogConfig>,
-    pub stage: Cell<Stage>,
+    stage: Cell<Stage>,
     pub stage_changed: Waiters,
+    pub behind: Behind,
+    pub overlay: Overlay,
     queues: RefCell<Vec<Queue>>,
     waits: RefCell<Slab<Wait>>,
     /// Numbers of writes with records, from 1, until they are retired.
     numbers: RefCell<Numbers>,
-    behind: Behind,
     covered: RefCell<BTreeMap<u64, Covered>>,
     unflushed: RefCell<BTreeMap<u64, SmallVec<[Unflushed; 2]>>>,
     /// Numbers whose writes have ended and wait for a flush to be retired, with the epoch of their end.
@@ -164,12 +188,6 @@ pub(crate) struct Log {
     /// Counts flushes.
     epoch: Cell<u64>,
     flushing: Cell<bool>,
-    /// The overlay: new data and parity that replay has computed and not written, by slot and row.
-    overlay: RefCell<BTreeMap<(usize, u64), Data>>,
-    /// The members that hold the last run's records, for each set of parity members that has some.
-    replay_holders: RefCell<BTreeSet<replay::ReplayHolders>>,
-    /// Why replay gave up.
-    unreplayed: RefCell<Option<String>>,
     done: Cell<LogStatus>,
 }
 
@@ -189,9 +207,7 @@ impl Log {
             ended: RefCell::default(),
             epoch: Cell::new(1),
             flushing: Cell::new(false),
-            overlay: RefCell::default(),
-            replay_holders: RefCell::default(),
-            unreplayed: RefCell::default(),
+            overlay: Overlay::default(),
             done: Cell::new(LogStatus {
                 append_count: 0,
                 record_count: 0,
@@ -220,6 +236,22 @@ impl Log {
         self.config.is_some_and(|config| 8 + BAND_SECTORS + redo_sectors <= config.append_sectors_max)
     }
 
+    /// How far the start of the array has come.
+    pub fn stage(&self) -> Stage {
+        self.stage.get()
+    }
+
+    /// The start has come this far.
+    pub fn enter(&self, stage: Stage, ready: &Ready) {
+        self.stage.set(stage);
+        self.stage_changed.wake_all(ready);
+    }
+
+    /// A new log session is about to begin. No task waits for that.
+    pub fn begin_opening(&self) {
+        self.stage.set(Stage::Opening);
+    }
+
     /// A write to these rows of slots is acknowledged early.
     pub fn acknowledge_early(&self, places: impl Iterator<Item = (usize, Range<u64>)>, log_holders: LogHolders) -> BehindWrite {
         let done = self.done.get();
@@ -242,14 +274,9 @@ impl Log {
     pub fn status(&self) -> Option<LogStatus> {
         self.config.map(|config| LogStatus {
             newest_only: config.newest_only,
-            replaying: self.stage.get() < Stage::Replayed,
+            replaying: self.stage() < Stage::Replayed,
             ..self.done.get()
         })
-    }
-
-    /// Why replay gave up, if it did.
-    pub fn unreplayed(&self) -> Option<String> {
-        self.unreplayed.borrow().clone()
     }
 
     /// Numbers below this are retired.
@@ -271,7 +298,7 @@ impl Log {
     }
 
     /// True if some of these rows of a stripe hold data of another write that a power cut may take back.
-    fn is_unflushed(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> bool {
+    pub fn is_unflushed(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> bool {
         let other = |old: &Unflushed| old.written != *written && old.rows.start < rows.end && rows.start < old.rows.end;
         self.unflushed.borrow().get(&stripe).is_some_and(|list| list.iter().any(other))
     }
@@ -280,173 +307,30 @@ impl Log {
     /// overlay covers them (R24).
     #[inline]
     pub fn is_not_in_place(&self, slot: usize, rows: &Range<u64>) -> bool {
-        self.behind.is_at(slot, rows) || self.overlay_covers(slot, rows)
-    }
-
-    /// True if replay has results that are not written yet.
-    pub fn has_overlay(&self) -> bool {
-        !self.overlay.borrow().is_empty()
+        self.behind.is_at(slot, rows) || self.overlay.covers(slot, rows)
     }
 
     /// True if something that was acknowledged is not in place on the members.
     pub fn has_writes_not_in_place(&self) -> bool {
-        self.behind.is_any() || self.has_overlay()
+        self.behind.is_any() || self.overlay.is_any()
     }
 
-    fn overlay_covers(&self, slot: usize, rows: &Range<u64>) -> bool {
-        let overlay = self.overlay.borrow();
-        if overlay.is_empty() {
-            return false;
-        }
-        let mut near = overlay.range((slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end));
-        near.any(|(&(_, start), data)| rows.start < start + (data.len() / 512) as u64)
-    }
-
-    /// Applies the overlay to `bytes`, which were read from some rows of a slot.
-    pub fn correct(&self, slot: usize, rows: &Range<u64>, bytes: &mut [u8]) {
-        let overlay = self.overlay.borrow();
-        if overlay.is_empty() {
-            return;
-        }
-        // No piece is longer than a band.
-        let near = (slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end);
-        for (&(_, start), data) in overlay.range(near) {
-            let end = start + (data.len() / 512) as u64;
-            let both = start.max(rows.start)..end.min(rows.end);
-            if both.start < both.end {
-                let to = ((both.start - rows.start) * 512) as usize..((both.end - rows.start) * 512) as usize;
-                let from = ((both.start - start) * 512) as usize;
-                let len = to.len();
-                bytes[to].copy_from_slice(&data[from..from + len]);
-            }
-        }
-    }
-}
-
-/// A write whose log records are durable; end it with [`Core::log_end`].
-pub(crate) struct Logged {
-    numbers: SmallVec<[u64; 3]>,
-    /// Its entry in [`Log::waits`], until the records are durable.
-    wait: Option<usize>,
-}
-
-impl Logged {
-    /// A write without records.
-    pub fn nothing() -> Self {
-        Self { numbers: SmallVec::new(), wait: None }
-    }
-}
-
-impl Core {
-    /// True if some member has a volatile cache.
-    pub fn has_volatile_members(&self) -> bool {
-        let members = self.members.borrow();
-        members.active().any(|id| members.get(id).limits.volatile_cache)
-    }
-
-    /// True if a write to a part of one strip asks nothing of the log but to hold its record.
-    pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
-        let Some(config) = self.log.config else { return true };
-        let fits = !config.newest_only && part.rows.end - part.rows.start <= BAND_SECTORS;
-        fits && self.log.stage.get() == Stage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
-    }
-
-    /// Waits until the log takes records. The first write of a run begins a new log session, after a flush: the old records
-    /// count until then, and records of this run rely on what the last run left in caches (R32).
-    ///
-    /// # Errors
-    /// When a member cannot flush and cannot be dropped.
-    pub async fn log_open(&self) -> Result<(), IoError> {
-        let log = &self.log;
-        if log.config.is_none() || log.stage.get() == Stage::Open {
-            return Ok(());
-        }
-        self.ready.until(&log.stage_changed, || log.stage.get() >= Stage::Replayed).await;
-        if log.stage.get() == Stage::Replayed {
-            log.stage.set(Stage::Opening);
-            if let Err(error) = self.flush_volatile().await {
-                log.stage.set(Stage::Replayed);
-                log.stage_changed.wake_all(&self.ready);
-                return Err(error);
-            }
-            if !self.all_replayed().await {
-                log.stage.set(Stage::Replayed);
-                log.stage_changed.wake_all(&self.ready);
-                return Err(lost("write", "another lane could not carry out what the last run left"));
-            }
-            // R5, R32: a superblock update beside it would name a session that some member's log does not have yet.
-            let lock = self.lock_updates().await;
-            self.update(&lock, MetadataUpdate::ResetLog).await;
-        }
-        self.ready.until(&log.stage_changed, || log.stage.get() != Stage::Opening).await;
-        match log.stage.get() {
-            Stage::Open => Ok(()),
-            _ => Err(lost("write", "members cannot flush what the last run left in their caches")),
-        }
-    }
-
-    /// Before a write that relies on the strips beside `written`: makes durable what these hold (R20).
-    ///
-    /// # Errors
-    /// When a member cannot flush and cannot be dropped.
-    pub async fn flush_neighbours(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
-        while self.log.is_unflushed(stripe, rows, written) {
-            self.flush_volatile().await?;
-        }
-        Ok(())
-    }
-
-    /// Logs records, and makes them durable. The write may start when this returns (R17).
-    ///
-    /// # Errors
-    /// When a member could not log its record and cannot be dropped either. Nothing was changed.
-    pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
-        let mut logged = self.log_append_records(groups).await?;
-        match self.log_make_durable(&mut logged).await {
-            Ok(()) => Ok(logged),
-            Err(error) => {
-                self.log_forget(logged);
-                Err(error)
-            }
-        }
-    }
-
-    /// Logs records: when this returns they survive a process crash. The write may start after [`Core::log_make_durable`].
-    ///
-    /// # Errors
-    /// As [`Core::log_begin`].
-    pub async fn log_append_records(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
-        if groups.is_empty() {
-            return Ok(Logged::nothing());
-        }
-        let mut logged = self.log_send(groups, Waiter::Task(self.ready.current()));
-        let (log, wait) = (&self.log, logged.wait.expect("something was sent"));
-        poll_fn(|_| if log.waits.borrow()[wait].unkept > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
-        if log.waits.borrow()[wait].error.is_none() {
-            return Ok(logged);
-        }
-        let error = self.log_make_durable(&mut logged).await.expect_err("it is known");
-        self.log_forget(logged);
-        Err(error)
-    }
-
-    /// Sends records to their members, those of one write together. `waiter` is woken when they are logged, and when they are
-    /// durable.
-    pub fn log_send<G>(&self, groups: impl IntoIterator<Item = G>, waiter: Waiter) -> Logged
+    /// Takes records for their members, those of one write together. Returns the members, each with a record to
+    /// [append](Log::next_append).
+    pub fn take<G>(&self, groups: impl IntoIterator<Item = G>, waiter: Waiter) -> (Logged, SmallVec<[MemberId; 6]>)
     where
         G: IntoIterator<Item = (MemberId, LogRecord)>,
     {
-        let log = &self.log;
-        let wait = log.waits.borrow_mut().insert(Wait { waiter, unkept: 0, undurable: 0, error: None });
+        let wait = self.waits.borrow_mut().insert(Wait { waiter, unkept: 0, undurable: 0, error: None });
         let mut logged = Logged { numbers: SmallVec::new(), wait: Some(wait) };
         let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
-        let mut queues = log.queues.borrow_mut();
+        let mut queues = self.queues.borrow_mut();
         for group in groups {
-            let number = log.numbers.borrow_mut().begin();
+            let number = self.numbers.borrow_mut().begin();
             logged.numbers.push(number);
             for (index, (member, mut record)) in group.into_iter().enumerate() {
                 if index == 0 {
-                    log.cover(number, &record);
+                    self.cover(number, &record);
                 }
                 record.number = number;
                 if queues.len() <= member.0 {
@@ -457,17 +341,14 @@ impl Core {
             }
         }
         drop(queues);
-        {
-            let state = &mut log.waits.borrow_mut()[wait];
-            (state.unkept, state.undurable) = (members.len(), members.len());
-        }
-        members.into_iter().for_each(|member| self.log_append(member));
-        logged
+        let state = &mut self.waits.borrow_mut()[wait];
+        (state.unkept, state.undurable) = (members.len(), members.len());
+        (logged, members)
     }
 
     /// Whether records are logged, and whether they are durable or never will be.
-    pub fn log_progress(&self, logged: &Logged) -> (bool, bool) {
-        let waits = self.log.waits.borrow();
+    pub fn progress(&self, logged: &Logged) -> (bool, bool) {
+        let waits = self.waits.borrow();
         let state = &waits[logged.wait.expect("somebody waits for it")];
         (state.unkept == 0 && state.error.is_none(), state.undurable == 0)
     }
@@ -475,134 +356,141 @@ impl Core {
     /// The result of logging, once it has ended.
     ///
     /// # Errors
-    /// As [`Core::log_make_durable`].
-    pub fn log_ended(&self, logged: &mut Logged) -> Result<(), IoError> {
+    /// When a member could not log its record and cannot be dropped either.
+    pub fn result(&self, logged: &mut Logged) -> Result<(), IoError> {
         let Some(wait) = logged.wait.take() else { return Ok(()) };
-        self.log.waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
+        self.waits.borrow_mut().remove(wait).error.map_or(Ok(()), Err)
+    }
+
+    /// Waits until records are logged. Returns whether they are.
+    pub async fn logged(&self, logged: &Logged) -> bool {
+        let wait = logged.wait.expect("something was sent");
+        poll_fn(|_| if self.waits.borrow()[wait].unkept > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.waits.borrow()[wait].error.is_none()
     }
 
     /// Waits until logged records are durable.
     ///
     /// # Errors
-    /// When a member cannot flush and cannot be dropped either.
-    pub async fn log_make_durable(&self, logged: &mut Logged) -> Result<(), IoError> {
+    /// As [`Log::result`].
+    pub async fn durable(&self, logged: &mut Logged) -> Result<(), IoError> {
         let Some(wait) = logged.wait else { return Ok(()) };
-        let waits = &self.log.waits;
-        poll_fn(|_| if waits.borrow()[wait].undurable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
-        self.log_ended(logged)
+        poll_fn(|_| if self.waits.borrow()[wait].undurable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.result(logged)
     }
 
-    /// A write did not happen: its records are retired.
-    pub fn log_forget(&self, logged: Logged) {
-        logged.numbers.iter().for_each(|&number| self.log.retire(number));
-        self.log_retry();
+    /// A write did not happen, or is durable in place: its records are retired.
+    pub fn retire_all(&self, logged: Logged) {
+        logged.numbers.iter().for_each(|&number| self.retire(number));
     }
 
-    /// A write to parts of a stripe has ended on all members. Its records are retired at once, or by the next flush where
-    /// members have volatile caches (R21).
-    pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
-        let log = &self.log;
-        if log.config.is_none() {
-            return;
-        }
-        if !self.has_volatile_members() {
-            logged.numbers.into_iter().for_each(|number| log.retire(number));
-        } else {
-            let epoch = log.epoch.get();
-            log.ended.borrow_mut().extend(logged.numbers.into_iter().map(|number| (epoch, number)));
-            let mut unflushed = log.unflushed.borrow_mut();
-            for Rectangle { rows, strips } in parts {
-                let list = unflushed.entry(stripe).or_default();
-                let touches =
-                    |old: &&mut Unflushed| old.written == *strips && old.rows.start <= rows.end && rows.start <= old.rows.end;
-                match list.iter_mut().find(touches) {
-                    Some(old) => {
-                        old.rows = old.rows.start.min(rows.start)..old.rows.end.max(rows.end);
-                        old.epoch = epoch;
-                    }
-                    None => list.push(Unflushed { rows: rows.clone(), written: strips.clone(), epoch }),
+    /// A write to parts of a stripe has ended on members with volatile caches: its records are retired by the next flush.
+    pub fn retire_by_flush(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
+        let epoch = self.epoch.get();
+        self.ended.borrow_mut().extend(logged.numbers.into_iter().map(|number| (epoch, number)));
+        let mut unflushed = self.unflushed.borrow_mut();
+        for Rectangle { rows, strips } in parts {
+            let list = unflushed.entry(stripe).or_default();
+            let touches =
+                |old: &&mut Unflushed| old.written == *strips && old.rows.start <= rows.end && rows.start <= old.rows.end;
+            match list.iter_mut().find(touches) {
+                Some(old) => {
+                    old.rows = old.rows.start.min(rows.start)..old.rows.end.max(rows.end);
+                    old.epoch = epoch;
                 }
+                None => list.push(Unflushed { rows: rows.clone(), written: strips.clone(), epoch }),
             }
-            if log.ended.borrow().len() >= RETIRE_COUNT && !log.flushing.replace(true) {
-                log.stage_changed.wake_all(&self.ready);
-            }
-            self.log_flush_if_stalled();
         }
-        self.log_retry();
     }
 
-    /// True if a write of all strips of `rows` (within the strips) needs a record: always with a partial parity log, otherwise
-    /// if replay might find an older record of these rows (R19).
-    pub fn needs_revoke(&self, stripe: u64, rows: &Range<u64>) -> bool {
-        self.log.config.is_some_and(|config| config.newest_only) || self.may_be_replayed(stripe, rows)
+    /// True if a flush must begin, since so many writes wait for nothing else. It counts as begun.
+    pub fn begins_flush_when_full(&self) -> bool {
+        self.ended.borrow().len() >= RETIRE_COUNT && !self.flushing.replace(true)
     }
 
-    fn may_be_replayed(&self, stripe: u64, rows: &Range<u64>) -> bool {
-        let mut covered = self.log.covered.borrow_mut();
+    /// True if a flush must begin for writes that wait for nothing else, since appends find no space. It counts as begun.
+    pub fn begins_flush_when_stalled(&self) -> bool {
+        let stalled = self.queues.borrow().iter().any(|queue| queue.stalled);
+        stalled && !self.ended.borrow().is_empty() && !self.flushing.replace(true)
+    }
+
+    /// True while such a flush is due or runs.
+    pub fn is_flushing(&self) -> bool {
+        self.flushing.get()
+    }
+
+    pub fn end_flushing(&self) {
+        self.flushing.set(false);
+    }
+
+    /// A flush of all members begins. Returns its epoch.
+    pub fn begin_epoch(&self) -> u64 {
+        self.epoch.replace(self.epoch.get() + 1)
+    }
+
+    /// Everything that ended up to this epoch is durable: its records are retired.
+    pub fn retire_up_to(&self, epoch: u64) {
+        self.unflushed.borrow_mut().retain(|_, list| {
+            list.retain(|old| old.epoch > epoch);
+            !list.is_empty()
+        });
+        loop {
+            let number = match self.ended.borrow_mut().front() {
+                Some(&(ended, number)) if ended <= epoch => number,
+                _ => break,
+            };
+            self.ended.borrow_mut().pop_front();
+            self.retire(number);
+        }
+    }
+
+    /// True if replay might find an older record of these rows, whose holders are given.
+    pub fn may_be_replayed(&self, stripe: u64, rows: &Range<u64>, mut holders: impl Iterator<Item = MemberId>) -> bool {
+        let mut covered = self.covered.borrow_mut();
         let Some(last) = covered.get(&stripe) else { return false };
         let overtaken = last.bare.as_ref().is_some_and(|bare| bare.start <= rows.start && rows.end <= bare.end);
-        let queues = self.log.queues.borrow();
-        let members = self.members.borrow();
-        let retired = self.map(stripe).parity.iter().all(|&slot| {
-            // R18: replacements count too. Their logs take part when they take the slot.
-            let mut log_holders = members.targets(usize::from(slot)).into_iter();
-            log_holders.all(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number))
-        });
+        let queues = self.queues.borrow();
+        let retired = holders.all(|id| queues.get(id.0).is_some_and(|queue| queue.retired_below > last.number));
         if retired {
             covered.remove(&stripe);
         }
         !retired && !overtaken
     }
 
-    /// The stripes of a range for which [`Core::needs_revoke`] is true, over all of their rows.
-    pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
-        let rows = 0..self.geometry.strip_sectors();
-        if self.log.config.is_some_and(|config| config.newest_only) {
-            return stripes.clone().collect();
+    /// Stripes of a range with records that replay might find.
+    pub fn covered(&self, stripes: Range<u64>) -> Vec<u64> {
+        self.covered.borrow().range(stripes).map(|(&stripe, _)| stripe).collect()
+    }
+
+    /// From time to time: stripes whose records may be long retired, to keep the list short.
+    pub fn covered_to_prune(&self) -> Vec<u64> {
+        let covered = self.covered.borrow();
+        if covered.len() < 1 << 14 || !self.done.get().append_count.is_multiple_of(1 << 10) {
+            return Vec::new();
         }
-        let known: Vec<u64> = self.log.covered.borrow().range(stripes.clone()).map(|(&stripe, _)| stripe).collect();
-        known.into_iter().filter(|&stripe| self.needs_revoke(stripe, &rows)).collect()
+        covered.keys().copied().collect()
     }
 
-    /// Revoke records over some rows of a stripe (within the strips), for its parity members.
-    pub fn revoke_records(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
-        let members = self.members.borrow();
-        let map = self.map(stripe);
-        let bare = |(parity, &slot): (usize, &u16)| {
-            let record = LogRecord {
-                number: 0,
-                stripe,
-                rows: rows.clone(),
-                written: 0..map.data.len(),
-                parity,
-                partial: None,
-                new_data: SmallVec::new(),
-                zeros: false,
-            };
-            members.targets(usize::from(slot)).into_iter().map(move |member| (member, record.clone()))
-        };
-        map.parity.iter().enumerate().flat_map(bare).collect()
-    }
-
-    /// Sends as much of what waits for a member's log as one append holds.
-    fn log_append(&self, member: MemberId) {
-        let Some(config) = self.log.config else { return };
-        let retired_below = self.log.retired_below();
-        let mut queues = self.log.queues.borrow_mut();
+    /// As much of what waits for a member's log as one append holds, and what it declares. `None`: nothing waits, an append runs,
+    /// or there is no space.
+    pub fn next_append(&self, member: MemberId) -> Option<(Vec<LogRecord>, AppendTerms)> {
+        let config = self.config?;
+        let retired_below = self.retired_below();
+        let mut queues = self.queues.borrow_mut();
         let queue = &mut queues[member.0];
         if queue.busy || queue.waiting.is_empty() {
-            return;
+            return None;
         }
         let mut records = Vec::new();
         let mut sectors = 8;
         if queue.stalled && config.newest_only && retired_below == queue.retiring {
-            return;
+            return None;
         }
         if queue.stalled && !config.newest_only {
             // R22: space becomes free when the log itself declares durably what is retired. An append that does only that
             // always fits.
             if retired_below == queue.retired_below.max(queue.unflushed_retiring) {
-                return;
+                return None;
             }
         } else {
             while let Some((_, first)) = queue.waiting.front() {
@@ -625,20 +513,15 @@ impl Core {
         queue.in_flight_sectors = sectors;
         (queue.retiring, queue.free_below) = (retired_below, queue.retired_below);
         let terms = AppendTerms { retired_below, free_below: queue.free_below, unsure_count: queue.unflushed_count };
-        drop(queues);
-        let fua = config.newest_only || !self.members.borrow().get(member).limits.volatile_cache;
-        self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, terms, fua });
+        Some((records, terms))
     }
 
-    /// An append has ended. Returns whether [`Core::log_flush`] must make it durable.
+    /// An append has ended. `durable`: it lies in no volatile cache, or never will be durable. Returns whether
+    /// [`Log::begin_flush`] must make it so.
     #[must_use]
-    pub fn log_appended(&self, member: MemberId, error: Option<IoError>) -> bool {
-        let log = &self.log;
-        let config = log.config.expect("only a log is appended to");
-        let volatile = !config.newest_only && self.members.borrow().get(member).limits.volatile_cache;
-        let durable = !volatile || error.is_some() || self.members.borrow().get(member).role == crate::MemberState::Failed;
+    pub fn appended(&self, member: MemberId, durable: bool, error: Option<&IoError>, wake: &mut impl FnMut(Waiter)) -> bool {
         let (waits, hopeless, sectors, flush) = {
-            let mut queues = log.queues.borrow_mut();
+            let mut queues = self.queues.borrow_mut();
             let queue = &mut queues[member.0];
             queue.busy = false;
             let waits = std::mem::take(&mut queue.in_flight);
@@ -658,29 +541,24 @@ impl Core {
             queue.is_failing = error.is_some();
             (waits, hopeless, queue.in_flight_sectors, !durable && !std::mem::replace(&mut queue.flushing, true))
         };
-        let mut done = log.done.get();
+        let mut done = self.done.get();
         done.append_count += 1;
         done.append_sectors += sectors;
         done.record_count += waits.len() as u64;
-        log.done.set(done);
-        self.log_release(&waits, error.as_ref(), |wait| {
+        self.done.set(done);
+        self.release(&waits, error, wake, |wait| {
             wait.unkept -= 1;
             wait.undurable -= usize::from(durable);
         });
-        self.log_release(&hopeless, error.as_ref(), |wait| {
-            wait.unkept -= 1;
-            wait.undurable -= 1;
-        });
-        self.log_append(member);
-        self.log_prune();
+        self.release(&hopeless, error, wake, Wait::end);
         flush
     }
 
-    /// An append found no space. Its records wait until others are retired.
-    pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
+    /// An append found no space. Its records wait until others are retired. Returns what follows.
+    pub fn full(&self, member: MemberId, records: Vec<LogRecord>) -> Full {
         let only_to_say = records.is_empty();
         let in_vain = {
-            let mut queues = self.log.queues.borrow_mut();
+            let mut queues = self.queues.borrow_mut();
             let queue = &mut queues[member.0];
             let waits = std::mem::take(&mut queue.in_flight);
             for (record, wait) in records.into_iter().zip(waits).rev() {
@@ -690,70 +568,50 @@ impl Core {
             // would trigger that.
             let freed = queue.retired_below > queue.free_below;
             (queue.busy, queue.stalled) = (false, !freed);
-            only_to_say && !freed && self.log.retired_below() == queue.retiring
+            only_to_say && !freed && self.retired_below() == queue.retiring
         };
         if in_vain {
-            return self.log_give_up(member);
+            return if self.queues.borrow()[member.0].is_failing { Full::Hopeless } else { Full::InVain };
         }
         if !only_to_say {
-            let done = self.log.done.get();
-            self.log.done.set(LogStatus { full_count: done.full_count + 1, ..done });
+            let done = self.done.get();
+            self.done.set(LogStatus { full_count: done.full_count + 1, ..done });
         }
-        self.log_append(member);
-        self.log_flush_if_stalled();
+        Full::Waits
     }
 
     /// A full log that cannot be written to declare space free never gets space. What waits for it fails.
-    fn log_give_up(&self, member: MemberId) {
-        let is_failing = self.log.queues.borrow()[member.0].is_failing;
-        if is_failing {
-            let error = lost("write", "the write log of a member is full and cannot be written");
-            self.log_give_up_where(|index, _| index == member.0, &error);
-        }
+    pub fn give_up(&self, member: MemberId, error: &IoError, wake: &mut impl FnMut(Waiter)) {
+        self.give_up_where(|index, _| index == member.0, error, wake);
     }
 
     /// The same for full logs, when a member that cannot be dropped cannot flush.
-    fn log_give_up_stalled(&self, error: &IoError) {
-        self.log_give_up_where(|_, queue| queue.stalled, error);
+    pub fn give_up_stalled(&self, error: &IoError, wake: &mut impl FnMut(Waiter)) {
+        self.give_up_where(|_, queue| queue.stalled, error, wake);
     }
 
-    fn log_give_up_where(&self, is_it: impl Fn(usize, &Queue) -> bool, error: &IoError) {
+    fn give_up_where(&self, is_it: impl Fn(usize, &Queue) -> bool, error: &IoError, wake: &mut impl FnMut(Waiter)) {
         let waits: Vec<usize> = {
-            let mut queues = self.log.queues.borrow_mut();
+            let mut queues = self.queues.borrow_mut();
             let found = queues.iter_mut().enumerate().filter(|(index, queue)| is_it(*index, queue));
             found.flat_map(|(_, queue)| queue.waiting.drain(..)).map(|(_, wait)| wait).collect()
         };
-        self.log_release(&waits, Some(error), |wait| {
-            wait.unkept -= 1;
-            wait.undurable -= 1;
-        });
-    }
-
-    /// Where appends find no space, starts a flush for writes that wait for nothing else.
-    fn log_flush_if_stalled(&self) {
-        let stalled = self.log.queues.borrow().iter().any(|queue| queue.stalled);
-        if stalled && !self.log.ended.borrow().is_empty() && !self.log.flushing.replace(true) {
-            self.log.stage_changed.wake_all(&self.ready);
-        }
+        self.release(&waits, Some(error), wake, Wait::end);
     }
 
     /// A dropped member's log no longer takes part.
-    pub fn log_drop(&self, member: MemberId) {
+    pub fn drop_member(&self, member: MemberId, wake: &mut impl FnMut(Waiter)) {
         let taken = |queue: &mut Queue| {
             let waiting: Vec<usize> = queue.waiting.drain(..).map(|(_, wait)| wait).collect();
             (waiting, std::mem::take(&mut queue.unflushed))
         };
-        let (waiting, unflushed) = self.log.queues.borrow_mut().get_mut(member.0).map(taken).unwrap_or_default();
-        self.log_release(&waiting, None, |wait| {
-            wait.unkept -= 1;
-            wait.undurable -= 1;
-        });
-        self.log_release(&unflushed, None, |wait| wait.undurable -= 1);
-        self.record.state_waiters.wake_all(&self.ready);
+        let (waiting, unflushed) = self.queues.borrow_mut().get_mut(member.0).map(taken).unwrap_or_default();
+        self.release(&waiting, None, wake, Wait::end);
+        self.release(&unflushed, None, wake, |wait| wait.undurable -= 1);
     }
 
-    fn log_release(&self, waits: &[usize], error: Option<&IoError>, mut step: impl FnMut(&mut Wait)) {
-        let mut all = self.log.waits.borrow_mut();
+    fn release(&self, waits: &[usize], error: Option<&IoError>, wake: &mut impl FnMut(Waiter), mut step: impl FnMut(&mut Wait)) {
+        let mut all = self.waits.borrow_mut();
         for &wait in waits {
             let state = &mut all[wait];
             step(state);
@@ -761,110 +619,61 @@ impl Core {
                 state.error = error.cloned();
             }
             if state.unkept == 0 || state.undurable == 0 {
-                match state.waiter {
-                    Waiter::Task(task) => self.ready.wake(task),
-                    Waiter::Straight(write) => self.straight_writes.can_go_on(write),
-                }
+                wake(state.waiter);
             }
         }
     }
 
-    /// Flushes a member until all of its appends that have ended are durable.
-    pub async fn log_flush(&self, member: MemberId) {
-        loop {
-            let (waits, count, retiring) = {
-                let mut queues = self.log.queues.borrow_mut();
-                let queue = &mut queues[member.0];
-                if queue.unflushed_count == 0 {
-                    queue.flushing = false;
-                    return;
-                }
-                (std::mem::take(&mut queue.unflushed), queue.unflushed_count, queue.unflushed_retiring)
-            };
-            let flush = MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
-            let result = self.io(std::iter::once(flush).collect()).await.pop().expect("one was sent").0;
-            let result = drop_failed_flushes(self, std::iter::once((member, &result)));
-            {
-                let mut queues = self.log.queues.borrow_mut();
-                let queue = &mut queues[member.0];
-                queue.unflushed_count -= count;
-                match result {
-                    Ok(()) => (queue.retired_below, queue.stalled) = (retiring, false),
-                    // What it declared must be declared again.
-                    Err(_) if queue.unflushed_count == 0 => queue.unflushed_retiring = queue.retired_below,
-                    Err(_) => {}
-                }
+    /// The appends of a member that have ended and are not durable, for a flush that begins now. `None`: all are.
+    pub fn begin_flush(&self, member: MemberId) -> Option<AppendFlush> {
+        let mut queues = self.queues.borrow_mut();
+        let queue = &mut queues[member.0];
+        if queue.unflushed_count == 0 {
+            queue.flushing = false;
+            return None;
+        }
+        let (count, retiring) = (queue.unflushed_count, queue.unflushed_retiring);
+        Some(AppendFlush { waits: std::mem::take(&mut queue.unflushed), count, retiring })
+    }
+
+    /// That flush has ended.
+    pub fn flushed(&self, member: MemberId, flush: &AppendFlush, result: Result<(), &IoError>, wake: &mut impl FnMut(Waiter)) {
+        {
+            let mut queues = self.queues.borrow_mut();
+            let queue = &mut queues[member.0];
+            queue.unflushed_count -= flush.count;
+            match result {
+                Ok(()) => (queue.retired_below, queue.stalled) = (flush.retiring, false),
+                // What it declared must be declared again.
+                Err(_) if queue.unflushed_count == 0 => queue.unflushed_retiring = queue.retired_below,
+                Err(_) => {}
             }
-            self.log_release(&waits, result.as_ref().err(), |wait| wait.undurable -= 1);
-            self.log_append(member);
         }
+        self.release(&flush.waits, result.err(), wake, |wait| wait.undurable -= 1);
     }
 
-    /// Records were retired: appends that found no space may find some now.
-    fn log_retry(&self) {
-        let stalled: SmallVec<[usize; 4]> = {
-            let queues = self.log.queues.borrow();
-            (0..queues.len()).filter(|&index| queues[index].stalled && !queues[index].busy).collect()
-        };
-        for index in stalled {
-            self.log_append(MemberId(index));
-        }
+    /// Members whose appends found no space, and may find some now.
+    pub fn stalled(&self) -> SmallVec<[MemberId; 4]> {
+        let queues = self.queues.borrow();
+        (0..queues.len()).filter(|&index| queues[index].stalled && !queues[index].busy).map(MemberId).collect()
     }
 
-    /// Forgets stripes whose records are long retired, to keep the list short.
-    fn log_prune(&self) {
-        let stripes: Vec<u64> = {
-            let covered = self.log.covered.borrow();
-            if covered.len() < 1 << 14 || !self.log.done.get().append_count.is_multiple_of(1 << 10) {
-                return;
-            }
-            covered.keys().copied().collect()
-        };
-        for stripe in stripes {
-            self.may_be_replayed(stripe, &(0..self.geometry.strip_sectors()));
-        }
+    /// True if replay may go on whichever members are dropped: the remaining ones hold every log record that awaits it (R30).
+    pub fn replay_has_holders(&self, members: &Members) -> bool {
+        self.stage() >= Stage::Replayed || self.overlay.has_holders(members)
     }
+}
 
-    /// Makes durable what members with a volatile cache have ended, and retires the records of these writes, after every drop
-    /// up to then is durable: a crash would bring a dropped member back without what it missed (R21).
-    ///
-    /// # Errors
-    /// When a member cannot flush and cannot be dropped.
-    pub async fn flush_volatile(&self) -> Result<(), IoError> {
-        let log = &self.log;
-        let epoch = log.epoch.replace(log.epoch.get() + 1);
-        self.flush_members().await?;
-        self.wait_for_ack_barrier().await;
-        log.unflushed.borrow_mut().retain(|_, list| {
-            list.retain(|old| old.epoch > epoch);
-            !list.is_empty()
-        });
-        loop {
-            let number = match log.ended.borrow_mut().front() {
-                Some(&(ended, number)) if ended <= epoch => number,
-                _ => break,
-            };
-            log.ended.borrow_mut().pop_front();
-            log.retire(number);
-        }
-        self.log_retry();
-        Ok(())
-    }
+/// A write whose log records are durable; end it with [`Core::log_end`](crate::core::Core).
+pub(crate) struct Logged {
+    numbers: SmallVec<[u64; 3]>,
+    /// Its entry in [`Log::waits`], until the records are durable.
+    wait: Option<usize>,
+}
 
-    /// Flushes when a log is full of writes that wait for nothing else.
-    pub async fn log_flush_forever(&self) {
-        loop {
-            self.ready.until(&self.log.stage_changed, || self.log.flushing.get()).await;
-            // What cannot be flushed cannot be retired. Writes that need its space fail.
-            let flushed = self.flush_volatile().await;
-            self.log.flushing.set(false);
-            if let Err(error) = flushed {
-                self.log_give_up_stalled(&error);
-                self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
-                self.log_retry();
-            }
-            // Writes that ended meanwhile are not covered, and may be all that the others wait for.
-            self.log_flush_if_stalled();
-        }
+impl Logged {
+    /// A write without records.
+    pub fn nothing() -> Self {
+        Self { numbers: SmallVec::new(), wait: None }
     }
 }

@@ -321,6 +321,11 @@ impl Members {
         }
     }
 
+    /// True if all of these members were dropped, `one` of them left out of account.
+    pub fn are_gone_but(&self, members: &[MemberId], one: Option<MemberId>) -> bool {
+        members.iter().all(|&member| Some(member) == one || self.get(member).role == MemberState::Failed)
+    }
+
     /// True if the array's data is complete without this member.
     pub fn may_lose(&self, id: MemberId) -> bool {
         let holder = self.slots.iter().position(|slot| slot.member == Some(id));

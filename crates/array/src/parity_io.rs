@@ -46,7 +46,7 @@ pub(crate) async fn read_units(
     let mut failed = false;
     for ((unit, rows), Ended { member: asked, result, operation, .. }) in wanted.iter().zip(ended.drain(..)) {
         let Operation::Read { mut into } = operation else { unreachable!("a read comes back as a read") };
-        core.log.correct(unit.slot(map), rows, &mut into[0]);
+        core.log.overlay.apply(unit.slot(map), rows, &mut into[0]);
         buffers.extend(into);
         if result.is_err() {
             failed = true;

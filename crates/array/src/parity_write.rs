@@ -211,7 +211,7 @@ async fn finish(
         }
     }
     if let Some(behind) = behind {
-        core.behind_end(behind, places(core, stripe, parts));
+        core.log.behind.end(&core.ready, behind, places(core, stripe, parts));
     }
     // R21: a dropped member may need these records.
     core.wait_for_ack_barrier().await;

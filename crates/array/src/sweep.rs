@@ -212,7 +212,7 @@ impl Sweeper {
                 "repair refused: the array is read-only; scrub without --repair, or serve it without --read-only".into(),
             ));
         }
-        if core.read_only.get() && (core.resync_from() != u64::MAX || core.log.has_overlay()) {
+        if core.read_only.get() && (core.resync_from() != u64::MAX || core.log.overlay.is_any()) {
             return Err(Refusal(
                 "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot mend that; serve it without --read-only first"
                     .into(),
@@ -285,7 +285,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     if core.read_only.get() {
         return ordered_scrub(sweeper).filter(|(kind, ..)| *kind == SweepKind::Scrub { repair: false });
     }
-    if core.log.stage.get() < crate::log::Stage::Replayed {
+    if core.log.stage() < crate::log::Stage::Replayed {
         return None;
     }
     while let Some((member, slot)) = core.take_spare() {
@@ -428,7 +428,7 @@ async fn run(
     *sweeper.current.borrow_mut() = None;
     core.steering.watch(false);
     core.sweep_changed.wake_all(&core.ready);
-    core.record.intent_waiters.wake_all(&core.ready);
+    core.metadata.intent_waiters.wake_all(&core.ready);
 }
 
 fn fills_alive(core: &Core, sweep: &Sweep) -> bool {

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// do; what is the same for all levels.
 const ORDER: &str = "
     level geometry partition lists segments task lock steer plan log_record config status record command
-    intent member consistent_ranges space gather peers
+    intent member consistent_ranges space gather peers log metadata
     core gates window
-    personality parity_code mirror_io parity_io log no_space mirror_sweep parity_sweep mirror_write parity_write
+    personality parity_code mirror_io parity_io logging replay recording no_space mirror_sweep parity_sweep mirror_write parity_write
     striped mirror parity of_level
     hedge refill align sweep split_read carry_out engine lanes device
 ";

@@ -455,7 +455,8 @@ impl Core {
         self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
         self.abandon(id);
         self.dropped.borrow_mut().push(id);
-        self.log_drop(id);
+        self.log.drop_member(id, &mut self.waker());
+        self.metadata.state_waiters.wake_all(&self.ready);
         self.members.borrow_mut().get_mut(id).dropped_by = self.raise_ack_barrier();
         self.sweep_changed.wake_all(&self.ready);
     }

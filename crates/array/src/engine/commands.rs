@@ -22,7 +22,7 @@ impl Engine {
     pub(crate) fn take_step(&mut self, number: u64, step: Step) -> Option<Result<(), Refusal>> {
         let core = &self.core;
         match step {
-            Step::RelyOnAll => core.stop_relying_on(None),
+            Step::RelyOnAll => core.log.behind.stop_relying_on(None),
             Step::Replace { member, slot, spare } => return Some(self.replace(member, slot, spare)),
             Step::MayScrub { repair } => return Some(self.may_scrub(repair)),
             Step::Scrub { repair, from_sector } => {
@@ -38,7 +38,7 @@ impl Engine {
             Step::Add { .. } => unreachable!("the driver has the device"),
             Step::StopRelyingOn(_) | Step::EndReplay | Step::CommitDrops | Step::Release(_) => {
                 if let Step::StopRelyingOn(member) = step {
-                    core.stop_relying_on(Some(member));
+                    core.log.behind.stop_relying_on(Some(member));
                 }
                 let core = Rc::clone(core);
                 self.core.ready.spawn(async move {

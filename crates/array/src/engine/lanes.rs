@@ -63,7 +63,7 @@ impl Engine {
             core.peers.forget_filled(member);
             core.recorded(core.request_commit()).await;
             core.sweep_changed.wake_all(&core.ready);
-            core.record.intent_waiters.wake_all(&core.ready);
+            core.metadata.intent_waiters.wake_all(&core.ready);
         });
     }
 

@@ -2,10 +2,9 @@
 //! to R26).
 
 use super::Numbers;
-use crate::core::Core;
-use crate::lists::few;
-use crate::task::Waiters;
-use crate::{MemberId, MemberState};
+use crate::MemberId;
+use crate::member::Members;
+use crate::task::{Ready, Waiters};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ pub(crate) struct Behind {
 /// The in-sync parity members whose logs hold the records of a write.
 pub(crate) type LogHolders = SmallVec<[MemberId; 4]>;
 
-/// One write-behind; end it with [`Core::behind_end`].
+/// One write-behind; end it with [`Behind::end`].
 pub(crate) struct BehindWrite {
     number: u64,
     sectors: u64,
@@ -80,72 +79,45 @@ impl Behind {
         self.log_holders.borrow_mut().insert(number, log_holders);
         BehindWrite { number, sectors }
     }
-}
 
-impl Core {
     /// A write-behind has reached its place.
-    pub fn behind_end(&self, write: BehindWrite, places: impl Iterator<Item = (usize, Range<u64>)>) {
-        let behind = &self.log.behind;
-        let mut rows = behind.rows.borrow_mut();
+    pub fn end(&self, ready: &Ready, write: BehindWrite, places: impl Iterator<Item = (usize, Range<u64>)>) {
+        let mut rows = self.rows.borrow_mut();
         for (slot, range) in places {
             rows.remove(&(slot, range.start));
         }
         drop(rows);
-        behind.sectors.set(behind.sectors.get() - write.sectors);
-        behind.numbers.borrow_mut().end(write.number);
-        behind.log_holders.borrow_mut().remove(&write.number);
-        behind.changed.wake_all(&self.ready);
-    }
-
-    /// The log holders among these slots: members whose records would count after a crash. Rebuilding members are not among
-    /// them (R23).
-    pub fn log_holders(&self, slots: impl Iterator<Item = usize>) -> LogHolders {
-        let members = self.members.borrow();
-        let holders = slots.filter_map(|slot| members.slots()[slot].member);
-        few(holders.filter(|&member| members.get(member).role == MemberState::InSync))
-    }
-
-    /// True if a write that these members log may be acknowledged now, because the records would count after a crash (R23): a
-    /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
-    /// resync.
-    pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
-        let resynced = self.resync_sector.get() == u64::MAX && self.peers.is_resynced();
-        let has_room = self.no_space.has_places(self.now());
-        self.is_committed() && resynced && has_room && !self.are_gone_but(log_holders, self.log.behind.leaving.get())
-    }
-
-    /// True if all of these members were dropped.
-    pub fn are_gone(&self, log_holders: &LogHolders) -> bool {
-        self.are_gone_but(log_holders, None)
-    }
-
-    fn are_gone_but(&self, log_holders: &LogHolders, one: Option<MemberId>) -> bool {
-        let members = self.members.borrow();
-        log_holders.iter().all(|&keeper| Some(keeper) == one || members.get(keeper).role == MemberState::Failed)
+        self.sectors.set(self.sectors.get() - write.sectors);
+        self.numbers.borrow_mut().end(write.number);
+        self.log_holders.borrow_mut().remove(&write.number);
+        self.changed.wake_all(ready);
     }
 
     /// No new write may rely on this member's log alone (R26).
     pub fn stop_relying_on(&self, member: Option<MemberId>) {
-        self.log.behind.leaving.set(member);
+        self.leaving.set(member);
+    }
+
+    /// True if a write may rely on these members' logs: one stays that is not about to be failed.
+    pub fn may_rely_on(&self, log_holders: &LogHolders, members: &Members) -> bool {
+        !members.are_gone_but(log_holders, self.leaving.get())
     }
 
     /// True if this member is the only log holder left of some write-behind.
-    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
-        self.log.behind.log_holders.borrow().values().any(|log_holders| self.are_gone_but(log_holders, Some(member)))
+    pub fn is_sole_log_holder(&self, member: MemberId, members: &Members) -> bool {
+        self.log_holders.borrow().values().any(|log_holders| members.are_gone_but(log_holders, Some(member)))
     }
 
     /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, nobody asks these
     /// logs again (R25).
-    pub async fn wait_for_orphaned_writes(&self) {
-        let behind = &self.log.behind;
-        let settled = || !behind.log_holders.borrow().values().any(|log_holders| self.are_gone(log_holders));
-        self.ready.until(&behind.changed, settled).await;
+    pub async fn wait_for_orphans(&self, ready: &Ready, members: &RefCell<Members>) {
+        let is_orphan = |log_holders: &LogHolders| members.borrow().are_gone_but(log_holders, None);
+        ready.until(&self.changed, || !self.log_holders.borrow().values().any(is_orphan)).await;
     }
 
     /// Waits until every present write-behind is in place (R24).
-    pub async fn wait_for_write_behind(&self) {
-        let behind = &self.log.behind;
-        let next = behind.numbers.borrow().next();
-        self.ready.until(&behind.changed, || behind.numbers.borrow().first >= next).await;
+    pub async fn wait_for_present(&self, ready: &Ready) {
+        let next = self.numbers.borrow().next();
+        ready.until(&self.changed, || self.numbers.borrow().first >= next).await;
     }
 }

@@ -284,7 +284,7 @@ fn step(core: &Rc<Core>, key: usize) {
         }
         Step::Reading => begin_again(core, all.remove(key)),
         Step::Logging(mut logged) => {
-            let (is_logged, ended) = core.log_progress(&logged);
+            let (is_logged, ended) = core.log.progress(&logged);
             if is_logged {
                 acknowledge_early(core, write);
             }
@@ -292,7 +292,7 @@ fn step(core: &Rc<Core>, key: usize) {
                 write.step = Step::Logging(logged);
                 return;
             }
-            if core.log_ended(&mut logged).is_ok() && is_as_it_began(core, write) {
+            if core.log.result(&mut logged).is_ok() && is_as_it_began(core, write) {
                 write.step = Step::Writing(logged);
                 return send_write(core, key, write);
             }
@@ -311,7 +311,7 @@ fn step(core: &Rc<Core>, key: usize) {
             let parts = from_ref(&write.part);
             let was_early = write.behind.is_some();
             if let Some((behind, _)) = write.behind.take() {
-                core.behind_end(behind, places(core, write.stripe, parts));
+                core.log.behind.end(&core.ready, behind, places(core, write.stripe, parts));
             }
             core.log_end(write.stripe, parts, logged);
             core.write_ended(&write.rows);

@@ -250,7 +250,7 @@ async fn try_write(
         write.acknowledge(core, &Ok(()));
         core.log.acknowledge_early(places(core, stripe, parts), log_holders.clone())
     });
-    match core.log_make_durable(&mut logged).await {
+    match core.log.durable(&mut logged).await {
         Err(error) if behind.is_none() => {
             core.log_forget(logged);
             return Some(Err(error));

@@ -8,14 +8,14 @@
 
 mod over;
 
-use super::Stage;
+use crate::StripeMap;
 use crate::core::{Action, Batch, Core, drop_failed_writes, write_io};
 use crate::lock::Mode;
+use crate::log::{ReplayHolders, Stage};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::parity_code::{Found, Unit, code_strips};
 use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};
-use crate::{MemberId, StripeMap};
 use over::{Newest, Over};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -36,13 +36,13 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // A member that is dropped from now on was present when the records were read, so its records count.
     let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
-    *core.log.replay_holders.borrow_mut() = pieces.iter().map(|piece| piece.replay_holders(&core)).collect();
+    core.log.overlay.set_holders(pieces.iter().map(|piece| piece.replay_holders(&core)));
     // R30: a superblock update that drops a member may wait until this is known.
     core.log.stage_changed.wake_all(&core.ready);
     for piece in &pieces {
         compute_rows(&core, piece, piece.rows.clone()).await;
     }
-    enter(&core, Stage::Readable);
+    core.log.enter(Stage::Readable, &core.ready);
     core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
     // R31: what was read from logs may still lie in volatile caches, and is needed until replay has ended.
     if let Err(error) = core.flush_members().await {
@@ -55,12 +55,10 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     if lacks {
         core.raise_ack_barrier();
     }
-    while core.acks_are_held() && core.replay_has_holders() {
-        core.wait_for_ack_barrier_or(|| !core.replay_has_holders()).await;
+    while core.acks_are_held() && core.log.replay_has_holders(&core.members.borrow()) {
+        core.wait_for_ack_barrier_or(|| !core.log.replay_has_holders(&core.members.borrow())).await;
     }
-    let overlay: Vec<((usize, u64), Data)> =
-        core.log.overlay.borrow().iter().map(|(&place, data)| (place, data.clone())).collect();
-    for pieces in overlay.chunks(BATCH) {
+    for pieces in core.log.overlay.pieces().chunks(BATCH) {
         let mut batch = Batch::new();
         for ((slot, row), data) in pieces {
             let targets = core.members.borrow().targets(*slot);
@@ -74,20 +72,15 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     }
     // R33: reads that began before may have found parity as it was, and still need the overlay.
     let readers = core.lock(0..core.geometry.sync_sectors(), Mode::Exclusive).await;
-    core.log.overlay.borrow_mut().clear();
+    core.log.overlay.clear();
     drop(readers);
-    enter(&core, Stage::Replayed);
+    core.log.enter(Stage::Replayed, &core.ready);
     core.sweep_changed.wake_all(&core.ready);
-}
-
-fn enter(core: &Core, stage: Stage) {
-    core.log.stage.set(stage);
-    core.log.stage_changed.wake_all(&core.ready);
 }
 
 /// Reads go on through the overlay. Writes are not allowed where replay could not write.
 fn give_up(core: &Core, error: &IoError) {
-    core.log.unreplayed.replace(Some(error.context.to_string()));
+    core.log.overlay.give_up(error.context.to_string());
     core.read_only.set(true);
     if core.partition.lane_count > 1 {
         core.outbox.borrow_mut().push_back(Action::GiveUp);
@@ -105,26 +98,11 @@ struct Piece<'a> {
     parities: Strips,
 }
 
-/// The members that hold the records of some rows, with their slots.
-pub(super) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
-
 impl Piece<'_> {
     fn replay_holders(&self, core: &Core) -> ReplayHolders {
         let members = core.members.borrow();
         let slots = self.parities.iter().map(|&parity| usize::from(core.map(self.stripe).parity[parity]));
         slots.filter_map(|slot| Some((slot, members.slots()[slot].member?))).collect()
-    }
-}
-
-impl Core {
-    /// True if the remaining members still hold every log record that awaits replay, so that a superblock update may drop
-    /// others (R30).
-    pub fn replay_has_holders(&self) -> bool {
-        let members = self.members.borrow();
-        let stays = |&(slot, member): &(usize, MemberId)| members.slots()[slot].member == Some(member);
-        let replay_holders = self.log.replay_holders.borrow();
-        self.log.stage.get() >= Stage::Replayed
-            || !replay_holders.is_empty() && replay_holders.iter().all(|some| some.iter().any(stays))
     }
 }
 
@@ -213,13 +191,11 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
                 code.add(usize::from(map.code[index]), strip, &mut outputs);
             }
             let slot = usize::from(map.parity[record.parity]);
-            core.log.overlay.borrow_mut().insert((slot, on_member.start), parity.freeze());
+            core.log.overlay.insert(slot, on_member.start, parity.freeze());
         }
         for (index, buffer) in data {
             match redone && there[0][index] != Presence::Missing {
-                true => {
-                    drop(core.log.overlay.borrow_mut().insert((usize::from(map.data[index]), on_member.start), buffer.freeze()))
-                }
+                true => core.log.overlay.insert(usize::from(map.data[index]), on_member.start, buffer.freeze()),
                 false => core.give_buffer(buffer),
             }
         }

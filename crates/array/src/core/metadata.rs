@@ -1,0 +1,142 @@
+//! Metadata updates, and the beginning and end of writes: what members' metadata says is durable before the data that relies on it.
+
+use super::{Action, Core};
+use crate::log::Stage;
+use crate::metadata::UpdateLock;
+use crate::task::Waiters;
+use crate::{Event, MemberId, MemberState, MetadataUpdate, UpdateEnd};
+use std::ops::Range;
+
+impl Core {
+    /// Requests a superblock update with the state as it is now. Returns its number.
+    pub fn request_commit(&self) -> u64 {
+        self.metadata.request(&self.ready)
+    }
+
+    /// Requests one that every acknowledgement from now on waits for (R6). Returns its number.
+    pub fn raise_ack_barrier(&self) -> u64 {
+        self.metadata.raise_barrier(&self.ready)
+    }
+
+    /// True if a member was dropped in this run.
+    pub fn has_dropped(&self) -> bool {
+        self.members.borrow().iter().any(|member| member.role == MemberState::Failed)
+    }
+
+    /// Waits until everything requested so far is durable.
+    pub async fn all_committed(&self) {
+        self.recorded(self.metadata.wanted()).await;
+    }
+
+    /// Waits until the superblock update of this number is durable.
+    pub async fn recorded(&self, number: u64) {
+        self.metadata.durable_or(&self.ready, number, || false).await;
+    }
+
+    /// Waits until the superblocks name every dropped member as failed (R6).
+    pub async fn wait_for_ack_barrier(&self) {
+        self.wait_for_ack_barrier_or(|| false).await;
+    }
+
+    /// As [`Core::wait_for_ack_barrier`], but only until `enough` is true. The loss of a member may make it so.
+    pub async fn wait_for_ack_barrier_or(&self, enough: impl Fn() -> bool) {
+        self.metadata.barrier_or(&self.ready, enough).await;
+    }
+
+    /// Makes a metadata update, under the lock on these. Returns how it ended.
+    pub async fn update(&self, _lock: &UpdateLock<'_>, update: MetadataUpdate) -> UpdateEnd {
+        let waiters = self.waiters_of(&update);
+        self.outbox.borrow_mut().push_back(Action::Update(update.clone()));
+        self.metadata.begin(update);
+        self.ready.until(waiters, || !self.metadata.runs()).await;
+        self.metadata.last_end()
+    }
+
+    /// Lets the task go on whose metadata update has ended.
+    pub fn wake_updater(&self, update: &MetadataUpdate) {
+        match update {
+            MetadataUpdate::ResetLog => self.log.enter(Stage::Open, &self.ready),
+            update => self.waiters_of(update).wake_all(&self.ready),
+        }
+    }
+
+    /// What the task of a metadata update waits by.
+    fn waiters_of(&self, update: &MetadataUpdate) -> &Waiters {
+        match update {
+            MetadataUpdate::State(_) => self.metadata.state_ended(),
+            MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => self.metadata.other_ended(),
+            MetadataUpdate::ResetLog => &self.log.stage_changed,
+        }
+    }
+
+    /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that.
+    pub async fn mark_bad(&self, member: MemberId, rows: Range<u64>) -> bool {
+        self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
+        let has_space = self.metadata.bad_blocks_durable(&self.ready, member).await;
+        // The lack of space is reported once; its bad blocks are not, as they go when there is space.
+        if !self.no_space.is_careful(self.now()) {
+            self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.end - rows.start });
+        }
+        has_space
+    }
+
+    /// Rows that were written are no longer bad.
+    pub fn mark_good(&self, member: MemberId, rows: &Range<u64>) {
+        let mut members = self.members.borrow_mut();
+        let member_state = members.get_mut(member);
+        if !member_state.config.bad_blocks.is_empty() && member_state.mark_good(rows) {
+            self.metadata.want_bad_blocks(&self.ready, member);
+        }
+    }
+
+    /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
+    pub async fn write_begin(&self, range: &Range<u64>) {
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        self.metadata.set_dirty(&self.ready);
+        if !self.metadata.says_dirty() {
+            self.metadata.dirty(&self.ready).await;
+        }
+        let wait = self.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
+        if wait {
+            self.metadata.intent_changed.wake_all(&self.ready);
+            let durable = || self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
+            self.ready.until(&self.metadata.intent_waiters, durable).await;
+        }
+    }
+
+    /// True if a write to `range` would not wait in [`Core::write_begin`].
+    pub fn may_write_directly(&self, range: &Range<u64>) -> bool {
+        !self.metadata.is_clean()
+            && self.metadata.says_dirty()
+            && self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
+    }
+
+    /// Begins a write for which [`Core::may_write_directly`] is true.
+    pub fn begin_directly(&self, range: &Range<u64>) {
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+            intent.begin(range);
+        }
+    }
+
+    /// True if acknowledgements wait for a drop to become durable (R6).
+    pub fn acks_are_held(&self) -> bool {
+        self.metadata.holds_acks()
+    }
+
+    /// Ends a write. It may be acknowledged when this returns.
+    pub async fn write_end(&self, range: &Range<u64>) {
+        self.write_ended(range);
+        self.wait_for_ack_barrier().await;
+    }
+
+    /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.
+    pub fn write_ended(&self, range: &Range<u64>) {
+        let whole = self.members.borrow().whole();
+        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+            intent.end(range, whole, self.now());
+        }
+        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
+        self.last_write.set(self.now());
+    }
+}

@@ -1,0 +1,96 @@
+//! The overlay: new data and parity that replay has computed and not written yet, and the members that hold the records of it.
+
+use crate::MemberId;
+use crate::log_record::BAND_SECTORS;
+use crate::member::Members;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use stria_block::Data;
+
+/// The members that hold the records of some rows, with their slots.
+pub(crate) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
+
+#[derive(Default)]
+pub(crate) struct Overlay {
+    /// By slot and row. No piece is longer than a band.
+    pieces: RefCell<BTreeMap<(usize, u64), Data>>,
+    /// The members that hold the last run's records, for each set of parity members that has some.
+    holders: RefCell<BTreeSet<ReplayHolders>>,
+    /// Why replay gave up.
+    given_up: RefCell<Option<String>>,
+}
+
+impl Overlay {
+    /// True if replay has results that are not written yet.
+    pub fn is_any(&self) -> bool {
+        !self.pieces.borrow().is_empty()
+    }
+
+    /// What these rows of a slot must hold.
+    pub fn insert(&self, slot: usize, row: u64, data: Data) {
+        self.pieces.borrow_mut().insert((slot, row), data);
+    }
+
+    /// All of it, by slot and row.
+    pub fn pieces(&self) -> Vec<((usize, u64), Data)> {
+        self.pieces.borrow().iter().map(|(&place, data)| (place, data.clone())).collect()
+    }
+
+    /// It is written.
+    pub fn clear(&self) {
+        self.pieces.borrow_mut().clear();
+    }
+
+    /// True if it covers any of these rows of a slot.
+    pub fn covers(&self, slot: usize, rows: &Range<u64>) -> bool {
+        let pieces = self.pieces.borrow();
+        if pieces.is_empty() {
+            return false;
+        }
+        let mut near = pieces.range((slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end));
+        near.any(|(&(_, start), data)| rows.start < start + (data.len() / 512) as u64)
+    }
+
+    /// Applies it to `bytes`, which were read from some rows of a slot.
+    pub fn apply(&self, slot: usize, rows: &Range<u64>, bytes: &mut [u8]) {
+        let pieces = self.pieces.borrow();
+        if pieces.is_empty() {
+            return;
+        }
+        let near = (slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end);
+        for (&(_, start), data) in pieces.range(near) {
+            let end = start + (data.len() / 512) as u64;
+            let both = start.max(rows.start)..end.min(rows.end);
+            if both.start < both.end {
+                let to = ((both.start - rows.start) * 512) as usize..((both.end - rows.start) * 512) as usize;
+                let from = ((both.start - start) * 512) as usize;
+                let len = to.len();
+                bytes[to].copy_from_slice(&data[from..from + len]);
+            }
+        }
+    }
+
+    /// Replay gives up.
+    pub fn give_up(&self, reason: String) {
+        *self.given_up.borrow_mut() = Some(reason);
+    }
+
+    /// Why replay gave up, if it did.
+    pub fn unreplayed(&self) -> Option<String> {
+        self.given_up.borrow().clone()
+    }
+
+    /// These members hold the records that await replay.
+    pub fn set_holders(&self, holders: impl Iterator<Item = ReplayHolders>) {
+        *self.holders.borrow_mut() = holders.collect();
+    }
+
+    /// True if the remaining members still hold every record that awaits replay. Not before [`Overlay::set_holders`].
+    pub fn has_holders(&self, members: &Members) -> bool {
+        let stays = |&(slot, member): &(usize, MemberId)| members.slots()[slot].member == Some(member);
+        let holders = self.holders.borrow();
+        !holders.is_empty() && holders.iter().all(|some| some.iter().any(stays))
+    }
+}

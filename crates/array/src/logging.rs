@@ -1,0 +1,308 @@
+//! Logging: what the engine does with the [write log](crate::log), from the records of a write to their end.
+
+use crate::core::{Action, Core, MemberIo, drop_failed_flushes, lost};
+use crate::lists::few;
+use crate::log::{Full, LogHolders, Logged, Stage, Waiter};
+use crate::log_record::{BAND_SECTORS, LogRecord};
+use crate::plan::Rectangle;
+use crate::{MemberId, MemberState, MetadataUpdate};
+use smallvec::SmallVec;
+use std::ops::Range;
+use stria_block::{IoError, Operation};
+
+/// 1 s: the pause before a flush that failed is tried again.
+const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
+
+impl Core {
+    /// True if some member has a volatile cache.
+    pub fn has_volatile_members(&self) -> bool {
+        let members = self.members.borrow();
+        members.active().any(|id| members.get(id).limits.volatile_cache)
+    }
+
+    /// True if a write to a part of one strip asks nothing of the log but to hold its record.
+    pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
+        let Some(config) = self.log.config else { return true };
+        let fits = !config.newest_only && part.rows.end - part.rows.start <= BAND_SECTORS;
+        fits && self.log.stage() == Stage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
+    }
+
+    /// Waits until the log takes records. The first write of a run begins a new log session, after a flush: the old records
+    /// count until then, and records of this run rely on what the last run left in caches (R32).
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped.
+    pub async fn log_open(&self) -> Result<(), IoError> {
+        let log = &self.log;
+        if log.config.is_none() || log.stage() == Stage::Open {
+            return Ok(());
+        }
+        self.ready.until(&log.stage_changed, || log.stage() >= Stage::Replayed).await;
+        if log.stage() == Stage::Replayed {
+            log.begin_opening();
+            if let Err(error) = self.flush_volatile().await {
+                log.enter(Stage::Replayed, &self.ready);
+                return Err(error);
+            }
+            if !self.all_replayed().await {
+                log.enter(Stage::Replayed, &self.ready);
+                return Err(lost("write", "another lane could not carry out what the last run left"));
+            }
+            // R5, R32: a superblock update beside it would name a session that some member's log does not have yet.
+            let lock = self.metadata.lock(&self.ready).await;
+            self.update(&lock, MetadataUpdate::ResetLog).await;
+        }
+        self.ready.until(&log.stage_changed, || log.stage() != Stage::Opening).await;
+        match log.stage() {
+            Stage::Open => Ok(()),
+            _ => Err(lost("write", "members cannot flush what the last run left in their caches")),
+        }
+    }
+
+    /// Before a write that relies on the strips beside `written`: makes durable what these hold (R20).
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped.
+    pub async fn flush_neighbours(&self, stripe: u64, rows: &Range<u64>, written: &Range<usize>) -> Result<(), IoError> {
+        while self.log.is_unflushed(stripe, rows, written) {
+            self.flush_volatile().await?;
+        }
+        Ok(())
+    }
+
+    /// Logs records, and makes them durable. The write may start when this returns (R17).
+    ///
+    /// # Errors
+    /// When a member could not log its record and cannot be dropped either. Nothing was changed.
+    pub async fn log_begin(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
+        let mut logged = self.log_append_records(groups).await?;
+        match self.log.durable(&mut logged).await {
+            Ok(()) => Ok(logged),
+            Err(error) => {
+                self.log_forget(logged);
+                Err(error)
+            }
+        }
+    }
+
+    /// Logs records: when this returns they survive a process crash. The write may start after [`Log::durable`](crate::log::Log::durable).
+    ///
+    /// # Errors
+    /// As [`Core::log_begin`].
+    pub async fn log_append_records(&self, groups: Vec<SmallVec<[(MemberId, LogRecord); 2]>>) -> Result<Logged, IoError> {
+        if groups.is_empty() {
+            return Ok(Logged::nothing());
+        }
+        let mut logged = self.log_send(groups, Waiter::Task(self.ready.current()));
+        if self.log.logged(&logged).await {
+            return Ok(logged);
+        }
+        let error = self.log.durable(&mut logged).await.expect_err("it is known");
+        self.log_forget(logged);
+        Err(error)
+    }
+
+    /// Sends records to their members, those of one write together. `waiter` is woken when they are logged, and when they are
+    /// durable.
+    pub fn log_send<G>(&self, groups: impl IntoIterator<Item = G>, waiter: Waiter) -> Logged
+    where
+        G: IntoIterator<Item = (MemberId, LogRecord)>,
+    {
+        let (logged, members) = self.log.take(groups, waiter);
+        members.into_iter().for_each(|member| self.log_append(member));
+        logged
+    }
+
+    /// A write did not happen: its records are retired.
+    pub fn log_forget(&self, logged: Logged) {
+        self.log.retire_all(logged);
+        self.log_retry();
+    }
+
+    /// A write to parts of a stripe has ended on all members. Its records are retired at once, or by the next flush where
+    /// members have volatile caches (R21).
+    pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
+        let log = &self.log;
+        if log.config.is_none() {
+            return;
+        }
+        if !self.has_volatile_members() {
+            log.retire_all(logged);
+        } else {
+            log.retire_by_flush(stripe, parts, logged);
+            if log.begins_flush_when_full() {
+                log.stage_changed.wake_all(&self.ready);
+            }
+            self.log_flush_if_stalled();
+        }
+        self.log_retry();
+    }
+
+    /// True if a write of all strips of `rows` (within the strips) needs a record: always with a partial parity log, otherwise
+    /// if replay might find an older record of these rows (R19).
+    pub fn needs_revoke(&self, stripe: u64, rows: &Range<u64>) -> bool {
+        self.log.config.is_some_and(|config| config.newest_only) || self.may_be_replayed(stripe, rows)
+    }
+
+    fn may_be_replayed(&self, stripe: u64, rows: &Range<u64>) -> bool {
+        let members = self.members.borrow();
+        // R18: replacements count too. Their logs take part when they take the slot.
+        let holders = self.map(stripe).parity.iter().flat_map(|&slot| members.targets(usize::from(slot)));
+        self.log.may_be_replayed(stripe, rows, holders)
+    }
+
+    /// The stripes of a range for which [`Core::needs_revoke`] is true, over all of their rows.
+    pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
+        let rows = 0..self.geometry.strip_sectors();
+        if self.log.config.is_some_and(|config| config.newest_only) {
+            return stripes.clone().collect();
+        }
+        self.log.covered(stripes.clone()).into_iter().filter(|&stripe| self.needs_revoke(stripe, &rows)).collect()
+    }
+
+    /// Revoke records over some rows of a stripe (within the strips), for its parity members.
+    pub fn revoke_records(&self, stripe: u64, rows: &Range<u64>) -> SmallVec<[(MemberId, LogRecord); 2]> {
+        let members = self.members.borrow();
+        let map = self.map(stripe);
+        let bare = |(parity, &slot): (usize, &u16)| {
+            let record = LogRecord {
+                number: 0,
+                stripe,
+                rows: rows.clone(),
+                written: 0..map.data.len(),
+                parity,
+                partial: None,
+                new_data: SmallVec::new(),
+                zeros: false,
+            };
+            members.targets(usize::from(slot)).into_iter().map(move |member| (member, record.clone()))
+        };
+        map.parity.iter().enumerate().flat_map(bare).collect()
+    }
+
+    /// Sends as much of what waits for a member's log as one append holds.
+    fn log_append(&self, member: MemberId) {
+        let Some((records, terms)) = self.log.next_append(member) else { return };
+        let fua = self.log_is_fua() || !self.members.borrow().get(member).limits.volatile_cache;
+        self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, terms, fua });
+    }
+
+    /// True if each append of the log is durable when it ends.
+    fn log_is_fua(&self) -> bool {
+        self.log.config.expect("only a log is appended to").newest_only
+    }
+
+    /// An append has ended. Returns whether [`Core::log_flush`] must make it durable.
+    #[must_use]
+    pub fn log_appended(&self, member: MemberId, error: Option<&IoError>) -> bool {
+        let durable = {
+            let members = self.members.borrow();
+            let member = members.get(member);
+            self.log_is_fua() || !member.limits.volatile_cache || error.is_some() || member.role == crate::MemberState::Failed
+        };
+        let flush = self.log.appended(member, durable, error, &mut self.waker());
+        self.log_append(member);
+        // Forgets stripes whose records are long retired.
+        for stripe in self.log.covered_to_prune() {
+            self.may_be_replayed(stripe, &(0..self.geometry.strip_sectors()));
+        }
+        flush
+    }
+
+    /// An append found no space.
+    pub fn log_full(&self, member: MemberId, records: Vec<LogRecord>) {
+        match self.log.full(member, records) {
+            Full::Waits => {
+                self.log_append(member);
+                self.log_flush_if_stalled();
+            }
+            Full::InVain => {}
+            Full::Hopeless => {
+                let error = lost("write", "the write log of a member is full and cannot be written");
+                self.log.give_up(member, &error, &mut self.waker());
+            }
+        }
+    }
+
+    /// Where appends find no space, starts a flush for writes that wait for nothing else.
+    fn log_flush_if_stalled(&self) {
+        if self.log.begins_flush_when_stalled() {
+            self.log.stage_changed.wake_all(&self.ready);
+        }
+    }
+
+    /// Flushes a member until all of its appends that have ended are durable.
+    pub async fn log_flush(&self, member: MemberId) {
+        while let Some(flush) = self.log.begin_flush(member) {
+            let io = MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
+            let result = self.io(std::iter::once(io).collect()).await.pop().expect("one was sent").0;
+            let result = drop_failed_flushes(self, std::iter::once((member, &result)));
+            self.log.flushed(member, &flush, result.as_ref().map(|&()| ()), &mut self.waker());
+            self.log_append(member);
+        }
+    }
+
+    /// Records were retired: appends that found no space may find some now.
+    fn log_retry(&self) {
+        self.log.stalled().into_iter().for_each(|member| self.log_append(member));
+    }
+
+    /// Makes durable what members with a volatile cache have ended, and retires the records of these writes, after every drop
+    /// up to then is durable: a crash would bring a dropped member back without what it missed (R21).
+    ///
+    /// # Errors
+    /// When a member cannot flush and cannot be dropped.
+    pub async fn flush_volatile(&self) -> Result<(), IoError> {
+        let log = &self.log;
+        let epoch = log.begin_epoch();
+        self.flush_members().await?;
+        self.wait_for_ack_barrier().await;
+        log.retire_up_to(epoch);
+        self.log_retry();
+        Ok(())
+    }
+
+    /// Flushes when a log is full of writes that wait for nothing else.
+    pub async fn log_flush_forever(&self) {
+        loop {
+            self.ready.until(&self.log.stage_changed, || self.log.is_flushing()).await;
+            // What cannot be flushed cannot be retired. Writes that need its space fail.
+            let flushed = self.flush_volatile().await;
+            self.log.end_flushing();
+            if let Err(error) = flushed {
+                self.log.give_up_stalled(&error, &mut self.waker());
+                self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
+                self.log_retry();
+            }
+            // Writes that ended meanwhile are not covered, and may be all that the others wait for.
+            self.log_flush_if_stalled();
+        }
+    }
+
+    /// The log holders among these slots: members whose records would count after a crash. Rebuilding members are not among
+    /// them (R23).
+    pub fn log_holders(&self, slots: impl Iterator<Item = usize>) -> LogHolders {
+        let members = self.members.borrow();
+        let holders = slots.filter_map(|slot| members.slots()[slot].member);
+        few(holders.filter(|&member| members.get(member).role == MemberState::InSync))
+    }
+
+    /// True if a write that these members log may be acknowledged now, because the records would count after a crash (R23): a
+    /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
+    /// resync.
+    pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
+        let resynced = self.resync_sector.get() == u64::MAX && self.peers.is_resynced();
+        let has_room = self.no_space.has_places(self.now());
+        self.metadata.is_current() && resynced && has_room && self.log.behind.may_rely_on(log_holders, &self.members.borrow())
+    }
+
+    /// True if all of these members were dropped.
+    pub fn are_gone(&self, log_holders: &LogHolders) -> bool {
+        self.members.borrow().are_gone_but(log_holders, None)
+    }
+
+    /// True if this member is the only log holder left of some write-behind.
+    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
+        self.log.behind.is_sole_log_holder(member, &self.members.borrow())
+    }
+}

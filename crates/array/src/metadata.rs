@@ -1,0 +1,256 @@
+//! What the engine wants in the members' metadata, and what is durable there.
+//!
+//! Superblock updates are numbered. A wanted number stands for "the state as it is now or later". One update of any kind runs at a
+//! time, under a lock (R5). [`recording`](crate::recording) has the tasks that make them.
+
+use crate::task::{Ready, Waiters};
+use crate::{MemberId, MetadataUpdate, UpdateEnd};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+/// Metadata updates, from wish to end.
+pub(crate) struct MetadataUpdates {
+    wanted: Cell<u64>,
+    durable: Cell<u64>,
+    /// Nothing is acknowledged before this update is durable (R6).
+    barrier: Cell<u64>,
+    /// The update that says "dirty": no write starts before it is durable (R1).
+    dirty: Cell<u64>,
+    is_clean: Cell<bool>,
+    /// A superblock update was requested, or one has ended.
+    state_changed: Waiters,
+    /// A superblock update is durable, the array is not clean any more, or a log holder was dropped.
+    pub state_waiters: Waiters,
+    /// Bits are to be written, or a bitmap update has ended.
+    pub intent_changed: Waiters,
+    /// A bitmap update is durable.
+    pub intent_waiters: Waiters,
+    is_intent_busy: Cell<bool>,
+    bad: BadBlockUpdates,
+    lock_waiters: Waiters,
+    is_locked: Cell<bool>,
+    running: RefCell<Option<MetadataUpdate>>,
+    /// How the last one ended.
+    end: Cell<UpdateEnd>,
+    ended: Waiters,
+}
+
+/// Bad-block updates, one for each member whose bad blocks have changed.
+#[derive(Default)]
+struct BadBlockUpdates {
+    wanted: RefCell<BTreeSet<MemberId>>,
+    is_busy: Cell<bool>,
+    /// The format had no space for the last list.
+    is_refused: Cell<bool>,
+    changed: Waiters,
+}
+
+/// The lock on metadata updates, held until this is dropped.
+pub(crate) struct UpdateLock<'a> {
+    updates: &'a MetadataUpdates,
+    ready: &'a Ready,
+}
+
+impl Drop for UpdateLock<'_> {
+    fn drop(&mut self) {
+        self.updates.is_locked.set(false);
+        self.updates.lock_waiters.wake_all(self.ready);
+    }
+}
+
+impl MetadataUpdates {
+    /// At the start the superblocks say "clean", or a resync is due.
+    pub fn new() -> Self {
+        Self {
+            wanted: Cell::new(0),
+            durable: Cell::new(0),
+            barrier: Cell::new(0),
+            dirty: Cell::new(0),
+            is_clean: Cell::new(true),
+            state_changed: Waiters::default(),
+            state_waiters: Waiters::default(),
+            intent_changed: Waiters::default(),
+            intent_waiters: Waiters::default(),
+            is_intent_busy: Cell::new(false),
+            bad: BadBlockUpdates::default(),
+            lock_waiters: Waiters::default(),
+            is_locked: Cell::new(false),
+            running: RefCell::default(),
+            end: Cell::default(),
+            ended: Waiters::default(),
+        }
+    }
+
+    /// Requests a superblock update with the state as it is now. Returns its number.
+    pub fn request(&self, ready: &Ready) -> u64 {
+        self.wanted.set(self.wanted.get() + 1);
+        self.state_changed.wake_all(ready);
+        self.wanted.get()
+    }
+
+    /// Requests one that every acknowledgement from now on waits for (R6). Returns its number.
+    pub fn raise_barrier(&self, ready: &Ready) -> u64 {
+        self.barrier.set(self.request(ready));
+        self.barrier.get()
+    }
+
+    /// The number of the last request.
+    pub fn wanted(&self) -> u64 {
+        self.wanted.get()
+    }
+
+    /// True if the update of this number is durable.
+    pub fn is_durable(&self, number: u64) -> bool {
+        self.durable.get() >= number
+    }
+
+    /// True if the superblocks hold the current state.
+    pub fn is_current(&self) -> bool {
+        self.durable.get() == self.wanted.get()
+    }
+
+    /// True if acknowledgements wait for a drop to become durable (R6).
+    pub fn holds_acks(&self) -> bool {
+        self.durable.get() < self.barrier.get()
+    }
+
+    /// Waits until the update of this number is durable, or `enough` is true.
+    pub async fn durable_or(&self, ready: &Ready, number: u64, enough: impl Fn() -> bool) {
+        ready.until(&self.state_waiters, || self.durable.get() >= number || enough()).await;
+    }
+
+    /// Waits until acknowledgements are not held any more, or `enough` is true.
+    pub async fn barrier_or(&self, ready: &Ready, enough: impl Fn() -> bool) {
+        self.durable_or(ready, self.barrier.get(), enough).await;
+    }
+
+    /// True if the superblocks are to say "clean".
+    pub fn is_clean(&self) -> bool {
+        self.is_clean.get()
+    }
+
+    /// Writes have paused: the next update says "clean".
+    pub fn set_clean(&self) {
+        self.is_clean.set(true);
+    }
+
+    /// A write is about to begin: if the superblocks say "clean", requests that they say "dirty".
+    pub fn set_dirty(&self, ready: &Ready) {
+        if self.is_clean.replace(false) {
+            self.dirty.set(self.request(ready));
+        }
+    }
+
+    /// True if the superblocks say "dirty", durably.
+    pub fn says_dirty(&self) -> bool {
+        self.durable.get() >= self.dirty.get()
+    }
+
+    /// Waits for that.
+    pub async fn dirty(&self, ready: &Ready) {
+        self.durable_or(ready, self.dirty.get(), || false).await;
+    }
+
+    /// Waits for a request that is not durable. Returns the number of the newest.
+    pub async fn requested(&self, ready: &Ready) -> u64 {
+        ready.until(&self.state_changed, || self.wanted.get() > self.durable.get()).await;
+        self.wanted.get()
+    }
+
+    /// The update of this number is durable.
+    pub fn set_durable(&self, ready: &Ready, number: u64) {
+        assert!(number >= self.durable.get(), "superblock updates become durable in order");
+        self.durable.set(number);
+        self.state_waiters.wake_all(ready);
+    }
+
+    /// A bitmap update begins or has ended.
+    pub fn set_intent_busy(&self, is_busy: bool) {
+        self.is_intent_busy.set(is_busy);
+    }
+
+    /// True while one is under way.
+    pub fn is_intent_busy(&self) -> bool {
+        self.is_intent_busy.get()
+    }
+
+    /// A member's bad blocks have changed.
+    pub fn want_bad_blocks(&self, ready: &Ready, member: MemberId) {
+        self.bad.wanted.borrow_mut().insert(member);
+        self.bad.changed.wake_all(ready);
+    }
+
+    /// Waits until all bad blocks are durable. Returns `false` if the format has no space for those of `member`.
+    pub async fn bad_blocks_durable(&self, ready: &Ready, member: MemberId) -> bool {
+        self.bad.is_refused.set(false);
+        self.want_bad_blocks(ready, member);
+        ready.until(&self.bad.changed, || self.bad.wanted.borrow().is_empty() && !self.bad.is_busy.get()).await;
+        !self.bad.is_refused.get()
+    }
+
+    /// Waits for a member whose bad blocks have changed.
+    pub async fn bad_blocks_wanted(&self, ready: &Ready) {
+        ready.until(&self.bad.changed, || !self.bad.wanted.borrow().is_empty()).await;
+    }
+
+    /// Takes the next one, whose update begins.
+    pub fn begin_bad_blocks(&self) -> Option<MemberId> {
+        let member = self.bad.wanted.borrow_mut().pop_first()?;
+        self.bad.is_busy.set(true);
+        Some(member)
+    }
+
+    /// That update has ended.
+    pub fn end_bad_blocks(&self, ready: &Ready, end: UpdateEnd) {
+        self.bad.is_busy.set(false);
+        self.bad.is_refused.set(end == UpdateEnd::NoSpace);
+        self.bad.changed.wake_all(ready);
+    }
+
+    /// Waits for the lock on metadata updates. Two at once could write one superblock or bitmap page, and the older might
+    /// arrive last (R5).
+    pub async fn lock<'a>(&'a self, ready: &'a Ready) -> UpdateLock<'a> {
+        ready.until(&self.lock_waiters, || !self.is_locked.get()).await;
+        self.is_locked.set(true);
+        UpdateLock { updates: self, ready }
+    }
+
+    /// True if an update is being made.
+    pub fn is_locked(&self) -> bool {
+        self.is_locked.get()
+    }
+
+    /// An update begins.
+    pub fn begin(&self, update: MetadataUpdate) {
+        assert!(self.is_locked(), "a metadata update without the lock");
+        let before = self.running.replace(Some(update));
+        assert!(before.is_none(), "two metadata updates at once");
+    }
+
+    /// True while one runs.
+    pub fn runs(&self) -> bool {
+        self.running.borrow().is_some()
+    }
+
+    /// It has ended. Returns it.
+    pub fn end(&self, end: UpdateEnd) -> MetadataUpdate {
+        self.end.set(end);
+        self.running.take().expect("a metadata update runs")
+    }
+
+    /// How the last one ended.
+    pub fn last_end(&self) -> UpdateEnd {
+        self.end.get()
+    }
+
+    /// What the task of a superblock update waits by: with the requests for more, so that after one that a member failed the next
+    /// is made before anything else follows from that.
+    pub fn state_ended(&self) -> &Waiters {
+        &self.state_changed
+    }
+
+    /// What the tasks of bitmap and bad-block updates wait by.
+    pub fn other_ended(&self) -> &Waiters {
+        &self.ended
+    }
+}

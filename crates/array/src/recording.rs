@@ -1,0 +1,121 @@
+//! The tasks that make metadata updates: what each says, and what must be durable before it says so.
+//!
+//! One update runs at a time (R5). Each carries everything wanted by then, so many writes share one.
+
+use crate::core::Core;
+use crate::log::Stage;
+use crate::{MetadataUpdate, UpdateEnd};
+
+impl Core {
+    /// Makes durable what the start relies on, before clients read by it (R31). If some slot `lacks` its member, the
+    /// superblocks say so: otherwise the member could return after another crash as if it had never left, without what its
+    /// cache held. If log records were replayed, a new log session voids them: replayed again with a member less, they could
+    /// give the new data of a write whose old data a client has read.
+    pub async fn prepare(&self, lacks: bool, replays: bool) {
+        self.ready.until(&self.sweep_changed, || !self.read_only.get()).await;
+        if lacks {
+            self.raise_ack_barrier();
+            self.wait_for_ack_barrier().await;
+        }
+        if replays {
+            // A failing flush makes writes fail, and reads may go on: waiting would not help.
+            let _ = self.log_open().await;
+        }
+        self.prepared.set(true);
+    }
+
+    /// Writes superblock updates, one at a time, each with the latest state.
+    pub async fn record_states(&self) {
+        loop {
+            let number = self.metadata.requested(&self.ready).await;
+            // R4: "clean" and the progress of sweeps are claimed as they were before the flush. Slots are written as they are
+            // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
+            // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
+            // waits for that.
+            let settled = || self.log.stage() >= Stage::Replayed && self.suspect_parity_from.get() == u64::MAX;
+            let clean = || self.metadata.is_clean() && settled();
+            let state = || self.members.borrow().state(clean(), self.resync_sector.get());
+            let (lock, state) = loop {
+                let dropped = state().failed.len();
+                // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
+                let may_say =
+                    || self.log.replay_has_holders(&self.members.borrow()) || self.read_only.get() || !self.has_dropped();
+                self.ready.until(&self.log.stage_changed, may_say).await;
+                self.log.behind.wait_for_orphans(&self.ready, &self.members).await;
+                let before = state();
+                if before.failed.len() != dropped {
+                    continue;
+                }
+                let flushed = self.flush_members().await.is_ok();
+                let lock = self.metadata.lock(&self.ready).await;
+                let mut now = state();
+                if now.failed.len() == before.failed.len() {
+                    now.claim_no_more_than(&before);
+                    now.clean &= flushed;
+                    break (lock, now);
+                }
+            };
+            self.gate_state(&state);
+            let end = self.update(&lock, MetadataUpdate::State(state)).await;
+            drop(lock);
+            if end == UpdateEnd::Overtaken {
+                continue;
+            }
+            self.metadata.set_durable(&self.ready, number);
+        }
+    }
+
+    /// R3: true if no member needs the bits of idle chunks.
+    fn may_clear_intents(&self) -> bool {
+        self.members.borrow().whole() && self.resync_from() == u64::MAX
+    }
+
+    /// Writes bitmap updates. Bits that were wanted while the last update ran share the next.
+    pub async fn record_intents(&self) {
+        loop {
+            let (mut set, mut idle) = (Vec::new(), Vec::new());
+            self.ready
+                .until(&self.metadata.intent_changed, || {
+                    let mut intent = self.intent.borrow_mut();
+                    let Some(intent) = intent.as_mut() else { return false };
+                    let after = if self.stopping.get() { 0 } else { crate::intent::CLEAR_AFTER };
+                    set = intent.take_wanted();
+                    idle = if self.may_clear_intents() { intent.idle(self.now(), after) } else { Vec::new() };
+                    !set.is_empty() || !idle.is_empty()
+                })
+                .await;
+            self.metadata.set_intent_busy(true);
+            // R3: a bit is cleared after a flush of what it covers. A member dropped during the flush may lack just that, and
+            // needs the bit when it returns.
+            let since = self.now();
+            let flushed = idle.is_empty() || self.flush_volatile().await.is_ok();
+            let clear = {
+                let mut intent = self.intent.borrow_mut();
+                let intent = intent.as_mut().expect("it was there");
+                if !flushed {
+                    intent.postpone(&idle, self.now());
+                }
+                if flushed && self.may_clear_intents() { intent.clear(idle, since) } else { Vec::new() }
+            };
+            let lock = self.metadata.lock(&self.ready).await;
+            self.update(&lock, MetadataUpdate::Intent { set: set.clone(), clear }).await;
+            self.metadata.set_intent_busy(false);
+            self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
+            drop(lock);
+            self.metadata.intent_waiters.wake_all(&self.ready);
+        }
+    }
+
+    /// Writes bad-block updates, one member at a time.
+    pub async fn record_bad_blocks(&self) {
+        loop {
+            self.metadata.bad_blocks_wanted(&self.ready).await;
+            let lock = self.metadata.lock(&self.ready).await;
+            let Some(member) = self.metadata.begin_bad_blocks() else { continue };
+            let blocks = self.members.borrow().get(member).config.bad_blocks.clone();
+            let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks }).await;
+            self.metadata.end_bad_blocks(&self.ready, end);
+            drop(lock);
+        }
+    }
+}
