@@ -63,14 +63,14 @@ impl Core {
 
 /// A client's read of a range that may be inconsistent: resyncs it, then reads.
 pub(crate) fn read_after_resync(core: &Rc<Core>, request: Request) {
-    core.consistent_ranges.waiting.set(core.consistent_ranges.waiting.get() + 1);
+    core.requests.begin_resync();
     let aligns = Rc::clone(core);
     core.ready.spawn(async move {
         let core = aligns;
         let aligned = core.align(&(request.start_sector..request.end_sector())).await;
-        core.consistent_ranges.waiting.set(core.consistent_ranges.waiting.get() - 1);
+        core.requests.end_resync();
         match aligned {
-            Ok(()) => core.held.borrow_mut().push(request),
+            Ok(()) => core.requests.hold(request),
             Err(reason) => {
                 let what = format!("read at sector {}", request.start_sector);
                 core.done(request.complete(Err(lost(&what, &reason))));

@@ -1,19 +1,17 @@
 //! Ranges of the sync space whose redundancy [reads have made consistent](crate::align).
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// How many ranges are remembered, to bound memory. Beyond that all are forgotten, and resynced again when read.
 const PLACES_MAX: usize = 1 << 14;
 
-/// Reads that wait for a resync, and the ranges where one was done.
+/// Ranges where reads have done a resync.
 #[derive(Default)]
 pub(crate) struct ConsistentRanges {
     /// Ranges of the sync space, start and end. No two touch.
     places: RefCell<BTreeMap<u64, u64>>,
-    /// How many reads wait.
-    pub waiting: Cell<usize>,
 }
 
 impl ConsistentRanges {

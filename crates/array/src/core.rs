@@ -9,31 +9,31 @@ mod member_io;
 mod metadata;
 mod peers;
 
-pub(crate) use client::{FailedPart, Parent, lost};
+pub(crate) use client::{FailedPart, lost};
 pub(crate) use failures::{drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite};
-pub(crate) use member_io::{Batch, Ended, Fate, MemberIo, Outcomes, Pieces, Then, Waiting, write_io};
+pub(crate) use member_io::{Fate, Then};
 
 use crate::command::{CommandId, Commands, Step};
 use crate::consistent_ranges::ConsistentRanges;
 use crate::gather::Coalescer;
 use crate::geometry::Divisor;
-use crate::hedge::Hedging;
 use crate::intent::Intent;
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{Log, Stage, Waiter};
 use crate::log_record::{AppendTerms, LogRecord};
 use crate::member::Members;
+use crate::member_requests::MemberRequests;
 use crate::metadata::MetadataUpdates;
-use crate::mirror_write::{MirrorWrite, StraightCopies};
-use crate::parity_write::StraightWrites;
+use crate::mirror_ledger::MirrorWrites;
+use crate::parity_ledger::StraightWrites;
 use crate::partition::Partition;
 use crate::peers::Peers;
+use crate::races::Hedging;
+use crate::requests::Requests;
 use crate::space::NoSpace;
 use crate::steer::Steering;
-use crate::task::{Crew, Ready, Waiters};
+use crate::task::{Ready, Waiters};
 use crate::{ArrayConfig, Event, Flaw, Geometry, MemberConfig, MemberId, MetadataUpdate, Refusal, SlotConfig, StripeMap};
-use member_io::{BatchState, InFlight};
-use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -129,18 +129,10 @@ pub(crate) struct Core {
     now: Cell<Nanos>,
     pub members: RefCell<Members>,
     pub outbox: RefCell<VecDeque<Action>>,
-    in_flight: RefCell<Slab<InFlight>>,
-    /// Completions made up for requests that dropped members have not answered (R16).
-    pub abandoned: RefCell<VecDeque<Completion>>,
-    /// Members dropped since the driver last asked.
-    pub dropped: RefCell<Vec<MemberId>>,
-    batches: RefCell<Slab<BatchState>>,
-    spare_batches: RefCell<Vec<Vec<Ended>>>,
-    parents: RefCell<Slab<Parent>>,
-    pub straight_copies: RefCell<Slab<StraightCopies>>,
+    pub member_requests: MemberRequests,
+    pub requests: Requests,
+    pub mirror_writes: MirrorWrites,
     pub straight_writes: StraightWrites,
-    /// Clients' requests that went to one member unsplit.
-    pass_through_count: Cell<usize>,
     pub intent: RefCell<Option<Intent>>,
     pub resync_sector: Cell<u64>,
     /// Parity is suspect from here on, see [`ArrayConfig::suspects_parity`]; `u64::MAX`: nowhere.
@@ -153,10 +145,7 @@ pub(crate) struct Core {
     pub partition: Partition,
     pub peers: Peers,
     pub commands: Commands,
-    pub mirror_crew: Crew<MirrorWrite>,
     pub consistent_ranges: ConsistentRanges,
-    /// Requests that wait until the array serves clients, or until a resync on read has ended.
-    pub held: RefCell<Vec<Request>>,
     timers: RefCell<BTreeSet<(Nanos, usize)>>,
     pub pool: RefCell<Pool>,
     pub events: RefCell<Vec<Event>>,
@@ -203,15 +192,10 @@ impl Core {
             now: Cell::new(0),
             members: RefCell::new(Members::new(config)),
             outbox: RefCell::default(),
-            in_flight: RefCell::default(),
-            abandoned: RefCell::default(),
-            dropped: RefCell::default(),
-            batches: RefCell::default(),
-            spare_batches: RefCell::default(),
-            parents: RefCell::default(),
-            straight_copies: RefCell::default(),
+            member_requests: MemberRequests::default(),
+            requests: Requests::default(),
+            mirror_writes: MirrorWrites::default(),
             straight_writes: StraightWrites::new(&config.geometry),
-            pass_through_count: Cell::new(0),
             intent: RefCell::new(intent),
             resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
             suspect_parity_from: Cell::new(if config.suspects_parity { 0 } else { u64::MAX }),
@@ -222,9 +206,7 @@ impl Core {
             partition,
             peers: Peers::new(config, partition),
             commands: Commands::default(),
-            mirror_crew: Crew::default(),
             consistent_ranges: ConsistentRanges::default(),
-            held: RefCell::default(),
             timers: RefCell::default(),
             pool: RefCell::default(),
             events: RefCell::default(),

@@ -11,8 +11,9 @@
 mod commands;
 mod lanes;
 
-use crate::core::{Core, Fate, MemberIo, Then, is_no_space, lacks_members, lost};
+use crate::core::{Core, Fate, Then, is_no_space, lacks_members, lost};
 use crate::log::Stage;
+use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
 use crate::partition::Partition;
 use crate::personality::{Personality, Zeroing};
@@ -135,8 +136,8 @@ impl Engine {
         }
         hedge::look(&self.core);
         self.advance();
-        while !self.core.held.borrow().is_empty() && self.core.serves() {
-            for request in self.core.held.take() {
+        while self.core.requests.has_held() && self.core.serves() {
+            for request in self.core.requests.take_held() {
                 let core = Rc::clone(&self.core);
                 self.submit(request, &mut |member, request| core.outbox.borrow_mut().push_back(Action::Io { member, request }));
             }
@@ -156,22 +157,20 @@ impl Engine {
 
     /// Completes the requests that dropped members have not answered. Returns whether there were any.
     fn end_abandoned(&mut self) -> bool {
-        if self.core.abandoned.borrow().is_empty() {
-            return false;
-        }
-        let abandoned = self.core.abandoned.take();
+        let abandoned = self.core.member_requests.take_made_up();
+        let has_some = !abandoned.is_empty();
         for completion in abandoned {
             if let Some(done) = self.complete(completion) {
                 self.core.done(done);
             }
         }
-        true
+        has_some
     }
 
     /// Members dropped since the last call. The engine has ended their requests; the driver must do the same for their metadata
     /// writes (R16).
     pub fn take_dropped(&mut self) -> Vec<MemberId> {
-        std::mem::take(&mut *self.core.dropped.borrow_mut())
+        self.core.member_requests.take_dropped()
     }
 
     /// The next thing to do.
@@ -183,7 +182,7 @@ impl Engine {
     /// [`Engine::next_action`].
     pub fn submit(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
         if !self.core.serves() {
-            return self.core.held.borrow_mut().push(request);
+            return self.core.requests.hold(request);
         }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
         if let Err(error) = request.check(&self.limits) {
@@ -213,7 +212,7 @@ impl Engine {
     /// Turns a read or write that one member can do alone into a request to that member.
     pub(crate) fn pass_on(&self, request: &mut Request) -> Option<MemberId> {
         let (member, member_sector) = of_level!(self.core, P => P::alone(&self.core, request))?;
-        self.core.whole(request, member, member_sector);
+        self.core.pass_through(request, member, member_sector);
         Some(member)
     }
 
@@ -332,7 +331,7 @@ impl Engine {
 
     /// Switches hedged reads on or off. They are on where there is redundancy.
     pub fn set_hedging(&mut self, on: bool) {
-        self.core.hedging.on.set(on && self.core.geometry.level().is_redundant());
+        self.core.hedging.set_on(on && self.core.geometry.level().is_redundant());
     }
 
     /// Has the engine break a rule of crash safety, for a simulator.

@@ -9,101 +9,33 @@
 //! replaces, none counts as such: what holds all of them up would only get more to do. See docs/MEMBERS.md.
 
 use crate::MemberId;
-use crate::core::{Core, FailedPart, MemberIo, Pieces, Waiting};
+use crate::core::{Core, FailedPart};
 use crate::member::Slot;
+use crate::member_requests::{MemberIo, Waiting};
 use crate::of_level::of_level;
 use crate::personality::{Personality, Place};
-use slab::Slab;
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use stria_block::{Buffer, Nanos, Operation};
 
-/// One read in so many may be hedged,
-const SHARE: u64 = 20;
-/// and so many at once.
-const COUNT_MAX: usize = 64;
-/// So many are saved up while none is needed.
-const SAVED_MAX: u64 = 32;
 /// A member is unresponsive when it has left a read unanswered for this many times what counts as slow.
 const SILENT_AFTER: Nanos = 4;
 /// How often reads under way are looked at: twice in the time that counts as slow, within these bounds.
 const LOOK: std::ops::RangeInclusive<Nanos> = 500_000..=100_000_000;
 
-/// Hedged reads.
-pub(crate) struct Hedging {
-    /// Levels without redundancy have no other member to ask.
-    pub on: Cell<bool>,
-    /// When to look next.
-    due: Cell<Nanos>,
-    races: RefCell<Slab<Race>>,
-    /// Reads that were counted, and how many of them are not spent yet.
-    read_count: Cell<u64>,
-    budget: Cell<u64>,
-}
-
-/// A part of a client's read that was hedged.
-struct Race {
-    parent: usize,
-    /// Used if the member answers first.
-    pieces: Pieces,
-    /// The slow member.
-    member: MemberId,
-    begun: Nanos,
-    /// The client has no answer yet.
-    is_open: bool,
-    /// Which answers are still to come.
-    waits_for_member: bool,
-    waits_for_others: bool,
-}
-
-impl Hedging {
-    pub fn new(on: bool) -> Self {
-        let budget = Cell::new(SAVED_MAX * SHARE);
-        Self { on: Cell::new(on), due: Cell::new(0), races: RefCell::default(), read_count: Cell::new(0), budget }
-    }
-}
-
 impl Core {
     /// When reads under way must be looked at.
     pub fn hedge_wake(&self) -> Option<Nanos> {
-        (self.hedging.on.get() && self.requests_in_flight() > 0).then(|| self.hedging.due.get())
-    }
-
-    /// The member has answered a hedged read. Returns the client's request and the offsets of its pieces there, or `None` if
-    /// others were first.
-    pub fn race_ended(&self, race: usize) -> Option<(usize, Pieces)> {
-        let mut races = self.hedging.races.borrow_mut();
-        let state = &mut races[race];
-        let wins = std::mem::take(&mut state.is_open).then(|| (state.parent, std::mem::take(&mut state.pieces)));
-        state.waits_for_member = false;
-        let (member, is_over) = (state.member, !state.waits_for_others);
-        if is_over {
-            races.remove(race);
-        }
-        // The member stays unresponsive while any of its reads hangs; otherwise it would keep receiving reads that it does not
-        // answer.
-        let waits = races.iter().any(|(_, other)| other.waits_for_member && other.member == member);
-        self.members.borrow_mut().get_mut(member).is_unresponsive &= waits;
-        wins
+        (self.hedging.is_on() && self.requests_in_flight() > 0).then(|| self.hedging.due())
     }
 
     /// The others have answered, or cannot.
     fn others_answered(&self, race: usize, read: Option<SmallVec<[(u64, Buffer); 2]>>) {
-        let mut races = self.hedging.races.borrow_mut();
-        let state = &mut races[race];
-        let (parent, member) = (state.parent, state.member);
-        let wins = state.is_open && read.is_some();
-        state.is_open &= !wins;
-        state.waits_for_others = false;
-        if !state.waits_for_member {
-            races.remove(race);
-        }
-        drop(races);
+        let wins = self.hedging.others_answered(race, read.is_some());
         let Some(read) = read else { return };
-        if !wins {
+        let Some((parent, member)) = wins else {
             return read.into_iter().for_each(|(_, buffer)| self.give_buffer(buffer));
-        }
+        };
         self.members.borrow_mut().get_mut(member).hedged_count += 1;
         self.part_read(parent, read.into_iter().map(|(offset, buffer)| (offset, std::iter::once(buffer).collect())));
     }
@@ -121,14 +53,13 @@ pub(crate) fn look(core: &Rc<Core>) {
         (slow.collect(), members.iter().map(|member| member.read_count).sum())
     };
     let least = slow.iter().copied().min().unwrap_or(Nanos::MAX);
-    core.hedging.due.set(now.saturating_add((least / 2).clamp(*LOOK.start(), *LOOK.end())));
+    core.hedging.look_again_at(now.saturating_add((least / 2).clamp(*LOOK.start(), *LOOK.end())));
     // The overlay is not on the members yet.
     if least == Nanos::MAX || core.log.stage() < crate::log::Stage::Replayed {
         return;
     }
     let hedging = &core.hedging;
-    let earned = read_count.saturating_sub(hedging.read_count.replace(read_count));
-    hedging.budget.set((hedging.budget.get() + earned).min(SAVED_MAX * SHARE));
+    hedging.earn(read_count);
     let late = core.reads_older_than(&slow);
     let silent_after = |member: MemberId| slow[member.0].saturating_mul(SILENT_AFTER);
     if !note_silent(core, &late, silent_after) {
@@ -137,12 +68,11 @@ pub(crate) fn look(core: &Rc<Core>) {
     for (key, member, age) in late {
         // An unresponsive member gets no further reads, so this needs no budget.
         let is_unresponsive = age > silent_after(member);
-        if hedging.races.borrow().len() >= COUNT_MAX || !is_unresponsive && hedging.budget.get() < SHARE {
+        if !hedging.spend(is_unresponsive) {
             continue;
         }
-        hedging.budget.set(hedging.budget.get().saturating_sub(SHARE));
         let (parent, pieces, member, start_sector) = core.take_part(key);
-        let array_start = core.parent_start(parent);
+        let array_start = core.requests.start_sector(parent);
         let mut row = start_sector;
         let places: SmallVec<[(u64, Place); 2]> = pieces
             .iter()
@@ -151,15 +81,7 @@ pub(crate) fn look(core: &Rc<Core>) {
                 (offset, (array_start + offset, row - sectors, sectors))
             })
             .collect();
-        let race = hedging.races.borrow_mut().insert(Race {
-            parent,
-            pieces,
-            member,
-            begun: now,
-            is_open: true,
-            waits_for_member: true,
-            waits_for_others: true,
-        });
+        let race = hedging.begin(parent, pieces, member, now);
         core.wait_by(key, Waiting::Race { race });
         core.ready.spawn(ask_others(Rc::clone(core), race, member, places));
     }
@@ -169,11 +91,9 @@ pub(crate) fn look(core: &Rc<Core>) {
 /// behind all of them is at fault, and must not get the others' work in addition.
 fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], silent_after: impl Fn(MemberId) -> Nanos) -> bool {
     let mut members = core.members.borrow_mut();
-    let races = core.hedging.races.borrow();
-    let raced = races.iter().filter(|(_, race)| race.waits_for_member).map(|(_, race)| (race.member, core.now() - race.begun));
-    for (member, age) in late.iter().map(|&(_, member, age)| (member, age)).chain(raced) {
-        members.get_mut(member).is_unresponsive |= age > silent_after(member);
-    }
+    let mut note = |member: MemberId, age: Nanos| members.get_mut(member).is_unresponsive |= age > silent_after(member);
+    late.iter().for_each(|&(_, member, age)| note(member, age));
+    core.hedging.each_waiting(core.now(), note);
     let parity_count = core.geometry.level().parity_count();
     let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_unresponsive);
     // A mirror asks one other copy, and an unresponsive one has nothing but what it already got.

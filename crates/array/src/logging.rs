@@ -1,9 +1,10 @@
 //! Logging: what the engine does with the [write log](crate::log), from the records of a write to their end.
 
-use crate::core::{Action, Core, MemberIo, drop_failed_flushes, lost};
+use crate::core::{Action, Core, drop_failed_flushes, lost};
 use crate::lists::few;
 use crate::log::{Full, LogHolders, Logged, Stage, Waiter};
 use crate::log_record::{BAND_SECTORS, LogRecord};
+use crate::member_requests::MemberIo;
 use crate::plan::Rectangle;
 use crate::{MemberId, MemberState, MetadataUpdate};
 use smallvec::SmallVec;

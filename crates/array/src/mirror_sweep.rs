@@ -1,7 +1,8 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
-use crate::core::{Batch, Core, drop_failed_writes, write_io};
+use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
+use crate::member_requests::{Batch, write_io};
 use crate::mirror_io::{copies_to_read, halves, is_there, may_be_inconsistent, mend, read_mended, read_runs, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};

@@ -11,11 +11,13 @@
 
 mod straight;
 
-pub(crate) use straight::{StraightCopies, end};
+pub(crate) use straight::end;
 
-use crate::core::{Core, MemberIo, drop_failed, is_no_space, lost};
+use crate::core::{Core, drop_failed, is_no_space, lost};
 use crate::lock::Mode;
+use crate::member_requests::MemberIo;
 use crate::mirror_io::runs;
+use crate::mirror_ledger::CopiesJob;
 use crate::no_space::reconcile_copies;
 use crate::personality::Zeroing;
 use crate::segments::{sectors_of, shared, slice_segments};
@@ -40,8 +42,8 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request) {
     let Operation::Write { from, fua } = std::mem::replace(&mut request.operation, Operation::Flush) else {
         unreachable!("this is a write")
     };
-    let write = MirrorWrite { parent, start_sector: request.start_sector, from, fua };
-    if let Some(worker) = core.mirror_crew.hand(&core.ready, write) {
+    let write = CopiesJob { parent, start_sector: request.start_sector, from, fua };
+    if let Some(worker) = core.mirror_writes.crew.hand(&core.ready, write) {
         core.ready.spawn(write_forever(Rc::clone(core), worker));
     }
 }
@@ -85,17 +87,9 @@ async fn finish<'a>(
     result
 }
 
-/// A client's write that a task performs.
-pub(crate) struct MirrorWrite {
-    parent: usize,
-    start_sector: u64,
-    from: Segments<Data>,
-    fua: bool,
-}
-
-async fn write_forever(core: Rc<Core>, worker: Rc<Worker<MirrorWrite>>) {
+async fn write_forever(core: Rc<Core>, worker: Rc<Worker<CopiesJob>>) {
     loop {
-        let MirrorWrite { parent, start_sector, from, fua } = core.mirror_crew.job(&core.ready, &worker).await;
+        let CopiesJob { parent, start_sector, from, fua } = core.mirror_writes.crew.job(&core.ready, &worker).await;
         let range = start_sector..start_sector + sectors_of(&from);
         let send_all = |batch| {
             for (start, sectors, copies) in runs(&core, range.clone()) {

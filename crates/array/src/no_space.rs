@@ -18,7 +18,8 @@
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
-use crate::core::{Core, MemberIo, is_no_space, mark_half_written, write_io};
+use crate::core::{Core, is_no_space, mark_half_written};
+use crate::member_requests::{MemberIo, write_io};
 use crate::mirror_io::{alike_sectors, readable};
 use crate::parity_code::{Unit, computed_parity};
 use crate::parity_io::{read_units, reconstruct};

@@ -1,8 +1,9 @@
 //! Reads, corrections and zeroing on RAID 4, 5 and 6, stripe by stripe. [`parity_write`](crate::parity_write) writes.
 
 use crate::StripeMap;
-use crate::core::{Core, Ended, FailedPart, drop_failed_writes, is_no_space, mark_half_written, rewrite};
+use crate::core::{Core, FailedPart, drop_failed_writes, is_no_space, mark_half_written, rewrite};
 use crate::lock::Mode;
+use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
 use crate::personality::Zeroing;
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
@@ -254,7 +255,7 @@ pub(crate) async fn zero_members(
     choose: impl Fn(&crate::member::Members) -> SmallVec<[crate::MemberId; 8]>,
 ) -> Result<(), IoError> {
     let targets = choose(&core.members.borrow());
-    let zero = |&member: &crate::MemberId| crate::core::MemberIo {
+    let zero = |&member: &crate::MemberId| crate::member_requests::MemberIo {
         member,
         start_sector: rows.start,
         sectors: rows.end - rows.start,

@@ -3,9 +3,10 @@
 //! Only P and Q together tell which strip is wrong. They cannot tell one case: a wrong strip that was overwritten by
 //! read-modify-write before the scrub came leaves its error in both, and looks as if it were still wrong.
 
-use crate::core::{Batch, Core, MemberIo, drop_failed_writes, rewrite, write_io};
+use crate::core::{Core, drop_failed_writes, rewrite};
 use crate::lock::Mode;
 use crate::member::Fill;
+use crate::member_requests::{Batch, MemberIo, write_io};
 use crate::parity_code::code_strips;
 use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;

@@ -20,16 +20,18 @@
 mod straight;
 mod task;
 
-pub(crate) use straight::{StraightWrites, go_on};
+pub(crate) use straight::go_on;
 
 use crate::MemberId;
-use crate::core::{Core, Ended, MemberIo, drop_failed, is_no_space, mark_half_written};
+use crate::core::{Core, drop_failed, is_no_space, mark_half_written};
 use crate::gather::Part;
 use crate::lists::few;
 use crate::log::{BehindWrite, LogHolders, Logged};
 use crate::log_record::LogRecord;
+use crate::member_requests::{Ended, MemberIo};
 use crate::no_space::reconcile_parity;
 use crate::parity_code::Parities;
+use crate::parity_ledger::Frozen;
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::{DataCutter, of_sectors, shared};
 use smallvec::{SmallVec, smallvec};
@@ -140,9 +142,6 @@ fn records<'a>(
         )
     })
 }
-
-/// Parities that are sent or logged, as many as the plan writes.
-type Frozen = SmallVec<[Data; 2]>;
 
 /// `claim` gets a claim on the memory of each.
 fn freeze(parities: Parities, mut claim: impl FnMut(Claim)) -> Frozen {

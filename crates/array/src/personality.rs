@@ -19,7 +19,8 @@
 //! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
 
 use crate::MemberId;
-use crate::core::{Core, FailedPart, Pieces};
+use crate::core::{Core, FailedPart};
+use crate::member_requests::Pieces;
 use crate::window::{Found, Work};
 use smallvec::SmallVec;
 use std::ops::Range;

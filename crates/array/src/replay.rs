@@ -9,10 +9,11 @@
 mod over;
 
 use crate::StripeMap;
-use crate::core::{Action, Batch, Core, drop_failed_writes, write_io};
+use crate::core::{Action, Core, drop_failed_writes};
 use crate::lock::Mode;
 use crate::log::{ReplayHolders, Stage};
 use crate::log_record::{BAND_SECTORS, LogRecord};
+use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
 use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};

@@ -1,6 +1,7 @@
 //! A client's read of several members, or of one that cannot give all of it.
 
-use crate::core::{Core, FailedPart, MemberIo};
+use crate::core::{Core, FailedPart};
+use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
 use crate::personality::{Personality, Run, Runs, Source};
 use crate::segments::Cutter;
@@ -37,7 +38,7 @@ pub(crate) fn read(core: &Rc<Core>, mut request: Request, runs: Runs) {
 fn read_elsewhere(core: &Rc<Core>, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, slow: Option<MemberId>) {
     let mut memory = Cutter::new(into);
     let mut start_sector = run.start_sector;
-    core.more_parts(parent, run.pieces.len() - 1);
+    core.requests.more_parts(parent, run.pieces.len() - 1);
     for (offset_sectors, sectors) in run.pieces {
         let part = FailedPart {
             parent,

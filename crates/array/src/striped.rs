@@ -1,7 +1,8 @@
 //! Levels without redundancy: linear and RAID 0. A request goes to one member or several, unchanged.
 
 use crate::MemberId;
-use crate::core::{Core, FailedPart, MemberIo, lost};
+use crate::core::{Core, FailedPart, lost};
+use crate::member_requests::MemberIo;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
 use crate::segments::slice_segments;

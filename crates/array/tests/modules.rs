@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const ORDER: &str = "
     level geometry partition lists segments task lock steer plan log_record config status record command
     intent member consistent_ranges space gather peers log metadata
+    requests member_requests races mirror_ledger parity_ledger
     core gates window
     personality parity_code mirror_io parity_io logging replay recording no_space mirror_sweep parity_sweep mirror_write parity_write
     striped mirror parity of_level

@@ -1,6 +1,7 @@
 //! Member requests that failed: what that costs the member and the client.
 
-use super::{Core, lost, write_io};
+use super::{Core, lost};
+use crate::member_requests::write_io;
 use crate::{Event, MemberId, MemberState};
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};

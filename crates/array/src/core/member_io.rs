@@ -1,87 +1,12 @@
 //! Member requests: sent, counted, and their completions handed to what waits for them.
 
 use super::{Action, Core, FailedPart, drop_failed_flushes};
-use crate::mirror_write::StraightCopies;
+use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
+use crate::mirror_ledger::CopiesWrite;
 use crate::segments::Cutter;
 use crate::{Event, Health, MemberId};
 use smallvec::{SmallVec, smallvec};
-use std::future::poll_fn;
-use std::task::Poll;
-use stria_block::{Buffer, Completion, Data, ErrorKind, IoError, Nanos, Operation, Request, SECTOR_BYTES, Segments, Tag, bytes};
-
-/// One member request of a task.
-pub(crate) struct MemberIo {
-    pub member: MemberId,
-    pub start_sector: u64,
-    pub sectors: u64,
-    pub operation: Operation,
-}
-
-pub(crate) type Outcome = (Result<(), IoError>, Operation);
-/// Few inline: batches live in tasks, and a task is moved to the heap as one piece.
-pub(crate) type Batch = SmallVec<[MemberIo; 4]>;
-pub(crate) type Outcomes = SmallVec<[Outcome; 4]>;
-
-/// A member request that has ended.
-pub(crate) struct Ended {
-    pub member: MemberId,
-    pub start_sector: u64,
-    pub sectors: u64,
-    pub result: Result<(), IoError>,
-    pub operation: Operation,
-}
-
-/// Member requests that a task waits for together.
-pub(super) struct BatchState {
-    task: usize,
-    pending: usize,
-    ended: Vec<Ended>,
-}
-
-/// Where the pieces of a member request lie in the client's: offset and length, in sectors. Pieces that touch on the member
-/// need not touch in the client's request.
-pub(crate) type Pieces = SmallVec<[(u64, u64); 1]>;
-
-/// What waits for a member request.
-pub(crate) enum Waiting {
-    /// A client whose request went to one member unsplit.
-    Client {
-        tag: Tag,
-        begun: Nanos,
-        array_sector: u64,
-    },
-    /// A part of a client's request, with nothing else to do.
-    Part {
-        parent: usize,
-        pieces: Pieces,
-    },
-    /// A part of a client's read that other members were asked for as well (a hedged read).
-    Race {
-        race: usize,
-    },
-    Batch {
-        batch: usize,
-        index: usize,
-    },
-    /// A client's write of copies, without a task.
-    Copy {
-        write: usize,
-    },
-    /// A client's write within one strip, without a task: request `index` of its step.
-    Straight {
-        write: usize,
-        index: usize,
-    },
-    /// Nothing: the member was dropped and the request was ended for it, see [`Core::abandon`].
-    Nobody,
-}
-
-pub(super) struct InFlight {
-    member: MemberId,
-    start_sector: u64,
-    sectors: u64,
-    waiting: Waiting,
-}
+use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Tag, bytes};
 
 /// What a member's completion means to a client.
 pub(crate) enum Fate {
@@ -100,7 +25,7 @@ pub(crate) enum Then {
     /// A client's request has ended with it.
     Done(Completion),
     /// A write of copies has ended, and a metadata update must be durable before it is acknowledged.
-    Finish(StraightCopies),
+    Finish(CopiesWrite),
     /// Parts of a client's read failed; the level is to correct them.
     Mend(SmallVec<[FailedPart; 1]>),
 }
@@ -121,7 +46,7 @@ impl Core {
             member.in_flight += 1;
             member.head_sector = start_sector + sectors;
         }
-        self.in_flight.borrow_mut().insert(InFlight { member, start_sector, sectors, waiting }) as Tag
+        self.member_requests.begin(InFlight { member, start_sector, sectors, waiting })
     }
 
     /// Sends all of `batch` and waits. The outcomes come in the same order.
@@ -141,37 +66,23 @@ impl Core {
 
     /// Begins a batch; the same task waits for it with [`Core::ended`].
     pub fn batch(&self) -> usize {
-        let ended = self.spare_batches.borrow_mut().pop().unwrap_or_default();
-        self.batches.borrow_mut().insert(BatchState { task: self.ready.current(), pending: 0, ended })
+        self.member_requests.begin_batch(self.ready.current())
     }
 
     /// Sends a request as one of a batch.
     pub fn send_in(&self, batch: usize, io: MemberIo) {
-        let MemberIo { member, start_sector, sectors, operation } = io;
-        let index = {
-            let state = &mut self.batches.borrow_mut()[batch];
-            state.pending += 1;
-            // A placeholder for what comes back: a read brings memory.
-            let operation = match operation {
-                Operation::Read { .. } => Operation::Read { into: Segments::new() },
-                _ => Operation::Flush,
-            };
-            state.ended.push(Ended { member, start_sector, sectors, result: Ok(()), operation });
-            state.ended.len() - 1
-        };
-        self.send(member, start_sector, sectors, operation, Waiting::Batch { batch, index });
+        let waiting = self.member_requests.add(batch, &io);
+        self.send(io.member, io.start_sector, io.sectors, io.operation, waiting);
     }
 
     /// Waits until all requests of a batch have ended, in the order in which they were sent. Give the list back with
     /// [`Core::reuse`].
     pub async fn ended(&self, batch: usize) -> Vec<Ended> {
-        poll_fn(|_| if self.batches.borrow()[batch].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
-        self.batches.borrow_mut().remove(batch).ended
+        self.member_requests.batch_ended(batch).await
     }
 
-    pub fn reuse(&self, mut ended: Vec<Ended>) {
-        ended.clear();
-        self.spare_batches.borrow_mut().push(ended);
+    pub fn reuse(&self, ended: Vec<Ended>) {
+        self.member_requests.reuse(ended);
     }
 
     /// A member request has ended. If it was a client's unsplit request, or a copy of one, does everything that is usual.
@@ -179,37 +90,39 @@ impl Core {
         if completion.result.is_err() {
             return Fate::Open;
         }
-        let mut in_flight = self.in_flight.borrow_mut();
-        let &InFlight { member, start_sector, sectors, ref waiting } = &in_flight[completion.tag as usize];
-        match *waiting {
+        let is_usual = |waiting: &Waiting| match *waiting {
+            Waiting::Client { .. } | Waiting::Straight { .. } => true,
+            Waiting::Copy { write } => self.mirror_writes.ends_quietly(write, || self.acks_are_held()),
+            _ => false,
+        };
+        let Some(ended) = self.member_requests.end_if(completion.tag, is_usual) else { return Fate::Open };
+        let InFlight { member, start_sector, sectors, waiting } = ended;
+        self.count(completion, member, start_sector, sectors);
+        match waiting {
             Waiting::Client { tag, begun, .. } => {
-                in_flight.remove(completion.tag as usize);
-                drop(in_flight);
-                self.count(completion, member, start_sector, sectors);
                 // One in four is enough where there are many.
-                if self.hedging.on.get() && (completion.tag & 3 == 0 || self.pass_through_count.get() < 8) {
+                if self.hedging.is_on() && (completion.tag & 3 == 0 || self.requests.passed_through() < 8) {
                     self.time_read(member, begun);
                 }
-                self.pass_through_count.set(self.pass_through_count.get() - 1);
+                self.requests.end_passed_through();
                 self.steering.ended(begun, self.now());
                 completion.tag = tag;
                 Fate::Client
             }
-            Waiting::Copy { write } if self.ends_quietly(write) => {
-                in_flight.remove(completion.tag as usize);
-                drop(in_flight);
-                self.count(completion, member, start_sector, sectors);
-                self.copy_ended(write, completion)
+            Waiting::Copy { write } => {
+                let Some(write) = self.mirror_writes.copy_ended(write, member, Ok(())) else { return Fate::Spent };
+                self.write_ended(&write.range);
+                *completion = self.end_copies(write, Ok(()));
+                Fate::Client
             }
             Waiting::Straight { write, index } => {
-                in_flight.remove(completion.tag as usize);
-                drop(in_flight);
-                self.count(completion, member, start_sector, sectors);
                 let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
                 self.straight_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
                 Fate::Spent
             }
-            _ => Fate::Open,
+            Waiting::Part { .. } | Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Nobody => {
+                unreachable!("it is not usual")
+            }
         }
     }
 
@@ -274,7 +187,7 @@ impl Core {
 
     /// A member request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
-        let InFlight { member, start_sector, sectors, waiting } = self.in_flight.borrow_mut().remove(completion.tag as usize);
+        let InFlight { member, start_sector, sectors, waiting } = self.member_requests.end(completion.tag);
         if let Waiting::Nobody = waiting {
             self.members.borrow_mut().get_mut(member).in_flight -= 1;
             return Then::Nothing;
@@ -285,10 +198,10 @@ impl Core {
             self.note_error(member, reads, error);
         }
         if let (Waiting::Part { parent, .. }, Operation::Read { .. }) = (&waiting, &completion.operation) {
-            self.time_read(member, self.parents.borrow()[*parent].begun);
+            self.time_read(member, self.requests.begun(*parent));
         }
         let waiting = match waiting {
-            Waiting::Race { race } => match self.race_ended(race) {
+            Waiting::Race { race } => match self.hedging.member_answered(race, &mut self.members.borrow_mut()) {
                 Some((parent, pieces)) => Waiting::Part { parent, pieces },
                 None => return Then::Nothing,
             },
@@ -296,21 +209,16 @@ impl Core {
         };
         match waiting {
             Waiting::Race { .. } | Waiting::Nobody => unreachable!("it was just decided"),
-            Waiting::Copy { write } => self.copy_written(write, member, completion.result),
+            Waiting::Copy { write } => {
+                self.mirror_writes.copy_ended(write, member, completion.result).map_or(Then::Nothing, Then::Finish)
+            }
             Waiting::Straight { write, index } => {
                 let memory = self.memory_of(completion.operation, index);
                 self.straight_writes.ended(write, index, member, completion.result, memory);
                 Then::Nothing
             }
             Waiting::Batch { batch, index } => {
-                let mut batches = self.batches.borrow_mut();
-                let batch = &mut batches[batch];
-                let ended = &mut batch.ended[index];
-                (ended.result, ended.operation) = (completion.result, completion.operation);
-                batch.pending -= 1;
-                if batch.pending == 0 {
-                    self.ready.wake(batch.task);
-                }
+                self.member_requests.end_in_batch(&self.ready, batch, index, completion.result, completion.operation);
                 Then::Nothing
             }
             Waiting::Client { tag, begun, array_sector } => {
@@ -330,17 +238,17 @@ impl Core {
                         }])
                     }
                     (result, operation) => {
-                        self.pass_through_count.set(self.pass_through_count.get() - 1);
+                        self.requests.end_passed_through();
                         Then::Done(Completion { tag, result, operation })
                     }
                 }
             }
             Waiting::Part { parent, pieces } => {
-                let array_start = self.parents.borrow()[parent].start_sector;
+                let array_start = self.requests.start_sector(parent);
                 let failed = completion.result.is_err();
                 let Operation::Read { into } = completion.operation else {
                     if let Operation::Extents { .. } = completion.operation {
-                        self.parents.borrow_mut()[parent].operation = completion.operation;
+                        self.requests.set_operation(parent, completion.operation);
                     }
                     self.part_done(parent, None, completion.result);
                     return Then::Nothing;
@@ -355,7 +263,7 @@ impl Core {
                     return Then::Nothing;
                 }
                 let error = completion.result.expect_err("it failed");
-                self.more_parts(parent, pieces.len() - 1);
+                self.requests.more_parts(parent, pieces.len() - 1);
                 let mut member_sector = start_sector;
                 let failed = pieces
                     .into_iter()
@@ -381,43 +289,42 @@ impl Core {
 
     /// Parts of clients' reads that have run longer than is usual for their members (`slow`), with member and age.
     pub fn reads_older_than(&self, slow: &[Nanos]) -> SmallVec<[(usize, MemberId, Nanos); 16]> {
-        let (in_flight, parents, now) = (self.in_flight.borrow(), self.parents.borrow(), self.now());
+        let now = self.now();
         let begun = |waiting: &Waiting| match waiting {
             // Where there is redundancy, only reads go to one member unsplit.
             Waiting::Client { begun, .. } => Some(*begun),
-            Waiting::Part { parent, .. } => {
-                let parent = &parents[*parent];
-                matches!(parent.operation, Operation::Read { .. }).then_some(parent.begun)
-            }
+            Waiting::Part { parent, .. } => self.requests.is_read(*parent).then(|| self.requests.begun(*parent)),
             Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Straight { .. } | Waiting::Nobody => {
                 None
             }
         };
-        let old = |(key, entry): (usize, &InFlight)| {
+        self.member_requests.pick(|key, entry| {
             let age = now.saturating_sub(begun(&entry.waiting)?);
             (age > slow[entry.member.0]).then_some((key, entry.member, age))
-        };
-        in_flight.iter().filter_map(old).collect()
+        })
     }
 
     /// Turns a client's read under way into a part of a request, if it is none. Returns that request, the part's pieces, the
     /// member and the first sector there. Set what waits for it with [`Core::wait_by`].
     pub fn take_part(&self, key: usize) -> (usize, Pieces, MemberId, u64) {
-        let entry = &mut self.in_flight.borrow_mut()[key];
-        let (parent, pieces) = match &mut entry.waiting {
-            &mut Waiting::Client { tag, begun, array_sector } => {
-                (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
-            }
-            Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
-            Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Copy { .. } | Waiting::Straight { .. } | Waiting::Nobody => {
-                unreachable!("only clients' reads are asked for twice")
-            }
-        };
-        (parent, pieces, entry.member, entry.start_sector)
+        self.member_requests.change(key, |entry| {
+            let (parent, pieces) = match &mut entry.waiting {
+                &mut Waiting::Client { tag, begun, array_sector } => {
+                    (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
+                }
+                Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
+                Waiting::Race { .. }
+                | Waiting::Batch { .. }
+                | Waiting::Copy { .. }
+                | Waiting::Straight { .. }
+                | Waiting::Nobody => unreachable!("only clients' reads are asked for twice"),
+            };
+            (parent, pieces, entry.member, entry.start_sector)
+        })
     }
 
     pub fn wait_by(&self, key: usize, waiting: Waiting) {
-        self.in_flight.borrow_mut()[key].waiting = waiting;
+        self.member_requests.change(key, |entry| entry.waiting = waiting);
     }
 
     /// Drops a member that failed. Returns `false` if data would be lost: then it keeps its slot, and its errors go to clients
@@ -454,7 +361,6 @@ impl Core {
     pub fn drop_member(&self, id: MemberId, reason: Option<&str>) {
         self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
         self.abandon(id);
-        self.dropped.borrow_mut().push(id);
         self.log.drop_member(id, &mut self.waker());
         self.metadata.state_waiters.wake_all(&self.ready);
         self.members.borrow_mut().get_mut(id).dropped_by = self.raise_ack_barrier();
@@ -468,21 +374,12 @@ impl Core {
     /// may still change the member. That does no harm: its data is not read before it has been added again, and the drive stays
     /// locked until its last request has ended.
     fn abandon(&self, id: MemberId) {
-        let of_member =
-            |(key, entry): (usize, &InFlight)| (entry.member == id && !matches!(entry.waiting, Waiting::Nobody)).then_some(key);
-        let keys: SmallVec<[usize; 16]> = self.in_flight.borrow().iter().filter_map(of_member).collect();
-        for key in keys {
-            let (waiting, start_sector, sectors) = {
-                let entry = &mut self.in_flight.borrow_mut()[key];
-                (std::mem::replace(&mut entry.waiting, Waiting::Nobody), entry.start_sector, entry.sectors)
-            };
+        for (waiting, start_sector, sectors) in self.member_requests.abandon(id) {
             let reads = match &waiting {
                 // Where there is redundancy, only reads go to one member unsplit.
                 Waiting::Client { .. } | Waiting::Race { .. } => true,
-                Waiting::Part { parent, .. } => matches!(self.parents.borrow()[*parent].operation, Operation::Read { .. }),
-                Waiting::Batch { batch, index } => {
-                    matches!(self.batches.borrow()[*batch].ended[*index].operation, Operation::Read { .. })
-                }
+                Waiting::Part { parent, .. } => self.requests.is_read(*parent),
+                Waiting::Batch { batch, index } => self.member_requests.reads(*batch, *index),
                 Waiting::Straight { write, .. } => self.straight_writes.reads(*write),
                 Waiting::Copy { .. } | Waiting::Nobody => false,
             };
@@ -492,7 +389,7 @@ impl Core {
             };
             let tag = self.note(id, start_sector, sectors, waiting);
             let error = IoError::new(ErrorKind::Gone, "the member was dropped before it answered");
-            self.abandoned.borrow_mut().push_back(Completion { tag, result: Err(error), operation });
+            self.member_requests.make_up(Completion { tag, result: Err(error), operation });
         }
     }
 
@@ -513,10 +410,4 @@ impl Core {
     pub fn health(&self) -> Health {
         self.members.borrow().health()
     }
-}
-
-/// A write to a member, from shared bytes.
-pub(crate) fn write_io(member: MemberId, start_sector: u64, data: Data, fua: bool) -> MemberIo {
-    let sectors = (data.len() / SECTOR_BYTES) as u64;
-    MemberIo { member, start_sector, sectors, operation: Operation::Write { from: smallvec![data], fua } }
 }

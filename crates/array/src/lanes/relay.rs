@@ -5,8 +5,8 @@
 
 use super::{Message, Ports};
 use crate::MemberId;
-use crate::core::Parent;
 use crate::partition::Partition;
+use crate::requests::Parent;
 use crate::segments::{Cutter, slice_segments};
 use slab::Slab;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};

@@ -10,128 +10,25 @@
 //! If anything unusual happens before a byte has changed, the write begins again as a [`task`](super::task). Afterwards a task
 //! ends it.
 
-use super::{Frozen, finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
-use crate::core::{Core, Ended, MemberIo, Waiting};
+use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
+use crate::MemberId;
+use crate::core::Core;
 use crate::gather::Part;
 use crate::lists::few;
-use crate::log::{BehindWrite, LogHolders, Logged, Waiter};
+use crate::log::{LogHolders, Logged, Waiter};
+use crate::member_requests::{MemberIo, Waiting};
 use crate::parity_code::{Change, Found, reads};
+use crate::parity_ledger::{Frozen, Step, StraightWrite};
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::shared;
-use crate::{Geometry, MemberId};
-use slab::Slab;
 use smallvec::{SmallVec, smallvec};
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 use std::slice::from_ref;
-use stria_block::{Buffer, Claim, Completion, Data, IoError, Nanos, Operation, Request, Segments, Tag};
+use stria_block::{Buffer, Completion, Data, IoError, Operation, Request};
 
-/// What a write waits for.
-enum Step {
-    Reading,
-    Logging(Logged),
-    Writing(Logged),
-}
-
-/// A write under way.
-struct StraightWrite {
-    tag: Tag,
-    begun: Nanos,
-    /// In the array.
-    start_sector: u64,
-    stripe: u64,
-    part: Rectangle,
-    /// In the sync space, so on the members.
-    rows: Range<u64>,
-    lock: usize,
-    /// The client's operation.
-    operation: Operation,
-    step: Step,
-    /// It is queued for its next step.
-    is_ready: bool,
-    /// Member requests that have not ended.
-    pending: usize,
-    failures: Vec<Ended>,
-    read: SmallVec<[Option<Buffer>; 4]>,
-    parity: Frozen,
-    /// Claims on the memory that the log was given.
-    claims: SmallVec<[Claim; 3]>,
-    /// The log holders, if the write may be acknowledged early.
-    early: Option<LogHolders>,
-    /// It was acknowledged early; these members hold its records.
-    behind: Option<(BehindWrite, LogHolders)>,
-}
-
-/// All writes of this kind.
-pub(crate) struct StraightWrites {
-    /// The plan for each data strip of an optimal stripe.
-    plans: Vec<WritePlan>,
-    all: RefCell<Slab<StraightWrite>>,
-    /// Writes that can take their next step.
-    ready: RefCell<VecDeque<usize>>,
-    /// Writes that are not acknowledged yet.
-    unacknowledged: Cell<usize>,
-}
-
-impl StraightWrites {
-    pub fn new(geometry: &Geometry) -> Self {
-        let (data_count, parity_count) = (geometry.data_count(), geometry.level().parity_count());
-        let of_strip = |index| WritePlan::optimal(data_count, parity_count, index..index + 1);
-        let plans = if parity_count == 0 { Vec::new() } else { (0..data_count).map(of_strip).collect() };
-        Self { plans, all: RefCell::default(), ready: RefCell::default(), unacknowledged: Cell::new(0) }
-    }
-
-    /// The number of writes that clients still wait for.
-    pub fn unacknowledged(&self) -> usize {
-        self.unacknowledged.get()
-    }
-
-    /// True if the member requests that a write waits for are reads.
-    pub fn reads(&self, key: usize) -> bool {
-        matches!(self.all.borrow()[key].step, Step::Reading)
-    }
-
-    /// Records of a write, or its member requests, have made progress.
-    pub fn can_go_on(&self, key: usize) {
-        if !std::mem::replace(&mut self.all.borrow_mut()[key].is_ready, true) {
-            self.ready.borrow_mut().push_back(key);
-        }
-    }
-
-    /// Member request `index` of a step has ended. A read brings its memory.
-    pub fn ended(&self, key: usize, index: usize, member: MemberId, result: Result<(), IoError>, read: Option<Buffer>) {
-        let write = &mut self.all.borrow_mut()[key];
-        if read.is_some() {
-            write.read[index] = read;
-        }
-        if result.is_err() {
-            let (start_sector, sectors) = (write.rows.start, write.sectors());
-            write.failures.push(Ended { member, start_sector, sectors, result, operation: Operation::Flush });
-        }
-        write.pending -= 1;
-        if write.pending == 0 {
-            write.is_ready = true;
-            self.ready.borrow_mut().push_back(key);
-        }
-    }
-}
-
-impl StraightWrite {
-    fn sectors(&self) -> u64 {
-        self.rows.end - self.rows.start
-    }
-
-    /// The client's data, in one piece, and whether it must be durable when it ends.
-    fn asked(&self) -> (&Segments<Data>, bool) {
-        let Operation::Write { from, fua } = &self.operation else { unreachable!("this is a write") };
-        (from, *fua)
-    }
-
-    fn plan<'a>(&self, core: &'a Core) -> &'a WritePlan {
-        &core.straight_writes.plans[self.part.strips.start]
-    }
+fn plan_of<'a>(core: &'a Core, write: &StraightWrite) -> &'a WritePlan {
+    core.straight_writes.plan(write.part.strips.start)
 }
 
 /// Begins `request` if it is such a write: gives its reads to `send` and takes the operation out of it. Returns `false` if it is
@@ -147,7 +44,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
         return false;
     }
     let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
-    let (map, plan) = (core.map(stripe), &core.straight_writes.plans[index]);
+    let (map, plan) = (core.map(stripe), core.straight_writes.plan(index));
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
     if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) {
@@ -156,8 +53,8 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let Some(lock) = core.locks.try_lock(&rows) else { return false };
     core.begin_directly(&rows);
     core.gathers.begin();
-    core.straight_writes.unacknowledged.set(core.straight_writes.unacknowledged.get() + 1);
-    let mut writes = core.straight_writes.all.borrow_mut();
+    core.straight_writes.begin();
+    let mut writes = core.straight_writes.all();
     let entry = writes.vacant_entry();
     let mut pending = 0;
     for unit in reads(plan) {
@@ -209,7 +106,7 @@ fn is_as_it_began(core: &Core, write: &StraightWrite) -> bool {
 
 /// Everything was read: computes parity. Returns partial parity, if there is a log.
 fn compute(core: &Core, write: &mut StraightWrite) -> Option<Frozen> {
-    let plan = write.plan(core);
+    let plan = plan_of(core, write);
     let read = std::mem::take(&mut write.read).into_iter().map(|buffer| buffer.expect("it was read"));
     let (from, _) = write.asked();
     let logs = core.log.config.is_some();
@@ -226,7 +123,7 @@ fn log(core: &Core, key: usize, write: &mut StraightWrite, partial: &[Data]) -> 
     let small = core.log.keeps_bytes_of(sectors);
     let early = may_be_early(core, sectors, small, fua) && logs_new_data(core, &write.part, small, true);
     let new_data = if early { &from[..] } else { &[] };
-    let group = records(core, write.stripe, &write.part, write.plan(core), partial, new_data);
+    let group = records(core, write.stripe, &write.part, plan_of(core, write), partial, new_data);
     let logged = core.log_send(std::iter::once(group), Waiter::Straight(key));
     write.early = early.then(|| log_holders(core, write.stripe, from_ref(&write.part)));
     logged
@@ -236,14 +133,14 @@ fn log(core: &Core, key: usize, write: &mut StraightWrite, partial: &[Data]) -> 
 fn send_all(core: &Core, write: &mut StraightWrite, to: impl FnMut(MemberIo)) {
     let parity = std::mem::take(&mut write.parity);
     let (from, fua) = write.asked();
-    send(core, write.stripe, &write.part, write.plan(core), from_ref(from), parity, fua, to);
+    send(core, write.stripe, &write.part, plan_of(core, write), from_ref(from), parity, fua, to);
 }
 
 /// Acknowledges a write, which keeps `operation`.
 fn acknowledge(core: &Core, write: &mut StraightWrite, result: Result<(), IoError>, operation: Operation) {
     core.gathers.end(&core.ready, std::iter::once(write.start_sector + write.sectors()));
     core.steering.ended(write.begun, core.now());
-    core.straight_writes.unacknowledged.set(core.straight_writes.unacknowledged.get() - 1);
+    core.straight_writes.acknowledged();
     let operation = std::mem::replace(&mut write.operation, operation);
     core.done(Completion { tag: write.tag, result, operation });
 }
@@ -263,14 +160,14 @@ fn acknowledge_early(core: &Core, write: &mut StraightWrite) {
 pub(crate) fn go_on(core: &Rc<Core>) -> bool {
     let mut went = false;
     loop {
-        let Some(key) = core.straight_writes.ready.borrow_mut().pop_front() else { return went };
+        let Some(key) = core.straight_writes.next_ready() else { return went };
         went = true;
         step(core, key);
     }
 }
 
 fn step(core: &Rc<Core>, key: usize) {
-    let mut all = core.straight_writes.all.borrow_mut();
+    let mut all = core.straight_writes.all();
     let write = &mut all[key];
     write.is_ready = false;
     match std::mem::replace(&mut write.step, Step::Reading) {
@@ -344,7 +241,7 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
     core.write_ended(&write.rows);
     core.locks.unlock(write.lock, &core.ready);
     core.gathers.end(&core.ready, std::iter::empty());
-    core.straight_writes.unacknowledged.set(core.straight_writes.unacknowledged.get() - 1);
+    core.straight_writes.acknowledged();
     let sectors = write.rows.end - write.rows.start;
     let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;
     let (data, fua) = match &write.operation {
@@ -352,7 +249,7 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
         _ => unreachable!("this is a write"),
     };
     let part = Part {
-        parent: core.begin_again(write.tag, write.begun, write.start_sector, write.operation),
+        parent: core.requests.begin_one(write.tag, write.begun, write.start_sector, write.operation),
         offset_sectors: write.start_sector % width,
         data,
         fua,

@@ -1,6 +1,6 @@
 //! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
 
-use super::{Frozen, finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
+use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
 use crate::MemberId;
 use crate::core::{Core, lost};
 use crate::gates::gate_plan;
@@ -11,6 +11,7 @@ use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::no_space::bring_home;
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
+use crate::parity_ledger::Frozen;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::task::Worker;

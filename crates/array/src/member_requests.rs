@@ -1,0 +1,215 @@
+//! Requests to members under way: what waits for each, and the batches that tasks wait for.
+
+use crate::MemberId;
+use crate::task::{Ready, TaskId};
+use slab::Slab;
+use smallvec::{SmallVec, smallvec};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::Poll;
+use stria_block::{Completion, Data, IoError, Nanos, Operation, SECTOR_BYTES, Segments, Tag};
+
+/// One member request of a task.
+pub(crate) struct MemberIo {
+    pub member: MemberId,
+    pub start_sector: u64,
+    pub sectors: u64,
+    pub operation: Operation,
+}
+
+pub(crate) type Outcome = (Result<(), IoError>, Operation);
+/// Few inline: batches live in tasks, and a task is moved to the heap as one piece.
+pub(crate) type Batch = SmallVec<[MemberIo; 4]>;
+pub(crate) type Outcomes = SmallVec<[Outcome; 4]>;
+
+/// A member request that has ended.
+pub(crate) struct Ended {
+    pub member: MemberId,
+    pub start_sector: u64,
+    pub sectors: u64,
+    pub result: Result<(), IoError>,
+    pub operation: Operation,
+}
+
+/// Member requests that a task waits for together.
+struct BatchState {
+    task: usize,
+    pending: usize,
+    ended: Vec<Ended>,
+}
+
+/// Where the pieces of a member request lie in the client's: offset and length, in sectors. Pieces that touch on the member
+/// need not touch in the client's request.
+pub(crate) type Pieces = SmallVec<[(u64, u64); 1]>;
+
+/// What waits for a member request.
+pub(crate) enum Waiting {
+    /// A client whose request went to one member unsplit.
+    Client {
+        tag: Tag,
+        begun: Nanos,
+        array_sector: u64,
+    },
+    /// A part of a client's request, with nothing else to do.
+    Part {
+        parent: usize,
+        pieces: Pieces,
+    },
+    /// A part of a client's read that other members were asked for as well (a hedged read).
+    Race {
+        race: usize,
+    },
+    Batch {
+        batch: usize,
+        index: usize,
+    },
+    /// A client's write of copies, without a task.
+    Copy {
+        write: usize,
+    },
+    /// A client's write within one strip, without a task: request `index` of its step.
+    Straight {
+        write: usize,
+        index: usize,
+    },
+    /// Nothing: the member was dropped and the request was ended for it, see [`MemberRequests::abandon`].
+    Nobody,
+}
+
+/// A member request under way.
+pub(crate) struct InFlight {
+    pub member: MemberId,
+    pub start_sector: u64,
+    pub sectors: u64,
+    pub waiting: Waiting,
+}
+
+/// All member requests under way.
+#[derive(Default)]
+pub(crate) struct MemberRequests {
+    /// By tag.
+    in_flight: RefCell<Slab<InFlight>>,
+    batches: RefCell<Slab<BatchState>>,
+    /// Lists for reuse.
+    spare_batches: RefCell<Vec<Vec<Ended>>>,
+    /// Completions made up for requests that dropped members have not answered (R16).
+    abandoned: RefCell<VecDeque<Completion>>,
+    /// Members dropped since the driver last asked.
+    dropped: RefCell<Vec<MemberId>>,
+}
+
+impl MemberRequests {
+    /// Registers a request and what waits for it. Returns its tag.
+    pub fn begin(&self, request: InFlight) -> Tag {
+        self.in_flight.borrow_mut().insert(request) as Tag
+    }
+
+    /// A request has ended.
+    pub fn end(&self, tag: Tag) -> InFlight {
+        self.in_flight.borrow_mut().remove(tag as usize)
+    }
+
+    /// A request has ended, if `is_usual` says so of what waits for it.
+    #[inline]
+    pub fn end_if(&self, tag: Tag, is_usual: impl FnOnce(&Waiting) -> bool) -> Option<InFlight> {
+        let mut in_flight = self.in_flight.borrow_mut();
+        is_usual(&in_flight[tag as usize].waiting).then(|| in_flight.remove(tag as usize))
+    }
+
+    /// Those requests that `test` picks, with their keys.
+    pub fn pick<T>(&self, test: impl Fn(usize, &InFlight) -> Option<T>) -> SmallVec<[T; 16]>
+    where
+        [T; 16]: smallvec::Array<Item = T>,
+    {
+        self.in_flight.borrow().iter().filter_map(|(key, request)| test(key, request)).collect()
+    }
+
+    /// Changes what is known of a request.
+    pub fn change<T>(&self, key: usize, change: impl FnOnce(&mut InFlight) -> T) -> T {
+        change(&mut self.in_flight.borrow_mut()[key])
+    }
+
+    /// Begins a batch; its task waits for it with [`MemberRequests::batch_ended`].
+    pub fn begin_batch(&self, task: TaskId) -> usize {
+        let ended = self.spare_batches.borrow_mut().pop().unwrap_or_default();
+        self.batches.borrow_mut().insert(BatchState { task, pending: 0, ended })
+    }
+
+    /// Adds a request to a batch. Returns what waits for it.
+    pub fn add(&self, batch: usize, io: &MemberIo) -> Waiting {
+        let state = &mut self.batches.borrow_mut()[batch];
+        state.pending += 1;
+        // A placeholder for what comes back: a read brings memory.
+        let operation = match io.operation {
+            Operation::Read { .. } => Operation::Read { into: Segments::new() },
+            _ => Operation::Flush,
+        };
+        let &MemberIo { member, start_sector, sectors, .. } = io;
+        state.ended.push(Ended { member, start_sector, sectors, result: Ok(()), operation });
+        Waiting::Batch { batch, index: state.ended.len() - 1 }
+    }
+
+    /// A request of a batch has ended. The last one wakes its task.
+    pub fn end_in_batch(&self, ready: &Ready, batch: usize, index: usize, result: Result<(), IoError>, operation: Operation) {
+        let mut batches = self.batches.borrow_mut();
+        let batch = &mut batches[batch];
+        let ended = &mut batch.ended[index];
+        (ended.result, ended.operation) = (result, operation);
+        batch.pending -= 1;
+        if batch.pending == 0 {
+            ready.wake(batch.task);
+        }
+    }
+
+    /// Waits until all requests of a batch have ended, in the order in which they were sent. Give the list back with
+    /// [`MemberRequests::reuse`].
+    pub async fn batch_ended(&self, batch: usize) -> Vec<Ended> {
+        poll_fn(|_| if self.batches.borrow()[batch].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        self.batches.borrow_mut().remove(batch).ended
+    }
+
+    pub fn reuse(&self, mut ended: Vec<Ended>) {
+        ended.clear();
+        self.spare_batches.borrow_mut().push(ended);
+    }
+
+    /// True if a request of a batch is a read.
+    pub fn reads(&self, batch: usize, index: usize) -> bool {
+        matches!(self.batches.borrow()[batch].ended[index].operation, Operation::Read { .. })
+    }
+
+    /// A member was dropped: the driver must know, and nothing waits for its requests any more. Returns what did, with the first
+    /// sector and the sectors of each.
+    pub fn abandon(&self, id: MemberId) -> SmallVec<[(Waiting, u64, u64); 4]> {
+        self.dropped.borrow_mut().push(id);
+        let mut found = SmallVec::new();
+        for (_, entry) in self.in_flight.borrow_mut().iter_mut() {
+            if entry.member == id && !matches!(entry.waiting, Waiting::Nobody) {
+                found.push((std::mem::replace(&mut entry.waiting, Waiting::Nobody), entry.start_sector, entry.sectors));
+            }
+        }
+        found
+    }
+
+    /// Makes up the completion of such a request.
+    pub fn make_up(&self, completion: Completion) {
+        self.abandoned.borrow_mut().push_back(completion);
+    }
+
+    /// Takes the completions that were made up.
+    pub fn take_made_up(&self) -> VecDeque<Completion> {
+        self.abandoned.take()
+    }
+
+    /// Takes the members dropped since the last call.
+    pub fn take_dropped(&self) -> Vec<MemberId> {
+        self.dropped.take()
+    }
+}
+
+/// A write to a member, from shared bytes.
+pub(crate) fn write_io(member: MemberId, start_sector: u64, data: Data, fua: bool) -> MemberIo {
+    let sectors = (data.len() / SECTOR_BYTES) as u64;
+    MemberIo { member, start_sector, sectors, operation: Operation::Write { from: smallvec![data], fua } }
+}

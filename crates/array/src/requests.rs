@@ -1,0 +1,165 @@
+//! Clients' requests under way: those in parts, those that went to one member unsplit, and those that wait to begin.
+
+use crate::segments::shared;
+use slab::Slab;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use stria_block::{Buffer, Completion, IoError, Nanos, Operation, Request, Segments, Tag};
+
+/// A client's request while parts of it run.
+pub(crate) struct Parent {
+    tag: Tag,
+    begun: Nanos,
+    start_sector: u64,
+    pending: usize,
+    error: Option<IoError>,
+    /// What goes back to the client: a write's data. A read's memory is collected in `read`.
+    operation: Operation,
+    read: SmallVec<[(u64, Segments<Buffer>); 2]>,
+}
+
+impl Parent {
+    /// When the client asked, if this is a read or a write.
+    pub fn begun_io(&self) -> Option<Nanos> {
+        matches!(self.operation, Operation::Read { .. } | Operation::Write { .. }).then_some(self.begun)
+    }
+
+    fn new(tag: Tag, begun: Nanos, start_sector: u64, pending: usize, operation: Operation) -> Self {
+        Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new() }
+    }
+
+    /// A request that is done in this many parts.
+    pub fn of(request: &Request, begun: Nanos, parts: usize) -> Self {
+        let operation = match &request.operation {
+            Operation::Read { .. } => Operation::Read { into: Segments::new() },
+            Operation::Write { from, fua } => Operation::Write { from: shared(from), fua: *fua },
+            Operation::WriteZeroes { fua, unmap, fast } => Operation::WriteZeroes { fua: *fua, unmap: *unmap, fast: *fast },
+            Operation::Flush => Operation::Flush,
+            Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
+        };
+        Self::new(request.tag, begun, request.start_sector, parts, operation)
+    }
+
+    /// A part has ended. A read brings its offset in the request and its memory. Returns whether it was the last.
+    pub fn part_done(&mut self, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) -> bool {
+        self.pending -= 1;
+        self.read.extend(read);
+        if let Err(error) = result {
+            self.error.get_or_insert(error);
+        }
+        self.pending == 0
+    }
+
+    /// The request's completion. A read's memory is joined again as far as it was one piece.
+    pub fn end(mut self) -> Completion {
+        if let Operation::Read { into } = &mut self.operation {
+            self.read.sort_unstable_by_key(|(offset, _)| *offset);
+            for buffer in self.read.into_iter().flat_map(|(_, segments)| segments) {
+                let rest = match into.last_mut() {
+                    Some(last) => last.unite(buffer).err(),
+                    None => Some(buffer),
+                };
+                into.extend(rest);
+            }
+        }
+        Completion { tag: self.tag, result: self.error.map_or(Ok(()), Err), operation: self.operation }
+    }
+}
+
+/// All of them, except writes that a ledger of their own tracks.
+#[derive(Default)]
+pub(crate) struct Requests {
+    parents: RefCell<Slab<Parent>>,
+    pass_through_count: Cell<usize>,
+    /// Requests that wait until the array serves clients, or until a resync on read has ended.
+    held: RefCell<Vec<Request>>,
+    /// Reads that wait for such a resync.
+    resyncing: Cell<usize>,
+}
+
+impl Requests {
+    /// Begins one that is done in this many parts.
+    pub fn begin(&self, request: &Request, begun: Nanos, parts: usize) -> usize {
+        self.parents.borrow_mut().insert(Parent::of(request, begun, parts))
+    }
+
+    /// Begins one of one part, which keeps `operation`.
+    pub fn begin_one(&self, tag: Tag, begun: Nanos, start_sector: u64, operation: Operation) -> usize {
+        self.parents.borrow_mut().insert(Parent::new(tag, begun, start_sector, 1, operation))
+    }
+
+    pub fn more_parts(&self, parent: usize, parts: usize) {
+        self.parents.borrow_mut()[parent].pending += parts;
+    }
+
+    /// In the array.
+    pub fn start_sector(&self, parent: usize) -> u64 {
+        self.parents.borrow()[parent].start_sector
+    }
+
+    pub fn begun(&self, parent: usize) -> Nanos {
+        self.parents.borrow()[parent].begun
+    }
+
+    pub fn is_read(&self, parent: usize) -> bool {
+        matches!(self.parents.borrow()[parent].operation, Operation::Read { .. })
+    }
+
+    /// Sets what goes back to the client.
+    pub fn set_operation(&self, parent: usize, operation: Operation) {
+        self.parents.borrow_mut()[parent].operation = operation;
+    }
+
+    /// Memory that was read, with its offsets in the request.
+    pub fn add_read(&self, parent: usize, read: impl IntoIterator<Item = (u64, Segments<Buffer>)>) {
+        self.parents.borrow_mut()[parent].read.extend(read);
+    }
+
+    /// A part has ended. Returns the request if it was the last.
+    pub fn part_done(&self, parent: usize, read: Option<(u64, Segments<Buffer>)>, result: Result<(), IoError>) -> Option<Parent> {
+        let mut parents = self.parents.borrow_mut();
+        parents[parent].part_done(read, result).then(|| parents.remove(parent))
+    }
+
+    /// A request goes to one member unsplit.
+    pub fn pass_through(&self) {
+        self.pass_through_count.set(self.pass_through_count.get() + 1);
+    }
+
+    pub fn end_passed_through(&self) {
+        self.pass_through_count.set(self.pass_through_count.get() - 1);
+    }
+
+    /// How many are at one member unsplit.
+    pub fn passed_through(&self) -> usize {
+        self.pass_through_count.get()
+    }
+
+    /// A request waits to begin.
+    pub fn hold(&self, request: Request) {
+        self.held.borrow_mut().push(request);
+    }
+
+    pub fn has_held(&self) -> bool {
+        !self.held.borrow().is_empty()
+    }
+
+    /// Takes the requests that waited.
+    pub fn take_held(&self) -> Vec<Request> {
+        self.held.take()
+    }
+
+    /// A read waits for a resync of its range.
+    pub fn begin_resync(&self) {
+        self.resyncing.set(self.resyncing.get() + 1);
+    }
+
+    pub fn end_resync(&self) {
+        self.resyncing.set(self.resyncing.get() - 1);
+    }
+
+    /// How many are under way.
+    pub fn count(&self) -> usize {
+        self.parents.borrow().len() + self.pass_through_count.get() + self.resyncing.get()
+    }
+}
