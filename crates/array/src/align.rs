@@ -7,57 +7,27 @@
 //!
 //! Ranges where this was done are remembered, so that only the first read pays. A read-only array is left as it is.
 
-use crate::Flaw;
 use crate::core::{Core, lost};
 use crate::of_level::of_level;
 use crate::personality::Personality;
-use crate::plan::Presence;
-use crate::status::Health;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Request;
 
 impl Core {
-    /// True if a client's read of a range must wait for a resync of it.
-    #[inline]
-    pub fn needs_resync_on_read(&self, range: &Range<u64>) -> bool {
-        !self.is_consistent(range)
-            && !self.read_only.get()
-            && self.health() != Health::Failed
-            && self.flaw.get() != Some(Flaw::ReadsUnaligned)
-    }
-
     /// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
     async fn align(&self, range: &Range<u64>) -> Result<(), String> {
         let mut next = range.start;
         while next < range.end {
             let (part, sectors) = of_level!(self, P => P::resync_piece(self, &(next..range.end)));
-            if !self.is_consistent(&part) {
+            if !self.consistency.covers(&part) {
                 of_level!(self, P => P::resync(self, &part).await)?;
             }
             // Also what was consistent before: it is read together with what lies beside it.
-            self.consistent_ranges.note(part);
+            self.consistency.note_resync(part);
             next += sectors;
         }
         Ok(())
-    }
-
-    /// Resyncs these rows of a stripe before a write to a part of them, if they may be inconsistent and the stripe lacks members,
-    /// but fewer than it has parities (R38). If that is not possible, the write goes on without.
-    pub async fn align_for_write(&self, stripe: u64, rows: &Range<u64>) {
-        let strip = self.geometry.strip_sectors();
-        let on_members = stripe * strip + rows.start..stripe * strip + rows.end;
-        if self.is_consistent(&on_members) {
-            return;
-        }
-        let lost = {
-            let members = self.members.borrow();
-            (0..members.slots().len()).filter(|&slot| members.presence(slot, &on_members) != Presence::Whole).count()
-        };
-        if (1..self.geometry.level().parity_count()).contains(&lost) {
-            let start = stripe * strip * self.geometry.data_count() as u64;
-            let _ = self.align(&(start + rows.start..start + rows.end)).await;
-        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! Commands run one after the other, in the order in which they were given. A stop waits beside the others, since it may not
 //! end before a member that hangs is failed.
 
-use crate::core::{Action, Core};
+use crate::action::Action;
+use crate::core::Core;
 use crate::log::Stage;
 use crate::{Command, CommandId, MemberId, MemberState, Refusal, Step};
 use stria_block::Nanos;
@@ -24,12 +25,12 @@ impl Core {
     /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
     /// have forgotten (R30).
     pub fn is_replaying(&self) -> bool {
-        self.log.stage() < Stage::Replayed && !self.read_only.get()
+        self.log.stage() < Stage::Replayed && !self.run.is_read_only()
     }
 
     /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
     pub fn may_change(&self) -> Result<(), Refusal> {
-        match self.read_only.get() {
+        match self.run.is_read_only() {
             true => {
                 Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
             }
@@ -81,14 +82,14 @@ impl Core {
     /// Has every lane take a step, and waits until all have. If this lane refuses it, the others are not asked.
     async fn on_every_lane(&self, step: Step) -> Result<(), Refusal> {
         let number = self.commands.next_number();
-        self.outbox.borrow_mut().push_back(Action::EveryLane { number, step });
+        self.outbox.push(Action::EveryLane { number, step });
         self.commands.answer(&self.ready, number).await
     }
 
     pub async fn carry_out(&self, id: CommandId, command: Command) -> Result<(), Refusal> {
         let commands = &self.commands;
         let turn = commands.turn(&self.ready).await;
-        if self.stopping.get() && !matches!(command, Command::Fail(_)) {
+        if self.run.is_stopping() && !matches!(command, Command::Fail(_)) {
             return Err(Refusal("the array is being stopped".into()));
         }
         match command {
@@ -108,7 +109,7 @@ impl Core {
                     None => None,
                 };
                 let number = commands.next_number();
-                self.outbox.borrow_mut().push_back(Action::Admit { id, number, offer, replaces });
+                self.outbox.push(Action::Admit { id, number, offer, replaces });
                 commands.answer(&self.ready, number).await
             }
             Command::Replace { member, spare } => {
@@ -127,7 +128,7 @@ impl Core {
             }
             Command::CancelScrub => self.on_every_lane(Step::CancelScrub).await,
             Command::Stop => {
-                self.stopping.set(true);
+                self.run.set_stopping();
                 drop(turn);
                 self.on_every_lane(Step::Stop).await
             }

@@ -7,7 +7,8 @@
 mod commands;
 mod mail;
 
-use crate::core::{Action, Fate};
+use crate::action::Action;
+use crate::core::Fate;
 use crate::lanes::{Message, Ports, Relay};
 use crate::partition::Partition;
 use crate::status::{ArrayStatus, Event, Refusal};

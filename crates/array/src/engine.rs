@@ -66,7 +66,7 @@ impl Engine {
         core.ready.spawn(async move { intents.record_intents().await });
         let bad_blocks = Rc::clone(&core);
         core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
-        if !core.prepared.get() {
+        if !core.run.is_prepared() {
             let (prepares, lacks) = (Rc::clone(&core), lacks_members(config));
             core.ready.spawn(async move { prepares.prepare(lacks, replays).await });
         }
@@ -118,12 +118,12 @@ impl Engine {
 
     /// Tells the time, which never goes back.
     pub fn set_now(&mut self, now: Nanos) {
-        self.core.set_now(now);
+        self.core.clock.set(&self.core.ready, now);
     }
 
     /// When [`Engine::run`] next has something to do without an event.
     pub fn next_wake(&self) -> Option<Nanos> {
-        match (self.core.next_timer(), self.core.hedge_wake()) {
+        match (self.core.clock.next_timer(), self.core.hedge_wake()) {
             (Some(timer), Some(look)) => Some(timer.min(look)),
             (timer, look) => timer.or(look),
         }
@@ -139,7 +139,7 @@ impl Engine {
         while self.core.requests.has_held() && self.core.serves() {
             for request in self.core.requests.take_held() {
                 let core = Rc::clone(&self.core);
-                self.submit(request, &mut |member, request| core.outbox.borrow_mut().push_back(Action::Io { member, request }));
+                self.submit(request, &mut |member, request| core.outbox.push(Action::Io { member, request }));
             }
             self.advance();
         }
@@ -175,7 +175,7 @@ impl Engine {
 
     /// The next thing to do.
     pub fn next_action(&mut self) -> Option<Action> {
-        self.core.outbox.borrow_mut().pop_front()
+        self.core.outbox.pop()
     }
 
     /// A client's request. Requests that one member can do alone go to `send` at once; for everything else see
@@ -188,12 +188,12 @@ impl Engine {
         if let Err(error) = request.check(&self.limits) {
             return self.core.done(request.complete(Err(error)));
         }
-        if mutates && self.core.read_only.get() {
+        if mutates && self.core.run.is_read_only() {
             let error = IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write");
             return self.core.done(request.complete(Err(error)));
         }
         self.core.gate_submit(&request);
-        self.core.last_client.set(self.core.now());
+        self.core.activity.note_request(self.core.now());
         if let Some(member) = self.pass_on(&mut request) {
             return send(member, request);
         }
@@ -318,7 +318,7 @@ impl Engine {
 
     /// Some member is a file with holes, so a write to it may find no room: none is acknowledged ahead of its place.
     pub fn expect_no_space(&mut self) {
-        self.core.expect_no_space();
+        self.core.no_space.expect();
     }
 
     /// Drops members whose metadata could not be written, if they can be spared. Returns the dropped ones (R15).
@@ -342,19 +342,19 @@ impl Engine {
 
     /// Takes the events since the last call, for the event log.
     pub fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.core.events.borrow_mut())
+        self.core.outbox.take_events()
     }
 
     /// The array's state.
     pub fn status(&self) -> ArrayStatus {
         let members = self.core.members.borrow();
-        let intent = self.core.intent.borrow();
+        let intent = self.core.consistency.intent.borrow();
         ArrayStatus {
             health: members.health(),
-            read_only: self.core.read_only.get(),
+            read_only: self.core.run.is_read_only(),
             unreplayed: self.core.log.overlay.unreplayed(),
             clean: self.core.metadata.is_clean() && !self.core.log.overlay.is_any(),
-            resync_sector: self.core.resync_sector.get(),
+            resync_sector: self.core.consistency.resync_sector(),
             members: members.iter().map(|member| member.status(self.core.now())).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),
@@ -411,18 +411,18 @@ impl Engine {
 
     /// Refuses writes and sweeps, or allows them from now on.
     pub fn set_read_only(&mut self, read_only: bool) {
-        self.core.read_only.set(read_only);
+        self.core.run.set_read_only(read_only);
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
     /// Stops this lane, which is a step of this number.
     pub(crate) fn stop(&mut self, number: u64) {
-        self.core.stopping.set(true);
+        self.core.run.set_stopping();
         self.sweeper.pause(&self.core, true);
         let (core, sweeper) = (Rc::clone(&self.core), Rc::clone(&self.sweeper));
         self.core.ready.spawn(async move {
             stop(&core, &sweeper).await;
-            core.outbox.borrow_mut().push_back(Action::StepDone { number, result: Ok(()) });
+            core.outbox.push(Action::StepDone { number, result: Ok(()) });
         });
     }
 
@@ -474,13 +474,13 @@ async fn settle(core: Rc<Core>) {
     loop {
         core.ready.until(&core.metadata.state_waiters, || !core.metadata.is_clean()).await;
         loop {
-            let due = core.last_write.get().saturating_add(CLEAN_AFTER);
-            if core.writes_in_flight.get() == 0 && core.now() >= due {
+            let due = core.activity.last_write().saturating_add(CLEAN_AFTER);
+            if !core.activity.writes() && core.now() >= due {
                 break;
             }
             core.sleep_until(due.max(core.now() + CLEAN_AFTER / 4)).await;
         }
-        if core.stopping.get() {
+        if core.run.is_stopping() {
             return;
         }
         core.metadata.set_clean();
@@ -491,7 +491,7 @@ async fn settle(core: Rc<Core>) {
 /// Clears idle write-intent bits from time to time.
 async fn clear_intents(core: Rc<Core>) {
     loop {
-        let has_bits = || core.intent.borrow().as_ref().is_some_and(|intent| intent.has_bits());
+        let has_bits = || core.consistency.intent.borrow().as_ref().is_some_and(|intent| intent.has_bits());
         core.ready.until(&core.metadata.intent_waiters, has_bits).await;
         core.sleep_until(core.now() + crate::intent::CLEAR_AFTER).await;
         core.metadata.intent_changed.wake_all(&core.ready);
@@ -499,20 +499,20 @@ async fn clear_intents(core: Rc<Core>) {
 }
 
 async fn stop(core: &Core, sweeper: &Sweeper) {
-    let replays = || core.log.stage() < Stage::Replayed && !core.read_only.get() || core.log.stage() == Stage::Opening;
-    let is_busy = || core.requests_in_flight() > 0 || core.writes_in_flight.get() > 0 || sweeper.is_running() || replays();
+    let replays = || core.log.stage() < Stage::Replayed && !core.run.is_read_only() || core.log.stage() == Stage::Opening;
+    let is_busy = || core.requests_in_flight() > 0 || core.activity.writes() || sweeper.is_running() || replays();
     let flushed = loop {
         while is_busy() {
             core.sleep_until(core.now() + 1_000_000).await;
         }
-        let last_write = core.last_write.get();
+        let last_write = core.activity.last_write();
         let flushed = core.flush_volatile().await;
         // R4: "clean" speaks of writes that ended before the flush. A request that came during it is waited for as well.
-        if !is_busy() && core.last_write.get() == last_write {
+        if !is_busy() && core.activity.last_write() == last_write {
             break flushed;
         }
     };
-    if flushed.is_ok() && core.health() != Health::Failed && !core.read_only.get() && core.geometry.level().is_redundant() {
+    if flushed.is_ok() && core.health() != Health::Failed && !core.run.is_read_only() && core.geometry.level().is_redundant() {
         core.metadata.intent_changed.wake_all(&core.ready);
         core.metadata.set_clean();
         let number = core.request_commit();

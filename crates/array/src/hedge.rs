@@ -34,7 +34,7 @@ impl Core {
         let wins = self.hedging.others_answered(race, read.is_some());
         let Some(read) = read else { return };
         let Some((parent, member)) = wins else {
-            return read.into_iter().for_each(|(_, buffer)| self.give_buffer(buffer));
+            return read.into_iter().for_each(|(_, buffer)| self.buffers.give(buffer));
         };
         self.members.borrow_mut().get_mut(member).hedged_count += 1;
         self.part_read(parent, read.into_iter().map(|(offset, buffer)| (offset, std::iter::once(buffer).collect())));
@@ -108,7 +108,7 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
     let mut read: SmallVec<[(u64, Buffer); 2]> = SmallVec::new();
     for (offset, place) in places {
         let Some(found) = others_say(&core, member, place).await else {
-            read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+            read.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
             return core.others_answered(race, None);
         };
         read.extend(found.into_iter().map(|(within, buffer)| (offset + within, buffer)));

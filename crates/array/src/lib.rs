@@ -4,17 +4,21 @@
 //! formats.
 #![forbid(unsafe_code)]
 
+mod action;
+mod activity;
 mod align;
+mod buffers;
 mod carry_out;
+mod clock;
 mod command;
 mod config;
+mod consistency;
 mod consistent_ranges;
 mod core;
 mod device;
 #[cfg(test)]
 mod driver_tests;
 mod engine;
-mod gates;
 mod gather;
 mod geometry;
 mod hedge;
@@ -58,15 +62,16 @@ mod split_read;
 mod status;
 mod steer;
 mod striped;
+mod stripes;
 mod sweep;
 mod task;
 mod window;
 
+pub use action::Action;
 pub use command::{Command, CommandId, Step};
 #[doc(hidden)]
 pub use config::Flaw;
 pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig};
-pub use core::Action;
 pub use device::ArrayDevice;
 pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};

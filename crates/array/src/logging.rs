@@ -1,6 +1,7 @@
 //! Logging: what the engine does with the [write log](crate::log), from the records of a write to their end.
 
-use crate::core::{Action, Core, drop_failed_flushes, lost};
+use crate::action::Action;
+use crate::core::{Core, drop_failed_flushes, lost};
 use crate::lists::few;
 use crate::log::{Full, LogHolders, Logged, Stage, Waiter};
 use crate::log_record::{BAND_SECTORS, LogRecord};
@@ -185,7 +186,7 @@ impl Core {
     fn log_append(&self, member: MemberId) {
         let Some((records, terms)) = self.log.next_append(member) else { return };
         let fua = self.log_is_fua() || !self.members.borrow().get(member).limits.volatile_cache;
-        self.outbox.borrow_mut().push_back(Action::AppendLog { member, records, terms, fua });
+        self.outbox.push(Action::AppendLog { member, records, terms, fua });
     }
 
     /// True if each append of the log is durable when it ends.
@@ -292,7 +293,7 @@ impl Core {
     /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
     /// resync.
     pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
-        let resynced = self.resync_sector.get() == u64::MAX && self.peers.is_resynced();
+        let resynced = self.consistency.resync_sector() == u64::MAX && self.peers.is_resynced();
         let has_room = self.no_space.has_places(self.now());
         self.metadata.is_current() && resynced && has_room && self.log.behind.may_rely_on(log_holders, &self.members.borrow())
     }

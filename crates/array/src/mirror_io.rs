@@ -80,7 +80,7 @@ pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
 
 /// True if a resync of these copies is still due.
 pub(crate) fn may_be_inconsistent(core: &Core, range: &Range<u64>) -> bool {
-    !core.is_consistent(range)
+    !core.consistency.covers(range)
 }
 
 /// The copy to read: that of the responsive member with the fewest requests, on hard disks of equals the one with the nearest
@@ -132,7 +132,7 @@ pub(crate) async fn read_any(
         if result.is_ok() && there {
             return Some(buffer);
         }
-        core.give_buffer(buffer);
+        core.buffers.give(buffer);
         if there {
             unreadable.push(copy.slot);
         }
@@ -153,7 +153,7 @@ pub(crate) async fn read_without(core: &Core, member: MemberId, range: Range<u64
             false => read_any(core, &copies, sectors, &mut unreadable).await,
         };
         let Some(buffer) = found else {
-            read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+            read.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
             return None;
         };
         read.push((start - range.start, buffer));
@@ -170,7 +170,7 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
     } else {
         (sectors, Some(failed))
     };
-    let mut whole = core.take_buffer(sectors);
+    let mut whole = core.buffers.take(sectors);
     let mut parts: Vec<Range<u64>> =
         read_runs(core, range.clone()).map(|(start, sectors, _)| start - range.start..start - range.start + sectors).collect();
     while let Some(part) = parts.pop() {
@@ -180,7 +180,7 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
         let mut unreadable: SmallVec<[usize; 4]> = known.into_iter().collect();
         let read = read_any(core, &copies, count, &mut unreadable).await;
         if count > least && !unreadable.is_empty() {
-            read.into_iter().for_each(|buffer| core.give_buffer(buffer));
+            read.into_iter().for_each(|buffer| core.buffers.give(buffer));
             parts.extend(halves(part, least));
             continue;
         }
@@ -196,12 +196,12 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
                 parts.extend(halves(part, block));
                 continue;
             }
-            core.give_buffer(whole);
+            core.buffers.give(whole);
             return None;
         };
         mend(core, &copies, &unreadable, &buffer).await;
         whole[bytes(part.start)..bytes(part.end)].copy_from_slice(&buffer);
-        core.give_buffer(buffer);
+        core.buffers.give(buffer);
     }
     Some(whole)
 }

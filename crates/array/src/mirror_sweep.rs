@@ -128,7 +128,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let mut buffer = into.into_iter().next().expect("one buffer was given");
         if result.is_err() || !is_there(core, &copies[0], source) {
-            core.give_buffer(buffer);
+            core.buffers.give(buffer);
             let other = read_mended(core, range, &copies, copies[0].slot).await;
             buffer = other.ok_or_else(|| format!("row {row} of slot {slot} has no readable copy"))?;
         }
@@ -141,7 +141,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
     let outcomes = core.io(writes).await;
     let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     drop(outcomes);
-    claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     settled.map_err(|error| error.to_string())?;
     Ok(!may_be_inconsistent(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
 }
@@ -192,9 +192,9 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
             let buffer = into.into_iter().next().expect("one buffer was given");
             match result {
                 Ok(()) if is_there(core, copy, *member) => read.push((*copy, buffer)),
-                Ok(()) => core.give_buffer(buffer),
+                Ok(()) => core.buffers.give(buffer),
                 Err(_) => {
-                    core.give_buffer(buffer);
+                    core.buffers.give(buffer);
                     unreadable.push(copy.slot);
                 }
             }
@@ -209,11 +209,11 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
         }
         let wrong = vote(core, kind, &mut read, start, &mut found);
         let (_, good) = read.swap_remove(0);
-        read.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+        read.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
         let copies: SmallVec<[Copy; 4]> = there.iter().map(|(copy, _)| *copy).collect();
         mend(core, &copies, &unreadable, &good).await;
         if wrong.is_empty() || kind == (SweepKind::Scrub { repair: false }) {
-            core.give_buffer(good);
+            core.buffers.give(good);
             continue;
         }
         let good = good.freeze();
@@ -254,7 +254,7 @@ fn vote(
         let page = page..(page + bytes(PAGE_SECTORS)).min(read[0].1.len());
         let held = |index: usize| &read[index].1[page.clone()];
         let sectors = start + (page.start / 512) as u64..start + (page.end / 512) as u64;
-        let may_blame = core.is_consistent(&sectors);
+        let may_blame = core.consistency.covers(&sectors);
         if (1..count).all(|index| held(index) == held(0)) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }

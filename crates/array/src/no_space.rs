@@ -8,7 +8,7 @@
 //!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
 //! - If a data strip is missing, its content exists in parity alone, and parity must not follow. Rows that a member could not
 //!   take become bad blocks there. So do rows of a write-behind that could not be brought to its place; therefore no write is
-//!   acknowledged early where its place may need space of a file system ([`Core::expect_no_space`]).
+//!   acknowledged early where its place may need space of a file system ([`NoSpace::expect`](crate::space::NoSpace::expect)).
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
 //!   parity would move on with a write whose data another member has no space for, and could tell neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
@@ -24,42 +24,10 @@ use crate::mirror_io::{alike_sectors, readable};
 use crate::parity_code::{Unit, computed_parity};
 use crate::parity_io::{read_units, reconstruct};
 use crate::plan::{Presence, Strips};
-use crate::space::Lacking;
 use crate::{MemberId, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Buffer, ErrorKind, IoError};
-
-impl Core {
-    /// A member has no space for a write. Returns what the client is told.
-    pub fn meet_no_space(&self, member: MemberId, error: &IoError) -> IoError {
-        let now = self.now();
-        if !self.no_space.is_careful(now) {
-            self.event(crate::Event::NoSpace { member, reason: error.context.to_string() });
-        }
-        let until = self.no_space.meet(now);
-        self.members.borrow_mut().get_mut(member).no_space_until = until;
-        IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
-    }
-
-    /// A write to a member may need space that is not there.
-    pub fn expect_no_space(&self) {
-        self.no_space.expect();
-    }
-
-    /// A write-behind is not in place: the next flush must fail.
-    pub fn fail_next_flush(&self, error: &IoError) {
-        self.no_space.fail_next_flush(error);
-    }
-
-    /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
-    pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
-        if self.no_space.is_careful(self.now()) {
-            self.no_space.lacks(Lacking { member, rows: rows.clone(), sync });
-            self.no_space.refill.wake_all(&self.ready);
-        }
-    }
-}
+use stria_block::{Buffer, IoError};
 
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: members that had no space for some of it.
@@ -104,13 +72,13 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>
         return Ok(());
     };
     let parity = computed_parity(core, map, &data);
-    data.into_iter().for_each(|buffer| core.give_buffer(buffer));
+    data.into_iter().for_each(|buffer| core.buffers.give(buffer));
     for (index, right) in parity.into_iter().enumerate() {
         let targets = core.members.borrow().targets(usize::from(map.parity[index]));
         for member in targets {
             write_if_other(core, member, rows, &right).await?;
         }
-        core.give_buffer(right);
+        core.buffers.give(right);
     }
     Ok(())
 }

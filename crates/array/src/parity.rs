@@ -40,7 +40,7 @@ impl Personality for Parity {
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
         let rows = row..row + request.sectors;
         let is_in_place = || !core.log.is_not_in_place(slot, &rows) && !members.get(member).is_unresponsive;
-        let allows = members.presence(slot, &rows) == Presence::Whole && core.is_consistent(&rows) && is_in_place();
+        let allows = members.presence(slot, &rows) == Presence::Whole && core.consistency.covers(&rows) && is_in_place();
         allows.then_some((member, row))
     }
 
@@ -118,7 +118,7 @@ impl Personality for Parity {
             stripe = end;
         }
         for (start, sectors) in pieces {
-            let data = smallvec![core.zeros(sectors)];
+            let data = smallvec![core.buffers.zeros(sectors)];
             let part =
                 Part { parent, offset_sectors: start % width, data, fua: zeroing.fua, small: true, alone: true, goes_on: false };
             parity_write::write_part(core, start / width, part);

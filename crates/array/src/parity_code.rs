@@ -53,7 +53,7 @@ impl Found {
 
     #[inline]
     pub fn recycle(self, core: &Core) {
-        self.0.into_iter().for_each(|(_, buffer)| core.give_buffer(buffer));
+        self.0.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
     }
 }
 
@@ -128,13 +128,13 @@ impl Change<'_> {
         let data = |index: usize, range: Range<usize>| -> &[u8] {
             if part.strips.contains(&index) {
                 let strip = &written[index - part.strips.start];
-                return if leave_out { core.zero_bytes(range.len()) } else { within(strip, range) };
+                return if leave_out { core.buffers.zero_bytes(range.len()) } else { within(strip, range) };
             }
             let recovered = || recovered.iter().flatten().find(|(known, _)| *known == index).map(|(_, buffer)| buffer);
             &read.get(Unit::Data(index)).or_else(recovered).expect("read or recovered")[range]
         };
         let parity = generate(core, map, cuts, &plan.write_parity, data);
-        recovered.into_iter().flatten().for_each(|(_, buffer)| core.give_buffer(buffer));
+        recovered.into_iter().flatten().for_each(|(_, buffer)| core.buffers.give(buffer));
         parity
     }
 
@@ -143,7 +143,7 @@ impl Change<'_> {
         let lost = |index: &usize| !self.part.strips.contains(index) && read.get(Unit::Data(*index)).is_none();
         let sectors = self.part.rows.end - self.part.rows.start;
         let mut recovered =
-            (0..self.map.data.len()).filter(lost).map(|index| (index, self.core.take_buffer(sectors))).collect::<SmallVec<_>>();
+            (0..self.map.data.len()).filter(lost).map(|index| (index, self.core.buffers.take(sectors))).collect::<SmallVec<_>>();
         recover(self.core, self.map, read, &mut recovered);
         recovered
     }
@@ -151,7 +151,7 @@ impl Change<'_> {
     /// Partial parity with the written strips added.
     fn add_written(&self, partial: &Parities) -> Parities {
         let mut parity: Parities = few(partial.iter().map(|partial| {
-            let mut buffer = self.core.take_buffer((partial.len() / 512) as u64);
+            let mut buffer = self.core.buffers.take((partial.len() / 512) as u64);
             buffer.copy_from_slice(partial);
             buffer
         }));
@@ -167,7 +167,7 @@ impl Change<'_> {
         parity: &mut Parities,
         mut apply: impl FnMut(&Code, usize, Range<usize>, &[u8], &mut [Option<&mut [u8]>]),
     ) {
-        let code = self.core.code.as_ref().expect("a parity level");
+        let code = self.core.stripes.code();
         for (index, strip) in self.part.strips.clone().zip(self.written) {
             let mut start = 0;
             for segment in strip {
@@ -190,15 +190,15 @@ pub(crate) fn generate<'a>(
     data: impl Fn(usize, Range<usize>) -> &'a [u8],
 ) -> Parities {
     let len = cuts[cuts.len() - 1];
-    let mut parity: Parities = few(wanted.iter().map(|_| core.take_buffer((len / 512) as u64)));
+    let mut parity: Parities = few(wanted.iter().map(|_| core.buffers.take((len / 512) as u64)));
     for cut in cuts.windows(2) {
         let range = cut[0]..cut[1];
-        let mut by_code: SmallVec<[&[u8]; 24]> = smallvec![core.zero_bytes(range.len()); map.code_count];
+        let mut by_code: SmallVec<[&[u8]; 24]> = smallvec![core.buffers.zero_bytes(range.len()); map.code_count];
         for (index, &position) in map.code.iter().enumerate() {
             by_code[usize::from(position)] = data(index, range.clone());
         }
         let mut outputs = outputs(wanted, &mut parity, &range);
-        core.code.as_ref().expect("a parity level").generate(&by_code, &mut outputs[..map.parity.len()]);
+        core.stripes.code().generate(&by_code, &mut outputs[..map.parity.len()]);
     }
     parity
 }
@@ -258,7 +258,7 @@ pub(crate) fn code_strips<'a>(
 pub(crate) fn recover(core: &Core, map: &StripeMap, found: &Found, lost: &mut [(usize, Buffer)]) {
     let Some((_, first)) = lost.first() else { return };
     let len = first.len();
-    let zeros = core.zero_bytes(len);
+    let zeros = core.buffers.zero_bytes(len);
     let mut targets: SmallVec<[(usize, Option<&mut [u8]>); 2]> =
         lost.iter_mut().map(|(index, buffer)| (*index, Some(&mut buffer[..]))).collect();
     let mut strips = code_strips(map, zeros, |unit| match found.get(unit) {
@@ -268,7 +268,7 @@ pub(crate) fn recover(core: &Core, map: &StripeMap, found: &Found, lost: &mut [(
             target.and_then(|(_, target)| target.take()).map_or(Strip::Absent, Strip::Lost)
         }
     });
-    core.code.as_ref().expect("a parity level").recover(&mut strips).expect("the plan read enough strips");
+    core.stripes.code().recover(&mut strips).expect("the plan read enough strips");
 }
 
 /// The parity of all data strips of a stripe, given in address order.

@@ -59,7 +59,7 @@ pub(crate) async fn read_units(
     }
     core.reuse(ended);
     if failed {
-        buffers.into_iter().for_each(|buffer| core.give_buffer(buffer));
+        buffers.into_iter().for_each(|buffer| core.buffers.give(buffer));
         return None;
     }
     Some(buffers)
@@ -87,7 +87,7 @@ pub(crate) async fn reconstruct(
         let Some(read) = read_units(core, map, &wanted, unreadable).await else { continue };
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read));
         let mut lost: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        lost.push((index, core.take_buffer(rows.end - rows.start)));
+        lost.push((index, core.buffers.take(rows.end - rows.start)));
         recover(core, map, &found, &mut lost);
         found.recycle(core);
         return Ok(lost.pop().expect("one strip was recovered").1);
@@ -96,12 +96,12 @@ pub(crate) async fn reconstruct(
 
 /// As [`reconstruct`], page by page, each from the members that can read it.
 async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<u64>) -> Result<Buffer, Unrecoverable> {
-    let mut whole = core.take_buffer(rows.end - rows.start);
+    let mut whole = core.buffers.take(rows.end - rows.start);
     for row in rows.clone().step_by(PAGE_SECTORS as usize) {
         let page = row..rows.end.min(row + PAGE_SECTORS);
         let part = reconstruct(core, stripe, index, &page, &mut Strips::new()).await?;
         whole[bytes(row - rows.start)..][..part.len()].copy_from_slice(&part);
-        core.give_buffer(part);
+        core.buffers.give(part);
     }
     Ok(whole)
 }
@@ -112,7 +112,7 @@ pub(crate) async fn read_from_parity(core: &Core, array_sector: u64, rows: Range
     let stripe = rows.start / strip;
     let index = (array_sector / strip % core.geometry.data_count() as u64) as usize;
     let _guard = core.lock(rows.clone(), Mode::Shared).await;
-    if !core.is_consistent(&rows) {
+    if !core.consistency.covers(&rows) {
         return None;
     }
     let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
@@ -132,7 +132,7 @@ pub(crate) async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) 
         data.push(reconstruct(core, stripe, index, rows, &mut Strips::new()).await.ok()?);
     }
     let mut all = computed_parity(core, map, &data);
-    data.into_iter().for_each(|buffer| core.give_buffer(buffer));
+    data.into_iter().for_each(|buffer| core.buffers.give(buffer));
     Some(all.swap_remove(parity))
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) 
     let unit = data_index(map, slot).map_or_else(|| Unit::Parity(parity.expect("data or parity")), Unit::Data);
     let mut unreadable = Strips::new();
     if let Some(read) = read_units(&core, map, &[(unit, rows.clone())], &mut unreadable).await {
-        read.into_iter().for_each(|buffer| core.give_buffer(buffer));
+        read.into_iter().for_each(|buffer| core.buffers.give(buffer));
         return;
     }
     match unit {

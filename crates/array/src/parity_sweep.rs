@@ -11,7 +11,7 @@ use crate::parity_code::code_strips;
 use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
-use crate::window::{Found, Work};
+use crate::window::{Found, WINDOW_SECTORS, Work};
 use crate::{Flaw, MemberId, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     };
     let strip = core.geometry.strip_sectors();
     let mut lost = false;
-    let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.take_buffer(sectors))).collect();
+    let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.buffers.take(sectors))).collect();
     let mut found = Found::default();
     // What to write where redundancy mismatches, by slot and row.
     let mut repairs: Vec<(usize, u64, Buffer)> = Vec::new();
@@ -83,7 +83,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
             if let Some(supposed) = &supposed {
                 check_stripe(core, work.kind, start, &[&known, supposed], at, &mut found, &mut repairs);
             }
-            supposed.into_iter().flatten().for_each(|(_, buffer)| core.give_buffer(buffer));
+            supposed.into_iter().flatten().for_each(|(_, buffer)| core.buffers.give(buffer));
         }
     }
     if lost {
@@ -139,8 +139,8 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
     core.log_end(rows.start / strip, &[], logged);
     drop((outcomes, guard));
-    claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
-    known.into_values().for_each(|buffer| core.give_buffer(buffer));
+    claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
+    known.into_values().for_each(|buffer| core.buffers.give(buffer));
     settled.map_err(|error| error.to_string())?;
     found.tell(core, work.kind);
     core.wait_for_ack_barrier().await;
@@ -181,7 +181,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
         let members = core.members.borrow();
         for slot in 0..core.geometry.slot_count() {
             if members.presence(slot, rows) == Presence::Whole && !unreadable.contains(&slot) {
-                let into = std::iter::once(core.take_buffer(rows.end - rows.start)).collect();
+                let into = std::iter::once(core.buffers.take(rows.end - rows.start)).collect();
                 let member = members.slots()[slot].member.expect("whole");
                 slots.push((slot, member));
                 let operation = Operation::Read { into };
@@ -199,7 +199,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
                 known.insert(slot, buffer);
             }
             Err(_) => {
-                core.give_buffer(buffer);
+                core.buffers.give(buffer);
                 // The error of a member that was replaced meanwhile says nothing about the next.
                 if core.members.borrow().slots()[slot].member == Some(member) {
                     unreadable.push(slot);
@@ -209,7 +209,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
         }
     }
     if failed {
-        known.into_values().for_each(|buffer| core.give_buffer(buffer));
+        known.into_values().for_each(|buffer| core.buffers.give(buffer));
         return None;
     }
     Some(known)
@@ -217,7 +217,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
 
 /// Recovers the strips of one stripe that `computed` asks for.
 fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Rows, at: Range<usize>) -> Result<(), ()> {
-    let zeros = core.zero_bytes(at.len());
+    let zeros = core.buffers.zero_bytes(at.len());
     let mut outputs: SmallVec<[(usize, Option<&mut [u8]>); 4]> =
         computed.iter_mut().map(|(&slot, buffer)| (slot, Some(&mut buffer[at.clone()]))).collect();
     let mut strips = code_strips(map, zeros, |unit| {
@@ -230,7 +230,7 @@ fn recover_stripe(core: &Core, map: &StripeMap, known: &Rows, computed: &mut Row
             }
         }
     });
-    core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
+    core.stripes.code().recover(&mut strips).map_err(|_| ())
 }
 
 /// Data in the order of the code, and parity, where `of` says what a slot holds.
@@ -263,7 +263,7 @@ fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Rang
         return None;
     }
     let len = known.values().next().map_or(0, |buffer| buffer.len());
-    let mut supposed: Rows = missing.into_iter().map(|slot| (slot, core.take_buffer((len / 512) as u64))).collect();
+    let mut supposed: Rows = missing.into_iter().map(|slot| (slot, core.buffers.take((len / 512) as u64))).collect();
     recover_stripe(core, map, known, &mut supposed, at).expect("there are more parities than that");
     Some(supposed)
 }
@@ -282,14 +282,14 @@ fn check_stripe(
     found: &mut Found,
     repairs: &mut Vec<(usize, u64, Buffer)>,
 ) {
-    let code = core.code.as_ref().expect("a parity level");
+    let code = core.stripes.code();
     let map = core.map(row / core.geometry.strip_sectors());
     let held = |slot: usize, part: &Range<usize>| {
         let buffer = known.iter().find_map(|known| known.get(&slot))?;
         Some(&buffer[part.clone()])
     };
     let is_consistent = |part: &Range<usize>| {
-        let (data, parity) = in_code_order(map, core.zero_bytes(part.len()), |slot| held(slot, part));
+        let (data, parity) = in_code_order(map, core.buffers.zero_bytes(part.len()), |slot| held(slot, part));
         code.check(&data, &parity) == 0
     };
     if is_consistent(&at) {
@@ -302,7 +302,7 @@ fn check_stripe(
     for page in at.clone().step_by(bytes(PAGE_SECTORS)) {
         let page = page..(page + bytes(PAGE_SECTORS)).min(at.end);
         let rows = row_of(page.start)..row_of(page.end);
-        let may_blame = core.is_consistent(&rows);
+        let may_blame = core.consistency.covers(&rows);
         if is_consistent(&page) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }
@@ -311,7 +311,7 @@ fn check_stripe(
         found.blame(rows, wrong.as_ref().map(|(slot, _)| *slot));
         match wrong {
             Some((slot, right)) if repair => repairs.push((slot, row_of(page.start), right)),
-            Some((_, right)) => core.give_buffer(right),
+            Some((_, right)) => core.buffers.give(right),
             None if repair => match stale.last_mut() {
                 Some(last) if last.end == page.start => last.end = page.end,
                 _ => stale.push(page),
@@ -320,16 +320,16 @@ fn check_stripe(
         }
     }
     for part in stale {
-        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.take_buffer((part.len() / 512) as u64)).collect();
+        let mut fresh: SmallVec<[Buffer; 2]> = map.parity.iter().map(|_| core.buffers.take((part.len() / 512) as u64)).collect();
         {
-            let (data, _) = in_code_order(map, core.zero_bytes(part.len()), |slot| held(slot, &part));
+            let (data, _) = in_code_order(map, core.buffers.zero_bytes(part.len()), |slot| held(slot, &part));
             let mut outputs: SmallVec<[Option<&mut [u8]>; 2]> = fresh.iter_mut().map(|buffer| Some(&mut buffer[..])).collect();
             code.generate(&data, &mut outputs);
         }
         for (&slot, buffer) in map.parity.iter().zip(fresh) {
             match held(usize::from(slot), &part) {
                 Some(old) if *old != buffer[..] => repairs.push((usize::from(slot), row_of(part.start), buffer)),
-                _ => core.give_buffer(buffer),
+                _ => core.buffers.give(buffer),
             }
         }
     }
@@ -338,13 +338,13 @@ fn check_stripe(
 /// The slot whose page is wrong, and what it should hold. Trusted only if with it the whole page matches: if two members were
 /// wrong, a repair would damage a third. Returns `None` if more than one is wrong or there is only one parity.
 fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Option<(usize, Buffer)> {
-    let code = core.code.as_ref().expect("a parity level");
-    let zeros = core.zero_bytes(page.len());
+    let code = core.stripes.code();
+    let zeros = core.buffers.zero_bytes(page.len());
     let held = |slot: usize| &known[&slot][page.clone()];
     let (data, parity) = in_code_order(map, zeros, |slot| Some(&known.get(&slot)?[page.clone()]));
     let [Some(p), Some(q), ..] = parity[..] else { return None };
     let wrong = slot_of(map, code.locate(&data, p, q)?)?;
-    let mut right = core.take_buffer((page.len() / 512) as u64);
+    let mut right = core.buffers.take((page.len() / 512) as u64);
     let mut lost = Some(&mut right[..]);
     let mut strips = code_strips(map, zeros, |unit| match unit.slot(map) {
         slot if slot == wrong => Strip::Lost(lost.take().expect("a slot holds one strip")),
@@ -359,7 +359,7 @@ fn locate(core: &Core, map: &StripeMap, known: &Rows, page: &Range<usize>) -> Op
     if is_consistent {
         return Some((wrong, right));
     }
-    core.give_buffer(right);
+    core.buffers.give(right);
     None
 }
 
@@ -368,4 +368,31 @@ fn slot_of(map: &StripeMap, position: usize) -> Option<usize> {
     let data = || map.code.iter().position(|&code| usize::from(code) == position).map(|index| map.data[index]);
     let slot = position.checked_sub(map.code_count).map_or_else(data, |parity| map.parity.get(parity).copied());
     slot.map(usize::from)
+}
+
+/// Resyncs these rows of a stripe before a write to a part of them, if they may be inconsistent and the stripe lacks members, but
+/// fewer than it has parities (R38). If that is not possible, the write goes on without.
+pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip: &Range<u64>) {
+    let base = stripe * core.geometry.strip_sectors();
+    let on_members = base + rows_of_strip.start..base + rows_of_strip.end;
+    if core.consistency.covers(&on_members) {
+        return;
+    }
+    let lost = {
+        let members = core.members.borrow();
+        (0..members.slots().len()).filter(|&slot| members.presence(slot, &on_members) != Presence::Whole).count()
+    };
+    if !(1..core.geometry.level().parity_count()).contains(&lost) {
+        return;
+    }
+    let work = Work { kind: SweepKind::Resync, fills: &[] };
+    let mut next = on_members.start;
+    while next < on_members.end {
+        let part = next..on_members.end.min(next + WINDOW_SECTORS);
+        if !core.consistency.covers(&part) && rows(core, &work, part.clone()).await.is_err() {
+            return;
+        }
+        next = part.end;
+        core.consistency.note_resync(part);
+    }
 }

@@ -12,7 +12,7 @@ impl Core {
     /// cache held. If log records were replayed, a new log session voids them: replayed again with a member less, they could
     /// give the new data of a write whose old data a client has read.
     pub async fn prepare(&self, lacks: bool, replays: bool) {
-        self.ready.until(&self.sweep_changed, || !self.read_only.get()).await;
+        self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
         if lacks {
             self.raise_ack_barrier();
             self.wait_for_ack_barrier().await;
@@ -21,7 +21,7 @@ impl Core {
             // A failing flush makes writes fail, and reads may go on: waiting would not help.
             let _ = self.log_open().await;
         }
-        self.prepared.set(true);
+        self.run.set_prepared();
     }
 
     /// Writes superblock updates, one at a time, each with the latest state.
@@ -32,14 +32,14 @@ impl Core {
             // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
             // waits for that.
-            let settled = || self.log.stage() >= Stage::Replayed && self.suspect_parity_from.get() == u64::MAX;
+            let settled = || self.log.stage() >= Stage::Replayed && !self.consistency.suspects_parity();
             let clean = || self.metadata.is_clean() && settled();
-            let state = || self.members.borrow().state(clean(), self.resync_sector.get());
+            let state = || self.members.borrow().state(clean(), self.consistency.resync_sector());
             let (lock, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
                 let may_say =
-                    || self.log.replay_has_holders(&self.members.borrow()) || self.read_only.get() || !self.has_dropped();
+                    || self.log.replay_has_holders(&self.members.borrow()) || self.run.is_read_only() || !self.has_dropped();
                 self.ready.until(&self.log.stage_changed, may_say).await;
                 self.log.behind.wait_for_orphans(&self.ready, &self.members).await;
                 let before = state();
@@ -67,7 +67,7 @@ impl Core {
 
     /// R3: true if no member needs the bits of idle chunks.
     fn may_clear_intents(&self) -> bool {
-        self.members.borrow().whole() && self.resync_from() == u64::MAX
+        self.members.borrow().whole() && self.consistency.resync_from() == u64::MAX
     }
 
     /// Writes bitmap updates. Bits that were wanted while the last update ran share the next.
@@ -76,9 +76,9 @@ impl Core {
             let (mut set, mut idle) = (Vec::new(), Vec::new());
             self.ready
                 .until(&self.metadata.intent_changed, || {
-                    let mut intent = self.intent.borrow_mut();
+                    let mut intent = self.consistency.intent.borrow_mut();
                     let Some(intent) = intent.as_mut() else { return false };
-                    let after = if self.stopping.get() { 0 } else { crate::intent::CLEAR_AFTER };
+                    let after = if self.run.is_stopping() { 0 } else { crate::intent::CLEAR_AFTER };
                     set = intent.take_wanted();
                     idle = if self.may_clear_intents() { intent.idle(self.now(), after) } else { Vec::new() };
                     !set.is_empty() || !idle.is_empty()
@@ -90,7 +90,7 @@ impl Core {
             let since = self.now();
             let flushed = idle.is_empty() || self.flush_volatile().await.is_ok();
             let clear = {
-                let mut intent = self.intent.borrow_mut();
+                let mut intent = self.consistency.intent.borrow_mut();
                 let intent = intent.as_mut().expect("it was there");
                 if !flushed {
                     intent.postpone(&idle, self.now());
@@ -100,7 +100,7 @@ impl Core {
             let lock = self.metadata.lock(&self.ready).await;
             self.update(&lock, MetadataUpdate::Intent { set: set.clone(), clear }).await;
             self.metadata.set_intent_busy(false);
-            self.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
+            self.consistency.intent.borrow_mut().as_mut().expect("it was there").recorded(&set);
             drop(lock);
             self.metadata.intent_waiters.wake_all(&self.ready);
         }

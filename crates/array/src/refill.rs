@@ -20,7 +20,7 @@ pub(crate) async fn refill_forever(core: Rc<Core>) {
         core.sleep_until(core.now() + REFILL_EVERY).await;
         let lacking = core.no_space.take_lacking();
         for piece in lacking {
-            if core.stopping.get() || core.read_only.get() {
+            if core.run.is_stopping() || core.run.is_read_only() {
                 return;
             }
             if refill(&core, &piece).await.is_err() {

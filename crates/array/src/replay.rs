@@ -9,7 +9,8 @@
 mod over;
 
 use crate::StripeMap;
-use crate::core::{Action, Core, drop_failed_writes};
+use crate::action::Action;
+use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
 use crate::log::{ReplayHolders, Stage};
 use crate::log_record::{BAND_SECTORS, LogRecord};
@@ -44,7 +45,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
         compute_rows(&core, piece, piece.rows.clone()).await;
     }
     core.log.enter(Stage::Readable, &core.ready);
-    core.ready.until(&core.sweep_changed, || !core.read_only.get()).await;
+    core.ready.until(&core.sweep_changed, || !core.run.is_read_only()).await;
     // R31: what was read from logs may still lie in volatile caches, and is needed until replay has ended.
     if let Err(error) = core.flush_members().await {
         return give_up(&core, &error);
@@ -82,9 +83,9 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
 /// Reads go on through the overlay. Writes are not allowed where replay could not write.
 fn give_up(core: &Core, error: &IoError) {
     core.log.overlay.give_up(error.context.to_string());
-    core.read_only.set(true);
+    core.run.set_read_only(true);
     if core.partition.lane_count > 1 {
-        core.outbox.borrow_mut().push_back(Action::GiveUp);
+        core.outbox.push(Action::GiveUp);
     }
     core.log.stage_changed.wake_all(&core.ready);
 }
@@ -164,7 +165,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             return;
         };
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read));
-        let mut data: SmallVec<[(usize, Buffer); 4]> = unread.iter().map(|&index| (index, core.take_buffer(sectors))).collect();
+        let mut data: SmallVec<[(usize, Buffer); 4]> = unread.iter().map(|&index| (index, core.buffers.take(sectors))).collect();
         if by_parity {
             if recover(core, map, &rows, newest, &found, &mut data).is_err() {
                 // More is lost than the level survives: parity stays as it is.
@@ -178,7 +179,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
                 }
             }
         }
-        let code = core.code.as_ref().expect("a parity level");
+        let code = core.stripes.code();
         for record in newest {
             let mut parity = match &record.partial {
                 Some(partial) => Buffer::copy_of(part(record, partial, &rows)),
@@ -197,7 +198,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
         for (index, buffer) in data {
             match redone && there[0][index] != Presence::Missing {
                 true => core.log.overlay.insert(usize::from(map.data[index]), on_member.start, buffer.freeze()),
-                false => core.give_buffer(buffer),
+                false => core.buffers.give(buffer),
             }
         }
         found.recycle(core);
@@ -215,7 +216,7 @@ fn recover(
     lost: &mut [(usize, Buffer)],
 ) -> Result<(), ()> {
     let len = bytes(rows.end - rows.start);
-    let zeros = core.zero_bytes(len);
+    let zeros = core.buffers.zero_bytes(len);
     let less: SmallVec<[(usize, Buffer); 2]> = records
         .iter()
         .filter_map(|record| {
@@ -243,5 +244,5 @@ fn recover(
             sum.map_or(Strip::Absent, |(_, buffer)| Strip::Present(buffer))
         }
     });
-    core.code.as_ref().expect("a parity level").recover(&mut strips).map_err(|_| ())
+    core.stripes.code().recover(&mut strips).map_err(|_| ())
 }

@@ -194,7 +194,7 @@ impl Sweeper {
 
     /// True if the running sweep must end after its current windows.
     fn halts(&self, core: &Core) -> bool {
-        self.paused.get() || self.cancelled.get() || core.stopping.get()
+        self.paused.get() || self.cancelled.get() || core.run.is_stopping()
     }
 
     /// Whether a scrub may start.
@@ -207,12 +207,12 @@ impl Sweeper {
         if self.paused.get() {
             return Err(Refusal("scrub refused: sweeps are paused; resume them first".into()));
         }
-        if core.read_only.get() && repair {
+        if core.run.is_read_only() && repair {
             return Err(Refusal(
                 "repair refused: the array is read-only; scrub without --repair, or serve it without --read-only".into(),
             ));
         }
-        if core.read_only.get() && (core.resync_from() != u64::MAX || core.log.overlay.is_any()) {
+        if core.run.is_read_only() && (core.consistency.resync_from() != u64::MAX || core.log.overlay.is_any()) {
             return Err(Refusal(
                 "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot mend that; serve it without --read-only first"
                     .into(),
@@ -276,13 +276,13 @@ type Job = (SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64);
 
 /// What should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
-    if sweeper.paused.get() || core.stopping.get() || !core.geometry.level().is_redundant() {
+    if sweeper.paused.get() || core.run.is_stopping() || !core.geometry.level().is_redundant() {
         return None;
     }
     if core.health() == crate::Health::Failed {
         return None;
     }
-    if core.read_only.get() {
+    if core.run.is_read_only() {
         return ordered_scrub(sweeper).filter(|(kind, ..)| *kind == SweepKind::Scrub { repair: false });
     }
     if core.log.stage() < crate::log::Stage::Replayed {
@@ -297,9 +297,9 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     if !filled.is_empty() && !sweeper.gave_up.get() {
         return Some((SweepKind::Rebuild, filled, from, by_bitmap, 0));
     }
-    let resync = core.resync_from();
+    let resync = core.consistency.resync_from();
     if resync != u64::MAX {
-        return Some((SweepKind::Resync, SmallVec::new(), resync, core.intent.borrow().is_some(), 0));
+        return Some((SweepKind::Resync, SmallVec::new(), resync, core.consistency.intent.borrow().is_some(), 0));
     }
     ordered_scrub(sweeper)
 }
@@ -386,7 +386,7 @@ async fn run(
         // What failed now may work later; at once it would fail again.
         let due = core.now() + AGAIN_AFTER;
         let again = kind == SweepKind::Resync || kind == SweepKind::Rebuild && no_space;
-        while again && core.now() < due && !core.stopping.get() {
+        while again && core.now() < due && !core.run.is_stopping() {
             core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
         }
     } else if sweep.watermark() < end {
@@ -396,7 +396,7 @@ async fn run(
             let at = sweep.watermark();
             if sweeper.cancelled.replace(false) {
                 reason = format!("cancelled at {percent} %; --from {at}s goes on from there");
-            } else if core.stopping.get() {
+            } else if core.run.is_stopping() {
                 reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
             } else {
                 sweeper.ordered.set(Some((repair, at, mismatch_sectors)));
@@ -411,7 +411,7 @@ async fn run(
                     take_over(core, &sweep.fills, from_start).await;
                 }
             }
-            SweepKind::Resync => core.resynced(u64::MAX),
+            SweepKind::Resync => core.consistency.resynced(u64::MAX),
             SweepKind::Scrub { repair } => sweeper.last_mismatch.set(Some((mismatch_sectors, repair))),
         }
         let mut wrong = Vec::new();
@@ -476,8 +476,8 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     let copied = fills.iter().any(|fill| fill.copied);
     if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().whole() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
-        if all && core.resync_from() != u64::MAX && fills.len() == 1 {
-            core.resynced(u64::MAX);
+        if all && core.consistency.resync_from() != u64::MAX && fills.len() == 1 {
+            core.consistency.resynced(u64::MAX);
         }
     }
 }
@@ -538,7 +538,7 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
     if !sweep.by_bitmap {
         return true;
     }
-    let intent = core.intent.borrow();
+    let intent = core.consistency.intent.borrow();
     let Some(intent) = intent.as_ref() else { return true };
     match sweep.kind {
         SweepKind::Resync => intent.needs_resync(window),
@@ -576,7 +576,7 @@ async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
         let Some(due) = turn(core, sweeper, sectors) else { return true };
         let bounds = sweeper.bounds.get();
         if core.now() < due {
-            core.wake_at(due);
+            core.clock.wake_at(&core.ready, due);
         }
         let goes_on = || core.now() >= due || sweeper.halts(core) || sweeper.bounds.get() != bounds;
         core.ready.until(&sweeper.pace_changed, goes_on).await;
@@ -591,7 +591,7 @@ async fn pace(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> bool {
 
 /// When a window of this size may start; `None`: now.
 fn turn(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sectors: u64) -> Option<Nanos> {
-    let clients = core.requests_in_flight() > 0 || core.now() < core.last_client.get().saturating_add(CLIENT_PAUSE);
+    let clients = core.requests_in_flight() > 0 || core.now() < core.activity.last_request().saturating_add(CLIENT_PAUSE);
     let (min, max) = (sweeper.speed_min.get().min(sweeper.speed_max.get()), sweeper.speed_max.get());
     let (speed, lags) = if clients { core.steering.speed(core.now(), min, max, sectors) } else { (max, false) };
     if lags {
@@ -623,7 +623,7 @@ fn advance(core: &Core, sweep: &Sweep) {
                 }
             }
         }
-        SweepKind::Resync => core.resynced(watermark),
+        SweepKind::Resync => core.consistency.resynced(watermark),
         SweepKind::Scrub { .. } => {}
     }
     let now = core.now();

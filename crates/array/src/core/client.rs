@@ -1,11 +1,12 @@
 //! Clients' requests while parts of them run, and their completions.
 
-use super::{Action, Core};
+use super::Core;
 use crate::MemberId;
+use crate::action::Action;
 use crate::member_requests::{MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_ledger::CopiesWrite;
 use smallvec::smallvec;
-use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag, bytes};
+use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag};
 
 impl Core {
     /// Splits a client's request into `parts`, none of which has been sent yet.
@@ -56,32 +57,24 @@ impl Core {
     }
 
     pub fn done(&self, completion: Completion) {
-        self.outbox.borrow_mut().push_back(Action::Done(completion));
+        self.outbox.push(Action::Done(completion));
     }
 
     pub fn requests_in_flight(&self) -> usize {
         self.requests.count() + self.mirror_writes.count() + self.straight_writes.unacknowledged()
     }
 
-    pub fn take_buffer(&self, sectors: u64) -> Buffer {
-        self.pool.borrow_mut().take(bytes(sectors))
-    }
-
-    pub fn give_buffer(&self, buffer: Buffer) {
-        self.pool.borrow_mut().give(buffer);
-    }
-
     /// Returns the read buffers of these outcomes to the pool.
     pub fn recycle(&self, outcomes: Outcomes) {
         for (_, operation) in outcomes {
             if let Operation::Read { into } = operation {
-                into.into_iter().for_each(|buffer| self.give_buffer(buffer));
+                into.into_iter().for_each(|buffer| self.buffers.give(buffer));
             }
         }
     }
 
     pub fn read_io(&self, member: MemberId, start_sector: u64, sectors: u64) -> MemberIo {
-        let into = smallvec![self.take_buffer(sectors)];
+        let into = smallvec![self.buffers.take(sectors)];
         MemberIo { member, start_sector, sectors, operation: Operation::Read { into } }
     }
 }
@@ -110,7 +103,7 @@ impl FailedPart {
                     segment.copy_from_slice(front);
                     rest = back;
                 }
-                core.give_buffer(buffer);
+                core.buffers.give(buffer);
                 Ok(())
             }
             None => Err(lost(&format!("read at sector {}", self.array_sector), &self.error.context)),

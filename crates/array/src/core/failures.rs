@@ -2,6 +2,7 @@
 
 use super::{Core, lost};
 use crate::member_requests::write_io;
+use crate::space::Lacking;
 use crate::{Event, MemberId, MemberState};
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
@@ -71,7 +72,7 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
 /// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On
 /// a read-only array the sectors stay as they are.
 pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: u64, data: Data) {
-    if core.read_only.get() || core.members.borrow().get(member).role == MemberState::Failed {
+    if core.run.is_read_only() || core.members.borrow().get(member).role == MemberState::Failed {
         return;
     }
     let sectors = (data.len() / 512) as u64;
@@ -88,5 +89,26 @@ pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: u64, da
             core.fail_member(member, &format!("could not rewrite sectors that it failed to read: {error}"));
         }
         None => core.event(Event::ReadCorrected { member, start_sector, sectors }),
+    }
+}
+
+impl Core {
+    /// A member has no space for a write. Returns what the client is told.
+    pub fn meet_no_space(&self, member: MemberId, error: &IoError) -> IoError {
+        let now = self.now();
+        if !self.no_space.is_careful(now) {
+            self.event(Event::NoSpace { member, reason: error.context.to_string() });
+        }
+        let until = self.no_space.meet(now);
+        self.members.borrow_mut().get_mut(member).no_space_until = until;
+        IoError::new(ErrorKind::NoSpace, format!("write failed: {}", error.context))
+    }
+
+    /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
+    pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
+        if self.no_space.is_careful(self.now()) {
+            self.no_space.lacks(Lacking { member, rows: rows.clone(), sync });
+            self.no_space.refill.wake_all(&self.ready);
+        }
     }
 }

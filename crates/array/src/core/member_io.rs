@@ -1,6 +1,7 @@
 //! Member requests: sent, counted, and their completions handed to what waits for them.
 
-use super::{Action, Core, FailedPart, drop_failed_flushes};
+use super::{Core, FailedPart, drop_failed_flushes};
+use crate::action::Action;
 use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_ledger::CopiesWrite;
 use crate::segments::Cutter;
@@ -35,7 +36,7 @@ impl Core {
         self.gate_member(member, start_sector, sectors, &operation);
         let tag = self.note(member, start_sector, sectors, waiting);
         let request = Request { tag, start_sector, sectors, operation };
-        self.outbox.borrow_mut().push_back(Action::Io { member, request });
+        self.outbox.push(Action::Io { member, request });
     }
 
     /// Registers a member request and what waits for it. Returns its tag.
@@ -132,7 +133,7 @@ impl Core {
             Operation::Read { mut into } => into.pop(),
             Operation::Write { mut from, .. } if index > 0 => {
                 let claim = from.pop()?.into_claim();
-                self.pool.borrow_mut().give_claim(claim);
+                self.buffers.give_claim(claim);
                 None
             }
             _ => None,
@@ -384,7 +385,7 @@ impl Core {
                 Waiting::Copy { .. } | Waiting::Nobody => false,
             };
             let operation = match reads {
-                true => Operation::Read { into: smallvec![self.take_buffer(sectors)] },
+                true => Operation::Read { into: smallvec![self.buffers.take(sectors)] },
                 false => Operation::Flush,
             };
             let tag = self.note(id, start_sector, sectors, waiting);

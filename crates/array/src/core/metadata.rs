@@ -1,6 +1,7 @@
 //! Metadata updates, and the beginning and end of writes: what members' metadata says is durable before the data that relies on it.
 
-use super::{Action, Core};
+use super::Core;
+use crate::action::Action;
 use crate::log::Stage;
 use crate::metadata::UpdateLock;
 use crate::task::Waiters;
@@ -46,7 +47,7 @@ impl Core {
     /// Makes a metadata update, under the lock on these. Returns how it ended.
     pub async fn update(&self, _lock: &UpdateLock<'_>, update: MetadataUpdate) -> UpdateEnd {
         let waiters = self.waiters_of(&update);
-        self.outbox.borrow_mut().push_back(Action::Update(update.clone()));
+        self.outbox.push(Action::Update(update.clone()));
         self.metadata.begin(update);
         self.ready.until(waiters, || !self.metadata.runs()).await;
         self.metadata.last_end()
@@ -91,15 +92,15 @@ impl Core {
 
     /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
     pub async fn write_begin(&self, range: &Range<u64>) {
-        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+        self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
         if !self.metadata.says_dirty() {
             self.metadata.dirty(&self.ready).await;
         }
-        let wait = self.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
+        let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
         if wait {
             self.metadata.intent_changed.wake_all(&self.ready);
-            let durable = || self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
+            let durable = || self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
             self.ready.until(&self.metadata.intent_waiters, durable).await;
         }
     }
@@ -108,13 +109,13 @@ impl Core {
     pub fn may_write_directly(&self, range: &Range<u64>) -> bool {
         !self.metadata.is_clean()
             && self.metadata.says_dirty()
-            && self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
+            && self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
     }
 
     /// Begins a write for which [`Core::may_write_directly`] is true.
     pub fn begin_directly(&self, range: &Range<u64>) {
-        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
-        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+        self.activity.begin_write();
+        if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
             intent.begin(range);
         }
     }
@@ -133,10 +134,9 @@ impl Core {
     /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.
     pub fn write_ended(&self, range: &Range<u64>) {
         let whole = self.members.borrow().whole();
-        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+        if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
             intent.end(range, whole, self.now());
         }
-        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
-        self.last_write.set(self.now());
+        self.activity.end_write(self.now());
     }
 }

@@ -1,6 +1,7 @@
 //! What this lane does for the others, and asks of them.
 
-use super::{Action, Core};
+use super::Core;
+use crate::action::Action;
 use crate::member::Fill;
 use crate::{MemberId, MemberState};
 use stria_block::{Buffer, Completion, Operation, Request};
@@ -10,8 +11,8 @@ impl Core {
     /// durable meanwhile, for which other lanes may have to wait first. Returns whether the array may be written to.
     pub async fn all_replayed(&self) -> bool {
         if !self.peers.is_replayed() {
-            self.outbox.borrow_mut().push_back(Action::Replayed);
-            let all = || self.peers.is_replayed() || self.read_only.get();
+            self.outbox.push(Action::Replayed);
+            let all = || self.peers.is_replayed() || self.run.is_read_only();
             self.ready.until(&self.sweep_changed, all).await;
         }
         self.peers.is_replayed()
@@ -25,7 +26,7 @@ impl Core {
         }
         let taken = members.take_spare()?;
         if self.partition.lane_count > 1 {
-            self.outbox.borrow_mut().push_back(Action::SpareTaken { member: taken.0, slot: taken.1 });
+            self.outbox.push(Action::SpareTaken { member: taken.0, slot: taken.1 });
         }
         Some(taken)
     }
@@ -38,7 +39,7 @@ impl Core {
         let alive = |fill: &&Fill| self.members.borrow().get(fill.member).role != MemberState::Failed;
         for fill in fills.iter().filter(alive) {
             self.peers.note_filled(*fill, from_start);
-            self.outbox.borrow_mut().push_back(Action::Filled(fill.member));
+            self.outbox.push(Action::Filled(fill.member));
         }
         false
     }
@@ -64,15 +65,15 @@ impl Core {
 
     /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
     pub async fn ask_owner(&self, start_sector: u64, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
-        let into = std::iter::once(self.take_buffer(sectors)).collect();
+        let into = std::iter::once(self.buffers.take(sectors)).collect();
         let key = self.peers.owner_reads.begin();
         let request = Request { tag: key as u64, start_sector, sectors, operation: Operation::Read { into } };
-        self.outbox.borrow_mut().push_back(Action::AskOwner { request, slow });
+        self.outbox.push(Action::AskOwner { request, slow });
         let Completion { result, operation, .. } = self.peers.owner_reads.answered(&self.ready, key).await;
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
         let buffer = into.into_iter().next().expect("one buffer was given");
         if result.is_err() {
-            self.give_buffer(buffer);
+            self.buffers.give(buffer);
             return None;
         }
         Some(buffer)

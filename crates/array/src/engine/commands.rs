@@ -1,7 +1,7 @@
 //! Commands, and the steps that a lane takes for them.
 
 use super::Engine;
-use crate::core::Action;
+use crate::action::Action;
 use crate::{Command, CommandId, Health, MemberConfig, MemberId, MemberState, Refusal, Step};
 use std::rc::Rc;
 use stria_block::Limits;
@@ -13,7 +13,7 @@ impl Engine {
         let core = Rc::clone(&self.core);
         self.core.ready.spawn(async move {
             let result = core.carry_out(id, command).await;
-            core.outbox.borrow_mut().push_back(Action::CommandDone(id, result));
+            core.outbox.push(Action::CommandDone(id, result));
         });
         id
     }
@@ -43,7 +43,7 @@ impl Engine {
                 let core = Rc::clone(core);
                 self.core.ready.spawn(async move {
                     let result = core.take(step).await;
-                    core.outbox.borrow_mut().push_back(Action::StepDone { number, result });
+                    core.outbox.push(Action::StepDone { number, result });
                 });
                 return None;
             }

@@ -70,7 +70,7 @@ impl Engine {
     /// True if this lane may read other partitions directly: it knows of nothing that some member lacks.
     pub(crate) fn may_read_directly(&self) -> bool {
         let core = &self.core;
-        let is_consistent = core.resync_from() == u64::MAX && core.peers.is_resynced() && core.peers.is_replayed();
+        let is_consistent = core.consistency.resync_from() == u64::MAX && core.peers.is_resynced() && core.peers.is_replayed();
         let members = core.members.borrow();
         core.serves() && is_consistent && members.whole() && !members.have_bad_blocks()
     }
@@ -78,7 +78,7 @@ impl Engine {
     /// True if others may read this lane's partition directly, given [`Engine::may_read_directly`].
     pub(crate) fn allows_direct_reads(&self) -> bool {
         // Between a rebuild and the resync that follows, a lane may know this of its own partition only.
-        let is_consistent = self.core.resync_from() == u64::MAX;
+        let is_consistent = self.core.consistency.resync_from() == u64::MAX;
         is_consistent && !self.is_sweeping() && !self.core.log.has_writes_not_in_place()
     }
 
@@ -88,7 +88,7 @@ impl Engine {
         if !self.core.members.borrow().whole() || request.check(self.limits()).is_err() {
             return Some(request);
         }
-        self.core.last_client.set(self.core.now());
+        self.core.activity.note_request(self.core.now());
         match self.pass_on(&mut request) {
             Some(member) => send(member, request),
             None => self.read(request),
@@ -102,7 +102,8 @@ impl Engine {
         let (array_sector, sectors) = (request.start_sector, request.sectors);
         let parent = core.begin(&mut request, 1);
         // On parity levels only parity is asked.
-        let start_sector = if core.code.is_some() { parity::place(&core, array_sector, sectors).1 } else { 0 };
+        let start_sector =
+            if core.geometry.level().parity_count() > 0 { parity::place(&core, array_sector, sectors).1 } else { 0 };
         let Operation::Read { into } = request.operation else { unreachable!("only reads are asked for twice") };
         let error = IoError::new(ErrorKind::Failed, "only the member that is slow can tell");
         let part =

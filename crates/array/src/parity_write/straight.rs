@@ -40,7 +40,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let rows = stripe * strip + in_strip..stripe * strip + in_strip + sectors;
     let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
     let fits = in_strip + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.gathers.is_open(stripe);
-    if !fits || !core.may_write_directly(&rows) || !core.is_consistent(&rows) {
+    if !fits || !core.may_write_directly(&rows) || !core.consistency.covers(&rows) {
         return false;
     }
     let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
@@ -60,7 +60,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     for unit in reads(plan) {
         let member = core.members.borrow().slots()[unit.slot(map)].member.expect("the role is held");
         let tag = core.note(member, rows.start, sectors, Waiting::Straight { write: entry.key(), index: pending });
-        let operation = Operation::Read { into: smallvec![core.take_buffer(sectors)] };
+        let operation = Operation::Read { into: smallvec![core.buffers.take(sectors)] };
         send(member, Request { tag, start_sector: rows.start, sectors, operation });
         pending += 1;
     }
@@ -231,13 +231,13 @@ fn send_write(core: &Core, key: usize, write: &mut StraightWrite) {
 
 /// Gives back the memory and rows of a write that has ended.
 fn release(core: &Core, write: &mut StraightWrite) {
-    write.claims.drain(..).for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    write.claims.drain(..).for_each(|claim| core.buffers.give_claim(claim));
     core.locks.unlock(write.lock, &core.ready);
 }
 
 /// Lets a write that has changed nothing yet begin again as a new one.
 fn begin_again(core: &Rc<Core>, write: StraightWrite) {
-    write.read.into_iter().flatten().for_each(|buffer| core.give_buffer(buffer));
+    write.read.into_iter().flatten().for_each(|buffer| core.buffers.give(buffer));
     core.write_ended(&write.rows);
     core.locks.unlock(write.lock, &core.ready);
     core.gathers.end(&core.ready, std::iter::empty());

@@ -2,8 +2,7 @@
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
 use crate::MemberId;
-use crate::core::{Core, lost};
-use crate::gates::gate_plan;
+use crate::core::{Core, gate_plan, lost};
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::LogHolders;
@@ -12,6 +11,7 @@ use crate::no_space::bring_home;
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
 use crate::parity_ledger::Frozen;
+use crate::parity_sweep::resync_before_write;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::task::Worker;
@@ -34,7 +34,7 @@ pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
 async fn write_gathered(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
     let locked = hold(core, key).await;
-    core.align_for_write(core.gathers.stripe(key), &locked).await;
+    resync_before_write(core, core.gathers.stripe(key), &locked).await;
     let strip = core.geometry.strip_sectors();
     let base = core.gathers.stripe(key) * strip;
     let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
@@ -75,7 +75,7 @@ async fn hold(core: &Core, key: usize) -> Range<u64> {
             if !gathers.have_ended(count) {
                 return Poll::Pending;
             }
-            let due = *due.get_or_insert_with(|| core.wake_at(core.now() + TURN));
+            let due = *due.get_or_insert_with(|| core.clock.wake_at(&core.ready, core.now() + TURN));
             if core.now() < due { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
@@ -190,7 +190,7 @@ async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), Io
 fn plan(core: &Core, stripe: u64, part: &Rectangle, unreadable: &Strips) -> Result<WritePlan, IoError> {
     let rows = rows(core, stripe, part);
     let there = presences(core, core.map(stripe), &rows, unreadable);
-    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.is_consistent(&rows)) else {
+    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.consistency.covers(&rows)) else {
         let what = format!("write to stripe {stripe}");
         return Err(lost(&what, "strips that parity must cover cannot be read"));
     };
@@ -267,7 +267,7 @@ async fn try_write(
     let ended = core.ended(batch).await;
     let result = finish(core, stripe, parts, &ended, behind, logged).await;
     core.reuse(ended);
-    claims.into_iter().for_each(|claim| core.pool.borrow_mut().give_claim(claim));
+    claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     Some(result)
 }
 

@@ -12,7 +12,7 @@
 //! Drives and clients are not asserted here: what they do wrong is an error. The assertions hold in builds with
 //! `debug_assertions`: tests, and the simulator's histories by the profile `checked`.
 
-use crate::core::Core;
+use super::Core;
 use crate::plan::{Method, Presence, WritePlan};
 use crate::{ArrayState, MemberId, MemberState};
 use std::ops::Range;
@@ -46,9 +46,9 @@ impl Core {
             !self.metadata.is_clean() && self.metadata.says_dirty(),
             "a write to {range:?} goes out while superblocks say \"clean\""
         );
-        let durable = self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
+        let durable = self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
         assert!(durable, "a write to {range:?} goes out before its write-intent bits are durable");
-        assert!(!self.read_only.get(), "a write to {range:?} goes out on a read-only array");
+        assert!(!self.run.is_read_only(), "a write to {range:?} goes out on a read-only array");
     }
 
     /// Before anything is sent to a member.

@@ -1,0 +1,83 @@
+//! What clients do, and what the array may do for them now.
+
+use std::cell::Cell;
+use stria_block::Nanos;
+
+/// Writes under way, and when clients last asked for something.
+#[derive(Default)]
+pub(crate) struct Activity {
+    writes_in_flight: Cell<usize>,
+    last_write: Cell<Nanos>,
+    last_request: Cell<Nanos>,
+}
+
+impl Activity {
+    #[inline]
+    pub fn begin_write(&self) {
+        self.writes_in_flight.set(self.writes_in_flight.get() + 1);
+    }
+
+    #[inline]
+    pub fn end_write(&self, now: Nanos) {
+        self.writes_in_flight.set(self.writes_in_flight.get() - 1);
+        self.last_write.set(now);
+    }
+
+    pub fn writes(&self) -> bool {
+        self.writes_in_flight.get() > 0
+    }
+
+    /// When a write last ended.
+    pub fn last_write(&self) -> Nanos {
+        self.last_write.get()
+    }
+
+    #[inline]
+    pub fn note_request(&self, now: Nanos) {
+        self.last_request.set(now);
+    }
+
+    pub fn last_request(&self) -> Nanos {
+        self.last_request.get()
+    }
+}
+
+/// What the array may do now.
+pub(crate) struct RunState {
+    is_read_only: Cell<bool>,
+    is_stopping: Cell<bool>,
+    /// The [start](crate::recording) has ended: another crash can no longer undo what clients read.
+    is_prepared: Cell<bool>,
+}
+
+impl RunState {
+    pub fn new(is_read_only: bool, is_prepared: bool) -> Self {
+        Self { is_read_only: Cell::new(is_read_only), is_stopping: Cell::new(false), is_prepared: Cell::new(is_prepared) }
+    }
+
+    #[inline]
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only.get()
+    }
+
+    pub fn set_read_only(&self, is_read_only: bool) {
+        self.is_read_only.set(is_read_only);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.get()
+    }
+
+    pub fn set_stopping(&self) {
+        self.is_stopping.set(true);
+    }
+
+    #[inline]
+    pub fn is_prepared(&self) -> bool {
+        self.is_prepared.get()
+    }
+
+    pub fn set_prepared(&self) {
+        self.is_prepared.set(true);
+    }
+}

@@ -1,0 +1,35 @@
+//! What stands in the slots of each stripe, and the code of its parity.
+
+use crate::geometry::Divisor;
+use crate::{Geometry, StripeMap};
+use stria_parity::Code;
+
+/// The maps of an array's stripes, which repeat.
+pub(crate) struct Stripes {
+    maps: Vec<StripeMap>,
+    period: Divisor,
+    code: Option<Code>,
+}
+
+impl Stripes {
+    pub fn new(geometry: &Geometry) -> Self {
+        let period = geometry.stripe_map_period();
+        let maps: Vec<StripeMap> = (0..period).map(|stripe| geometry.stripe_map(stripe)).collect();
+        let code = maps.first().map(|map| Code::new(map.code_count, geometry.level().parity_count()));
+        Self { maps, period: Divisor::new(period.max(1)), code }
+    }
+
+    #[inline]
+    pub fn map(&self, stripe: u64) -> &StripeMap {
+        &self.maps[self.period.divide(stripe).1 as usize]
+    }
+
+    /// The parity code.
+    ///
+    /// # Panics
+    /// On a level without parity.
+    #[inline]
+    pub fn code(&self) -> &Code {
+        self.code.as_ref().expect("a parity level")
+    }
+}
