@@ -1,4 +1,5 @@
-//! How clients reach a block device: an NBD server over unix and TCP sockets, and a vhost-user-blk server for virtual machines.
+//! How clients reach a block device: an NBD server over unix and TCP sockets, a vhost-user-blk server for virtual machines, and a
+//! block device of this machine's kernel.
 //!
 //! ```text
 //!   server      exports and the list of connections; one thread accepts
@@ -11,6 +12,11 @@
 //!          └ session      bytes in, requests out, replies out         (pure)
 //!               └ wire    every constant and structure of the protocol (pure)
 //!   vhost_user  disks of virtual machines; its head lists its parts
+//!   ublk        a block device: made, taken over, removed
+//!     ├ guest        one queue: its driver and its device
+//!     ├ queue        requests of the kernel in, results out           (pure)
+//!     ├ kernel       system calls
+//!     └ uapi         every constant and structure of the driver       (pure)
 //!   apart       clients on threads of their own, where the device takes none on its own
 //! ```
 //!
@@ -18,7 +24,7 @@
 //! no socket, thread or clock, and never trust the peer: any bytes end in a reply, a refusal or the end of that one connection,
 //! within a bounded amount of memory.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod apart;
 mod budget;
@@ -36,6 +42,7 @@ mod session;
 mod socket_file;
 mod talk;
 mod tls;
+pub mod ublk;
 mod uri;
 mod vhost_user;
 mod wire;

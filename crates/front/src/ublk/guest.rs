@@ -1,0 +1,178 @@
+//! A queue as a guest of the array's thread, or on a thread of its own.
+
+use super::kernel::KernelPort;
+use super::queue::{Broken, Counters, Queue};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use stria_block::{Completion, Guest, Nanos, Request, Stay};
+
+/// One second: then an idle queue's buffers return to the system.
+const COOL_AFTER: Nanos = 1_000_000_000;
+
+/// What the queues of a device share with the threads that start and stop it.
+#[derive(Debug, Default)]
+pub(super) struct Crew {
+    /// The queues take no more requests, finish those that the array has, and go.
+    is_leaving: AtomicBool,
+    state: Mutex<CrewState>,
+    changed: Condvar,
+    requests: AtomicU64,
+    errors: AtomicU64,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct CrewState {
+    /// Queues that are there.
+    pub queues: usize,
+    /// Why the first that gave up did.
+    pub failure: Option<String>,
+}
+
+impl Crew {
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::SeqCst);
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, CrewState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no queue is left. False: it takes longer.
+    pub fn wait_for_end(&self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        let mut state = self.lock();
+        while state.queues > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    /// The queues' counters together, and how many requests the array has.
+    pub fn counters(&self) -> (Counters, u64) {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = Counters {
+            requests: load(&self.requests),
+            errors: load(&self.errors),
+            read_bytes: load(&self.read_bytes),
+            written_bytes: load(&self.written_bytes),
+        };
+        (counters, load(&self.in_flight))
+    }
+
+    fn count(&self, before: &Counters, now: &Counters, before_in_flight: u64, in_flight: u64) {
+        let add = |counter: &AtomicU64, before: u64, now: u64| counter.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        add(&self.requests, before.requests, now.requests);
+        add(&self.errors, before.errors, now.errors);
+        add(&self.read_bytes, before.read_bytes, now.read_bytes);
+        add(&self.written_bytes, before.written_bytes, now.written_bytes);
+        add(&self.in_flight, before_in_flight, in_flight);
+    }
+}
+
+/// A queue's place among those of its device, from before its guest is made until after it is dropped.
+pub(super) struct Place(Arc<Crew>);
+
+impl Place {
+    pub fn take(crew: &Arc<Crew>) -> Self {
+        crew.lock().queues += 1;
+        Self(Arc::clone(crew))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.lock().queues -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Why a queue gives up.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("io_uring failed: {0}")]
+    Ring(#[from] io::Error),
+    #[error(transparent)]
+    Broken(#[from] Broken),
+}
+
+/// A queue, its driver, and its place.
+pub(super) struct QueueGuest {
+    name: String,
+    queue: Queue,
+    port: KernelPort,
+    readiness: Arc<OwnedFd>,
+    has_begun: bool,
+    idle_since: Nanos,
+    /// What the crew knows of this queue.
+    counted: (Counters, u64),
+    /// Last, so that the port is closed before the place is free.
+    place: Place,
+}
+
+impl QueueGuest {
+    /// `name`: of the device, for messages.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new(name: String, queue: Queue, port: KernelPort, place: Place) -> io::Result<Self> {
+        let readiness = Arc::new(port.readiness()?);
+        Ok(Self { name, queue, port, readiness, has_begun: false, idle_since: 0, counted: (Counters::default(), 0), place })
+    }
+
+    fn advance(&mut self, now: Nanos, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Result<Stay, End> {
+        let Self { queue, port, place: Place(crew), .. } = self;
+        if !std::mem::replace(&mut self.has_begun, true) {
+            port.begin()?;
+            queue.begin(port);
+        }
+        let worked = !ended.is_empty();
+        ended.drain(..).for_each(|completion| queue.complete(port, completion));
+        let is_leaving = crew.is_leaving.load(Ordering::SeqCst);
+        port.turn(|port, tag, result| match is_leaving {
+            // The next server gets it.
+            true => Ok(()),
+            false => queue.arrived(port, tag, result, requests).map_err(End::from),
+        })?;
+        let counted = (queue.counters(), queue.at_device() as u64);
+        crew.count(&self.counted.0, &counted.0, self.counted.1, counted.1);
+        self.counted = counted;
+        if queue.is_over() || is_leaving && queue.at_device() == 0 && !port.is_due() {
+            return Ok(Stay::Leave);
+        }
+        if worked || !requests.is_empty() {
+            self.idle_since = now;
+        } else if queue.keeps_warm() && now >= self.idle_since + COOL_AFTER {
+            queue.cool();
+        }
+        if port.is_due() {
+            return Ok(Stay::Again);
+        }
+        let until = queue.keeps_warm().then_some(self.idle_since + COOL_AFTER);
+        Ok(Stay::Wait { readable: !is_leaving, writable: false, until })
+    }
+}
+
+impl Guest for QueueGuest {
+    fn turn(&mut self, now: Nanos, _signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+        self.advance(now, ended, requests).unwrap_or_else(|end| {
+            log::error!("{}: {end}; its requests wait until the array is served anew", self.name);
+            self.place.0.lock().failure.get_or_insert_with(|| end.to_string());
+            self.place.0.changed.notify_all();
+            Stay::Leave
+        })
+    }
+
+    fn socket(&self) -> &Arc<OwnedFd> {
+        &self.readiness
+    }
+}

@@ -1,0 +1,199 @@
+//! The system calls of ublk: control commands, and a queue's ring with the memory that it shares with the driver.
+//!
+//! All `unsafe` of this crate is here. A queue's entries name no memory of this process, as the driver copies a request's data when
+//! [`Port`] asks for it; only a control command does, whose buffer is the waiting thread's own. Descriptors are mapped read-only
+//! and copied out before they are looked at, so that a kernel that changes them meanwhile changes nothing that was checked.
+#![allow(unsafe_code)]
+
+use super::queue::Port;
+use super::uapi::{CONTROL_PATH, ControlCommand, Descriptor, IoCommand, data_position, io as command};
+use io_uring::types::Fd;
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The completion that ends a watch of the ring. Tags are smaller.
+const LAST: u64 = u64::MAX;
+
+/// Gives a command to the driver and waits for its end, which some commands reach only after I/O. `buffer`: what the driver
+/// reads or fills.
+///
+/// # Errors
+/// What the driver answers, or why it cannot be asked.
+pub(super) fn control(number: u32, command: ControlCommand, buffer: &mut [u8]) -> io::Result<()> {
+    let driver = File::options().read(true).write(true).open(CONTROL_PATH)?;
+    let mut uring: IoUring<squeue::Entry128, cqueue::Entry> = IoUring::builder().dontfork().build(2)?;
+    let command = command.encode(buffer.as_mut_ptr() as u64, u16::try_from(buffer.len()).expect("a small structure"));
+    let entry = opcode::UringCmd80::new(Fd(driver.as_raw_fd()), number).cmd(command).build();
+    // SAFETY: the buffer and the file live until this function returns, which it does only once the driver has answered.
+    unsafe { uring.submission().push(&entry) }.expect("an empty ring has space");
+    let result = loop {
+        match uring.submit_and_wait(1) {
+            Ok(_) => {}
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) => {}
+            // The ring's descriptor is ours and open, so this does not happen. The driver may use the buffer: it must not be freed.
+            Err(error) => panic!("io_uring fails while a ublk command is under way: {error}"),
+        }
+        if let Some(completion) = uring.completion().next() {
+            break completion.result();
+        }
+    };
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}
+
+/// A queue's descriptors, in memory of the driver.
+struct Descriptors {
+    start: NonNull<u8>,
+    count: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is only read.
+unsafe impl Send for Descriptors {}
+
+impl Descriptors {
+    fn map(device: &File, queue: u16, depth: u16) -> io::Result<Self> {
+        let count = usize::from(depth);
+        let offset = Descriptor::offset_of(queue, rustix::param::page_size());
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe { mmap(std::ptr::null_mut(), count * Descriptor::BYTES, ProtFlags::READ, flags, device, offset) }?;
+        Ok(Self { start: NonNull::new(start.cast()).expect("a mapping is not at 0"), count })
+    }
+
+    fn get(&self, tag: u16) -> Descriptor {
+        let index = usize::from(tag);
+        assert!(index < self.count, "tag {tag} of {}", self.count);
+        // SAFETY: within the mapping, and any bytes are a valid array. The driver wrote them before it completed the tag's fetch.
+        let bytes =
+            unsafe { self.start.as_ptr().add(index * Descriptor::BYTES).cast::<[u8; Descriptor::BYTES]>().read_volatile() };
+        Descriptor::decode(&bytes)
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to the mapping any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.count * Descriptor::BYTES) };
+    }
+}
+
+/// A queue of a device, as its driver offers it. One thread uses it, from [`KernelPort::begin`] on.
+pub(super) struct KernelPort {
+    uring: IoUring,
+    descriptors: Descriptors,
+    device: Arc<File>,
+    queue: u16,
+    /// Empty between two turns.
+    completed: Vec<(u64, i32)>,
+}
+
+impl KernelPort {
+    /// Opens a queue, on any thread. `device`: the character device.
+    ///
+    /// # Errors
+    /// When there is no io_uring (Linux 6.1, which ublk's own features exceed), or no memory for it.
+    pub fn open(device: &Arc<File>, queue: u16, depth: u16) -> io::Result<Self> {
+        let mut builder = IoUring::builder();
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_r_disabled().dontfork();
+        // Each tag has one entry at most, and there is one more at the end.
+        let uring = builder.setup_cqsize(2 * u32::from(depth)).build(u32::from(depth) + 1)?;
+        let descriptors = Descriptors::map(device, queue, depth)?;
+        Ok(Self { uring, descriptors, device: Arc::clone(device), queue, completed: Vec::new() })
+    }
+
+    /// Another handle to the ring, which is readable when the driver has completed something.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn readiness(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the descriptor is open as long as the ring lives, which this call does not outlast.
+        unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) }.try_clone_to_owned()
+    }
+
+    /// Makes the calling thread the queue's own.
+    ///
+    /// # Errors
+    /// When the ring cannot be enabled.
+    pub fn begin(&self) -> io::Result<()> {
+        self.uring.submitter().register_enable_rings()?;
+        // When memory is short, the kernel must not make the thread that serves this device wait for writes to it. Only root may ask
+        // for that, and only root has ublk devices with user copy.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        Ok(())
+    }
+
+    /// Gives the driver what was queued, and calls `arrived` with the tag and the result of every fetch that it has completed.
+    ///
+    /// # Errors
+    /// When the ring fails, or `arrived` does.
+    pub fn turn<E: From<io::Error>>(&mut self, mut arrived: impl FnMut(&mut Self, u64, i32) -> Result<(), E>) -> Result<(), E> {
+        let submission = self.uring.submission();
+        let needs_kernel = !submission.is_empty() || submission.taskrun();
+        drop(submission);
+        if needs_kernel {
+            match self.uring.submitter().submit_and_wait(0) {
+                Ok(_) => {}
+                // Entries stay queued for the next turn.
+                Err(error)
+                    if matches!(Errno::from_io_error(&error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY | Errno::NOMEM)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut completed = std::mem::take(&mut self.completed);
+        completed.extend(self.uring.completion().map(|completion| (completion.user_data(), completion.result())));
+        let outcome = completed.drain(..).try_for_each(|(tag, result)| arrived(self, tag, result));
+        self.completed = completed;
+        outcome
+    }
+
+    /// True if another turn has something to do at once.
+    pub fn is_due(&mut self) -> bool {
+        let submission = self.uring.submission();
+        !submission.is_empty() || submission.taskrun()
+    }
+
+    fn push(&mut self, number: u32, tag: u16, result: i32) {
+        let command = IoCommand { queue: self.queue, tag, result }.encode();
+        let entry = opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), number).cmd(command).build();
+        // SAFETY: the entry names no memory, and a file that lives as long as the ring.
+        unsafe { self.uring.submission().push(&entry.user_data(tag.into())) }.expect("the ring has an entry for each tag");
+    }
+}
+
+impl Port for KernelPort {
+    fn descriptor(&self, tag: u16) -> Descriptor {
+        self.descriptors.get(tag)
+    }
+
+    fn take_data(&self, tag: u16, into: &mut [u8]) -> io::Result<()> {
+        self.device.read_exact_at(into, data_position(self.queue, tag, 0))
+    }
+
+    fn give_data(&self, tag: u16, at: usize, from: &[u8]) -> io::Result<()> {
+        self.device.write_all_at(from, data_position(self.queue, tag, at))
+    }
+
+    fn fetch(&mut self, tag: u16) {
+        self.push(command::FETCH, tag, 0);
+    }
+
+    fn commit(&mut self, tag: u16, result: i32) {
+        self.push(command::COMMIT_AND_FETCH, tag, result);
+    }
+}
+
+impl Drop for KernelPort {
+    fn drop(&mut self) {
+        // Results that were not given to the driver yet go with this. A completion that nobody takes makes the ring readable, so
+        // whoever watches it lets go of it. On another thread than its own the ring refuses, and nobody watches it there.
+        // SAFETY: the entry names no memory.
+        let _ = unsafe { self.uring.submission().push(&opcode::Nop::new().build().user_data(LAST)) };
+        let _ = self.uring.submit();
+    }
+}

@@ -1,0 +1,53 @@
+//! Goal: Linux is told what the device is, and a note names its array. The driver itself is met in a guest (`manage/tests/ublk.rs`).
+
+use super::*;
+
+#[test]
+fn limits_become_what_linux_is_told() {
+    let limits = Limits {
+        physical_block_bytes: 4096,
+        // Three strips of 64 KiB: no power of two.
+        optimal_io_bytes: 192 << 10,
+        discard_granularity_bytes: 65536,
+        rotational: true,
+        ..Limits::plain(1001)
+    };
+    let told = parameters(&limits, false);
+    let durable = Parameters::VOLATILE_CACHE | Parameters::FUA;
+    assert_eq!(told.attributes, durable | Parameters::ROTATIONAL);
+    assert_eq!((told.logical_block_shift, told.physical_block_shift, told.io_min_shift, told.io_best_shift), (9, 12, 12, 16));
+    assert_eq!((told.sectors, told.discard_granularity_bytes), (1001, 65536));
+    assert_eq!((told.io_sectors_max, told.discard_sectors_max, told.zeroes_sectors_max), (2048, 131_072, 131_072));
+
+    let told = parameters(&Limits { logical_block_bytes: 4096, ..Limits::plain(1001) }, true);
+    assert_eq!(told.attributes, durable | Parameters::READ_ONLY);
+    assert_eq!((told.logical_block_shift, told.physical_block_shift, told.io_best_shift), (12, 12, 12), "never below the block");
+    assert_eq!(told.sectors, 1000, "whole blocks");
+    assert_eq!((told.discard_sectors_max, told.zeroes_sectors_max), (0, 0), "nothing that writes");
+    assert_ne!(told.discard_granularity_bytes, 0, "the driver refuses 0");
+}
+
+#[test]
+fn a_note_names_the_array_of_a_device() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let notes = folder.path().join("made");
+    let uuid = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255];
+    assert!(Note::read(&notes, 7).is_none());
+    Note { uuid, name: "a tank of mine".into() }.write(&Note::path(&notes, 7)).expect("written");
+    let note = Note::read(&notes, 7).expect("a note");
+    assert_eq!((note.uuid, note.name.as_str()), (uuid, "a tank of mine"));
+    for damaged in ["", "x", "0001 ", "zz tank"] {
+        fs::write(Note::path(&notes, 7), damaged).expect("written");
+        assert!(Note::read(&notes, 7).is_none_or(|note| note.uuid != uuid), "{damaged:?}");
+    }
+    assert_eq!(mark(&uuid), 0x0001_0203_0405_0607);
+}
+
+#[test]
+fn without_the_driver_the_remedy_is_named() {
+    if Path::new(CONTROL_PATH).exists() {
+        return;
+    }
+    let error = list(Path::new("/nowhere")).expect_err("there is no driver").to_string();
+    assert!(error.contains("modprobe ublk_drv") && error.contains("Linux 6.5") && error.contains("NBD"), "{error}");
+}
