@@ -20,11 +20,11 @@ pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
     (drives, what.iter().filter(|path| !is_drive(path)).map(|name| name.display().to_string()).collect())
 }
 
-/// All block devices of this machine. Arrays that Linux runs and NBD devices are left out: they hold clients' data, which may look
-/// like a member of any array.
+/// All block devices of this machine. Arrays that Linux runs, NBD devices and ublk's are left out: they hold clients' data, which may
+/// look like a member of any array, and those whose server is dead do not answer.
 pub(crate) fn block_devices() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
-    let is_drive = |name: &OsStr| !["md", "nbd"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
+    let is_drive = |name: &OsStr| !["md", "nbd", "ublk"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
     let mut devices: Vec<PathBuf> = entries
         .filter(|entry| is_drive(&entry.file_name()))
         .filter(|entry| std::fs::read_to_string(entry.path().join("size")).is_ok_and(|size| size.trim() != "0"))

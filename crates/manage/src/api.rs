@@ -119,6 +119,9 @@ pub struct ArrayView {
     pub created_s: u64,
     /// URIs by which clients reach it.
     pub exports: Vec<String>,
+    /// Its block device on this machine.
+    #[serde(default)]
+    pub block_device: Option<String>,
     /// Sockets at which it is the disk of a virtual machine.
     #[serde(default)]
     pub vhost_user: Vec<String>,

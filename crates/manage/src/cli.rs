@@ -57,6 +57,8 @@ pub enum Command {
     Serve(Serve),
     /// Show the arrays that are served.
     Status(Status),
+    /// Show the block devices that `serve --ublk` made, also those that a dead server left; or remove one of those.
+    Ublk(Ublk),
     /// Drop a drive as if it had failed; a spare takes its place.
     Fail(Member),
     /// Take out a drive that has failed, or a spare.
@@ -216,6 +218,10 @@ pub struct ServeOptions {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub vhost_user: VhostUserOptions,
+    /// Make each array a block device of this machine as well, /dev/ublkbN, with the number given or any (as root, Linux 6.5 or later). A
+    /// device that a dead server of the same array left is taken over: its users, a mounted file system too, go on.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
+    pub ublk: Option<Option<u32>>,
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
@@ -324,6 +330,27 @@ fn cpus(text: &str) -> Result<Cpus, String> {
         cpus.extend(first..=last);
     }
     Ok(cpus)
+}
+
+/// `stria ublk`
+#[derive(Args, Debug)]
+pub struct Ublk {
+    /// What to do; without it the devices are listed.
+    #[command(subcommand)]
+    pub action: Option<UblkAction>,
+}
+
+/// What to do with a block device.
+#[derive(Debug, Subcommand)]
+pub enum UblkAction {
+    /// Remove a device that a dead server left. What was written to it and not flushed is lost.
+    Remove {
+        /// N of /dev/ublkbN.
+        id: u32,
+        /// Even though it is mounted or in use: requests of its users fail.
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// `stria status`

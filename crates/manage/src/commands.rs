@@ -7,7 +7,7 @@ use crate::cli::{self, Cli, Command};
 use crate::client::{self, Client, SilentServe, array_path};
 use crate::drive_name::{self, Prefer};
 use crate::serve::serve;
-use crate::{progress, status, tools, view};
+use crate::{progress, status, tools, ublk, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -41,6 +41,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
             serve(&drives, &names, &command.options, json)?;
         }
         Command::Status(status) => return self::status(&status, json),
+        Command::Ublk(command) => return ublk::run(command, json),
         Command::Fail(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
             let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;

@@ -24,6 +24,7 @@ mod service;
 mod sockets;
 mod status;
 mod tools;
+mod ublk;
 mod vhost_user;
 mod view;
 

@@ -63,6 +63,9 @@ pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json:
     options.nbd.check()?;
     let planned = choose(drives, names, options.how(), &|warning| tracing::warn!("{warning}"))?;
     let names = export_names(&planned, options.name.as_deref())?;
+    if planned.len() > 1 && options.ublk.flatten().is_some() {
+        return Err(Failure::Usage(format!("--ublk=N is for one array, and these drives hold {}", planned.len())));
+    }
     let disks = options.vhost_user.resolve(&names)?;
     let _held = check_free(&planned, options.read_only)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
@@ -86,8 +89,11 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
     }
 }
 
-/// An array's name here, and one of its URIs.
-type Uris = Vec<(String, String)>;
+/// The ways to all arrays.
+type Uris = Vec<Way>;
+
+/// A way to an array: `nbd` or `ublk`, the array's name here, the URI or device.
+type Way = (&'static str, String, String);
 
 /// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks`: by array, where it is the disk of a
 /// virtual machine.
@@ -108,9 +114,9 @@ fn open_all(
             numa_node: options.numa_node,
             clients: options.clients.map(|clients| clients == Clients::Lane),
         };
-        match service.start(array, name, options.how(), lanes) {
+        match service.start(array, name, options.how(), lanes, options.ublk) {
             Ok((found, lane_count)) => {
-                uris.extend(found.into_iter().map(|uri| (name.clone(), uri)));
+                uris.extend(found.into_iter().map(|(kind, uri)| (kind, name.clone(), uri)));
                 // The next array's lanes continue where these end.
                 let used = lane_count % cpus.len().max(1);
                 cpus.rotate_left(used);
@@ -210,7 +216,7 @@ async fn run(
     let shown = socket.display().to_string();
     let mut lines: String = uris
         .iter()
-        .map(|(name, uri)| line(json, || format!("nbd {name} {uri}"), || json!({"array": name, "nbd": uri})))
+        .map(|(kind, name, uri)| line(json, || format!("{kind} {name} {uri}"), || json!({"array": name, *kind: uri})))
         .collect();
     for (name, path) in &disks {
         let path = path.display().to_string();

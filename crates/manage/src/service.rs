@@ -9,7 +9,7 @@ use crate::api::{
 };
 use crate::event_log::EventLog;
 use crate::lane_spec::{LaneSpec, Near};
-use crate::view;
+use crate::{ublk, view};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
+use stria_front::ublk::UblkDevice;
 use stria_front::{Closing, Export, FrontError, ServerHandle, SocketAccess, VhostUserDisk, VhostUserServer};
 use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray, short_name};
 use stria_terminal::size;
@@ -44,6 +45,8 @@ pub struct Served {
     near: Option<Near>,
     io: IoOptions,
     read_only: bool,
+    /// Its block device, if it has one.
+    block: Mutex<Option<UblkDevice>>,
     /// The view when its lanes last answered.
     known: Mutex<Option<ArrayView>>,
     /// Speed bounds that were set: lower and upper, in bytes.
@@ -157,7 +160,8 @@ impl Service {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Opens an array on lanes of its own and exports it as `name`. Returns its URIs, and the number of its lanes.
+    /// Opens an array on lanes of its own and exports it as `name`, and with `ublk` as a block device, of a number if given. Returns
+    /// the ways to it, each with its kind, and the number of its lanes.
     ///
     /// # Errors
     /// When it cannot be opened, in the host's words, or the export is refused.
@@ -167,7 +171,8 @@ impl Service {
         name: &str,
         options: OpenOptions,
         how: LaneSpec,
-    ) -> Result<(Vec<String>, usize), HostError> {
+        ublk: Option<Option<u32>>,
+    ) -> Result<(Vec<(&'static str, String)>, usize), HostError> {
         let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let near = if how.cpus.is_empty() { Near::of(how.numa_node, &planned.drives)? } else { None };
         let lanes = how.lanes(name, near.as_ref());
@@ -196,24 +201,40 @@ impl Service {
             near,
             io: options.io,
             read_only: options.read_only,
+            block: Mutex::default(),
             known: Mutex::default(),
             bounds: Mutex::default(),
             paused: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             disks: Mutex::default(),
         };
-        if let Err(error) = self.nbd.add_export(export) {
+        let block = ublk.map(|id| UblkDevice::start(&export, planned.uuid, &ublk::options(id, count))).transpose();
+        let outcome = block.map_err(|error| error.to_string()).and_then(|block| {
+            *lock(&served.block) = block;
+            self.nbd.add_export(export).map_err(|error| error.to_string())
+        });
+        if let Err(reason) = outcome {
+            self.give_up_block(&served, Closing::Disconnect);
             let _ = self.end(&served);
-            return Err(HostError::Refused(error.to_string()));
+            return Err(HostError::Refused(reason));
         }
-        let uris = self.nbd.uris(name);
-        let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), uris.join(" and "));
+        let mut ways: Vec<(&str, String)> = self.nbd.uris(name).into_iter().map(|uri| ("nbd", uri)).collect();
+        if let Some(block) = &*lock(&served.block) {
+            let path = block.path().display().to_string();
+            if block.is_taken_over() {
+                let text = format!("{path}, which a dead server left, is served again; its requests go on");
+                self.events.push(view::plain_event(name, "taken_over", text));
+            }
+            ways.push(("ublk", path));
+        }
+        let places: Vec<&str> = ways.iter().map(|(_, place)| place.as_str()).collect();
+        let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), places.join(" and "));
         self.events.push(view::plain_event(name, "started", text));
         let served = Arc::new(served);
         // Remembers a first view, in case the array never answers.
         let _ = self.view(&served, STATUS_WITHIN);
         self.lock().push(served);
-        Ok((uris, count))
+        Ok((ways, count))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Served>>> {
@@ -279,6 +300,20 @@ impl Service {
         view.exports = self.nbd.uris(&served.name);
         view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
         view.clients = self.clients(served);
+        if let Some(block) = &*lock(&served.block) {
+            let (path, status) = (block.path().display().to_string(), block.status());
+            view.block_device = Some(path.clone());
+            view.clients.push(ClientView {
+                id: 0,
+                peer: path,
+                tls: false,
+                requests: status.requests,
+                errors: status.errors,
+                read_bytes: status.read_bytes,
+                written_bytes: status.written_bytes,
+                in_flight: status.in_flight,
+            });
+        }
         *known() = Some(view.clone());
         Ok(view)
     }
@@ -487,12 +522,18 @@ impl Service {
     }
 
     fn refuse_clients(&self, arrays: &[Arc<Served>], force: bool) -> Result<(), ApiError> {
-        let connected = |served: &&Arc<Served>| !force && !self.clients(served).is_empty();
-        let Some(busy) = arrays.iter().find(connected) else { return Ok(()) };
-        let clients = self.clients(busy);
-        let who: Vec<&str> = clients.iter().map(|client| client.peer.as_str()).collect();
-        let message = format!("array \"{}\" is in use by {}; --force disconnects them", busy.name, who.join(", "));
-        Err(ApiError::new(ApiErrorKind::Unsafe, message))
+        for served in arrays.iter().filter(|_| !force) {
+            let mut clients: Vec<String> = self.clients(served).into_iter().map(|client| client.peer).collect();
+            if let Some(block) = &*lock(&served.block) {
+                let path = block.path();
+                clients.extend(block.users().into_iter().map(|user| format!("{}: {user}", path.display())));
+            }
+            if !clients.is_empty() {
+                let message = format!("array \"{}\" is in use by {}; --force disconnects them", served.name, clients.join(", "));
+                return Err(ApiError::new(ApiErrorKind::Unsafe, message));
+            }
+        }
+        Ok(())
     }
 
     /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes.
@@ -504,6 +545,7 @@ impl Service {
         served.disks().iter().for_each(|disk| disk.stop());
         // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name, closing);
+        self.give_up_block(served, closing);
         let outcome = self.end(served);
         self.lock().retain(|other| !Arc::ptr_eq(other, served));
         let words = match &outcome {
@@ -517,11 +559,36 @@ impl Service {
         outcome.map(|_| ())
     }
 
+    /// Removes the array's block device. If another process may go on with what is in use, it is left to that.
+    fn give_up_block(&self, served: &Served, closing: Closing) {
+        let Some(block) = lock(&served.block).take() else { return };
+        let path = block.path();
+        let users = if closing == Closing::Disconnect { block.users() } else { Vec::new() };
+        let text = if users.is_empty() {
+            match block.remove() {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            }
+        } else {
+            block.leave();
+            let (path, id, users) = (path.display(), block.id(), users.join(", "));
+            format!(
+                "{path} is in use ({users}), so it is left: its requests wait until `stria serve --ublk` serves the array again, and \
+                 `stria ublk remove {id}` gives them up"
+            )
+        };
+        self.events.push(view::plain_event(&served.name, "warning", text));
+    }
+
     /// Stops the array and its lanes. Returns the last state, in words.
     fn end(&self, served: &Served) -> Result<String, ApiError> {
         let told = |text| self.events.push(view::plain_event(&served.name, "warning", text));
         Ok(view::array(&served.lanes.stop(told)?).state)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Checks that lanes make progress, until the service is gone. A lane that stands still is reported here, as it cannot report

@@ -41,6 +41,9 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
     for uri in &view.exports {
         let _ = writeln!(text, "{indent}nbd  {}", shown(uri));
     }
+    if let Some(path) = &view.block_device {
+        let _ = writeln!(text, "{indent}ublk  {}", shown(path));
+    }
     for path in &view.vhost_user {
         let _ = writeln!(text, "{indent}vhost-user  {}", shown(path));
     }

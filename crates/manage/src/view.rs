@@ -74,6 +74,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         events: description.events,
         created_s: description.created_s,
         exports: Vec::new(),
+        block_device: None,
         vhost_user: Vec::new(),
         clients: Vec::new(),
         lanes: Vec::new(),

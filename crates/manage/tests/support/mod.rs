@@ -141,7 +141,7 @@ impl Place {
                 text
             }
         });
-        let mut uris = Vec::new();
+        let (mut uris, mut devices) = (Vec::new(), Vec::new());
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         loop {
             let line = match lines.next() {
@@ -151,11 +151,12 @@ impl Place {
             match line.split(' ').collect::<Vec<_>>()[..] {
                 ["nbd", name, uri] => uris.push((name.to_owned(), uri.to_owned())),
                 ["vhost-user", _, _] => {}
+                ["ublk", name, device] => devices.push((name.to_owned(), device.to_owned())),
                 ["control", _] => break,
                 _ => panic!("unexpected line: {line}"),
             }
         }
-        Serve { child, uris, log: Some(log), nbd: self.path("nbd.sock") }
+        Serve { child, uris, devices, log: Some(log), nbd: self.path("nbd.sock") }
     }
 }
 
@@ -197,6 +198,8 @@ pub struct Serve {
     child: Child,
     /// By array.
     uris: Vec<(String, String)>,
+    /// By array: block devices.
+    pub devices: Vec<(String, String)>,
     log: Option<std::thread::JoinHandle<String>>,
     nbd: PathBuf,
 }

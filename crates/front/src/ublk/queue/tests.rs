@@ -311,7 +311,7 @@ fn requests_that_arrive_twice_with_a_new_server_in_between_are_done_once() {
         while let Some(request) = place.requests.pop() {
             place.carry_out(request, None);
         }
-        assert_eq!(place.kernel.ended.len(), DEPTH.into(), "each is answered once");
+        assert_eq!(place.kernel.ended.len(), usize::from(DEPTH), "each is answered once");
         assert!(place.device.memory() == disk);
     }
 }

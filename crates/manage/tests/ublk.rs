@@ -1,0 +1,204 @@
+//! Goal: an array is a block device like any other, and outlives its server.
+//! Method: this very program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme), where the real `stria` serves a RAID
+//! 5 to the kernel, and the machine's own fio and mke2fs use it.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use stria_testkit::nvme;
+use support::Place;
+
+const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
+const SPARE: &str = "/dev/nvme4n1";
+const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["ublk_drv"] };
+const PROGRAMS: [&str; 4] = [env!("CARGO_BIN_EXE_stria"), "/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/blkdiscard"];
+const DEVICE: &str = "/dev/ublkb3";
+
+/// Runs a program of the guest that must succeed.
+fn ok(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+}
+
+/// What the kernel says about the device's queue.
+fn queue(what: &str) -> String {
+    let path = format!("/sys/block/ublkb3/queue/{what}");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")).trim().to_owned()
+}
+
+fn fio(job: &str, file: &str, options: &[&str]) -> Child {
+    let mut command = Command::new("/usr/bin/fio");
+    command.args([&format!("--name={job}"), &format!("--filename={file}"), "--verify=crc32c", "--verify_fatal=1"]);
+    command.args(["--direct=1", "--randseed=18", "--group_reporting", "--minimal"]).args(options);
+    command.spawn().expect("fio starts")
+}
+
+fn ends_well(mut fio: Child) {
+    assert!(fio.wait().expect("it is ours").success(), "fio found wrong bytes, or had an error");
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + support::PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Bytes of the device by the page cache.
+fn read(at: usize, len: usize) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0xaa; len];
+    fs::File::open(DEVICE).and_then(|device| device.read_exact_at(&mut bytes, at as u64)).expect("it reads");
+    bytes
+}
+
+fn is_served(place: &Place, code: i32, words: &str) {
+    let listed = place.run(&["ublk"]);
+    assert!(listed.code == code && listed.stdout.contains(words), "{listed:?}");
+}
+
+/// Not a test of its own: the guest's half of the next one.
+#[test]
+fn guests_half() {
+    if !nvme::is_guest() {
+        return;
+    }
+    let place = Place::new();
+    place.ok(&[&["create", "tank", "--level", "5", "--spare", SPARE], &DRIVES[..]].concat());
+    let drives = [&DRIVES[..], &[SPARE]].concat();
+    let serve_with = |options: &[&str]| place.serve(&[&drives[..], options].concat());
+    let serve = serve_with(&["--ublk=3"]);
+    assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())]);
+    is_served(&place, 0, &format!("served by process {}", serve.pid()));
+
+    // What the kernel makes of it.
+    for (what, value) in [("write_cache", "write back"), ("fua", "1"), ("rotational", "0"), ("logical_block_size", "512")] {
+        assert_eq!(queue(what), value, "{what}");
+    }
+    let (stripe, zeroes) = (queue("optimal_io_size"), queue("write_zeroes_max_bytes"));
+    assert_eq!((stripe.as_str(), zeroes.as_str()), ("32768", "67108864"), "a strip of 32 KiB, as three are no power of two");
+    let size: u64 = fs::read_to_string("/sys/block/ublkb3/size").expect("sysfs").trim().parse().expect("a number");
+    assert_eq!(size * 512, place.status("tank")["size_bytes"].as_u64().expect("a size"));
+
+    // Bare: mixed sizes at a depth, FUA and flushes among them; then trims and zeroes, read back.
+    ends_well(fio(
+        "bare",
+        DEVICE,
+        &["--rw=randwrite", "--bsrange=512-256k", "--size=6m", "--iodepth=16", "--ioengine=libaio", "--fsync=32"],
+    ));
+    ends_well(fio(
+        "sync",
+        DEVICE,
+        &["--rw=randwrite", "--bs=4k", "--size=256k", "--offset=16m", "--ioengine=sync", "--sync=dsync"],
+    ));
+    assert!(read(0, 1 << 20).iter().any(|byte| *byte != 0));
+    ok("/usr/sbin/blkdiscard", &["-o", "1048576", "-l", "4194304", DEVICE]);
+    assert!(read(1 << 20, 4 << 20).iter().all(|byte| *byte == 0), "what is discarded reads as zeros");
+    ok("/usr/sbin/blkdiscard", &["-z", "-o", "512", "-l", "100352", DEVICE]);
+    assert!(read(512, 100_352).iter().all(|byte| *byte == 0) && read(100_864, 4096).iter().any(|byte| *byte != 0));
+
+    // A partition table: one partition of 8 MiB at 1 MiB.
+    let mut table = vec![0; 512];
+    table[446..462].copy_from_slice(&[0, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x40, 0, 0]);
+    table[510..].copy_from_slice(&[0x55, 0xaa]);
+    fs::File::options()
+        .write(true)
+        .open(DEVICE)
+        .and_then(|mut device| std::io::Write::write_all(&mut device, &table))
+        .expect("it writes");
+    ok("blockdev", &["--rereadpt", DEVICE]);
+    wait_until("the partition", || Path::new("/dev/ublkb3p1").exists());
+    ok("/usr/sbin/blkdiscard", &[DEVICE, "-f"]);
+    ok("blockdev", &["--rereadpt", DEVICE]);
+
+    // A file system under load, whose server dies twice with writes in its hands, and a drive fails in between.
+    ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", DEVICE]);
+    fs::create_dir_all("/mnt/tank").expect("a folder");
+    ok("mount", &["-t", "ext4", DEVICE, "/mnt/tank"]);
+    place.run(&["stop", "tank"]).refused(4, &["/dev/ublkb3", "mounted", "--force"]);
+    let load = fio(
+        "load",
+        "/mnt/tank/load",
+        &[
+            "--rw=randwrite",
+            "--bs=4k",
+            "--size=6m",
+            "--iodepth=32",
+            "--ioengine=libaio",
+            "--loops=400",
+            "--time_based",
+            "--runtime=8",
+        ],
+    );
+    let written = |place: &Place| {
+        let status = place.status("tank");
+        let clients = status["clients"].as_array().expect("a list");
+        let device = clients.iter().find(|client| client["peer"] == DEVICE).expect("the device is a client");
+        assert_eq!(device["errors"], 0, "{status:#}");
+        device["written_bytes"].as_u64().expect("a count")
+    };
+    let is_loaded = |place: &Place| wait_until("the load", || written(place) > 256 << 10);
+    is_loaded(&place);
+    serve.kill();
+    is_served(&place, 3, "LEFT BEHIND");
+    // The array is found by its name, though its own device does not answer.
+    let serve = place.serve(&["tank", "--ublk", "--clients", "apart"]);
+    assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())], "the same device");
+    is_loaded(&place);
+    place.ok(&["fail", "tank", "2", "--force"]);
+    // Writes that are acknowledged after it make it durable.
+    let before = written(&place);
+    wait_until("the load without the drive", || written(&place) > before + (128 << 10));
+    serve.kill();
+    let serve = serve_with(&["--ublk=3"]);
+    is_loaded(&place);
+    ends_well(load);
+
+    // SIGTERM, as for an upgrade: what is mounted waits for the next server.
+    serve.signal("-TERM");
+    let log = serve.ended_well();
+    assert!(log.contains("/dev/ublkb3 is in use") && log.contains("it is left"), "{log}");
+    place.run(&[&["serve"], &drives[..], &["--ublk=4"]].concat()).refused(1, &["/dev/ublkb3", "--ublk=3", "stria ublk remove 3"]);
+    let serve = serve_with(&["--ublk"]);
+    ends_well(fio("again", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=1m", "--ioengine=sync", "--end_fsync=1"]));
+    ok("umount", &["/mnt/tank"]);
+    let status = place.wait_for("tank", "the rebuild", |status| status["health"] == "optimal" && status["sweep"].is_null());
+    let spare = status["members"].as_array().expect("a list").iter().find(|member| member["path"] == SPARE);
+    assert_eq!(
+        spare.map(|spare| &spare["slot"]),
+        Some(&2.into()),
+        "the spare has the place of the drive that failed: {status:#}"
+    );
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    assert!(!Path::new(DEVICE).exists() && !Path::new("/dev/ublkc3").exists());
+    is_served(&place, 0, "no array is a block device here");
+
+    // Read-only; and a device that nobody takes over is removed by a command.
+    let serve = place.serve(&[&drives[..], &["--ublk=3", "--read-only"]].concat());
+    assert_eq!(fs::read_to_string("/sys/block/ublkb3/ro").expect("sysfs").trim(), "1");
+    place.run(&["ublk", "remove", "3"]).refused(4, &["serves it", "stria stop tank"]);
+    serve.kill();
+    place
+        .run(&[&["serve"], &drives[..], &["--ublk"]].concat())
+        .refused(1, &["another size, block size or mode", "stria ublk remove 3"]);
+    assert!(place.ok(&["ublk", "remove", "3"]).contains("/dev/ublkb3 of array \"tank\" was removed"));
+    assert!(!Path::new(DEVICE).exists());
+    place.run(&["ublk", "remove", "3"]).refused(1, &["no /dev/ublkb3 of Stria's"]);
+
+    // Without the driver.
+    ok("rmmod", &["ublk_drv"]);
+    place.run(&[&["serve"], &drives[..], &["--ublk"]].concat()).refused(1, &["modprobe ublk_drv", "Linux 6.5", "NBD"]);
+}
+
+#[test]
+fn an_array_is_a_block_device_that_outlives_its_server() {
+    if nvme::wanted() {
+        let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 5];
+        nvme::run_test_on(LINUX_6_12, "ublk", "guests_half", &drives, &PROGRAMS);
+    }
+}
