@@ -15,10 +15,11 @@ pub(crate) const ADVICE: &str = ": it changed by itself, or the array was writte
                       `stria serve --forget-checksums` takes what is there";
 
 /// A member that is to be put on a ring: all that waits for the drive is done.
-pub(crate) struct Unbound {
+#[derive(Clone)]
+pub(crate) struct ReadyDrive {
     pub drive: SyncDrive,
-    name: String,
-    checksums: Option<Header>,
+    pub name: String,
+    pub checksums: Option<Header>,
     warning: Option<String>,
 }
 
@@ -26,10 +27,10 @@ pub(crate) struct Unbound {
 ///
 /// # Errors
 /// When they are a later program's, or old ones cannot be made void.
-pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: bool) -> Result<Unbound, HostError> {
+pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: bool) -> Result<ReadyDrive, HostError> {
     let name = &candidate.name;
     let Some(found) = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref()) else {
-        return Ok(Unbound { drive, name: name.clone(), checksums: None, warning: None });
+        return Ok(ReadyDrive { drive, name: name.clone(), checksums: None, warning: None });
     };
     let epoch = Uuid::new_v4().as_u64_pair().0;
     let opened = found.open(epoch);
@@ -50,10 +51,10 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
         drive.write_at(header.sector(), &header.encode())?;
         drive.sync()?;
     }
-    Ok(Unbound { drive, name: name.clone(), checksums: Some(header), warning })
+    Ok(ReadyDrive { drive, name: name.clone(), checksums: Some(header), warning })
 }
 
-impl Unbound {
+impl ReadyDrive {
     /// Puts the member on the ring, behind its checksums where it has some; and what is to be told of both. Waits for nothing.
     pub fn bind(self, ring: &Ring, redundant: bool) -> (Box<dyn BlockDevice>, HostedDrive, Vec<String>) {
         let read_only = self.drive.access() == Access::ReadOnly;

@@ -3,7 +3,7 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{refuse_contents, refuse_twins, wipe, zero};
+use crate::examine::{refuse_twins, wipe, zero};
 use crate::marks::span_name;
 use crate::open::open_new;
 use std::fmt;
@@ -14,6 +14,7 @@ use stria_block::{Limits, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::CreateError;
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
+use stria_tree::refuse_contents;
 use uuid::Uuid;
 
 /// A level as users name it: of one array, or of a RAID 0 over arrays.

@@ -4,6 +4,7 @@ use stria_array::Refusal;
 use stria_block::IoError;
 use stria_drive::{DriveError, LaneStopped};
 use stria_format::md::assemble::AssembleError;
+use stria_tree::JoinError;
 
 /// What went wrong, by what the caller does about it.
 #[derive(Debug, thiserror::Error)]
@@ -37,5 +38,14 @@ impl From<AssembleError> for HostError {
 impl From<Refusal> for HostError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal.0)
+    }
+}
+
+impl From<JoinError> for HostError {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Unsafe(what) => Self::Unsafe(what),
+            JoinError::Refused(what) => Self::Refused(what),
+        }
     }
 }

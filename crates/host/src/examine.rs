@@ -53,23 +53,6 @@ pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Re
     Ok(())
 }
 
-/// Refuses to overwrite a drive that carries something, unless forced.
-pub(crate) fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), HostError> {
-    if force {
-        return Ok(());
-    }
-    let carries = match &candidate.found {
-        Ok(member) => Some(format!("a member of array \"{}\"", member.superblock.name())),
-        Err(_) => candidate.carries.first().map(ToString::to_string),
-    };
-    match carries {
-        None => Ok(()),
-        Some(what) => {
-            Err(HostError::Unsafe(format!("{} carries {what}: nothing was written; --force overwrites it", candidate.name)))
-        }
-    }
-}
-
 /// Erases the signatures of what was on a drive, durably, so that the old content is not found beside the new.
 pub(crate) fn wipe(drive: &SyncDrive) -> Result<(), HostError> {
     let limits = &drive.info().limits;

@@ -4,11 +4,11 @@
 //! to the engine there, which has the other lanes take part and answers it; all waiting is in the engine. Here paths become
 //! members, and drives that join are opened and offered to every lane.
 
-use crate::hosted::{ArrayCommand, EventSender, Joined};
+use crate::hosted::EventSender;
 use crate::merger::EventMerger;
-use crate::newcomer::Aim;
+use crate::newcomer::{Aim, PreparedDrive};
 use crate::open::open_at_home;
-use crate::{ArrayReport, HostError, HostedArray, MemberReport, NewDrive, Notice, OpenOptions};
+use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, NewDrive, Notice, OpenOptions};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind};
 use stria_block::RemoteDevice;
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
+use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 
 /// How often a stop looks whether it is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -66,9 +67,9 @@ impl ArrayLanes {
         })?;
         let (group_sectors, plan, warnings) = plans.recv().expect("sent before the lane has started");
         let mut lanes = vec![home];
-        for (lane, index) in to_start.zip(1..plan.ports.lane_count()) {
+        for (lane, index) in to_start.zip(1..plan.lane_count()) {
             let plan = plan.clone();
-            lanes.push(lane.spawn(move |ring| Ok::<_, HostError>(plan.make(ring, index)))?);
+            lanes.push(lane.spawn(move |ring| Ok::<_, HostError>(HostedArray::bind(&plan, ring, index).0))?);
         }
         let remotes: Vec<_> = lanes.iter().map(LaneHandle::remote).collect();
         let remote = match &remotes[..] {
@@ -140,7 +141,7 @@ impl ArrayLanes {
         &self,
         choose: impl FnOnce(&mut HostedArray) -> Result<(usize, ArrayCommand), HostError> + Send + 'static,
     ) -> Result<(), HostError> {
-        let begin = |array: &mut HostedArray| choose(array).map(|(index, command)| array.begin(index, command));
+        let begin = |array: &mut HostedArray| choose(array).map(|(index, command)| array.give(index, command));
         let Ok(answer) = self.home(begin)??.recv() else {
             // The lane has ended, and says why.
             self.home(|_| ())?;
@@ -149,26 +150,21 @@ impl ArrayLanes {
         Ok(answer?)
     }
 
-    /// Gives a command to every array of the tree that has redundancy.
-    fn carry_out_on(&self, arrays: Vec<usize>, command: &ArrayCommand) -> Result<(), HostError> {
-        arrays.into_iter().try_for_each(|index| {
-            let command = command.clone();
-            self.carry_out(move |_| Ok((index, command)))
-        })
-    }
-
-    /// The arrays of the tree that have redundancy, by index: one at least.
-    fn redundant(&self) -> Result<Vec<usize>, HostError> {
+    /// Refuses what needs redundancy on an array that has none.
+    fn needs_redundancy(&self) -> Result<(), HostError> {
         let (found, level) = self.home(|array| (array.redundant(), array.geometry().level()))?;
         match found.is_empty() {
-            true => Err(HostError::Refused(format!("RAID level {level} keeps nothing to compare or rebuild"))),
-            false => Ok(found),
+            true => {
+                Err(HostError::Refused(format!("RAID level {level} has no redundancy: there is nothing to compare or rebuild")))
+            }
+            false => Ok(()),
         }
     }
 
     /// Sets something on the engines of the array and its spans that have redundancy.
     fn engines(&self, set: impl Fn(&mut Engine) + Clone + Send + 'static) -> Result<(), HostError> {
-        let redundant = self.redundant()?;
+        self.needs_redundancy()?;
+        let redundant = self.home(|array| array.redundant())?;
         self.each(move |array| {
             let tree = array.tree();
             redundant.iter().for_each(|&index| tree[index].command(&set));
@@ -202,9 +198,7 @@ impl ArrayLanes {
         // Closed here, and not on a lane: that may wait for the drive.
         let _opened = self.home(move |array| array.opened(&opened))?;
         let (index, member) = self.home(move |array| array.place_of(&path))??;
-        self.carry_out(move |_| Ok((index, Command::Remove(member))))?;
-        self.each(move |array| array.forget(index, member))?;
-        Ok(())
+        AllLanes(self).remove(index, member)
     }
 
     /// Adds a drive: a member that was away returns by the write-intent bitmap, any other becomes a spare. Returns what it did,
@@ -214,8 +208,7 @@ impl ArrayLanes {
     /// When the drive carries something and `force` is not set, or is unsuitable.
     pub fn add(&self, new: NewDrive, span: Option<String>, force: bool) -> Result<String, HostError> {
         self.home(|array| array.command(|engine| engine.may_change()))??;
-        // Only superblocks that name a drive as failed tell what it lacks when it comes back.
-        self.carry_out_on(self.home(|array| array.redundant())?, &Command::CommitDrops)?;
+        AllLanes(self).commit_drops()?;
         self.let_in(new, Aim { span, force, replaces: None })
     }
 
@@ -224,20 +217,11 @@ impl ArrayLanes {
     fn let_in(&self, new: NewDrive, aim: Aim) -> Result<String, HostError> {
         let (found, first) = (new.found(), aim.clone());
         let metadata = self.home(move |array| array.metadata_for(&found, &first))??;
-        let ready = new.prepare(metadata)?;
+        let prepared = new.prepare(metadata)?;
         let _turn = self.one_at_a_time();
-        let number = self.offer_count.fetch_add(1, Ordering::SeqCst);
-        let joined = self.home(move |array| array.offer_first(ready, &aim, number))??;
-        let Joined { array: index, drive, offer, command, text } = joined;
-        for lane in &self.lanes[1..] {
-            let drive = drive.clone();
-            lane.call(move |array| array.offer(index, offer, drive))?;
-        }
-        // `drive` is dropped here, and not on a lane: that may wait for the drive.
-        if let Err(error) = self.carry_out(move |_| Ok((index, command))) {
-            self.each(move |array| array.withdraw(index, offer))?;
-            return Err(error);
-        }
+        // As long as this is held, no lane is the last owner of the drive, which may have to wait for it.
+        let _opened = prepared.ready.drive.clone();
+        let text = AllLanes(self).join((prepared, aim))?;
         self.each(|array| array.look_for_holes())?;
         Ok(text)
     }
@@ -286,11 +270,8 @@ impl ArrayLanes {
             };
             return Err(HostError::Refused(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
         }
-        let redundant = self.redundant()?;
-        self.carry_out_on(redundant.clone(), &Command::Scrub { repair, from_sector }).inspect_err(|_| {
-            // Spans that have started the scrub must not run it alone.
-            let _ = self.carry_out_on(redundant, &Command::CancelScrub);
-        })
+        self.needs_redundancy()?;
+        AllLanes(self).scrub(repair, from_sector)
     }
 
     /// Stops a scrub before its end.
@@ -299,7 +280,8 @@ impl ArrayLanes {
     /// When there is nothing to compare.
     pub fn cancel_scrub(&self) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
-        self.carry_out_on(self.redundant()?, &Command::CancelScrub)
+        self.needs_redundancy()?;
+        AllLanes(self).cancel_scrub()
     }
 
     /// Pauses sweeps at the end of their windows, or lets them go on.
@@ -420,6 +402,39 @@ impl ArrayLanes {
         // The home lane makes the metadata updates of all lanes, so it ends last.
         self.lanes.iter().rev().map(LaneHandle::stop).fold(Ok(()), Result::and)?;
         Ok(report)
+    }
+}
+
+/// The lanes, for changes that concern all of them.
+struct AllLanes<'a>(&'a ArrayLanes);
+
+impl Lanes for AllLanes<'_> {
+    type Drive = HostedDrive;
+    type Prepared = (PreparedDrive, Aim);
+    type Error = HostError;
+
+    fn on_each(&mut self, work: impl Fn(&mut Tree<HostedDrive>) + Clone + Send + 'static) -> Result<(), HostError> {
+        self.0.each(move |array| work(array.tree_mut())).map(drop)
+    }
+
+    fn redundant_arrays(&mut self) -> Result<Vec<usize>, HostError> {
+        self.0.home(|array| array.redundant())
+    }
+
+    fn command(&mut self, array: usize, command: ArrayCommand) -> Result<(), HostError> {
+        self.0.carry_out(move |_| Ok((array, command)))
+    }
+
+    fn offer(&mut self, (prepared, aim): (PreparedDrive, Aim)) -> Result<Joined, HostError> {
+        let drive = prepared.ready.drive.clone();
+        let number = self.0.offer_count.fetch_add(1, Ordering::SeqCst);
+        let joined = self.0.home(move |array| array.offer_first(prepared, &aim, number))??;
+        let (index, number) = (joined.array, joined.offer);
+        for lane in &self.0.lanes[1..] {
+            let drive = drive.clone();
+            lane.call(move |array| array.offer(index, number, drive))?;
+        }
+        Ok(joined)
     }
 }
 

@@ -18,7 +18,6 @@ mod marks;
 mod merger;
 mod newcomer;
 mod open;
-mod plan;
 mod report;
 mod sync_io;
 
@@ -26,7 +25,7 @@ pub use choose::{choose, named, refusal, short_name, sort_arguments};
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};
-pub use hosted::{HostedArray, HostedDrive, MemberSource, Notice, NoticeKind};
+pub use hosted::{HostedArray, HostedDrive, Notice, NoticeKind};
 pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, open};

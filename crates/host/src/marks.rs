@@ -7,10 +7,11 @@
 
 use crate::HostError;
 use crate::examine::candidate_of;
-use crate::plan::{ArrayPlan, PlannedMember};
+use crate::open::ArrayPlan;
 use stria_array::Level;
 use stria_drive::SyncDrive;
 use stria_format::md::Superblock;
+use stria_tree::PlannedMember;
 
 /// The name of a span of the array called `upper`.
 pub(crate) fn span_name(upper: &str, index: usize) -> String {
@@ -42,7 +43,7 @@ pub(crate) fn write(plan: &ArrayPlan) -> Result<String, HostError> {
         let PlannedMember::Array(span) = member else { continue };
         for member in &span.members {
             if let PlannedMember::Drive(drive) = member {
-                mark(drive, span.uuid, plan.uuid)?;
+                mark(&drive.drive, span.uuid, plan.uuid)?;
             }
         }
     }

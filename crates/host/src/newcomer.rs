@@ -7,29 +7,23 @@
 
 use crate::HostError;
 use crate::answers::{ANSWERS_WITHIN, not_in_time};
-use crate::checked::{Unbound, prepare_drive};
+use crate::checked::{ReadyDrive, prepare_drive};
 use crate::examine::{candidate_of, wipe};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use stria_array::{MemberId, MetadataWrite};
 use stria_drive::{Access, Identity, IoOptions, SyncDrive, within};
-use stria_format::md::Candidate;
 use stria_format::md::recorder::Adopt;
+use stria_tree::NewMetadata;
 use uuid::Uuid;
 
-/// What a lane must know about a drive that joins.
-pub(crate) struct NewDriveFound {
-    pub path: PathBuf,
-    pub identity: Identity,
-    pub candidate: Candidate,
-    pub adopt: Adopt,
-}
+/// What the home lane must know about a drive that joins.
+pub(crate) type NewDriveFound = stria_tree::NewDrive<Identity>;
 
 /// A drive that was opened and inspected.
 pub struct NewDrive {
     drive: SyncDrive,
+    path: PathBuf,
     new: Arc<NewDriveFound>,
 }
 
@@ -44,28 +38,10 @@ pub(crate) struct Aim {
     pub replaces: Option<PathBuf>,
 }
 
-/// Where a drive joins.
-pub(crate) struct Joining {
-    /// The array, by its place in the tree.
-    pub array: usize,
-    /// `None`: a former member that returns with its metadata.
-    pub writes: Option<NewMetadata>,
-    pub replaces: Option<MemberId>,
-    /// What happens, for the administrator.
-    pub text: String,
-}
-
-/// The metadata of a new spare.
-pub(crate) struct NewMetadata {
-    pub writes: Vec<MetadataWrite>,
-    /// Ranges of the drive, in sectors, whose space is allocated first.
-    pub places: Vec<Range<u64>>,
-}
-
 /// A drive with its metadata on it, ready to join.
-pub(crate) struct ReadyDrive {
+pub(crate) struct PreparedDrive {
     pub new: Arc<NewDriveFound>,
-    pub unbound: Unbound,
+    pub ready: ReadyDrive,
     /// True if its metadata are new.
     pub is_new: bool,
 }
@@ -86,8 +62,9 @@ impl NewDrive {
                 logical_block_bytes: info.limits.logical_block_bytes,
                 device_uuid: *Uuid::new_v4().as_bytes(),
             };
-            let new = NewDriveFound { path: info.path.clone(), identity: info.identity, candidate, adopt };
-            Ok(Self { drive, new: Arc::new(new) })
+            let (path, identity) = (info.path.clone(), info.identity);
+            let new = NewDriveFound { identity, candidate, adopt };
+            Ok(Self { drive, path, new: Arc::new(new) })
         })
     }
 
@@ -99,9 +76,8 @@ impl NewDrive {
     ///
     /// # Errors
     /// When it cannot be written, or the drive does not answer in time.
-    pub(crate) fn prepare(self, metadata: Option<NewMetadata>) -> Result<ReadyDrive, HostError> {
-        let Self { drive, new } = self;
-        let path = new.path.clone();
+    pub(crate) fn prepare(self, metadata: Option<NewMetadata>) -> Result<PreparedDrive, HostError> {
+        let Self { drive, path, new } = self;
         in_time(&path, "to take its metadata, and did not join", move |is_late| {
             let is_new = metadata.is_some();
             let on_time =
@@ -121,8 +97,8 @@ impl NewDrive {
                 candidate = candidate_of(&drive);
             }
             on_time()?;
-            let unbound = prepare_drive(drive, &candidate, false)?;
-            Ok(ReadyDrive { new, unbound, is_new })
+            let ready = prepare_drive(drive, &candidate, false)?;
+            Ok(PreparedDrive { new, ready, is_new })
         })
     }
 }

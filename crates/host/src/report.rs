@@ -1,11 +1,12 @@
 //! An array at one moment, as plain data: made on each lane, and merged into a report of the whole array.
 
-use crate::{HostedArray, MemberSource};
+use crate::{HostedArray, HostedDrive};
 use stria_array::{ArrayStatus, Geometry};
 use stria_block::{Nanos, Timings};
 use stria_drive::{DriveInfo, Way};
 use stria_format::md::recorder::Description;
 use stria_integrity::{Counts, IntegrityDevice};
+use stria_tree::{Member, Tree};
 
 /// An array and what is below it.
 #[derive(Clone, Debug)]
@@ -52,23 +53,27 @@ pub struct DriveReport {
 
 impl ArrayReport {
     pub(crate) fn of(array: &HostedArray) -> Self {
-        let member = |member: &MemberSource| match member {
-            MemberSource::Drive(drive) => MemberReport::Drive(Box::new(DriveReport {
+        Self::of_tree(array, array.is_home())
+    }
+
+    fn of_tree(array: &Tree<HostedDrive>, is_home: bool) -> Self {
+        let member = |member: &Member<HostedDrive>| match member {
+            Member::Drive(drive) => MemberReport::Drive(Box::new(DriveReport {
                 info: drive.info.clone(),
                 way: drive.watch.way(),
                 timings: drive.watch.timings(),
                 oldest: drive.watch.oldest(),
                 checksums: drive.checked.as_ref().map(IntegrityDevice::counts),
             })),
-            MemberSource::Array(span) => MemberReport::Array(Box::new(Self::of(span))),
-            MemberSource::Removed => MemberReport::Removed,
+            Member::Array(span) => MemberReport::Array(Box::new(Self::of_tree(span, is_home))),
+            Member::Removed => MemberReport::Removed,
         };
         Self {
             name: array.name().to_owned(),
             uuid: array.uuid(),
             geometry: array.geometry().clone(),
             status: array.status(),
-            description: array.is_home().then(|| array.description()),
+            description: is_home.then(|| array.recorder().description()),
             members: array.members().iter().map(member).collect(),
         }
     }

@@ -1,10 +1,11 @@
 //! Blocking I/O on a device, for tools: submits one request, and drives device and ring until it ends.
 
-use crate::{HostError, HostedArray};
+use crate::{HostError, HostedArray, HostedDrive};
 use std::time::Duration;
 use stria_array::Health;
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Operation, Request, SECTOR_BYTES, bytes};
 use stria_drive::{Ring, monotonic_now};
+use stria_tree::Tree;
 
 /// A device that only this code drives meanwhile.
 pub struct SyncIo<'a, D: ?Sized> {
@@ -77,7 +78,7 @@ impl SyncIo<'_, HostedArray> {
     pub fn stop(&mut self) -> Result<(), HostError> {
         self.device.begin_stop();
         self.run_until(|array, _| array.is_stopped());
-        let is_left = |array: &&&HostedArray| {
+        let is_left = |array: &&&Tree<HostedDrive>| {
             let status = array.status();
             status.health == Health::Failed || !status.clean && !status.read_only
         };

@@ -109,7 +109,7 @@ impl Beyond {
     /// One request more, and a turn or some.
     fn load(&mut self, depth: usize) -> Result<(), String> {
         self.wait("room for another request", depth - 1)?;
-        let limits = self.node.device.limits().clone();
+        let limits = self.node.limits().clone();
         let block = u64::from(limits.logical_block_bytes) / 512;
         let most = self.chance.pick(&[8, 8, 64, 300]);
         let sectors = ((1 + self.chance.below(most)).next_multiple_of(block)).min(limits.size_sectors / block * block);
@@ -129,7 +129,7 @@ impl Beyond {
         self.power.tell(|| format!("request {} begins: {words}", self.tags));
         self.pending.push((self.tags, words));
         let start_sector = if sectors == 0 { 0 } else { start_sector };
-        self.node.device.submit(Request { tag: self.tags, start_sector, sectors, operation });
+        self.node.submit(Request { tag: self.tags, start_sector, sectors, operation });
         if self.chance.one_in(8) {
             let until = self.power.now() + self.chance.below(3_000_000);
             while self.turn(until)? {}
@@ -140,7 +140,7 @@ impl Beyond {
 
     fn turn(&mut self, limit: Nanos) -> Result<bool, String> {
         let mut ended: Vec<Completion> = Vec::new();
-        self.node.device.poll(self.power.now(), &mut ended);
+        self.node.poll(self.power.now(), &mut ended);
         for completion in ended {
             let known = self.pending.iter().position(|(tag, _)| *tag == completion.tag);
             let known = known.ok_or_else(|| format!("request {} ended twice", completion.tag))?;
@@ -148,11 +148,11 @@ impl Beyond {
             self.power.tell(|| format!("request {} ends: {:?}", completion.tag, completion.result));
         }
         for leaf in self.node.leaves() {
-            for event in leaf.device.take_events() {
+            for event in leaf.take_events() {
                 self.power.tell(|| format!("event: {event:?}"));
             }
         }
-        match self.node.device.next_wake() {
+        match self.node.next_wake() {
             Some(due) if due <= limit => {
                 self.power.set_now(self.power.now().max(due));
                 Ok(true)
@@ -167,16 +167,12 @@ impl Beyond {
         while self.pending.len() > most {
             if !self.turn(limit)? && self.pending.len() > most {
                 let left: Vec<String> = self.pending.iter().map(|(tag, words)| format!("{tag} ({words})")).collect();
-                let status = self.node.leaves()[0].device.status();
+                let status = self.node.leaves()[0].status();
                 return Err(format!(
                     "waited in vain for {what}: {} never end ({:?}, {})",
                     left.join(", "),
                     status.health,
-                    if self.node.device.next_wake().is_none() {
-                        "nothing happens any more"
-                    } else {
-                        "something happens on and on"
-                    }
+                    if self.node.next_wake().is_none() { "nothing happens any more" } else { "something happens on and on" }
                 ));
             }
         }

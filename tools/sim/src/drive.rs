@@ -67,7 +67,7 @@ struct Queued {
     lands: bool,
     /// Taken already when it began: its id among the unflushed.
     taken: Option<u64>,
-    /// The handle that it came through; [`NOBODY`]: its end is told already.
+    /// The handle that it came through; [`NOBODY`]: its end was reported already.
     owner: u32,
 }
 
@@ -81,7 +81,7 @@ pub enum Presence {
     There,
     /// It was pulled out.
     Pulled,
-    /// The process that used it is dead, and what that asked for is still under way: nobody else can open it.
+    /// The process that used it is dead, and its requests are still under way: the drive cannot be opened.
     Held,
 }
 
@@ -145,6 +145,8 @@ pub struct Drive {
     is_lost: bool,
     /// How often it was opened.
     openings: u32,
+    /// How often another drive has taken its place.
+    renewals: u32,
 }
 
 impl Drive {
@@ -194,6 +196,7 @@ impl Drive {
             end: None,
             is_lost: false,
             openings: 0,
+            renewals: 0,
         }
     }
 
@@ -207,7 +210,7 @@ impl Drive {
         self.power.tell(|| format!("drive {} {}", self.number, words()));
     }
 
-    /// Tells of a request.
+    /// Writes a request to the trace.
     fn tell_of(&self, request: &Request, words: impl FnOnce() -> String) {
         if self.power.trace.concerns(&(request.start_sector..request.end_sector()), self.data_start_sector) {
             self.tell(|| format!("{} {}", words(), request_words(request, self.data_start_sector)));
@@ -261,12 +264,18 @@ impl Drive {
         self.unflushed.clear();
         self.bad.clear();
         self.end = None;
+        self.renewals += 1;
     }
 
-    /// Somebody opens it, and nobody else has it.
+    /// How often another drive has taken its place.
+    pub fn renewals(&self) -> u32 {
+        self.renewals
+    }
+
+    /// Opens the drive for a new owner.
     ///
     /// # Panics
-    /// While requests are under way: whoever sent them holds it.
+    /// While requests are under way: their sender still owns the drive.
     pub fn open(&mut self) {
         let is_free = self.queue.is_empty() || self.mutant == Some(Mutant::OpenedWhileHeld);
         assert!(is_free, "drive {} is opened while its last owner's requests are under way", self.number);
@@ -761,7 +770,7 @@ impl Drive {
         }
     }
 
-    /// What a mutant makes of a request that the drive is to carry out. Gives who is told of its end.
+    /// What a mutant makes of a request that the drive is to carry out. Returns the handle that receives its end.
     fn mutate(&mut self, owner: u32, request: &mut Request) -> u32 {
         match self.mutant {
             Some(mutant @ (Mutant::PartialWrong | Mutant::RedoWrong)) => {
@@ -954,7 +963,7 @@ impl BlockDevice for DriveHandle {
 
     fn submit(&mut self, request: Request) {
         let mut drive = self.drive.borrow_mut();
-        assert_eq!(drive.openings, self.opening, "drive {} is used by one who let it go", drive.number);
+        assert_eq!(drive.openings, self.opening, "drive {} is used through a handle of an earlier owner", drive.number);
         drive.submit(self.owner, self.lane, request);
     }
 

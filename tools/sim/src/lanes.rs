@@ -1,59 +1,94 @@
-//! The lanes of one array, in one thread: they talk by the same messages as threads do, and take their turns in order, but for now
-//! and then: a thread may be kept from its turn for longer than drives take.
+//! The lanes of one tree of arrays, in one thread. They exchange the same messages as threads do, and take turns in order. Now and
+//! then a lane misses turns for longer than drives take, as a thread does that is not scheduled.
+//!
+//! Each lane has its part of the tree (`stria-tree`), as on the host. What the host does on the thread of a lane, or on all, is
+//! done here by turns.
 
 use crate::chance::Chance;
+use crate::drive::DriveHandle;
+use crate::power::Power;
+use crate::tree::{Attached, MountError, OnLane, PATIENCE, Prepared, Ready, UNIX_SECONDS};
 use std::cell::{Cell, RefCell, RefMut};
-use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayStatus, Command, CommandId, Engine, Event, LaneEvents, MemberId, MemberState, Ports, Refusal,
-};
-use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
-use stria_format::md::MdMetadata;
-use stria_format::md::recorder::Newcomer;
+use std::rc::Rc;
+use stria_array::{ArrayStatus, CommandId, Engine, Event, Geometry, LaneEvents, MemberId, MemberState, Refusal};
+use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
+use stria_format::md::{Candidate, MdMetadata};
+use stria_integrity::IntegrityDevice;
+use stria_tree::{Aim, ArrayCommand, JoinError, Joined, NewDrive, Plan, Tree};
 
-/// A command for an array.
-pub type ArrayCommand = Command<Newcomer>;
+/// A drive with checksums.
+pub type Checked = IntegrityDevice<DriveHandle>;
 
-/// An array on one or several lanes.
-pub struct Lanes {
-    lanes: Vec<ArrayDevice<MdMetadata>>,
-    events: RefCell<LaneEvents>,
-    /// The lane that takes the next request.
-    turn: Cell<usize>,
-    /// Until when each takes no turns.
-    naps: Vec<Nanos>,
-    /// `None`: they take all.
-    chance: Option<Chance>,
-}
+/// A drive joins under this number: one at a time.
+const OFFER: u64 = 0;
 
 /// A lane of several naps after one turn in so many, for so long at most.
 const NAP_ONE_IN: u64 = 16;
 const NAP_MAX: Nanos = 500_000;
 
-impl Lanes {
-    /// `devices`: for each lane, by member handle. `group_sectors`: how the array is dealt out.
-    pub fn new(
-        config: &ArrayConfig,
-        devices: Vec<Vec<Box<dyn BlockDevice>>>,
-        recorder: MdMetadata,
-        unix_seconds: u64,
-        group_sectors: u64,
-        chance: Option<Chance>,
-    ) -> Self {
-        let ports = Ports::new(devices.len()).with_groups(group_sectors);
-        let events = RefCell::new(LaneEvents::new(if config.geometry.level().is_redundant() { devices.len() } else { 1 }));
-        let naps = vec![0; devices.len()];
-        let mut recorder = Some(recorder);
-        let lane = |(lane, devices)| ArrayDevice::on_lane(config, devices, recorder.take(), unix_seconds, &ports, lane);
-        Self { lanes: devices.into_iter().enumerate().map(lane).collect(), events, turn: Cell::new(0), naps, chance }
+/// A tree of arrays that runs, on one or several lanes.
+pub struct Node {
+    /// The home lane first.
+    lanes: Vec<Tree<Attached>>,
+    /// Of the arrays whose members are drives: their indices in the tree.
+    leaves: Vec<usize>,
+    /// By index of the array.
+    events: Vec<RefCell<LaneEvents>>,
+    /// The lane that takes the next request.
+    turn: Cell<usize>,
+    /// Until when each lane takes no turns.
+    naps: Vec<Nanos>,
+    /// `None`: they take all.
+    chance: Option<Chance>,
+}
+
+/// One array of a tree, on all lanes.
+#[derive(Clone, Copy)]
+pub struct Array<'a> {
+    node: &'a Node,
+    index: usize,
+}
+
+impl Node {
+    /// Binds every lane's part of a plan, and sets up the engines as the history asks.
+    pub(crate) fn bind(plan: &Plan<Ready>, power: &Rc<Power>) -> Self {
+        let count = plan.lane_count();
+        power.shares.set((count, plan.start.config.geometry.strip_sectors()));
+        let mut binder = OnLane::new(power);
+        let bind = |lane| plan.bind(lane, UNIX_SECONDS, binder.turn_to(lane));
+        let lanes: Vec<Tree<Attached>> = (0..count).map(bind).collect();
+        for array in lanes.iter().flat_map(Tree::tree) {
+            array.command(|engine| {
+                engine.set_hedging(power.hedges.get());
+                engine.set_flaw(power.mutant.get().and_then(crate::mutant::Mutant::flaw));
+            });
+        }
+        let tree = lanes[0].tree();
+        let leaves = (0..tree.len()).filter(|&index| tree[index].spans().next().is_none()).collect();
+        let merged = |array: &&Tree<Attached>| if array.geometry().level().is_redundant() { count } else { 1 };
+        let events = tree.iter().map(|array| RefCell::new(LaneEvents::new(merged(array)))).collect();
+        let chance = power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests()));
+        Self { lanes, leaves, events, turn: Cell::new(0), naps: vec![0; count], chance }
     }
 
-    /// A device for each lane of the array above, which has as many.
-    pub fn for_above(&self) -> Vec<Box<dyn BlockDevice>> {
-        self.lanes.iter().map(|lane| Box::new(lane.clone()) as _).collect()
-    }
-
-    fn home(&self) -> &ArrayDevice<MdMetadata> {
+    /// The home lane's part.
+    pub fn home(&self) -> &Tree<Attached> {
         &self.lanes[0]
+    }
+
+    /// The top array.
+    pub fn top(&self) -> Array<'_> {
+        Array { node: self, index: 0 }
+    }
+
+    /// The arrays whose members are drives.
+    pub fn leaves(&self) -> Vec<Array<'_>> {
+        (0..self.leaves.len()).map(|leaf| self.leaf(leaf)).collect()
+    }
+
+    /// The `leaf`-th of [`Node::leaves`].
+    pub fn leaf(&self, leaf: usize) -> Array<'_> {
+        Array { node: self, index: self.leaves[leaf] }
     }
 
     /// What all lanes are as one device.
@@ -61,110 +96,11 @@ impl Lanes {
         self.home().limits()
     }
 
-    /// The array now.
-    pub fn status(&self) -> ArrayStatus {
-        self.look().0
-    }
-
-    /// The array now, and whether all lanes know of each other's dropped members.
-    pub fn look(&self) -> (ArrayStatus, bool) {
-        let statuses: Vec<ArrayStatus> = self.lanes.iter().map(ArrayDevice::status).collect();
-        let failed = |lane: usize| statuses[lane].members.iter().map(|member| member.role == MemberState::Failed);
-        let agree = (1..statuses.len()).all(|lane| failed(lane).eq(failed(0)));
-        (ArrayStatus::joined(statuses), agree)
-    }
-
-    /// What a log should have.
-    pub fn take_events(&self) -> Vec<Event> {
-        let mut told = Vec::new();
-        for (index, lane) in self.lanes.iter().enumerate() {
-            told.extend(lane.take_events().into_iter().flat_map(|event| self.events.borrow_mut().hear(index, event, false)));
-        }
-        told
-    }
-
-    /// The home lane's.
-    pub fn recorder(&self) -> RefMut<'_, MdMetadata> {
-        self.home().recorder()
-    }
-
-    /// Sets something on every lane's engine, or asks it; what the home lane says to it.
-    pub fn command<T>(&self, command: impl Fn(&mut Engine) -> T) -> T {
-        let said = self.home().command(&command);
-        self.lanes[1..].iter().for_each(|lane| drop(lane.command(&command)));
-        said
-    }
-
-    /// Whether any lane still carries out what a crash left, so that nobody may be failed.
-    pub fn is_replaying(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.command(|engine| engine.is_replaying()))
-    }
-
-    /// Whether any lane left to this member's log alone what clients know, so that it may not be failed.
-    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
-        self.lanes.iter().any(|lane| lane.command(|engine| engine.is_sole_log_holder(member)))
-    }
-
-    /// Whether all who were dropped are known as such on the others.
-    pub fn drops_are_committed(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.command(|engine| engine.drops_are_committed()))
-    }
-
-    /// Gives the array a command.
-    pub fn begin(&self, command: ArrayCommand) -> CommandId {
-        self.home().begin(command)
-    }
-
-    /// Its result, once it has ended.
-    pub fn take_answer(&self, id: CommandId) -> Option<Result<(), Refusal>> {
-        self.home().take_answer(id)
-    }
-
-    /// Begins to stop.
-    pub fn stop(&self) {
-        self.home().stop();
-    }
-
-    /// Whether all lanes have stopped.
-    pub fn has_stopped(&self) -> bool {
-        self.home().has_stopped()
-    }
-
-    /// Offers a drive that is to join. `devices`: for each lane.
-    pub fn offer(&self, number: u64, devices: Vec<Box<dyn BlockDevice>>) {
-        self.lanes.iter().zip(devices).for_each(|(lane, device)| lane.offer(number, device));
-    }
-
-    /// It did not join.
-    pub fn withdraw(&self, number: u64) {
-        self.lanes.iter().for_each(|lane| drop(lane.withdraw(number)));
-    }
-
-    /// How many members all lanes know of.
-    pub fn member_count(&self) -> usize {
-        self.lanes.iter().map(ArrayDevice::member_count).min().expect("there is a lane")
-    }
-
-    /// Whether all lanes have dropped a member.
-    pub fn has_failed(&self, member: MemberId) -> bool {
-        self.lanes.iter().all(|lane| lane.status().members[member.0].role == MemberState::Failed)
-    }
-
-    /// Whether no lane uses a member.
-    pub fn is_idle(&self, member: MemberId) -> bool {
-        let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
-        self.lanes.iter().all(|lane| idle(lane.status().members[member.0].role))
-    }
-
-    fn next_lane(&self) -> &ArrayDevice<MdMetadata> {
+    /// Gives a request to the lanes in turn.
+    pub fn submit(&mut self, request: Request) {
         let lane = self.turn.get();
         self.turn.set((lane + 1) % self.lanes.len());
-        &self.lanes[lane]
-    }
-
-    /// Gives a request to the lanes in turn.
-    pub fn submit(&self, request: Request) {
-        self.next_lane().clone().submit(request);
+        self.lanes[lane].submit(request);
     }
 
     /// Lets every lane take a turn.
@@ -187,8 +123,265 @@ impl Lanes {
         self.lanes.iter().zip(&self.naps).filter_map(|(lane, nap)| Some(lane.next_wake()?.max(*nap))).min()
     }
 
-    /// How many lanes there are.
-    pub fn count(&self) -> usize {
-        self.lanes.len()
+    /// Allows writes and sweeps.
+    pub fn activate(&self) {
+        self.lanes.iter().for_each(Tree::activate);
+    }
+
+    /// Lets time run until `done`, or the power goes.
+    fn run_until(
+        &mut self,
+        power: &Power,
+        mut done: impl FnMut(&mut Self, &[Completion]) -> bool,
+    ) -> Result<Vec<Completion>, MountError> {
+        let mut ended = Vec::new();
+        let patience = power.now() + PATIENCE;
+        loop {
+            self.poll(power.now(), &mut ended);
+            if done(self, &ended) {
+                return Ok(ended);
+            }
+            if power.is_off() {
+                return Err(MountError::PowerLost);
+            }
+            match self.next_wake() {
+                Some(due) if due < patience => power.set_now(power.now().max(due)),
+                _ => return Err(MountError::Refused("nothing happens any more".into())),
+            }
+        }
+    }
+
+    /// Carries out one request.
+    ///
+    /// # Errors
+    /// The array's, or that the power went.
+    pub fn request(
+        &mut self,
+        power: &Power,
+        start_sector: u64,
+        sectors: u64,
+        operation: Operation,
+    ) -> Result<Operation, IoError> {
+        self.submit(Request { tag: u64::MAX >> 1, start_sector, sectors, operation });
+        let ended = self.run_until(power, |_, ended| !ended.is_empty());
+        let completion = ended.map_err(|error| IoError::new(ErrorKind::Other, format!("{error:?}")))?.pop().expect("it ended");
+        completion.result.map(|()| completion.operation)
+    }
+
+    /// Reads sectors.
+    ///
+    /// # Errors
+    /// The array's, or that the power went.
+    pub fn read(&mut self, power: &Power, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+        let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
+        let Operation::Read { into } = self.request(power, start_sector, sectors, Operation::Read { into })? else {
+            unreachable!("a read comes back as a read")
+        };
+        Ok(into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat())
+    }
+
+    /// What lies on it of the array above; without one, of whatever array.
+    pub(crate) fn candidate(&mut self, power: &Power, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
+        let (name, limits): (String, Limits) = (self.home().name().to_owned(), self.limits().clone());
+        let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
+        let mut read = |start: u64, sectors: u64| self.read(power, start, sectors);
+        let candidate = match upper_uuid {
+            Some(upper_uuid) => Candidate::read_span(name, sectors, block, upper_uuid, &mut read),
+            None => Candidate::read(name, sectors, block, &mut read),
+        };
+        if power.is_off() { Err(MountError::PowerLost) } else { Ok(candidate) }
+    }
+
+    /// Lets time run until no drive has anything to do.
+    ///
+    /// # Errors
+    /// When the power goes.
+    pub(crate) fn come_to_rest(&mut self, power: &Power) -> Result<(), MountError> {
+        let is_busy = |node: &Self| {
+            let tree = node.home().tree();
+            tree.iter().any(|array| array.members().iter().any(|member| member.drive().is_some_and(Attached::is_busy)))
+        };
+        self.run_until(power, |node, _| !is_busy(node)).map(drop)
+    }
+
+    /// Stops it in good order, and its spans after it.
+    ///
+    /// # Errors
+    /// When the power goes.
+    pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
+        self.home().begin_stop();
+        self.run_until(power, |node, _| node.home().is_stopped()).map(drop)
+    }
+
+    /// The index in the tree of a leaf.
+    pub fn index_of(&self, leaf: usize) -> usize {
+        self.leaves[leaf]
+    }
+
+    /// The leaf of an index in the tree.
+    pub fn leaf_of(&self, index: usize) -> usize {
+        self.leaves.iter().position(|&known| known == index).expect("its members are drives")
+    }
+
+    /// Every lane's part, the home lane's first.
+    pub(crate) fn lanes_mut(&mut self) -> &mut [Tree<Attached>] {
+        &mut self.lanes
+    }
+
+    /// What the lanes must know about a drive that is to join a leaf, and how it joins. `stale`: as a mutant would see it, whatever
+    /// it missed.
+    pub(crate) fn newcomer(
+        &self,
+        leaf: usize,
+        mut new: NewDrive<(usize, u32)>,
+        stale: bool,
+        replaces: Option<MemberId>,
+    ) -> (NewDrive<(usize, u32)>, Aim) {
+        let leaf = self.leaf(leaf);
+        if let Ok(member) = &mut new.candidate.found
+            && member.superblock.header.set_uuid == leaf.uuid()
+            && stale
+        {
+            member.superblock.header.events = u64::MAX >> 1;
+        }
+        let replaces = replaces.map(|member| (leaf.index, member));
+        (new, Aim { array: Some(leaf.name().to_owned()), force: true, replaces })
+    }
+
+    /// Offers a drive that was prepared to every lane.
+    ///
+    /// # Errors
+    /// When it may not join.
+    pub(crate) fn offer(&mut self, prepared: &Prepared, power: &Rc<Power>) -> Result<Joined, JoinError> {
+        let Prepared { new, is_new, aim, ready } = prepared;
+        let mut binder = OnLane::new(power);
+        let joined = self.lanes[0].offer_first(new, *is_new, aim, OFFER, || binder.attach(ready))?;
+        for (lane, tree) in self.lanes.iter_mut().enumerate().skip(1) {
+            let (device, drive) = binder.turn_to(lane).attach(ready);
+            tree.offer(joined.array, joined.offer, device, drive);
+        }
+        Ok(joined)
+    }
+}
+
+impl<'a> Array<'a> {
+    fn lanes(self) -> impl Iterator<Item = &'a Tree<Attached>> {
+        self.node.lanes.iter().map(move |lane| lane.array(self.index))
+    }
+
+    fn home(self) -> &'a Tree<Attached> {
+        self.node.home().array(self.index)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'a str {
+        self.home().name()
+    }
+
+    /// Its identity.
+    pub fn uuid(self) -> [u8; 16] {
+        self.home().uuid()
+    }
+
+    /// Its shape.
+    pub fn geometry(self) -> &'a Geometry {
+        self.home().geometry()
+    }
+
+    /// The array now.
+    pub fn status(self) -> ArrayStatus {
+        ArrayStatus::joined(self.lanes().map(Tree::status).collect())
+    }
+
+    /// What happened since the last call, of all lanes merged.
+    pub fn take_events(self) -> Vec<Event> {
+        let mut events = self.node.events[self.index].borrow_mut();
+        let mut told = Vec::new();
+        for (lane, array) in self.lanes().enumerate() {
+            told.extend(array.take_events().into_iter().flat_map(|event| events.hear(lane, event, false)));
+        }
+        told
+    }
+
+    /// The keeper of its metadata.
+    pub fn recorder(self) -> RefMut<'a, MdMetadata> {
+        self.home().recorder()
+    }
+
+    /// Sets something on every lane's engine, or asks it. Returns the home lane's answer.
+    pub fn command<T>(self, command: impl Fn(&mut Engine) -> T) -> T {
+        let mut said = self.lanes().map(|lane| lane.command(&command)).collect::<Vec<_>>();
+        said.swap_remove(0)
+    }
+
+    /// True if any lane replays what a crash left, so that no member may be failed.
+    pub fn is_replaying(self) -> bool {
+        self.lanes().any(|lane| lane.command(|engine| engine.is_replaying()))
+    }
+
+    /// True if any lane relies on this member's log alone, so that the member may not be failed.
+    pub fn is_sole_log_holder(self, member: MemberId) -> bool {
+        self.lanes().any(|lane| lane.command(|engine| engine.is_sole_log_holder(member)))
+    }
+
+    /// True if the superblocks name every dropped member, of any lane.
+    pub fn drops_are_committed(self) -> bool {
+        self.lanes().all(|lane| lane.command(|engine| engine.drops_are_committed()))
+    }
+
+    /// Gives the array a command.
+    pub fn begin(self, command: ArrayCommand) -> CommandId {
+        self.node.home().begin(self.index, command)
+    }
+
+    /// Its result, once it has ended.
+    pub fn take_answer(self, id: CommandId) -> Option<Result<(), Refusal>> {
+        self.node.home().take_answer(self.index, id)
+    }
+
+    /// True if all lanes have dropped a member.
+    pub fn has_failed(self, member: MemberId) -> bool {
+        self.lanes().all(|lane| lane.status().members[member.0].role == MemberState::Failed)
+    }
+
+    /// True if no lane uses a member.
+    pub fn is_idle(self, member: MemberId) -> bool {
+        let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
+        self.lanes().all(|lane| idle(lane.status().members[member.0].role))
+    }
+
+    /// The newest handle of a drive here.
+    pub fn handle_of(self, drive: usize) -> Option<MemberId> {
+        self.home().handle_of(|known| known.index == drive)
+    }
+
+    /// Which drive a member is.
+    pub fn drive_of(self, member: MemberId) -> Option<usize> {
+        self.home().members().get(member.0)?.drive().map(|drive| drive.index)
+    }
+
+    /// By handle: the checksums of a member, where it has some.
+    pub fn checked(self, member: MemberId) -> Option<&'a Checked> {
+        self.home().members().get(member.0)?.drive()?.checked.as_ref()
+    }
+
+    /// The checksums of all members.
+    pub fn all_checked(self) -> impl Iterator<Item = &'a Checked> {
+        self.home().members().iter().filter_map(|member| member.drive()?.checked.as_ref())
+    }
+
+    /// What a drive is to be given to become a spare, and its identity there.
+    pub(crate) fn metadata_of_spare(
+        self,
+        adopt: &stria_format::md::recorder::Adopt,
+    ) -> Result<stria_tree::NewMetadata, JoinError> {
+        self.node.home().metadata_of_spare(self.index, adopt)
+    }
+
+    /// The drives that are in sync, by slot.
+    pub fn whole_drives(self) -> Vec<Option<usize>> {
+        let status = self.status();
+        let in_sync = |member: &MemberId| status.members[member.0].role == MemberState::InSync;
+        status.slots.iter().map(|slot| slot.filter(in_sync).and_then(|member| self.drive_of(member))).collect()
     }
 }

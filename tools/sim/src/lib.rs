@@ -2,13 +2,14 @@
 //! modelled drives that forget, tear, stall, fail and vanish.
 //!
 //! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
-//! runs them: [`tree`] makes and opens arrays by `stria-format`'s pure functions and `stria-array`'s binder, as `stria-host`
-//! does; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
-//! places only faults that the redundancy must survive, so whatever the checkers object to is a bug. Clients write superblocks,
-//! too ([`guest`]). Checkers know nothing
-//! of the workload: [`model`] judges every read, sector by sector; [`reference`] computes redundancy again from the bytes.
-//! [`campaign`] runs many seeds, [`trace`] tells one line by line, [`shrink`] makes a failing history short, [`exhaustive`]
-//! cuts the power everywhere, [`mutant`] says which deliberate bugs must be found. Apart from all that, [`price`] measures the
+//! runs them. [`tree`] provides modelled drives to `stria-tree`, which opens arrays as on the host; [`lanes`] runs their lanes in one
+//! thread; [`drive`] keeps the bytes and decides what a power cut leaves; [`power`] is clock and switch. The world's *atlas*
+//! places only faults that the redundancy must survive, so every objection of a checker is a bug. Clients write superblocks
+//! too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector; [`reference`]
+//! computes redundancy again from the bytes.
+//!
+//! [`campaign`] runs many seeds, [`trace`] prints one line by line, [`shrink`] makes a failing history short, [`exhaustive`]
+//! cuts the power everywhere, [`mutant`] lists deliberate bugs that must be found. Apart from all that, [`price`] measures the
 //! write log on an [`ssd`]. See docs/SIM.md.
 #![forbid(unsafe_code)]
 
@@ -18,7 +19,7 @@ pub mod campaign;
 pub mod crossed;
 pub mod drive;
 pub mod exhaustive;
-pub mod guest;
+pub mod hostile_client;
 pub mod image;
 pub mod lanes;
 pub mod model;

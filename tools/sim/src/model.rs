@@ -11,7 +11,7 @@
 //! This knows nothing of arrays and members.
 
 use crate::chance::mix;
-use crate::guest::Contents;
+use crate::hostile_client::Contents;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use stria_block::SECTOR_BYTES;
@@ -42,7 +42,7 @@ impl Version {
     }
 }
 
-/// Stands for a write of which nobody knows what it left.
+/// Stands for a write whose outcome is unknown.
 const ANYTHING: u32 = u32::MAX;
 /// From here on writes stand for what reads have found of such.
 const FOUND: u32 = 1 << 31;
@@ -56,7 +56,7 @@ struct Sector {
 }
 
 impl Sector {
-    /// Somebody knows what it holds.
+    /// A client knows what it holds.
     fn holds_something(&self) -> bool {
         !self.versions.iter().any(|version| version.write == ANYTHING && version.over == NEVER)
     }
@@ -81,7 +81,7 @@ pub struct Model {
     loose: Vec<u32>,
     /// Reads that run began at these moments.
     reads: Vec<Moment>,
-    /// What reads have found that nobody wrote, in sums.
+    /// Checksums of what reads have found and no client wrote.
     found: Vec<u64>,
     /// What some writes put into some sectors instead of the usual.
     pub contents: Contents,
@@ -121,7 +121,7 @@ fn holds(contents: &Contents, write: u32, sector: u64, bytes: &[u8]) -> bool {
     wrong == 0
 }
 
-/// What tells bytes apart that nobody wrote.
+/// A checksum that tells bytes apart which no client wrote.
 fn sum_of(bytes: &[u8]) -> u64 {
     bytes.chunks_exact(8).fold(0, |sum, word| mix(sum ^ u64::from_le_bytes(word.try_into().expect("eight bytes"))))
 }

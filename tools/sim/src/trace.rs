@@ -1,19 +1,20 @@
-//! Tells a history as it goes, one line for each thing that happens: see docs/SIM.md.
+//! Prints a history while it runs, one line for each event: see docs/SIM.md.
 
-use crate::tree::{Node, Source};
+use crate::tree::Attached;
 use std::cell::RefCell;
 use std::ops::Range;
 use stria_block::{Operation, Request};
 use stria_format::md::log::{AppendHead, Entry, LogHead};
 use stria_format::md::{Bitmap, Role, Superblock, bitmap, superblock};
+use stria_tree::Tree;
 
-/// Who listens, and to what. Nobody, at first.
+/// The listener of a trace, and what it wants to see. At first there is none.
 #[derive(Default)]
 pub struct Trace(RefCell<Option<Listener>>);
 
 struct Listener {
     hear: Box<dyn FnMut(&str)>,
-    /// Sectors of drives: of data, nothing else is told. `None`: everything is.
+    /// Of data, only these sectors of drives are reported. `None`: all are.
     only: Option<Vec<Range<u64>>>,
 }
 
@@ -24,17 +25,17 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// From now on `hear` is told what happens; of data, only what concerns the sectors `only` of drives.
+    /// From now on `hear` receives every event; of data, only what concerns the sectors `only` of drives.
     pub fn begin(&self, only: Option<Vec<Range<u64>>>, hear: Box<dyn FnMut(&str)>) {
         *self.0.borrow_mut() = Some(Listener { hear, only });
     }
 
-    /// Whether somebody listens.
+    /// True if there is a listener.
     pub fn is_on(&self) -> bool {
         self.0.borrow().is_some()
     }
 
-    /// Whether somebody listens to what happens to these sectors of a drive, whose data start there.
+    /// True if there is a listener for these sectors of a drive whose data area starts at `data_start`.
     pub(crate) fn concerns(&self, sectors: &Range<u64>, data_start: u64) -> bool {
         let listener = self.0.borrow();
         let Some(listener) = &*listener else { return false };
@@ -63,17 +64,17 @@ pub fn sectors(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// The sectors of drives on which a range of an array lies, parity included; nothing does beyond its end.
-pub(crate) fn places_of(node: &Node, range: Range<u64>) -> Vec<Range<u64>> {
-    let geometry = &node.geometry;
-    let data_start = node.device.recorder().superblock().header.data_offset;
-    let slots = node.device.status().slots;
+pub(crate) fn places_of(array: &Tree<Attached>, range: Range<u64>) -> Vec<Range<u64>> {
+    let geometry = array.geometry();
+    let data_start = array.recorder().superblock().header.data_offset;
+    let slots = array.status().slots;
     let mut places = Vec::new();
     for (slot, runs) in geometry.footprint(range.start..range.end.min(geometry.capacity_sectors())).into_iter().enumerate() {
-        let member = slots[slot].map(|member| &node.members[member.0]);
+        let span = slots[slot].and_then(|member| array.members()[member.0].span());
         for place in runs.into_iter().map(|run| data_start + run.start..data_start + run.end) {
-            match member {
-                Some(Source::Span(span)) => places.extend(places_of(span, place)),
-                _ => places.push(place),
+            match span {
+                Some(span) => places.extend(places_of(span, place)),
+                None => places.push(place),
             }
         }
     }

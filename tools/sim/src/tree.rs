@@ -1,60 +1,30 @@
-//! Arrays on drives, made, opened and commanded as `stria-host` does it, but in virtual time.
+//! Modelled drives and the arrays on them: made and opened as `stria-host` does it, but in virtual time.
 //!
-//! The same pure functions of `stria-format` and the same binder of `stria-array` run here; what `host` adds (files,
-//! sockets, a real clock) is replaced by bytes of modelled drives and a clock that jumps.
+//! `stria-format` plans a new array, `stria-tree` finds and binds those that are there. What `host` adds (files, rings, a real
+//! clock) is replaced by bytes of modelled drives and a clock that jumps.
 
 use crate::chance::Chance;
 use crate::drive::{Drive, DriveHandle, Presence};
-use crate::lanes::{ArrayCommand, Lanes};
+pub use crate::lanes::{Array, Checked, Node};
 use crate::mutant::{Mutant, Swap, Swapped};
 use crate::power::Power;
 use crate::setup::Setup;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, Command, Geometry, Level, MemberId, MemberState};
-use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
+use stria_array::{Level, MemberId};
+use stria_block::{BlockDevice, Buffer, ErrorKind, IoError, Nanos, Operation, bytes};
 use stria_format::detect::{detect, wipes_in_turn};
 use stria_format::md::assemble::{AssembleError, Assembly, Verdict};
-use stria_format::md::nest::{self, Nested, Provider};
-use stria_format::md::recorder::{Adopt, Newcomer};
+use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::SuperblockError;
 use stria_format::md::{BitmapChoice, Candidate, Create, CreateMember, Creation, LogChoice, Superblock};
-use stria_integrity::IntegrityDevice;
+use stria_integrity::{Header, IntegrityDevice};
+use stria_tree::{Aim, Binder, JoinError, MemberDrive, Nested, NewDrive, Plan, Provider, nest, plan_new};
 
 /// All drives of a world.
 pub type Drives = [Rc<RefCell<Drive>>];
-
-/// What a member is made of.
-pub enum Source {
-    /// A drive, by its number.
-    Drive(usize),
-    /// An array.
-    Span(Box<Node>),
-    /// It was taken out.
-    Removed,
-}
-
-/// An array that runs.
-pub struct Node {
-    /// Its name.
-    pub name: String,
-    /// Its identity.
-    pub uuid: [u8; 16],
-    /// Its shape.
-    pub geometry: Geometry,
-    /// The real thing.
-    pub device: Lanes,
-    /// By handle.
-    pub members: Vec<Source>,
-    /// By handle: those whose data are verified.
-    pub checked: Vec<Option<Checked>>,
-    /// A drive that joins.
-    joining: Option<(usize, Option<Checked>)>,
-}
-
-/// A drive with checksums.
-pub type Checked = IntegrityDevice<DriveHandle>;
 
 /// Why an array does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +40,6 @@ impl From<AssembleError> for MountError {
         Self::Refused(error.to_string())
     }
 }
-
-/// One drive joins at a time.
-const OFFER: u64 = 0;
 
 /// Where md's superblock lies on a drive.
 pub const SUPERBLOCK: Range<u64> = 8..16;
@@ -238,10 +205,10 @@ pub fn create(setup: &Setup, drives: &Drives, power: &Rc<Power>) -> Result<(), S
     for (span, (places, _)) in plans.iter().enumerate() {
         let mut opener = Opener::new(drives, power);
         let places_found = opener.look(places);
-        let bound = nest::bind_new(&mut opener, places_found, &identity(2, span));
-        let mut node = bound.map_err(|error| format!("{error:?}"))?;
+        let plan = plan_new(&mut opener, places_found, &identity(2, span)).map_err(|error| format!("{error:?}"))?;
+        let mut node = opener.bind(plan);
         node.activate();
-        node.device.command(|engine| engine.pause(true));
+        node.top().command(|engine| engine.pause(true));
         for write in upper.writes.iter().filter(|write| write.drive == span) {
             let from = std::iter::once(Buffer::copy_of(&write.bytes).freeze()).collect();
             let sectors = write.bytes.len() as u64 / 512;
@@ -268,7 +235,7 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     let there = opener.look(&there);
     // A mutant looks for arrays where clients write.
     let unmarked_depth = if power.mutant.get() == Some(Mutant::LooksInside) { u8::MAX } else { 0 };
-    let Nested { mut arrays, assemblies, .. } = nest::nest(&mut opener, there, false, unmarked_depth)?;
+    let Nested { mut arrays, assemblies, .. } = nest(&mut opener, there, false, unmarked_depth)?;
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
             let away = assembly.drives.iter().filter(|report| matches!(report.verdict, Verdict::Away { .. }));
@@ -279,15 +246,141 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     if arrays.len() != 1 {
         return Err(MountError::Refused(format!("{} arrays were found", arrays.len())));
     }
-    let node = arrays.pop().expect("there is one");
+    let node = opener.bind(arrays.pop().expect("there is one"));
     if power.late_sweeps.get() {
-        node.leaves().iter().for_each(|leaf| leaf.device.command(|engine| engine.pause(true)));
+        node.leaves().iter().for_each(|leaf| leaf.command(|engine| engine.pause(true)));
     }
     node.activate();
     Ok(node)
 }
 
-/// Modelled drives and arrays on them, on as many lanes as they can have.
+/// A drive that may be bound on any lane.
+#[derive(Clone)]
+pub struct Ready {
+    index: usize,
+    drive: Rc<RefCell<Drive>>,
+    name: String,
+    checksums: Option<Header>,
+}
+
+impl Ready {
+    /// Opens a drive, and makes old checksums of it void.
+    fn new(index: usize, drive: &Rc<RefCell<Drive>>, candidate: &Candidate) -> Self {
+        drive.borrow_mut().open();
+        let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
+        let checksums = found.map(|found| {
+            let (header, void) = found.open(0).expect("nobody else writes here");
+            if void {
+                drive.borrow_mut().put(header.sector(), &header.encode());
+            }
+            header
+        });
+        Self { index, drive: Rc::clone(drive), name: candidate.name.clone(), checksums }
+    }
+}
+
+/// A drive on a lane.
+#[derive(Clone)]
+pub struct Attached {
+    /// Its number.
+    pub index: usize,
+    drive: Rc<RefCell<Drive>>,
+    /// The device that verifies its data, if it has checksums.
+    pub checked: Option<Checked>,
+}
+
+impl Attached {
+    /// True while it has requests under way.
+    pub fn is_busy(&self) -> bool {
+        self.drive.borrow().is_busy()
+    }
+}
+
+impl MemberDrive for Attached {
+    /// The drive's number, and how often another took its place.
+    type Identity = (usize, u32);
+
+    fn identity(&self) -> (usize, u32) {
+        (self.index, self.drive.borrow().renewals())
+    }
+
+    fn name(&self) -> String {
+        drive_name(self.index)
+    }
+
+    fn is_cut_short(&self) -> bool {
+        self.drive.borrow().is_cut()
+    }
+
+    fn close(&self) -> bool {
+        self.checked.as_ref().is_none_or(|checked| {
+            checked.close();
+            checked.closed().is_some()
+        })
+    }
+}
+
+/// Puts drives on a lane.
+pub(crate) struct OnLane<'a> {
+    power: &'a Rc<Power>,
+    lane: usize,
+    /// Of a mutant that exchanges P and Q, where there are both: by array.
+    swaps: BTreeMap<[u8; 16], Rc<Swap>>,
+}
+
+impl<'a> OnLane<'a> {
+    /// Beginning with the home lane.
+    pub fn new(power: &'a Rc<Power>) -> Self {
+        Self { power, lane: 0, swaps: BTreeMap::new() }
+    }
+
+    /// The drives that follow are put on this lane.
+    pub fn turn_to(&mut self, lane: usize) -> &mut Self {
+        self.lane = lane;
+        self
+    }
+
+    /// A drive's device on this lane, behind its checksums where it has some.
+    pub fn attach(&self, ready: &Ready) -> (Box<dyn BlockDevice>, Attached) {
+        let handle = DriveHandle::new(&ready.drive, self.lane);
+        let attached = |checked| Attached { index: ready.index, drive: Rc::clone(&ready.drive), checked };
+        match &ready.checksums {
+            None => (Box::new(handle), attached(None)),
+            Some(header) => {
+                assert_eq!(self.lane, 0, "checksums are one lane's");
+                let checked = IntegrityDevice::new(handle, ready.name.as_str(), header.clone(), false);
+                (Box::new(checked.clone()), attached(Some(checked)))
+            }
+        }
+    }
+
+    fn swap(&mut self, array: &Plan<Ready>) -> Option<Rc<Swap>> {
+        let config = &array.start.config;
+        let wanted = self.power.mutant.get() == Some(Mutant::ParitySwapped) && config.geometry.level().parity_count() == 2;
+        let data_start =
+            || config.slots.iter().find_map(|slot| slot.member.as_ref()).map_or(0, |member| member.data_start_sector);
+        let new = || Swap::new(config.geometry.clone(), data_start(), Rc::clone(self.power));
+        wanted.then(|| Rc::clone(self.swaps.entry(array.uuid).or_insert_with(new)))
+    }
+}
+
+impl Binder<Ready> for OnLane<'_> {
+    type Drive = Attached;
+
+    fn bind(&mut self, array: &Plan<Ready>, member: MemberId, ready: &Ready) -> (Box<dyn BlockDevice>, Attached) {
+        let slots = &array.start.config.slots;
+        let slot = slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id == member));
+        match (self.swap(array), slot) {
+            (Some(swap), Some(slot)) => {
+                let swapped = Swapped::new(slot, swap, DriveHandle::new(&ready.drive, self.lane));
+                (Box::new(swapped), Attached { index: ready.index, drive: Rc::clone(&ready.drive), checked: None })
+            }
+            _ => self.attach(ready),
+        }
+    }
+}
+
+/// Modelled drives, for arrays on as many lanes as they can have.
 struct Opener<'a> {
     drives: &'a Drives,
     power: &'a Rc<Power>,
@@ -304,16 +397,31 @@ impl<'a> Opener<'a> {
     fn look(&self, places: &[usize]) -> Vec<(Candidate, usize)> {
         places.iter().map(|&index| (candidate_of(index, &self.drives[index].borrow()), index)).collect()
     }
+
+    /// Binds an array on all its lanes.
+    fn bind(&self, plan: Plan<Ready>) -> Node {
+        let lane_count = self.lane_count.expect("a level has begun");
+        let plan = plan.on_lanes_with(lane_count, &|start, ports| ports.with_groups(start.config.geometry.strip_sectors()));
+        Node::bind(&plan, self.power)
+    }
 }
 
 impl Provider for Opener<'_> {
     type Drive = usize;
-    type Array = Node;
+    type Ready = Ready;
     type Error = MountError;
 
     fn begin_level(&mut self, assemblies: &mut [Assembly]) {
         let power = self.power;
-        assemblies.iter_mut().for_each(|assembly| skip_replay(assembly, power));
+        for start in assemblies.iter_mut().filter_map(|assembly| assembly.outcome.as_mut().ok()) {
+            // What a mutant forgets.
+            if power.mutant.get() == Some(Mutant::ReplaySkipped) {
+                start.config.replay.clear();
+            }
+            if let Some(page_bytes) = power.bitmap_page_bytes.get() {
+                start.recorder = start.recorder.clone().with_bitmap_pages(page_bytes);
+            }
+        }
         let rooms = assemblies.iter().filter_map(|assembly| Some(assembly.outcome.as_ref().ok()?.recorder.lanes_max()));
         let most = rooms.chain([power.lanes.get()]).min().expect("one at least");
         // Not always as many as the last run had.
@@ -321,319 +429,82 @@ impl Provider for Opener<'_> {
         self.lane_count.get_or_insert(drawn.unwrap_or(most));
     }
 
-    fn bind(&mut self, assembly: &Assembly, sources: Vec<(&Candidate, nest::Source<usize, Node>)>) -> Result<Node, MountError> {
-        let (power, drives, lane_count) = (self.power, self.drives, self.lane_count.expect("a level has begun"));
-        let start = assembly.outcome.as_ref().expect("it can start").clone().with_lanes(lane_count);
-        let mut devices: Vec<Vec<Box<dyn BlockDevice>>> = (0..lane_count).map(|_| Vec::new()).collect();
-        let mut members = Vec::new();
-        let mut checked = Vec::new();
-        let swap = swap(&start.config, power);
-        for (member, (candidate, source)) in sources.into_iter().enumerate() {
-            let slot = start.config.slots.iter().position(|slot| slot.member.as_ref().is_some_and(|own| own.id.0 == member));
-            let (source, each, check): (_, Vec<Box<dyn BlockDevice>>, _) = match source {
-                nest::Source::Drive(index) => {
-                    let (each, check) = match (&swap, slot) {
-                        (Some(swap), Some(slot)) => {
-                            drives[index].borrow_mut().open();
-                            let swapped = |lane| Swapped::new(slot, Rc::clone(swap), DriveHandle::new(&drives[index], lane));
-                            ((0..lane_count).map(swapped).map(|device| Box::new(device) as _).collect(), None)
-                        }
-                        _ => bind_drive(&drives[index], candidate, lane_count),
-                    };
-                    (Source::Drive(index), each, check)
-                }
-                nest::Source::Array(node) => {
-                    let each = node.device.for_above();
-                    (Source::Span(Box::new(node)), each, None)
-                }
-            };
-            devices.iter_mut().zip(each).for_each(|(lane, device)| lane.push(device));
-            checked.push(check);
-            members.push(source);
-        }
-        let recorder = match power.bitmap_page_bytes.get() {
-            Some(page_bytes) => start.recorder.with_bitmap_pages(page_bytes),
-            None => start.recorder,
-        };
-        let geometry = start.config.geometry.clone();
-        power.shares.set((lane_count, geometry.strip_sectors()));
-        let chance = power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests()));
-        let device = Lanes::new(&start.config, devices, recorder, UNIX_SECONDS, geometry.strip_sectors(), chance);
-        device.command(|engine| {
-            engine.set_hedging(power.hedges.get());
-            engine.set_flaw(power.mutant.get().and_then(Mutant::flaw));
-        });
-        Ok(Node { name: start.config.name, uuid: assembly.uuid, geometry, device, members, checked, joining: None })
+    fn prepare(&mut self, drive: usize, candidate: &Candidate) -> Result<Ready, MountError> {
+        Ok(Ready::new(drive, &self.drives[drive], candidate))
     }
 
-    fn read(&mut self, node: &mut Node, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
-        node.candidate(self.power, upper_uuid)
+    fn read(&mut self, array: &Plan<Ready>, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
+        let mut node = Node::bind(array, self.power);
+        let candidate = node.candidate(self.power, upper_uuid)?;
+        // The array is bound again when all is known: until then its drives have nothing to do.
+        node.come_to_rest(self.power)?;
+        Ok(candidate)
     }
 }
 
-/// A drive as a member for each lane, behind its checksums where it has some.
-fn bind_drive(drive: &Rc<RefCell<Drive>>, candidate: &Candidate, lanes: usize) -> (Vec<Box<dyn BlockDevice>>, Option<Checked>) {
-    drive.borrow_mut().open();
-    let found = candidate.found.as_ref().ok().and_then(|member| member.checksums.as_ref());
-    let Some(found) = found else {
-        return ((0..lanes).map(|lane| Box::new(DriveHandle::new(drive, lane)) as _).collect(), None);
+/// What the lanes must know about a drive that is to join.
+fn newcomer(drives: &Drives, drive: usize) -> NewDrive<(usize, u32)> {
+    let candidate = candidate_of(drive, &drives[drive].borrow());
+    let own = drives[drive].borrow();
+    let adopt = Adopt {
+        name: drive_name(drive),
+        size_sectors: own.sectors(),
+        logical_block_bytes: bytes(own.model().block_sectors) as u32,
+        device_uuid: identity(4, (own.adopted + 1) * 1000 + drive),
     };
-    assert_eq!(lanes, 1, "checksums are one lane's");
-    let handle = DriveHandle::new(drive, 0);
-    let (header, void) = found.open(0).expect("nobody else writes here");
-    if void {
-        drive.borrow_mut().put(header.sector(), &header.encode());
-    }
-    let checked = IntegrityDevice::new(handle, candidate.name.as_str(), header, false);
-    (vec![Box::new(checked.clone())], Some(checked))
+    NewDrive { identity: (drive, own.renewals()), candidate, adopt }
 }
 
-/// What a mutant forgets.
-fn skip_replay(assembly: &mut Assembly, power: &Power) {
-    if let Ok(start) = &mut assembly.outcome
-        && power.mutant.get() == Some(Mutant::ReplaySkipped)
-    {
-        start.config.replay.clear();
-    }
+/// What is written to a drive that becomes a spare, in steps that are durable one by one.
+fn steps(drives: &Drives, drive: usize, metadata: stria_tree::NewMetadata) -> [Writes; 3] {
+    drives[drive].borrow_mut().adopted += 1;
+    let [others, own] = wiping(drive, &drives[drive].borrow());
+    let writes = metadata.writes.into_iter().map(|write| (write.start_sector, write.data.to_vec())).collect();
+    [others, own, writes]
 }
 
-/// A mutant that exchanges P and Q, where there are both.
-fn swap(config: &ArrayConfig, power: &Rc<Power>) -> Option<Rc<Swap>> {
-    let wanted = power.mutant.get() == Some(Mutant::ParitySwapped) && config.geometry.level().parity_count() == 2;
-    let data_start = config.slots.iter().find_map(|slot| slot.member.as_ref()).map_or(0, |member| member.data_start_sector);
-    wanted.then(|| Swap::new(config.geometry.clone(), data_start, Rc::clone(power)))
+/// What a drive is to be given to become a spare of an array, in steps that are durable one by one.
+///
+/// # Errors
+/// In words.
+pub fn adoption(array: Array<'_>, drives: &Drives, drive: usize) -> Result<[Writes; 3], String> {
+    let adopt = newcomer(drives, drive).adopt;
+    let metadata = array.metadata_of_spare(&adopt).map_err(|error| error.to_string())?;
+    Ok(steps(drives, drive, metadata))
 }
 
-impl Node {
-    /// The arrays among the members.
-    pub fn spans(&self) -> impl Iterator<Item = &Node> {
-        self.members.iter().filter_map(|member| match member {
-            Source::Span(node) => Some(&**node),
-            Source::Drive(_) | Source::Removed => None,
-        })
-    }
+/// A drive that is to join, with its metadata on it.
+pub struct Prepared {
+    pub(crate) new: NewDrive<(usize, u32)>,
+    /// True if its metadata are new; else it comes back with those that it has.
+    pub is_new: bool,
+    pub(crate) aim: Aim,
+    pub(crate) ready: Ready,
+}
 
-    /// The arrays whose members are drives.
-    pub fn leaves(&self) -> Vec<&Node> {
-        let mut leaves: Vec<&Node> = self.spans().flat_map(Node::leaves).collect();
-        if leaves.is_empty() {
-            leaves.push(self);
-        }
-        leaves
-    }
-
-    /// The `index`-th of [`Node::leaves`].
-    pub fn leaf_mut(&mut self, index: usize) -> &mut Node {
-        if self.spans().next().is_none() {
-            assert_eq!(index, 0, "there is one leaf");
-            return self;
-        }
-        let spans = self.members.iter_mut().filter_map(|member| match member {
-            Source::Span(node) => Some(&mut **node),
-            Source::Drive(_) | Source::Removed => None,
-        });
-        spans.into_iter().nth(index).expect("leaves are counted")
-    }
-
-    /// The newest handle of a drive here.
-    pub fn handle_of(&self, drive: usize) -> Option<MemberId> {
-        let index = self.members.iter().rposition(|member| matches!(member, Source::Drive(known) if *known == drive))?;
-        Some(MemberId(index))
-    }
-
-    /// Which drive a member is.
-    pub fn drive_of(&self, member: MemberId) -> Option<usize> {
-        match self.members.get(member.0) {
-            Some(Source::Drive(index)) => Some(*index),
-            _ => None,
-        }
-    }
-
-    /// Allows writes and sweeps, here and in the spans.
-    pub fn activate(&self) {
-        self.spans().for_each(Node::activate);
-        self.device.command(|engine| engine.set_read_only(false));
-    }
-
-    /// Lets time run until `done`, or the power goes.
-    fn run_until(
-        &mut self,
-        power: &Power,
-        mut done: impl FnMut(&mut Self, &[Completion]) -> bool,
-    ) -> Result<Vec<Completion>, MountError> {
-        let mut ended = Vec::new();
-        let patience = power.now() + PATIENCE;
-        loop {
-            self.device.poll(power.now(), &mut ended);
-            // Asked before `done`, whose commands to the engine would count as something to do at once.
-            let wake = self.device.next_wake();
-            if done(self, &ended) {
-                return Ok(ended);
-            }
-            if power.is_off() {
-                return Err(MountError::PowerLost);
-            }
-            match wake {
-                Some(due) if due < patience => power.set_now(power.now().max(due)),
-                _ => return Err(MountError::Refused("nothing happens any more".into())),
-            }
-        }
-    }
-
-    /// Carries out one request.
-    ///
-    /// # Errors
-    /// The array's, or that the power went.
-    pub fn request(
-        &mut self,
-        power: &Power,
-        start_sector: u64,
-        sectors: u64,
-        operation: Operation,
-    ) -> Result<Operation, IoError> {
-        self.device.submit(Request { tag: u64::MAX >> 1, start_sector, sectors, operation });
-        let ended = self.run_until(power, |_, ended| !ended.is_empty());
-        let completion = ended.map_err(|error| IoError::new(ErrorKind::Other, format!("{error:?}")))?.pop().expect("it ended");
-        completion.result.map(|()| completion.operation)
-    }
-
-    /// Reads sectors.
-    ///
-    /// # Errors
-    /// The array's, or that the power went.
-    pub fn read(&mut self, power: &Power, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
-        let into = std::iter::once(Buffer::zeroed(bytes(sectors))).collect();
-        let Operation::Read { into } = self.request(power, start_sector, sectors, Operation::Read { into })? else {
-            unreachable!("a read comes back as a read")
-        };
-        Ok(into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat())
-    }
-
-    /// What lies on it of the array above; without one, of whatever array.
-    fn candidate(&mut self, power: &Power, upper_uuid: Option<&[u8; 16]>) -> Result<Candidate, MountError> {
-        let (name, limits): (String, Limits) = (self.name.clone(), self.device.limits().clone());
-        let (sectors, block) = (limits.size_sectors, limits.logical_block_bytes);
-        let mut read = |start: u64, sectors: u64| self.read(power, start, sectors);
-        let candidate = match upper_uuid {
-            Some(upper_uuid) => Candidate::read_span(name, sectors, block, upper_uuid, &mut read),
-            None => Candidate::read(name, sectors, block, &mut read),
-        };
-        if power.is_off() { Err(MountError::PowerLost) } else { Ok(candidate) }
-    }
-
-    /// Stops it in good order, and its spans after it.
-    ///
-    /// # Errors
-    /// When the power goes.
-    pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
-        self.device.stop();
-        self.run_until(power, |node, _| node.device.has_stopped())?;
-        let status = self.device.status();
-        let in_use = self.checked.iter().zip(status.members).filter(|(_, member)| member.role != MemberState::Failed);
-        let checked: Vec<Checked> = in_use.filter_map(|(checked, _)| checked.clone()).collect();
-        checked.iter().for_each(Checked::close);
-        self.run_until(power, |_, _| checked.iter().all(|checked| checked.closed().is_some()))?;
-        for member in &mut self.members {
-            if let Source::Span(node) = member {
-                node.stop(power)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A member was taken out.
-    pub fn forget(&mut self, member: MemberId) {
-        (self.members[member.0], self.checked[member.0]) = (Source::Removed, None);
-    }
-
-    /// Offers a drive that is to join: back into its slot by the bitmap where that is possible, else as a new spare, which
-    /// replaces a member. `stale`: as a mutant would, whatever it missed. By which command it joins, and whether it comes back.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn offer(
-        &mut self,
-        drives: &Drives,
-        drive: usize,
-        stale: bool,
-        replaces: Option<MemberId>,
-    ) -> Result<(ArrayCommand, bool), String> {
-        let mut candidate = candidate_of(drive, &drives[drive].borrow());
-        if let Ok(member) = &mut candidate.found
-            && member.superblock.header.set_uuid == self.uuid
-        {
-            if stale {
-                member.superblock.header.events = u64::MAX >> 1;
-            }
-            let slot = self.device.recorder().returnable(&member.superblock);
-            if let Ok(slot) = slot
-                && self.device.status().slots[slot].is_none()
-            {
-                self.bind(drives, drive, &candidate);
-                let newcomer = Newcomer::Former(Box::new(candidate));
-                return Ok((Command::Add { newcomer, offer: OFFER, replaces: None }, true));
-            }
-        }
-        let (adopt, steps) = self.adoption(drives, drive)?;
-        for (start_sector, data) in steps.iter().flatten() {
+/// Prepares a drive that is to join a leaf: back into its slot by the bitmap where that is possible, else as a new spare, which
+/// replaces a member. `stale`: as a mutant would, whatever it missed.
+///
+/// # Errors
+/// Why it may not join.
+pub fn prepare(
+    node: &Node,
+    leaf: usize,
+    drives: &Drives,
+    drive: usize,
+    stale: bool,
+    replaces: Option<MemberId>,
+) -> Result<Prepared, JoinError> {
+    let (new, aim) = node.newcomer(leaf, newcomer(drives, drive), stale, replaces);
+    let joining = node.home().plan_join(&new, &aim)?;
+    assert_eq!(joining.array, node.index_of(leaf), "a drive joins the leaf that it was meant for");
+    let (is_new, mut candidate) = (joining.writes.is_some(), new.candidate.clone());
+    if let Some(metadata) = joining.writes {
+        for (start_sector, data) in steps(drives, drive, metadata).iter().flatten() {
             drives[drive].borrow_mut().put(*start_sector, data);
         }
-        let candidate = candidate_of(drive, &drives[drive].borrow());
-        self.bind(drives, drive, &candidate);
-        Ok((Command::Add { newcomer: Newcomer::Spare(adopt), offer: OFFER, replaces }, false))
+        candidate = candidate_of(drive, &drives[drive].borrow());
     }
-
-    fn bind(&mut self, drives: &Drives, drive: usize, candidate: &Candidate) {
-        let (devices, checked) = bind_drive(&drives[drive], candidate, self.device.count());
-        self.device.offer(OFFER, devices);
-        self.joining = Some((drive, checked));
-    }
-
-    /// The drive that was offered did not join.
-    pub fn withdraw(&mut self) {
-        self.joining = None;
-        self.device.withdraw(OFFER);
-    }
-
-    /// Counts in a drive that has joined, here or below.
-    pub fn welcome(&mut self) {
-        if self.joining.is_some() && self.device.member_count() > self.members.len() {
-            let (drive, checked) = self.joining.take().expect("just seen");
-            self.members.push(Source::Drive(drive));
-            self.checked.push(checked);
-        }
-        for member in &mut self.members {
-            if let Source::Span(node) = member {
-                node.welcome();
-            }
-        }
-    }
-
-    /// What a drive is to be given to become a spare, in steps that are durable one by one.
-    ///
-    /// # Errors
-    /// In words.
-    pub fn adoption(&self, drives: &Drives, drive: usize) -> Result<(Adopt, [Writes; 3]), String> {
-        let id = MemberId(self.device.member_count());
-        let model = *drives[drive].borrow().model();
-        drives[drive].borrow_mut().adopted += 1;
-        let adopt = Adopt {
-            name: drive_name(drive),
-            size_sectors: drives[drive].borrow().sectors(),
-            logical_block_bytes: bytes(model.block_sectors) as u32,
-            device_uuid: identity(4, drives[drive].borrow().adopted * 1000 + drive),
-        };
-        let mut recorder = self.device.recorder().clone();
-        let (_, writes) = recorder.adopt(id, &adopt).map_err(|error| error.to_string())?;
-        let [others, own] = wiping(drive, &drives[drive].borrow());
-        let writes = writes.into_iter().map(|write| (write.start_sector, write.data.to_vec())).collect();
-        Ok((adopt, [others, own, writes]))
-    }
-
-    /// The drives that hold slots whole, by slot.
-    pub fn whole_drives(&self) -> Vec<Option<usize>> {
-        let status = self.device.status();
-        let whole = |member: &MemberId| status.members[member.0].role == MemberState::InSync;
-        status.slots.iter().map(|slot| slot.filter(whole).and_then(|member| self.drive_of(member))).collect()
-    }
+    let ready = Ready::new(drive, &drives[drive], &candidate);
+    Ok(Prepared { new, is_new, aim, ready })
 }

@@ -1,20 +1,21 @@
-//! Runs one history: the clock, the clients, the faults, and when the checkers look.
+//! Runs one history: the clock, the clients, the faults, and the moments at which the checkers look.
 
+mod commands;
 mod faults;
 mod leaving;
 
 use crate::chance::Chance;
 use crate::crossed::{self, Crossed};
 use crate::drive::{Drive, Keep, Presence};
-use crate::guest::Guest;
-use crate::lanes::ArrayCommand;
+use crate::hostile_client::HostileClient;
 use crate::model::{Lie, Model, Moment, fill};
 use crate::mutant::Mutant;
 use crate::power::Power;
 use crate::reference;
 use crate::trace::{place_words, places_of};
-use crate::tree::{self, MountError, Node, PATIENCE};
+use crate::tree::{self, Array, MountError, Node, PATIENCE};
 use crate::workload::{History, Step};
+use commands::{AllLanes, Ended, IsDone};
 pub use faults::Witness;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use std::rc::Rc;
 use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, REDO_SECTORS_MAX, Refusal, SweepKind};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
+use stria_tree::{ArrayCommand, Lanes};
 
 /// How long a member that is failed by command may remain a sole log holder (R26).
 const RELIED_ON_MAX: Nanos = 1_000_000_000;
@@ -113,30 +115,30 @@ pub struct World<'a> {
     /// For what histories did not have at first.
     more_chance: Chance,
     /// Clients write superblocks.
-    guest: Guest,
+    hostile_client: HostileClient,
     /// The array's identity.
     uuid: [u8; 16],
-    /// A scrub is asked about a drive: what it told.
+    /// A scrub runs to find a silent fault: its result, once it has ended.
     examined: Option<Option<faults::Scrubbed>>,
     superblock_to_lose: Option<u64>,
     /// A drive to be cut short while no process runs, and where.
     shrinks_at_start: Option<(u64, u64)>,
-    /// When somebody looks whether drives are as large as they were.
+    /// When the sizes of drives are looked at next.
     look_due: Option<Nanos>,
-    /// Somebody was failed who alone kept what a client was told.
-    leaned_on_is_gone: bool,
+    /// A sole log holder of an early acknowledgement was failed.
+    sole_log_holder_is_gone: bool,
     pending: Vec<Pending>,
     ended: Vec<Completion>,
     tags: u64,
     /// A crash that is to come kills the process only.
     kill: bool,
-    /// A crash together with lost members harms nothing that was at rest, and requests are done whole or not at all.
+    /// A crash together with lost members harms no data at rest, and leaves each request done or not begun.
     write_hole_closed: bool,
-    /// The log tells of all that may disagree, and the members say so: not so before the first resync is through.
+    /// The log names all rows that may be inconsistent, and the superblocks say that it counts. Not before the end of the first resync.
     firm: bool,
-    /// Something may still change by itself: members, sweeps.
+    /// Members or sweeps may still change by themselves.
     watched: bool,
-    /// Every redundancy agrees.
+    /// All redundancy is consistent.
     settled: bool,
     /// Drives that were dropped when power went, and came back as members in sync.
     rejoined: BTreeSet<usize>,
@@ -145,7 +147,7 @@ pub struct World<'a> {
     tally: Tally,
     /// What goes on, for failures.
     phase: &'static str,
-    /// What a trace tells of clients' requests.
+    /// The sectors whose requests a trace shows.
     only: Option<Range<u64>>,
 }
 
@@ -157,14 +159,14 @@ pub fn run(history: &History, rules: Rules) -> Result<Tally, Failure> {
     World::new(history, rules).map_err(|what| Failure { step: 0, what })?.run()
 }
 
-/// Runs a history, and tells `hear` line by line what happens in it; of clients' data, only what concerns the sectors
+/// Runs a history, and gives `hear` a line for each event; of clients' data, only what concerns the sectors
 /// `only` of the array.
 ///
 /// # Errors
 /// The first thing that must never be.
 pub fn run_told(history: &History, rules: Rules, only: Option<Range<u64>>, hear: Box<dyn FnMut(&str)>) -> Result<Tally, Failure> {
     let mut world = World::new(history, rules).map_err(|what| Failure { step: 0, what })?;
-    world.power.trace.begin(only.clone().map(|only| places_of(world.node(), only)), hear);
+    world.power.trace.begin(only.clone().map(|only| places_of(world.node().home(), only)), hear);
     world.only = only;
     world.tell_state();
     world.run()
@@ -212,14 +214,14 @@ impl<'a> World<'a> {
             drives.iter().filter(|_| chance.one_in(2)).for_each(|drive| drive.borrow_mut().lie());
         }
         let node = tree::mount(&drives, &power).map_err(|error| format!("the new array does not start: {error:?}"))?;
-        let sectors = node.device.limits().size_sectors;
-        let guest = Guest::new(&node, &drives, sectors, Chance::new(history.seed, 13));
+        let sectors = node.limits().size_sectors;
+        let hostile_client = HostileClient::new(&node, &drives, sectors, Chance::new(history.seed, 13));
         Ok(Self {
             history,
             rules,
             power,
-            guest,
-            uuid: node.uuid,
+            hostile_client,
+            uuid: node.top().uuid(),
             suspect: vec![false; drives.len()],
             drives,
             node: Some(node),
@@ -230,7 +232,7 @@ impl<'a> World<'a> {
             superblock_to_lose: None,
             shrinks_at_start: None,
             look_due: None,
-            leaned_on_is_gone: false,
+            sole_log_holder_is_gone: false,
             pending: Vec::new(),
             ended: Vec::new(),
             tags: 0,
@@ -291,9 +293,9 @@ impl<'a> World<'a> {
             return;
         }
         let leaf = self.node().leaves()[0];
-        let status = leaf.device.status();
+        let status = leaf.status();
         let request = match kind {
-            Kind::Write { .. } if self.history.setup.span_count == 1 => crossed::write_kind(&leaf.geometry, &status, range),
+            Kind::Write { .. } if self.history.setup.span_count == 1 => crossed::write_kind(leaf.geometry(), &status, range),
             Kind::Write { .. } => "write",
             Kind::Read => "read",
             Kind::Discard => "discard",
@@ -326,21 +328,21 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Tells how the array has started.
+    /// Writes the state after a start to the trace.
     fn tell_state(&self) {
         for leaf in self.node().leaves() {
             self.power.tell(|| {
-                let status = leaf.device.status();
+                let status = leaf.status();
                 let members = status.members.iter().map(|member| {
                     let drive = leaf.drive_of(member.id);
                     format!("drive {drive:?} {:?} {:?}", member.role, member.slot)
                 });
                 let members: Vec<String> = members.collect();
-                let events = leaf.device.recorder().superblock().header.events;
+                let events = leaf.recorder().superblock().header.events;
                 let resync = place_words(status.resync_sector);
                 format!(
                     "{} runs from record {events}, in sync to {resync}, bits {:?}: {}",
-                    leaf.name,
+                    leaf.name(),
                     status.intent,
                     members.join(", ")
                 )
@@ -352,7 +354,7 @@ impl<'a> World<'a> {
 
     fn place(&self, at: u64, sectors: u64) -> Range<u64> {
         let size = self.model.sectors();
-        let block = u64::from(self.node().device.limits().logical_block_bytes) / SECTOR_BYTES as u64;
+        let block = u64::from(self.node().limits().logical_block_bytes) / SECTOR_BYTES as u64;
         let sectors = sectors.next_multiple_of(block).min(size / block * block);
         let start = at % (size - sectors + 1) / block * block;
         start..start + sectors
@@ -385,15 +387,15 @@ impl<'a> World<'a> {
         self.tell_client(&range, || format!("request {tag} begins: {} {range:?}", kind.words()));
         self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now() });
         let request = Request { tag, start_sector: range.start, sectors: range.end - range.start, operation };
-        self.node.as_mut().expect("an array runs").device.submit(request);
+        self.node.as_mut().expect("an array runs").submit(request);
     }
 
     fn write(&mut self, range: Range<u64>, fua: bool) -> Outcome {
         let write = self.tags as u32 + 1;
         let mut buffer = Buffer::zeroed(bytes(range.end - range.start));
         fill(write, range.start, &mut buffer);
-        let guests = self.guest.fill(write, range.start, &mut buffer, &self.drives, &mut self.model.contents);
-        if guests > 0 {
+        let superblocks = self.hostile_client.fill(write, range.start, &mut buffer, &self.drives, &mut self.model.contents);
+        if superblocks > 0 {
             self.meet("superblock written by a client");
         }
         let from = if buffer.len() > SECTOR_BYTES && self.chance.one_in(4) {
@@ -490,9 +492,8 @@ impl<'a> World<'a> {
         self.look_at_sizes();
         let mut ended = std::mem::take(&mut self.ended);
         let node = self.node.as_mut().expect("an array runs");
-        node.device.poll(self.power.now(), &mut ended);
-        node.welcome();
-        let wake = node.device.next_wake().into_iter().chain(self.look_due).min();
+        node.poll(self.power.now(), &mut ended);
+        let wake = node.next_wake().into_iter().chain(self.look_due).min();
         if self.power.bad_grew.take() {
             self.model.lose_member();
         }
@@ -543,12 +544,12 @@ impl<'a> World<'a> {
     // Watching the array.
 
     fn statuses(&self) -> Vec<ArrayStatus> {
-        self.node().leaves().iter().map(|leaf| leaf.device.status()).collect()
+        self.node().leaves().iter().map(|leaf| leaf.status()).collect()
     }
 
-    /// Nothing rots where there are checksums: whatever they object to was written so.
+    /// No bytes rot in a world with checksums, so every checksum error is a bug.
     fn checksums(&self) -> Outcome {
-        for checked in self.node.iter().flat_map(Node::leaves).flat_map(|leaf| leaf.checked.iter().flatten()) {
+        for checked in self.node.iter().flat_map(Node::leaves).flat_map(|leaf| leaf.all_checked()) {
             if let Some(range) = checked.take_findings().first() {
                 return Err(Stop::Wrong(format!("checksums of {range:?} call bytes wrong that are right")));
             }
@@ -560,7 +561,7 @@ impl<'a> World<'a> {
         self.checksums()?;
         let mut all: Vec<(Event, Option<usize>, Vec<Option<usize>>)> = Vec::new();
         for leaf in self.node().leaves() {
-            for event in leaf.device.take_events() {
+            for event in leaf.take_events() {
                 let drive = if let Event::MemberFailed { member, .. } = &event { leaf.drive_of(*member) } else { None };
                 let wrong = if let Event::SweepFinished { wrong, .. } = &event { &wrong[..] } else { &[] };
                 let named = wrong.iter().map(|(member, _)| leaf.drive_of(*member)).collect();
@@ -596,7 +597,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Looks how the array is, and what may happen to it now.
+    /// Looks at the state of the array, and decides which faults may come now.
     fn watch(&mut self) -> Outcome {
         self.events()?;
         let statuses = self.statuses();
@@ -627,7 +628,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Whether all members say on themselves that redundancy agrees, or that the log tells where it may not.
+    /// True if the superblocks of all members say that redundancy is consistent, or that the log names the rows where it may not be.
     fn is_recorded_firm(&self) -> bool {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.whole_drives()).flatten();
         holders.into_iter().all(|drive| {
@@ -638,7 +639,7 @@ impl<'a> World<'a> {
 
     // The atlas: which faults may come now.
 
-    /// Whether power may go. RULE of the write hole: without a log, a parity array that lacks anything may not lose it.
+    /// Whether power may go. RULE of the write hole: without a log, a parity array that lacks anything may not lose power.
     fn may_crash(&self, statuses: &[ArrayStatus]) -> bool {
         if self.examined.is_some() {
             return false;
@@ -652,8 +653,8 @@ impl<'a> World<'a> {
             let rebuilds = status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild);
             is_whole(status) && (!rebuilds || copies)
         };
-        // Who was dropped, or replaced, is back with what it cannot read if that is not recorded.
-        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_committed());
+        // A dropped or replaced member returns with its unreadable sectors, unless the superblocks say that it left.
+        let told = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
         !spoiled && told && statuses.iter().all(whole)
     }
 
@@ -668,7 +669,7 @@ impl<'a> World<'a> {
     /// The leaf in which a drive is in use.
     fn leaf_of(&self, drive: usize) -> Option<usize> {
         self.node().leaves().iter().position(|leaf| {
-            let role = leaf.handle_of(drive).map(|member| leaf.device.status().members[member.0].role);
+            let role = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].role);
             role.is_some_and(|role| role != MemberState::Failed)
         })
     }
@@ -676,8 +677,8 @@ impl<'a> World<'a> {
     /// Whether a drive of a leaf may be lost, or (`one_place`) some of its sectors.
     fn may_lose(&self, leaf: usize, drive: usize, one_place: bool) -> bool {
         let setup = &self.history.setup;
-        let node = self.node().leaves()[leaf];
-        let status = node.device.status();
+        let node = self.node().leaf(leaf);
+        let status = node.status();
         if setup.level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
             // A crash and a lost member are the write hole, in whichever order they come.
             if status.resync_sector != u64::MAX || self.power.is_armed() {
@@ -689,12 +690,12 @@ impl<'a> World<'a> {
             .iter()
             .map(|holder| {
                 let counts =
-                    |holder: usize| !self.is_harmed(holder) && !self.rejoined.contains(&holder) && self.is_whole_by_word(holder);
+                    |holder: usize| !self.is_harmed(holder) && !self.rejoined.contains(&holder) && self.is_in_sync_on_disk(holder);
                 holder.is_some_and(|holder| holder != drive && counts(holder))
             })
             .collect();
         let filled = status.members.iter().any(|member| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing));
-        // Who was filled is not recorded as whole yet: a crash would find a member less than may be missing.
+        // A member that was just rebuilt is not in sync on disk yet. For a crash it counts as missing.
         if !filled && status.sweep.as_ref().is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return false;
         }
@@ -705,8 +706,8 @@ impl<'a> World<'a> {
         good.iter().filter(|good| !**good).count() <= setup.losses_survived()
     }
 
-    /// Whether a drive's superblock does not say that it is still being filled, or another's copy: after a crash it would be again.
-    fn is_whole_by_word(&self, drive: usize) -> bool {
+    /// True if a drive's superblock does not say that it is rebuilding or a replacement. Otherwise a crash would make it so again.
+    fn is_in_sync_on_disk(&self, drive: usize) -> bool {
         let filled = feature::RECOVERY_OFFSET | feature::REPLACEMENT;
         tree::superblock_of(&self.drives[drive].borrow()).is_none_or(|superblock| !superblock.has(filled))
     }
@@ -811,11 +812,11 @@ impl<'a> World<'a> {
                 };
                 self.meet("unreadable sectors");
                 self.model.lose_member();
-                let room = self.node().leaves()[leaf].geometry.member_sectors(0);
+                let room = self.node().leaf(leaf).geometry().member_sectors(0);
                 let first = self.history.setup.data_start();
                 let start = first + at % room;
                 let spoiled = start..(start + sectors).min(first + room);
-                // What spoils between a write that mends and the read that verifies it looks like a drive that cannot be mended.
+                // Between a corrective write and the read that verifies it, this looks like a drive that cannot be corrected.
                 self.suspect[drive] |= self.drives[drive].borrow().is_at(&spoiled);
                 self.drives[drive].borrow_mut().spoil(spoiled);
                 Ok(())
@@ -850,7 +851,7 @@ impl<'a> World<'a> {
                 let leaves = self.node().leaves();
                 let leaf = (which >> 32) as usize % leaves.len();
                 let idle = |role| matches!(role, MemberState::Failed | MemberState::Spare);
-                let members = leaves[leaf].device.status().members.into_iter();
+                let members = leaves[leaf].status().members.into_iter();
                 let idle: Vec<_> = members
                     .filter(|member| idle(member.role) && leaves[leaf].drive_of(member.id).is_some())
                     .map(|member| member.id)
@@ -862,7 +863,7 @@ impl<'a> World<'a> {
             }
             Step::Replace(which) => self.replace(which),
             Step::Scrub { repair } => {
-                // Who cannot be read here must not be told from who is wrong; and a resync comes first.
+                // A scrub needs members that can be read and a consistent array: else it reports mismatches that are no bugs.
                 let statuses = self.statuses();
                 let spoiled = self.drives.iter().any(|drive| drive.borrow().is_spoiled());
                 if self.settled && !spoiled {
@@ -877,13 +878,13 @@ impl<'a> World<'a> {
             Step::Hold(hold) => {
                 self.meet("sweeps held");
                 for leaf in self.node().leaves() {
-                    leaf.device.command(|engine| engine.pause(hold));
+                    leaf.command(|engine| engine.pause(hold));
                 }
                 Ok(())
             }
             Step::Speed(speed) => {
                 for leaf in self.node().leaves() {
-                    leaf.device.command(|engine| engine.set_speed(Some(speed), Some(speed)));
+                    leaf.command(|engine| engine.set_speed(Some(speed), Some(speed)));
                 }
                 Ok(())
             }
@@ -895,23 +896,23 @@ impl<'a> World<'a> {
     fn carry_out(&mut self, leaf: usize, command: ArrayCommand) -> Result<Result<(), Refusal>, Stop> {
         let fails = if let Command::Fail(member) = command { Some(member) } else { None };
         let words = format!("{command:?}");
-        let id = self.node().leaves()[leaf].device.begin(command);
+        let id = self.node().leaf(leaf).begin(command);
         let begun = self.power.now();
         let late = begun + PATIENCE;
         // First without moving the clock: most commands wait for nothing.
         let mut limit = begun;
         loop {
-            let relied_on = fails.filter(|&member| self.node().leaves()[leaf].device.is_sole_log_holder(member));
+            let relied_on = fails.filter(|&member| self.node().leaf(leaf).is_sole_log_holder(member));
             let turned = self.turn(limit);
             if let Some(member) = fails
-                && self.node().leaves()[leaf].device.status().members[member.0].role == MemberState::Failed
+                && self.node().leaf(leaf).status().members[member.0].role == MemberState::Failed
             {
                 self.model.lose_member();
                 // A member that hangs is failed all the same. The next crash may then take writes that were acknowledged early.
-                self.leaned_on_is_gone |= relied_on.is_some() && self.power.now() >= begun + RELIED_ON_MAX;
+                self.sole_log_holder_is_gone |= relied_on.is_some() && self.power.now() >= begun + RELIED_ON_MAX;
             }
             let goes_on = turned?;
-            if let Some(answer) = self.node().leaves()[leaf].device.take_answer(id) {
+            if let Some(answer) = self.node().leaf(leaf).take_answer(id) {
                 return Ok(answer);
             }
             if !goes_on && limit == late {
@@ -925,13 +926,13 @@ impl<'a> World<'a> {
     }
 
     fn fail(&mut self, leaf: usize, drive: usize, hangs: bool) -> Outcome {
-        let member = self.node().leaves()[leaf].handle_of(drive).expect("it holds a slot");
+        let member = self.node().leaf(leaf).handle_of(drive).expect("it holds a slot");
         match self.carry_out(leaf, Command::Fail(member))? {
             Ok(()) => self.meet(if hangs { "fail while it hangs" } else { "fail" }),
             Err(refusal) => {
-                let node = self.node().leaves()[leaf];
+                let node = self.node().leaf(leaf);
                 // It may have gone by itself meanwhile.
-                if node.whole_drives().contains(&Some(drive)) && !node.device.is_replaying() {
+                if node.whole_drives().contains(&Some(drive)) && !node.is_replaying() {
                     return Err(Stop::Wrong(format!("a failure that redundancy survives was refused: {refusal}")));
                 }
             }
@@ -941,14 +942,13 @@ impl<'a> World<'a> {
 
     /// Takes out a member. `false`: it is in use.
     fn remove(&mut self, leaf: usize, member: MemberId) -> Result<bool, Stop> {
-        let has_failed = self.node().leaves()[leaf].device.has_failed(member);
-        match self.carry_out(leaf, Command::Remove(member))? {
-            Ok(()) => {
-                self.node.as_mut().expect("an array runs").leaf_mut(leaf).forget(member);
-                Ok(true)
-            }
-            Err(refusal) if has_failed => Err(Stop::Wrong(format!("a failed member could not be removed: {refusal}"))),
-            Err(_) => Ok(false),
+        let has_failed = self.node().leaf(leaf).has_failed(member);
+        let index = self.node().index_of(leaf);
+        match AllLanes(self).remove(index, member) {
+            Ok(()) => Ok(true),
+            Err(Ended::Stopped(stop)) => Err(stop),
+            Err(Ended::Refused(why)) if has_failed => Err(Stop::Wrong(format!("a failed member could not be removed: {why}"))),
+            Err(Ended::Refused(_)) => Ok(false),
         }
     }
 
@@ -957,15 +957,15 @@ impl<'a> World<'a> {
             .loose()
             .into_iter()
             .filter(|&drive| {
-                // Who still works for its last owner is in use. RULE: what a cache lost can be told by nothing but the members, so
-                // a drive with one does not come back before they say that it left.
+                // A drive with requests under way is in use. RULE: only the superblocks of the others say what a cache lost, so a
+                // drive with a cache does not come back before they say that it left.
                 let held = self.drives[drive].borrow_mut().is_let_go();
                 let idle = self.drives[drive].borrow().is_idle();
                 let pulled = self.drives[drive].borrow().presence() == Presence::Pulled;
                 let volatile = self.drives[drive].borrow().model().volatile_cache;
                 let failed = || self.node().leaves().iter().any(|leaf| leaf.handle_of(drive).is_some());
                 // Nor before all lanes know that it failed.
-                let in_use = |leaf: &&Node| leaf.handle_of(drive).is_some_and(|member| !leaf.device.is_idle(member));
+                let in_use = |leaf: &Array<'_>| leaf.handle_of(drive).is_some_and(|member| !leaf.is_idle(member));
                 idle && !self.node().leaves().iter().any(in_use)
                     && if pulled && volatile || held { self.is_told_of(drive) } else { pulled || failed() }
             })
@@ -993,7 +993,7 @@ impl<'a> World<'a> {
         let superblock = |drive: usize| tree::superblock_of(&self.drives[drive].borrow());
         let Some(Superblock { header, .. }) = superblock(drive) else { return true };
         let leaves = self.node().leaves();
-        let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid == header.set_uuid) else { return true };
+        let Some(home) = leaves.into_iter().find(|leaf| leaf.uuid() == header.set_uuid) else { return true };
         let others: Vec<usize> = home.whole_drives().into_iter().flatten().filter(|&holder| holder != drive).collect();
         let others: Vec<_> = others.into_iter().map(superblock).collect();
         // A later record may still count on it; or its number is another's by now.
@@ -1003,10 +1003,10 @@ impl<'a> World<'a> {
         others.iter().all(|other| other.as_ref().is_some_and(|other| other.header.events > header.events && !counts_on_it(other)))
     }
 
-    /// Takes a drive out where it has failed, as nobody can open it before. `false`: not all lanes know that it failed.
+    /// Removes a drive that has failed, since it cannot be opened before. `false`: not all lanes know that it failed.
     fn is_taken_out(&mut self, drive: usize) -> Result<bool, Stop> {
         for leaf in 0..self.node().leaves().len() {
-            let Some(member) = self.node().leaves()[leaf].handle_of(drive) else { continue };
+            let Some(member) = self.node().leaf(leaf).handle_of(drive) else { continue };
             if !self.remove(leaf, member)? {
                 return Ok(false);
             }
@@ -1016,7 +1016,7 @@ impl<'a> World<'a> {
 
     /// Gives a drive to the array that it comes from, or else to the `which`-th.
     fn let_in(&mut self, drive: usize, which: usize) -> Outcome {
-        // Whoever had it lets it go when it has ended what it was given.
+        // The last owner holds the drive until its requests have ended.
         let late = self.power.now() + PATIENCE;
         while self.drives[drive].borrow().is_busy() && self.turn(late)? {}
         if !self.is_taken_out(drive)? {
@@ -1025,13 +1025,13 @@ impl<'a> World<'a> {
         }
         let uuid = tree::superblock_of(&self.drives[drive].borrow()).map(|superblock| superblock.header.set_uuid);
         let leaves = self.node().leaves();
-        let home = leaves.iter().position(|leaf| Some(leaf.uuid) == uuid).unwrap_or(which % leaves.len());
+        let home = leaves.iter().position(|leaf| Some(leaf.uuid()) == uuid).unwrap_or(which % leaves.len());
         let stale = self.rules.mutant == Some(Mutant::StaleAccepted);
-        // Who starts anew is as good as any other, unless a write is still to fail.
+        // A drive that starts anew is as good as any other, unless one of its writes is still to fail.
         let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
         // As the host does, before it looks what the drive is.
-        if self.carry_out(home, Command::CommitDrops)?.is_err() {
+        if !AllLanes(self).commit_drops().is_done()? {
             self.meet("refused as a member");
             return Ok(());
         }
@@ -1040,21 +1040,18 @@ impl<'a> World<'a> {
 
     /// Adds a drive to a leaf; `replaces`: in the place of a member, unless it comes back to a slot of its own.
     fn join(&mut self, leaf: usize, drive: usize, stale: bool, replaces: Option<MemberId>) -> Outcome {
-        let node = self.node.as_mut().expect("an array runs").leaf_mut(leaf);
-        let Ok((command, comes_back)) = node.offer(&self.drives, drive, stale, replaces) else {
+        let Ok(prepared) = tree::prepare(self.node(), leaf, &self.drives, drive, stale, replaces) else {
             self.meet("refused as a member");
             return Ok(());
         };
-        let joined = self.carry_out(leaf, command)?.is_ok();
-        match (joined, comes_back, replaces) {
-            (false, ..) => {
-                self.node.as_mut().expect("an array runs").leaf_mut(leaf).withdraw();
-                self.meet("refused as a member");
-            }
-            (_, true, _) => self.meet("came back by the bitmap"),
-            (_, _, None) => self.meet("joined as a spare"),
-            (_, _, Some(_)) => self.meet("replace"),
-        }
+        let comes_back = !prepared.is_new;
+        let joined = AllLanes(self).join(prepared).is_done()?;
+        self.meet(match (joined, comes_back, replaces) {
+            (false, ..) => "refused as a member",
+            (_, true, _) => "came back by the bitmap",
+            (_, _, None) => "joined as a spare",
+            (_, _, Some(_)) => "replace",
+        });
         Ok(())
     }
 
@@ -1068,18 +1065,18 @@ impl<'a> World<'a> {
         });
         let Some(new) = there else { return Ok(()) };
         // A rebuild that has just ended is recorded first.
-        let status = self.node().leaves()[leaf].device.status();
+        let status = self.node().leaf(leaf).status();
         if !is_whole(&status) || status.sweep.is_some_and(|sweep| sweep.kind == SweepKind::Rebuild) {
             return Ok(());
         }
-        let member = self.node().leaves()[leaf].handle_of(old).expect("it holds a slot");
+        let member = self.node().leaf(leaf).handle_of(old).expect("it holds a slot");
         self.join(leaf, new, false, Some(member))
     }
 
     fn settle(&mut self) -> Outcome {
         self.drain()?;
         for leaf in self.node().leaves() {
-            leaf.device.command(|engine| {
+            leaf.command(|engine| {
                 engine.set_speed(Some(u64::MAX), Some(u64::MAX));
                 engine.pause(false);
             });
@@ -1115,7 +1112,7 @@ impl<'a> World<'a> {
         }
         self.events()?;
         let short = self.shrinks_now(None);
-        // Who was dropped without a word that others could record is not to be seen again by itself.
+        // A member that was dropped while no superblock could say so must not be found by the next start.
         self.node = None;
         for index in 0..self.drives.len() {
             let keep = self.keep();
@@ -1133,8 +1130,8 @@ impl<'a> World<'a> {
 
     fn mount(&mut self, when: &str) -> Outcome {
         match tree::mount(&self.drives, &self.power) {
-            Ok(node) if (node.uuid, node.device.limits().size_sectors) != (self.uuid, self.model.sectors()) => {
-                Err(Stop::Wrong(format!("{when} another array is served: \"{}\"", node.name)))
+            Ok(node) if (node.top().uuid(), node.limits().size_sectors) != (self.uuid, self.model.sectors()) => {
+                Err(Stop::Wrong(format!("{when} another array is served: \"{}\"", node.top().name())))
             }
             Ok(node) => {
                 self.node = Some(node);
@@ -1150,28 +1147,28 @@ impl<'a> World<'a> {
     fn recover(&mut self) -> Outcome {
         self.checksums()?;
         let whole_before: Vec<Vec<Option<usize>>> = match &self.node {
-            // What a rebuild has just filled is not recorded yet.
+            // A rebuild that has just ended is not on disk yet.
             Some(node) => node
                 .leaves()
                 .iter()
-                .map(|leaf| match leaf.device.status().sweep {
-                    Some(sweep) if sweep.kind == SweepKind::Rebuild => vec![None; leaf.geometry.slot_count()],
+                .map(|leaf| match leaf.status().sweep {
+                    Some(sweep) if sweep.kind == SweepKind::Rebuild => vec![None; leaf.geometry().slot_count()],
                     _ => leaf.whole_drives(),
                 })
                 .collect(),
             None => Vec::new(),
         };
-        // RULE of the drop that nobody heard of: who was dropped when power went, and is back as if nothing had been, has lost what its
-        // cache held of the log, and counts as lost until a resync is through.
-        let dropped = |leaf: &&Node| {
-            let failed = leaf.device.status().members.into_iter().filter(|member| member.role == MemberState::Failed);
+        // RULE of the unrecorded drop: a member that was dropped when power went may be in sync again, without the part of the log that its
+        // cache held. It counts as lost until a resync has ended.
+        let dropped = |leaf: &Array<'_>| {
+            let failed = leaf.status().members.into_iter().filter(|member| member.role == MemberState::Failed);
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
         };
         let dropped: Vec<usize> = self.node.iter().flat_map(Node::leaves).flat_map(|leaf| dropped(&leaf)).collect();
         let away = |&drive: &usize| self.drives[drive].borrow().presence() != Presence::There;
         let untold = self.node.is_some()
             && ((0..self.drives.len()).filter(away).any(|drive| !self.is_told_of(drive)) || self.takes_log_along());
-        // With the power, sometimes a member too.
+        // Sometimes a member is lost with the power.
         let superblock = self.loses_superblock(&whole_before);
         let short = if superblock.is_none() { self.shrinks_now(Some(&whole_before)) } else { None };
         let taken = superblock.is_some() || short.is_some();
@@ -1186,7 +1183,7 @@ impl<'a> World<'a> {
             (Some(drive), None) if hung == lost => self.suspect[drive] = true,
             (Some(drive), None) => self.lose_with_power(drive, superblock.is_some()),
         }
-        let gone = (lost.is_some() || untold || std::mem::take(&mut self.leaned_on_is_gone))
+        let gone = (lost.is_some() || untold || std::mem::take(&mut self.sole_log_holder_is_gone))
             && self.history.setup.level.parity_count() > 0;
         self.tally.crashes += 1;
         self.meet(if self.kill { "process killed" } else { "power cut" });
@@ -1198,7 +1195,7 @@ impl<'a> World<'a> {
             match (drive.presence(), kill) {
                 (Presence::Pulled, _) => {}
                 (Presence::There, true) if drive.hangs() && drive.is_mutant(Mutant::OpenedWhileHeld) => drive.leave_unheld(),
-                // Who is no member any more may hang as long as it likes.
+                // A drive that is no longer a member may hang without limit.
                 (Presence::There, true) if drive.hangs() && (hung == Some(index) || free) => {
                     drive.hold();
                     held_now.push(index);
@@ -1209,7 +1206,7 @@ impl<'a> World<'a> {
                 (Presence::Held, false) => drive.pull(keep),
             }
         }
-        // With a drive goes its log: what was acknowledged by that is as after a power cut.
+        // A lost drive takes its log along: writes that were acknowledged by it are as after a power cut.
         self.model.crash(!kill || gone);
         self.settled = false;
         self.pending.clear();
@@ -1226,7 +1223,7 @@ impl<'a> World<'a> {
             });
         }
         self.find_again(&held);
-        // Sometimes it crashes again while it recovers.
+        // Sometimes crash recovery meets another crash.
         if self.chance.one_in(4) {
             self.kill = self.chance.one_in(3);
             self.power.allow(true);
@@ -1249,7 +1246,7 @@ impl<'a> World<'a> {
                 && now.is_none()
                 && !self.suspect[*drive]
             {
-                return Err(Stop::Wrong(format!("after a crash drive {drive}, which was whole, is not taken")));
+                return Err(Stop::Wrong(format!("after a crash drive {drive}, which was in sync, is not used")));
             }
         }
         if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
@@ -1288,12 +1285,12 @@ impl<'a> World<'a> {
         self.without_some()
     }
 
-    /// Redundancy agrees by the plain reference, where nothing is missing.
+    /// Where no member is missing, redundancy is consistent by the plain reference.
     fn agree(&mut self, when: &str) -> Outcome {
         for leaf in self.node().leaves() {
             let holders: Option<Vec<usize>> = leaf.whole_drives().into_iter().collect();
             let Some(holders) = holders else { continue };
-            // Nobody may have asked a drive that was pulled for anything since.
+            // A drive may have been pulled and not been used since, so the array does not know.
             if holders.iter().any(|&drive| {
                 let drive = self.drives[drive].borrow();
                 drive.presence() != Presence::There || drive.is_cut()
@@ -1305,14 +1302,14 @@ impl<'a> World<'a> {
             }
             let drives: Vec<_> = holders.iter().map(|&drive| self.drives[drive].borrow()).collect();
             let images: Vec<_> = drives.iter().map(|drive| (drive.image(), self.history.setup.data_start())).collect();
-            if let Some(what) = reference::disagreement(&leaf.geometry, &images) {
+            if let Some(what) = reference::disagreement(leaf.geometry(), &images) {
                 return Err(Stop::Wrong(format!("{when}, {what}")));
             }
         }
         Ok(())
     }
 
-    /// Copies of the drives, less as many members as the level allows, still hold everything.
+    /// The drives without as many members as the level survives still hold everything.
     fn without_some(&mut self) -> Outcome {
         let setup = &self.history.setup;
         if setup.losses_survived() == 0 || !self.statuses().iter().all(is_whole) {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{Command, Copies, Event, Layout, Level, SweepKind};
+use stria_array::{Command, Copies, Event, Layout, Level, MemberId, SweepKind};
 use stria_block::{Buffer, Completion, Operation, Request, bytes};
 use stria_sim::chance::Chance;
 use stria_sim::drive::Drive;
@@ -38,7 +38,7 @@ impl Rest {
         tree::create(setup, &drives, &power).expect("the geometry fits");
         let mut rest = Self { drives, power, source: Vec::new(), members: setup.member_count };
         let mut node = rest.mount();
-        let size = bytes(node.device.limits().size_sectors);
+        let size = bytes(node.limits().size_sectors);
         rest.source = (0..size).map(|at| (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[0]).collect();
         let from = std::iter::once(Buffer::copy_of(&rest.source).freeze()).collect();
         let write = Operation::Write { from, fua: true };
@@ -100,13 +100,13 @@ fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
         let mut node = rest.mount();
         assert!(rest.read(&mut node) == Some(rest.source.clone()), "{name}: a client reads what was written");
         // Parity and the copies that no client read are the scrub's.
-        node.device.begin(Command::Scrub { repair: false, from_sector: 0 });
+        node.top().begin(Command::Scrub { repair: false, from_sector: 0 });
         let mut mismatch = None;
         let mut events = Vec::new();
         for _ in 0..100_000 {
             let mut ended = Vec::new();
-            node.device.poll(rest.power.now(), &mut ended);
-            events.extend(node.device.take_events());
+            node.poll(rest.power.now(), &mut ended);
+            events.extend(node.top().take_events());
             for event in &events {
                 if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
                     mismatch = Some(*mismatch_sectors);
@@ -115,11 +115,11 @@ fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
             if mismatch.is_some() {
                 break;
             }
-            let wake = node.device.next_wake().expect("a scrub goes on");
+            let wake = node.next_wake().expect("a scrub goes on");
             rest.power.set_now(rest.power.now().max(wake));
         }
         assert_eq!(mismatch, Some(0), "{name}: what is left agrees");
-        let counts = |member: usize| node.checked[member].as_ref().expect("it has checksums").counts();
+        let counts = |member: usize| node.top().checked(MemberId(member)).expect("it has checksums").counts();
         for (member, wrong) in [(0, 3), (1, 2)] {
             assert_eq!((counts(member).wrong, counts(member).mended), (wrong, wrong), "{name}: member {member} is blamed");
         }
@@ -150,7 +150,7 @@ fn without_redundancy_a_read_of_bytes_that_rotted_is_an_error() {
         rest.rot(1, &[2]);
         let mut node = rest.mount();
         assert_eq!(rest.read(&mut node), None);
-        let checked = node.checked[1].as_ref().expect("it has checksums");
+        let checked = node.top().checked(MemberId(1)).expect("it has checksums");
         assert_eq!((checked.counts().wrong, checked.take_findings()), (1, Vec::from_iter(Some(16..24))));
     }
 }
@@ -186,10 +186,10 @@ fn read_beside_writes(setup: Setup) -> (usize, usize) {
             };
             pending.push((tag, reads.then(|| range.clone())));
             let (start_sector, sectors) = (range.start, range.end - range.start);
-            node.device.submit(Request { tag, start_sector, sectors, operation });
+            node.submit(Request { tag, start_sector, sectors, operation });
         }
         let mut ended = Vec::new();
-        node.device.poll(rest.power.now(), &mut ended);
+        node.poll(rest.power.now(), &mut ended);
         for Completion { tag, result, operation } in ended {
             let place = pending.iter().position(|(known, _)| *known == tag).expect("it ends once");
             let Some(range) = pending.swap_remove(place).1 else {
@@ -207,7 +207,7 @@ fn read_beside_writes(setup: Setup) -> (usize, usize) {
                 Err(error) => panic!("{name}: another copy is right: {error}"),
             }
         }
-        if let Some(wake) = node.device.next_wake() {
+        if let Some(wake) = node.next_wake() {
             rest.power.set_now(rest.power.now().max(wake));
         }
     }

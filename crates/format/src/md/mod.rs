@@ -15,7 +15,6 @@ pub mod examine;
 mod lane;
 pub mod log;
 pub mod member;
-pub mod nest;
 pub mod ppl;
 pub mod raw;
 pub mod recorder;

@@ -1,8 +1,8 @@
-//! Faults that say nothing of themselves: bytes that rot, writes that are lost or land elsewhere while the drive says they
-//! are done. At rest, one member at a time, and before anything else happens a scrub is asked: where redundancy can name the
-//! member it must mend that one and leave the others as they are; where it cannot, it must tell, and touch nothing.
+//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array
+//! at rest, and a scrub runs before anything else happens. Where redundancy can name the member, the scrub must correct that one and
+//! leave the others as they are. Elsewhere it must report a mismatch and change nothing.
 //!
-//! And what can befall metadata: a superblock that cannot be read at the start, a power cut while a drive gets its first.
+//! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 
 use super::{Kind, Outcome, Stop, World, is_whole};
 use crate::drive::{Keep, Presence};
@@ -13,9 +13,9 @@ use std::ops::Range;
 use stria_array::{Command, Layout, Level, MemberState, SweepKind};
 use stria_block::{Operation, bytes};
 
-/// What a scrub has told.
+/// The result of a scrub.
 pub(super) struct Scrubbed {
-    /// Sectors that disagree.
+    /// Sectors with a mismatch.
     pub mismatch_sectors: u64,
     /// Drives that it names.
     pub named: Vec<Option<usize>>,
@@ -25,7 +25,7 @@ pub(super) struct Scrubbed {
 pub type Witness = (u64, Vec<u8>);
 
 impl World<'_> {
-    /// Whether a scrub can tell which member is wrong.
+    /// True if a scrub can name the member that is wrong.
     fn can_name(&self) -> bool {
         let setup = &self.history.setup;
         match (setup.level, setup.layout) {
@@ -35,14 +35,14 @@ impl World<'_> {
         }
     }
 
-    /// Waits for all requests, and with a flush for what of them was acknowledged early.
+    /// Waits for all requests, and by a flush for those that were acknowledged early.
     fn drain_down(&mut self) -> Outcome {
         self.drain()?;
         self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
         self.drain()
     }
 
-    /// One member comes to hold other bytes than were written.
+    /// Makes one member hold other bytes than were written.
     pub(super) fn rot(&mut self, which: u64, at: u64, rot: Rot) -> Outcome {
         self.drain_down()?;
         self.watch()?;
@@ -54,9 +54,9 @@ impl World<'_> {
         let Some((leaf, drive)) = self.holder(which).filter(|_| idle && self.settled && !harmed && !self.power.is_armed()) else {
             return Ok(());
         };
-        let room = self.node().leaves()[leaf].geometry.member_sectors(0);
+        let room = self.node().leaf(leaf).geometry().member_sectors(0);
         let place = self.history.setup.data_start() + at % room;
-        // Nothing older is to come down from its cache over what is put there.
+        // The cache must not write older data over what is put there.
         self.drives[drive].borrow_mut().sync();
         match rot {
             Rot::Flipped => {
@@ -77,7 +77,7 @@ impl World<'_> {
         self.examine(leaf, drive, rot)
     }
 
-    /// Asks a scrub about a drive that keeps witnesses.
+    /// Runs a scrub after a silent fault, and judges it by the witnesses of that drive.
     fn examine(&mut self, leaf: usize, drive: usize, rot: Rot) -> Outcome {
         let witnesses = std::mem::take(&mut self.drives[drive].borrow_mut().witnesses);
         let differs = |image: &Image, (sector, right): &Witness| image.bytes_of(*sector, right.len() as u64 / 512) != *right;
@@ -86,19 +86,19 @@ impl World<'_> {
         let before: Vec<Image> = self.drives.iter().map(|drive| drive.borrow().image().clone()).collect();
         let scrubbed = self.scrub_through(leaf, repair)?;
         if scrubbed.mismatch_sectors > 0 && !wrong {
-            return Err(Stop::Wrong(format!("a scrub found {} sectors that agree", scrubbed.mismatch_sectors)));
+            return Err(Stop::Wrong(format!("a scrub found {} mismatches where there are none", scrubbed.mismatch_sectors)));
         }
         if wrong && scrubbed.mismatch_sectors == 0 {
             // A part of the member that redundancy does not cover may rot unseen.
             if witnesses.iter().any(|witness| self.is_left(leaf, drive, witness)) {
-                return Err(Stop::Wrong(format!("a scrub did not see {rot:?} on drive {drive}")));
+                return Err(Stop::Wrong(format!("a scrub did not find {rot:?} on drive {drive}")));
             }
         } else if wrong && repair && scrubbed.named != [Some(drive)] {
             return Err(Stop::Wrong(format!("{rot:?} on drive {drive}, and a scrub names {:?}", scrubbed.named)));
         } else if wrong && !repair && !scrubbed.named.is_empty() {
-            return Err(Stop::Wrong(format!("a scrub that cannot know names {:?}", scrubbed.named)));
+            return Err(Stop::Wrong(format!("a scrub names {:?}, and redundancy cannot name a member", scrubbed.named)));
         }
-        let data_end = self.history.setup.data_start() + self.node().leaves()[leaf].geometry.member_sectors(0);
+        let data_end = self.history.setup.data_start() + self.node().leaf(leaf).geometry().member_sectors(0);
         for (index, before) in before.iter().enumerate() {
             let after = self.drives[index].borrow();
             let touched = (index != drive || !repair)
@@ -118,29 +118,29 @@ impl World<'_> {
         }
         if wrong {
             self.meet(match (repair, rot) {
-                (true, Rot::Flipped) => "rot mended",
-                (true, Rot::Lost) => "lost write mended",
-                (true, Rot::Misdirected) => "misdirected write mended",
-                (false, Rot::Flipped) => "rot told",
-                (false, Rot::Lost) => "lost write told",
-                (false, Rot::Misdirected) => "misdirected write told",
+                (true, Rot::Flipped) => "rot corrected",
+                (true, Rot::Lost) => "lost write corrected",
+                (true, Rot::Misdirected) => "misdirected write corrected",
+                (false, Rot::Flipped) => "rot reported",
+                (false, Rot::Lost) => "lost write reported",
+                (false, Rot::Misdirected) => "misdirected write reported",
             });
         }
         Ok(())
     }
 
-    /// Whether a drive holds other bytes than a witness says, in a sector that redundancy speaks of.
+    /// True if a drive holds other bytes than a witness, in a sector that redundancy covers.
     fn is_left(&self, leaf: usize, drive: usize, (start, right): &Witness) -> bool {
         let other = |sector: u64, right: &[u8]| self.drives[drive].borrow().image().bytes_of(sector, 1) != right;
         let mut sectors = (*start..).zip(right.chunks_exact(512));
         sectors.any(|(sector, right)| other(sector, right) && self.is_covered(leaf, drive, sector))
     }
 
-    /// Whether redundancy speaks of a sector of a drive.
+    /// True if redundancy covers a sector of a drive.
     fn is_covered(&self, leaf: usize, drive: usize, sector: u64) -> bool {
-        let leaf = &self.node().leaves()[leaf];
+        let leaf = &self.node().leaf(leaf);
         let slot = leaf.whole_drives().iter().position(|holder| *holder == Some(drive));
-        let geometry = &leaf.geometry;
+        let geometry = leaf.geometry();
         let (Some(slot), row) = (slot, sector - self.history.setup.data_start()) else { return false };
         if geometry.level().parity_count() > 0 {
             return row < geometry.stripe_count() * geometry.strip_sectors();
@@ -148,9 +148,9 @@ impl World<'_> {
         geometry.array_sector_of(slot, row, 1).0.is_some()
     }
 
-    /// A scrub from end to end, with nobody else at work.
+    /// A scrub from end to end, while no client is at work.
     fn scrub_through(&mut self, leaf: usize, repair: bool) -> Result<Scrubbed, Stop> {
-        self.node().leaves()[leaf].device.command(|engine| {
+        self.node().leaf(leaf).command(|engine| {
             engine.pause(false);
             engine.set_speed(Some(u64::MAX), Some(u64::MAX));
         });
@@ -170,8 +170,8 @@ impl World<'_> {
         }
     }
 
-    /// A scrub has ended: whether it was one that is asked about a drive.
-    pub(super) fn hear_scrub(&mut self, mismatch_sectors: u64, named: Vec<Option<usize>>) -> bool {
+    /// A scrub has ended. Returns true if it ran because of a silent fault.
+    pub(super) fn take_scrub(&mut self, mismatch_sectors: u64, named: Vec<Option<usize>>) -> bool {
         match &mut self.examined {
             Some(found) => {
                 *found = Some(Scrubbed { mismatch_sectors, named });
@@ -181,16 +181,16 @@ impl World<'_> {
         }
     }
 
-    /// Sectors of a drive cannot be read, and more of them whenever somebody tries.
+    /// Sectors of a drive cannot be read, and each read that fails spoils more of them.
     pub(super) fn grow_bad(&mut self, which: u64, at: u64) -> Outcome {
         let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
             return Ok(());
         };
         self.meet("unreadable sectors that grow");
         self.model.lose_member();
-        // What was mended may be unreadable again at once, so that the member is dropped.
+        // Sectors that were corrected may be unreadable again at once, so that the member is dropped.
         self.suspect[drive] = true;
-        let room = self.node().leaves()[leaf].geometry.member_sectors(0);
+        let room = self.node().leaf(leaf).geometry().member_sectors(0);
         let start = self.history.setup.data_start() + at % room;
         self.drives[drive]
             .borrow_mut()
@@ -227,7 +227,7 @@ impl World<'_> {
         }
         let drive = fresh[which as usize % fresh.len()];
         let leaf = (which >> 32) as usize % self.node().leaves().len();
-        let Ok((_, steps)) = self.node().leaves()[leaf].adoption(&self.drives, drive) else { return Ok(()) };
+        let Ok(steps) = tree::adoption(self.node().leaf(leaf), &self.drives, drive) else { return Ok(()) };
         // Each step is durable before the next begins.
         let torn = self.more_chance.below(steps.len() as u64) as usize;
         let atom = self.drives[drive].borrow().model().atom_sectors;
@@ -287,8 +287,8 @@ impl World<'_> {
             return Ok(());
         }
         self.meet("scrub");
-        if !self.hear_scrub(mismatch_sectors, named) && mismatch_sectors > 0 {
-            return Err(Stop::Wrong(format!("a scrub found {mismatch_sectors} sectors that disagree")));
+        if !self.take_scrub(mismatch_sectors, named) && mismatch_sectors > 0 {
+            return Err(Stop::Wrong(format!("a scrub found {mismatch_sectors} mismatches")));
         }
         Ok(())
     }

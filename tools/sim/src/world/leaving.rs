@@ -1,12 +1,12 @@
-//! Drives that leave in ways of their own: files that are cut short, under a running array or while nobody runs it, and drives that
-//! hang for so long that their member is dropped, and what they were given arrives later.
+//! Drives that leave in other ways: files that are cut short, while the array runs or is stopped, and drives that hang for so long
+//! that their member is dropped, and whose requests end later.
 
 use super::{Outcome, World};
 use crate::drive::Presence;
 use crate::mutant::Mutant;
 use stria_block::Nanos;
 
-/// How often the host looks whether drives are as large as they were.
+/// How often the host looks at the sizes of drives.
 const LOOK_EVERY: Nanos = 1_000_000_000;
 
 impl World<'_> {
@@ -19,7 +19,7 @@ impl World<'_> {
         let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
             return Ok(());
         };
-        self.meet(if self.node().leaves()[leaf].device.is_replaying() { "cut short while replaying" } else { "cut short" });
+        self.meet(if self.node().leaf(leaf).is_replaying() { "cut short while replaying" } else { "cut short" });
         self.model.lose_member();
         let end = self.end_of(drive, at);
         self.cut_short(drive, end);
@@ -40,7 +40,7 @@ impl World<'_> {
         self.drives[drive].borrow_mut().shrink(end);
     }
 
-    /// The host looks at sizes, and tells the arrays.
+    /// Looks at the sizes of drives as the host does, and reports those that were cut short to their arrays.
     pub(super) fn look_at_sizes(&mut self) {
         if self.look_due.is_none_or(|due| due > self.power.now()) {
             return;
@@ -51,14 +51,14 @@ impl World<'_> {
         }
         for drive in (0..self.drives.len()).filter(|&drive| self.drives[drive].borrow().is_cut()) {
             if let Some(leaf) = self.leaf_of(drive) {
-                let leaf = self.node().leaves()[leaf];
+                let leaf = self.node().leaf(leaf);
                 let member = leaf.handle_of(drive).expect("it is in use there");
-                leaf.device.command(|engine| engine.lose(member, "it was cut short while in use"));
+                leaf.command(|engine| engine.lose(member, "it was cut short while in use"));
             }
         }
     }
 
-    /// The drive that is to be cut short while no process runs, and where. `crashed`: by leaf and slot the drives that were whole.
+    /// The drive that is to be cut short while no process runs, and where. `crashed`: by leaf and slot the drives that were in sync.
     pub(super) fn shrinks_now(&mut self, crashed: Option<&[Vec<Option<usize>>]>) -> Option<(usize, u64)> {
         let (which, at) = self.shrinks_at_start?;
         self.node.as_ref()?;
@@ -71,7 +71,7 @@ impl World<'_> {
             return None;
         }
         self.shrinks_at_start = None;
-        self.meet("cut short while nobody runs the array");
+        self.meet("cut short while the array is stopped");
         self.model.lose_member();
         Some((drive, self.end_of(drive, at)))
     }
@@ -85,15 +85,15 @@ impl World<'_> {
             && self.may_lose(leaf, drive, false)
     }
 
-    /// Whether a drive that was cut short, or hangs, may take a log with it of which the others do not say that it is void.
+    /// True if a drive that was cut short, or hangs, may take a log with it that the superblocks of the others still count on.
     pub(super) fn takes_log_along(&self) -> bool {
         let short = |drive: usize| self.drives[drive].borrow().is_cut();
-        let told = self.node().leaves().iter().all(|leaf| leaf.device.drops_are_committed());
+        let told = self.node().leaves().iter().all(|leaf| leaf.drops_are_committed());
         (0..self.drives.len())
             .any(|drive| short(drive) && self.leaf_of(drive).is_some() || !told && (short(drive) || self.may_be_held(drive)))
     }
 
-    /// Whether a drive that no array uses any more may outlive its process with what it was given.
+    /// True if the requests of a drive that no array uses any more may outlive its process.
     pub(super) fn may_be_held(&self, drive: usize) -> bool {
         self.history.setup.holds
             && self.node.is_some()
@@ -102,13 +102,13 @@ impl World<'_> {
             && self.leaf_of(drive).is_none()
     }
 
-    /// Fails a drive on command that hangs.
+    /// Fails a drive by command while it hangs.
     pub(super) fn fail_hung(&mut self) -> Outcome {
         let hung = self.hung().find(|&(leaf, drive)| self.may_lose(leaf, drive, false));
         hung.map_or(Ok(()), |(leaf, drive)| self.fail(leaf, drive, true))
     }
 
-    /// Members that are whole and hang, each with its leaf.
+    /// Members in sync that hang, each with its leaf.
     fn hung(&self) -> impl Iterator<Item = (usize, usize)> {
         let leaves = self.node().leaves();
         let whole: Vec<(usize, usize)> = (0..leaves.len())
@@ -126,7 +126,7 @@ impl World<'_> {
         self.hung().find(|&(leaf, drive)| self.may_lose_in_crash(whole, leaf, drive)).map(|(_, drive)| drive)
     }
 
-    /// Drives that were held by a process long dead are seen by the one that starts now, some of them, if they have been let go.
+    /// Some of the drives that a dead process held are found by the process that starts now, if their requests have ended.
     pub(super) fn find_again(&mut self, held: &[usize]) {
         for &index in held {
             let mut drive = self.drives[index].borrow_mut();

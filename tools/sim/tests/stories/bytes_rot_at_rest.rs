@@ -1,5 +1,5 @@
 //! Bytes turn over, a write is lost, a write lands elsewhere, and the drive says nothing. Where redundancy can name the member
-//! a scrub mends that one and no other; where it cannot, it tells and touches nothing. Then members are lost.
+//! a scrub corrects that one and no other. Elsewhere it reports a mismatch and changes nothing. Then members are lost.
 
 use super::{cut, tell, write};
 use stria_array::Level;
@@ -19,14 +19,14 @@ fn rot_on(level: Level, members: usize, met: [&str; 3]) {
 
 #[test]
 fn a_member_that_redundancy_can_name_is_mended_alone() {
-    let met = ["rot mended", "lost write mended", "misdirected write mended"];
+    let met = ["rot corrected", "lost write corrected", "misdirected write corrected"];
     rot_on(Level::Raid6, 4, met);
     rot_on(Level::Raid1, 3, met);
 }
 
 #[test]
 fn what_redundancy_cannot_name_is_told_and_not_touched() {
-    let met = ["rot told", "lost write told", "misdirected write told"];
+    let met = ["rot reported", "lost write reported", "misdirected write reported"];
     rot_on(Level::Raid5, 3, met);
     rot_on(Level::Raid1, 2, met);
 }

@@ -16,7 +16,7 @@ fn hang(seed: u64) -> Vec<Step> {
     steps
 }
 
-/// Everything is read, then somebody comes back, and everything is read again.
+/// Everything is read, then a drive comes back, and everything is read again.
 fn back(steps: &mut Vec<Step>, seed: u64) {
     let read = |at: u64| Step::Read { at: at * 64, sectors: 64 };
     steps.extend((0..4).map(read));
@@ -103,6 +103,6 @@ fn a_drive_that_is_cut_short_is_lost_and_nothing_else() {
         };
         let tally = tell(level, members, |_| {}, &steps);
         assert!(met(&tally, "cut short") >= 25, "{level}: {tally:?}");
-        assert!(met(&tally, "cut short while nobody runs the array") >= 25, "{level}: {tally:?}");
+        assert!(met(&tally, "cut short while the array is stopped") >= 25, "{level}: {tally:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Clients that write superblocks: virtual machines that run RAID of their own, images of members that are copied into an array, and
-//! attempts to pass for one. Whatever an array carries, it must start as ever.
+//! Clients that write superblocks: virtual machines that run a RAID of their own, images of members that are copied into an array, and
+//! forgeries. Whatever an array carries, it must start as before.
 //!
 //! Where md looks for a superblock, a client's write sometimes holds one: at the places of all versions on the array, seen as a drive,
 //! and at those array sectors that lie where version 1.0 has its place on a member.
@@ -24,8 +24,8 @@ enum Place {
     OnMember { sector: u64 },
 }
 
-/// Where clients write superblocks, and the dice for it.
-pub struct Guest {
+/// The sectors at which clients write superblocks, and the random numbers for that.
+pub struct HostileClient {
     places: BTreeMap<u64, Vec<Place>>,
     array_sectors: u64,
     chance: Chance,
@@ -34,14 +34,14 @@ pub struct Guest {
 /// `write`'s bytes by sector, where they are not the usual ones.
 pub type Contents = BTreeMap<(u32, u64), Vec<u8>>;
 
-impl Guest {
+impl HostileClient {
     /// The places of an array that runs on these drives.
     pub fn new(node: &Node, drives: &Drives, array_sectors: u64, chance: Chance) -> Self {
         let mut places: BTreeMap<u64, Vec<Place>> = BTreeMap::new();
         let mut add = |sector: u64, place: Place| places.entry(sector).or_default().push(place);
         let ends: Vec<u64> = drives.iter().filter_map(|drive| Superblock::sector_of(0, drive.borrow().model().sectors)).collect();
         for sector in 0..array_sectors {
-            let mut below = places_of(node, sector..sector + 1).into_iter().map(|place| place.start);
+            let mut below = places_of(node.home(), sector..sector + 1).into_iter().map(|place| place.start);
             if let Some(sector_below) = below.find(|start| ends.contains(start)) {
                 add(sector, Place::OnMember { sector: sector_below });
             }
@@ -57,10 +57,10 @@ impl Guest {
         Self { places, array_sectors, chance }
     }
 
-    /// Puts superblocks into what a client is about to write from `start` on, and notes them as what `write` holds. How many.
+    /// Puts superblocks into the data of a client's write at `start`, and notes them in `contents`. Returns how many.
     pub fn fill(&mut self, write: u32, start: u64, bytes: &mut [u8], drives: &Drives, contents: &mut Contents) -> usize {
         let sectors = (bytes.len() / SECTOR_BYTES) as u64;
-        // A crash may have kept a write from beginning that had this number.
+        // An earlier write with this number may never have begun, because of a crash.
         contents.retain(|&(known, _), _| known != write);
         let chance = &mut self.chance;
         let reached = self.places.range(start..start + sectors).map(|(&at, places)| (at, chance.pick(places)));

@@ -1,0 +1,239 @@
+//! What becomes of a drive that is added: a member that was away comes back by the write-intent bitmap, any other drive becomes a
+//! spare, or fills the slot of a member that it replaces.
+//!
+//! On the home lane [`Tree::plan_join`] says what is to be written to the drive. When that is durable, [`Tree::offer_first`] asks
+//! again, since the array may have changed meanwhile, and says by which command the drive joins. Then every other lane is offered
+//! the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
+
+use crate::ArrayCommand;
+use crate::tree::{MemberDrive, Tree};
+use std::ops::Range;
+use stria_array::{Command, MemberId, MemberState, MetadataWrite, Refusal};
+use stria_block::BlockDevice;
+use stria_format::md::recorder::{Adopt, Newcomer};
+use stria_format::md::{Candidate, Superblock};
+
+/// Why a drive may not join.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// Data might be lost. Names the option that overrides it.
+    #[error("{0}")]
+    Unsafe(String),
+    /// Cannot be done as asked.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<Refusal> for JoinError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal.0)
+    }
+}
+
+/// What the home lane must know about a drive that joins.
+#[derive(Clone, Debug)]
+pub struct NewDrive<I> {
+    /// Stays the same when the drive leaves and comes back.
+    pub identity: I,
+    /// What lies on it.
+    pub candidate: Candidate,
+    /// What it is, should it become a spare.
+    pub adopt: Adopt,
+}
+
+/// How a drive joins.
+#[derive(Clone, Debug, Default)]
+pub struct Aim {
+    /// The array of the tree, by name, for a drive that was never a member; `None`: the one that lacks a member most.
+    pub array: Option<String>,
+    /// True if data that is found on it may be overwritten.
+    pub force: bool,
+    /// The member that it replaces, which still works: the array by index, and the handle there.
+    pub replaces: Option<(usize, MemberId)>,
+}
+
+/// Where a drive joins.
+#[derive(Clone, Debug)]
+pub struct Joining {
+    /// The array, by index.
+    pub array: usize,
+    /// `None`: a member that returns with its metadata.
+    pub writes: Option<NewMetadata>,
+    /// The member that it replaces.
+    pub replaces: Option<MemberId>,
+    /// What happens, in words.
+    pub text: String,
+}
+
+/// The metadata of a new spare.
+#[derive(Clone, Debug)]
+pub struct NewMetadata {
+    /// To be written in this order, and durable before the drive is offered.
+    pub writes: Vec<MetadataWrite>,
+    /// Ranges of the drive, in sectors, whose space is allocated first.
+    pub places: Vec<Range<u64>>,
+}
+
+/// A drive that the home lane has offered.
+#[must_use = "offer it on the other lanes, and give the command"]
+pub struct Joined {
+    /// The array, by index.
+    pub array: usize,
+    /// The number of the offer.
+    pub offer: u64,
+    /// By which it joins.
+    pub command: ArrayCommand,
+    /// What is done, in words.
+    pub text: String,
+}
+
+/// Refuses to overwrite a drive that carries something, unless forced.
+///
+/// # Errors
+/// What it carries.
+pub fn refuse_contents(candidate: &Candidate, force: bool) -> Result<(), JoinError> {
+    if force {
+        return Ok(());
+    }
+    let carries = match &candidate.found {
+        Ok(member) => Some(format!("a member of array \"{}\"", member.superblock.name())),
+        Err(_) => candidate.carries.first().map(ToString::to_string),
+    };
+    match carries {
+        None => Ok(()),
+        Some(what) => {
+            Err(JoinError::Unsafe(format!("{} carries {what}: nothing was written; --force overwrites it", candidate.name)))
+        }
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> JoinError {
+    JoinError::Refused(error.to_string())
+}
+
+impl<D: MemberDrive> Tree<D> {
+    /// What a drive is to become; nothing is changed. On the home lane.
+    ///
+    /// # Errors
+    /// When the array may not change, the drive carries something and `aim` does not allow to overwrite that, or it does not suit.
+    pub fn plan_join(&self, new: &NewDrive<D::Identity>, aim: &Aim) -> Result<Joining, JoinError> {
+        self.command(|engine| engine.may_change())?;
+        let drive = &new.adopt.name;
+        if let Some((index, member)) = aim.replaces {
+            refuse_contents(&new.candidate, aim.force)?;
+            let holder = self.array(index);
+            let old = holder.name_of(member);
+            if holder.status().members[member.0].role != MemberState::InSync {
+                return Err(refused(format!(
+                    "{old} cannot be replaced: it is not an in-sync member; `add` a drive, and the slot is rebuilt on it"
+                )));
+            }
+            return self.as_spare(index, new, Some(member), format!("{drive} is being filled to replace {old}"));
+        }
+        if let Ok(member) = &new.candidate.found
+            && let Some(home) = self.index_of(member.superblock.header.set_uuid)
+        {
+            return self.as_former(home, new, &member.superblock);
+        }
+        refuse_contents(&new.candidate, aim.force)?;
+        let index = self.needy(aim.array.as_deref())?;
+        self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a spare", self.array(index).name()))
+    }
+
+    /// A drive that was a member of this array comes back: into its slot where that is possible, else as a new spare.
+    fn as_former(&self, home: usize, new: &NewDrive<D::Identity>, superblock: &Superblock) -> Result<Joining, JoinError> {
+        let (array, drive) = (self.array(home), &new.adopt.name);
+        let returnable = array.recorder().returnable(superblock);
+        let why = match returnable {
+            _ if array.was_cut_short(&new.identity) => "it was cut short while in use, so nothing that it holds counts".into(),
+            Ok(slot) if array.status().slots[slot].is_none() => {
+                let text =
+                    format!("{drive} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name());
+                return Ok(Joining { array: home, writes: None, replaces: None, text });
+            }
+            Ok(_) => "its slot has a member".into(),
+            Err(error) => error.to_string(),
+        };
+        self.as_spare(home, new, None, format!("{drive} joined \"{}\" as a new spare ({why})", array.name()))
+    }
+
+    /// A drive gets fresh metadata, and waits for a slot in an array of this tree.
+    fn as_spare(
+        &self,
+        index: usize,
+        new: &NewDrive<D::Identity>,
+        replaces: Option<MemberId>,
+        text: String,
+    ) -> Result<Joining, JoinError> {
+        let writes = Some(self.metadata_of_spare(index, &new.adopt)?);
+        Ok(Joining { array: index, writes, replaces, text })
+    }
+
+    /// What a drive is to be given to become a spare of an array of this tree. On the home lane.
+    ///
+    /// # Errors
+    /// When it does not suit.
+    pub fn metadata_of_spare(&self, index: usize, adopt: &Adopt) -> Result<NewMetadata, JoinError> {
+        let array = self.array(index);
+        let (theirs, ours) = (adopt.logical_block_bytes, array.device().limits().logical_block_bytes);
+        if theirs > ours {
+            return Err(refused(format!(
+                "{} has blocks of {theirs} bytes, and \"{}\" serves blocks of {ours}: use a drive with blocks as small",
+                adopt.name,
+                array.name()
+            )));
+        }
+        let id = array.command(|engine| engine.next_member());
+        let mut recorder = array.recorder().clone();
+        let (_, writes) = recorder.adopt(id, adopt).map_err(refused)?;
+        Ok(NewMetadata { writes, places: recorder.metadata_places(id) })
+    }
+
+    /// The array that lacks a member most: the one named, else the first with an empty slot, else the first with redundancy.
+    fn needy(&self, name: Option<&str>) -> Result<usize, JoinError> {
+        let tree = self.tree();
+        let index = match name {
+            Some(name) => tree.iter().position(|array| array.name() == name),
+            None => {
+                let redundant = self.redundant();
+                let lacks = |index: &usize| tree[*index].status().slots.iter().any(Option::is_none);
+                redundant.iter().copied().find(lacks).or(redundant.first().copied())
+            }
+        };
+        index.ok_or_else(|| match name {
+            Some(name) => {
+                let names: Vec<&str> = tree.iter().map(|array| array.name()).collect();
+                refused(format!("there is no array or span \"{name}\"; there are {}", names.join(", ")))
+            }
+            None => {
+                refused(format!("RAID level {} has no redundancy, so another drive is of no use to it", self.geometry().level()))
+            }
+        })
+    }
+
+    /// Offers a drive on the home lane under `number`, and says by which command it joins. `is_new`: it was given new metadata, which
+    /// are durable. `bind` puts it on the lane. Waits for no drive.
+    ///
+    /// # Errors
+    /// When it may not join, or not as it was prepared to.
+    pub fn offer_first(
+        &mut self,
+        new: &NewDrive<D::Identity>,
+        is_new: bool,
+        aim: &Aim,
+        number: u64,
+        bind: impl FnOnce() -> (Box<dyn BlockDevice>, D),
+    ) -> Result<Joined, JoinError> {
+        let Joining { array, writes, replaces, text } = self.plan_join(new, aim)?;
+        if writes.is_some() != is_new {
+            return Err(refused(format!("{} did not join, as the array has changed meanwhile: add it again", new.adopt.name)));
+        }
+        let newcomer = match is_new {
+            true => Newcomer::Spare(new.adopt.clone()),
+            false => Newcomer::Former(Box::new(new.candidate.clone())),
+        };
+        let (device, drive) = bind();
+        self.offer(array, number, device, drive);
+        Ok(Joined { array, offer: number, command: Command::Add { newcomer, offer: number, replaces }, text })
+    }
+}

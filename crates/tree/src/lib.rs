@@ -1,0 +1,28 @@
+//! Arrays and their spans on a lane, over any kind of drive.
+//!
+//! The host and the simulator open, command and stop arrays by this code. Drives, clock and names are theirs ([`Provider`],
+//! [`Binder`], [`MemberDrive`]); which array lies on which, how lanes are bound, in which order arrays start and stop, and what
+//! becomes of a drive that is added are decided here.
+//!
+//! ```text
+//!   nest (drives to plans) ─ Plan::bind (on every lane) ─ activate ─ commands ─ stop
+//!                                                            └ add: plan_join ─ write ─ offer ─ Command::Add
+//! ```
+//!
+//! Changes that concern several lanes are methods of [`Lanes`]. Nothing here waits, and nothing knows files, rings, threads or clocks.
+#![forbid(unsafe_code)]
+
+mod join;
+mod lanes;
+mod nest;
+mod plan;
+mod tree;
+
+pub use join::{Aim, JoinError, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
+pub use lanes::Lanes;
+pub use nest::{Nested, Provider, nest, plan_new};
+pub use plan::{Binder, Plan, PlannedMember};
+pub use tree::{Member, MemberDrive, Tree};
+
+/// A command for an array of a tree.
+pub type ArrayCommand = stria_array::Command<stria_format::md::recorder::Newcomer>;
