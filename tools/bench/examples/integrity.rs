@@ -1,7 +1,7 @@
-//! The price of checksums: arrays with and without the layer that verifies, in turn.
+//! The cost of checksums: arrays with and without the layer that verifies, in turn.
 //!
 //! `cargo run --release -p stria-bench --example integrity [RUN_MS [ROUNDS [FOLDER]]]`. Members are RAM, which costs nothing, so that
-//! what is told is the layer's own CPU time at its worst; or files in a folder, by which it hides behind the drive's time. Figures
+//! the figure is the layer's own CPU time at its worst; or files in a folder, by which it hides behind the drive's time. Figures
 //! are medians of the rounds, the ratio that of the rounds' own ratios with its least and greatest.
 
 use std::path::PathBuf;

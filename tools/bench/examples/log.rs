@@ -1,7 +1,7 @@
-//! The price of the write log: 4 KiB random writes with and without it, on RAM members, one lane, md metadata and bitmap.
+//! The cost of the write log: 4 KiB random writes with and without it, on RAM members, one lane, md metadata and bitmap.
 //!
 //! `cargo run --release -p stria-bench --example log [RUN_MS [ROUNDS [null]]]`; rounds alternate between the two, medians are
-//! shown. Beside the price: writes to members and bytes of them, for each write of a client. With `null` members do nothing:
+//! shown. Beside the cost: writes to members and bytes of them, for each write of a client. With `null` members do nothing:
 //! what is left is the engine's own time, where memory as a member charges for copies that a drive does by itself.
 
 mod support;

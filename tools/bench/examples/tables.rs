@@ -91,7 +91,7 @@ fn thread_time() -> Nanos {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Goes once through a bare member as large as those that are swept.
+/// Reads a bare member once that is as large as the swept ones.
 fn copy(round: usize, kind: &str) {
     let (mut device, block_bytes) = (swept_member(), 512 << 10);
     let load = Load {

@@ -1,5 +1,5 @@
 //! An array beside its bare members, in one process and in turn: every round runs each load on the array and the loads
-//! that tell what its members do, so that a slow minute of the machine meets both.
+//! that show what its members do, so that a slow minute of the machine meets both.
 
 use crate::theory::{Bounds, MemberRates, Pattern, Rates, Shape, Work};
 use crate::{Latency, Limit, Load, LoadError, Order, Outcome, Target, Together};
@@ -155,7 +155,7 @@ pub struct Comparison {
 type BareKey = (u32, bool, bool, usize, bool);
 
 /// Runs `loads` on the subject's array and what they are held against on its members, `rounds` times, one after the
-/// other. `watch` hears (runs done, runs in all, what comes next).
+/// other. `watch` receives (runs done, runs in all, what comes next).
 ///
 /// # Errors
 /// The first load's that fails.

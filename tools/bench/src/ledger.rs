@@ -1,6 +1,6 @@
 //! What every block of a region should hold, so that a read can be judged.
 //!
-//! Each sector of a written block carries who wrote it (the ledger's seed), where it belongs and in which generation,
+//! Each sector of a written block carries its writer (the ledger's seed), where it belongs and in which generation,
 //! a check of these, and a body that follows from them:
 //!
 //! ```text
@@ -66,7 +66,7 @@ pub enum Fault {
         /// The newest.
         expected: u64,
     },
-    /// Bytes that nobody wrote.
+    /// Bytes that were never written.
     #[error("sector {sector}: corrupt: {wrong_bytes} bytes differ from generation {expected}, the first at byte {first_byte}")]
     Corrupt {
         /// Where.
@@ -101,7 +101,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// A ledger of `region` (in sectors; what is left of the last block is unused) that knows nothing of its contents yet.
-    /// `seed` tells this run's data from others'.
+    /// `seed` marks this run's data.
     ///
     /// # Panics
     /// When `block_bytes` is 0 or not a multiple of 512.
@@ -127,7 +127,7 @@ impl Ledger {
         self.blocks.iter().filter(|block| block.sure > 0).count()
     }
 
-    /// A new load: what an earlier one left in flight will not be heard of again.
+    /// A new load: requests that an earlier one left in flight are forgotten.
     pub(crate) fn begin(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.busy = false);
     }

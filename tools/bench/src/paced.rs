@@ -1,4 +1,4 @@
-//! A device of a given speed, by whatever clock it is polled with: what a drive's own speed allows can be told exactly,
+//! A device of a given speed, by whatever clock it is polled with: what a drive's own speed allows can be computed exactly,
 //! in virtual time too, where no other load of the machine counts.
 
 use std::collections::VecDeque;

@@ -184,7 +184,7 @@ pub enum ScalingError {
     },
 }
 
-/// Hears how far it is.
+/// Receives the progress.
 pub trait Watch {
     /// `done` of `total` runs; `what` comes next.
     fn step(&mut self, done: usize, total: usize, what: &str);

@@ -1,6 +1,6 @@
 //! What happened to an array over time: steps and samples, as plain data for the report.
 //!
-//! Filled by whoever tells the story (serves, pulls drives, rebuilds); drawn by [`report`](crate::report).
+//! Filled by the program that runs the demonstration (serves, pulls drives, rebuilds); drawn by [`report`](crate::report).
 
 use serde::Serialize;
 

@@ -46,7 +46,7 @@ fn sweeps_do_not_mind_members_that_are_far_away() {
     goes_at_the_speed_of_the_slowest(Level::Raid5, 4, 64, 200_000_000, 4_000_000);
 }
 
-/// RAM that tells how many requests it had at once.
+/// RAM that counts how many requests it had at once.
 struct Counting {
     ram: RamDevice,
     open: usize,

@@ -104,7 +104,7 @@ impl Array {
         &self.spec
     }
 
-    /// As `stria status --json` tells.
+    /// As `stria status --json` reports it.
     ///
     /// # Errors
     /// In the words of the program.
@@ -136,7 +136,7 @@ impl Array {
         Ok(sweep_of(&self.status()?))
     }
 
-    /// Sectors that the last scrub found to disagree.
+    /// Sectors with a mismatch that the last scrub found.
     ///
     /// # Errors
     /// As [`Self::status`].
@@ -159,7 +159,7 @@ impl Array {
         self.on_array("remove", &[&victim, "--force"])
     }
 
-    /// The victim comes back as a new, empty drive: what told that it was a member is gone, so all of it is filled.
+    /// The victim comes back as a new, empty drive: its superblock is gone, so all of it is rebuilt.
     ///
     /// # Errors
     /// In the words of the program.
@@ -189,7 +189,7 @@ impl Array {
         self.on_array("trim", &["--force"])
     }
 
-    /// Bytes that the members' files take on their file system; none for block devices, which do not tell.
+    /// Bytes that the members' files take on their file system; none for block devices.
     pub fn allocated_bytes(&self) -> Option<u64> {
         allocated_bytes(&self.spec.drives)
     }
@@ -249,7 +249,7 @@ impl Drop for Array {
 pub fn stop_left(program: &Path, sockets: &Path) {
     let socket = sockets.join("control.sock");
     if socket.exists() {
-        // Where nobody listens any more there is nothing to stop.
+        // Without a listener there is nothing to stop.
         let _ = finish(Command::new(program).args(["stop", "--force", "--socket"]).arg(&socket), "stop");
     }
 }

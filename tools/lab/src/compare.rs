@@ -7,7 +7,7 @@
 //!
 //! A machine that others use differs from itself from minute to minute, and all rounds of a run share that. Where others used a share
 //! of the processors in a run (it is recorded with every measurement), one run a side cannot show a smaller difference in rates than that
-//! share, and none in p99 latency: such differences are told, and called undecided.
+//! share, and none in p99 latency: such differences are reported, and called undecided.
 
 use crate::others::{self, BUSY_PERCENT};
 use crate::result::{Point, Record, ResultError, Run, TargetInfo};
@@ -175,7 +175,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
     let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
     let others_percent = shares.iter().copied().reduce(f64::max);
-    // Of several runs a side their scatter tells what the machine's load does; of one there is nothing that could.
+    // Several runs a side show by their scatter what the machine's load does; one run cannot.
     let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
     let p: Vec<f64> = rows.iter().map(|row| row.difference.p).collect();
     for (row, p) in rows.iter_mut().zip(stats::holm(&p)) {

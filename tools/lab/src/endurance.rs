@@ -4,14 +4,14 @@ use crate::result::DriveInfo;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a drive says about its wear.
+/// What a drive reports about its wear.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Smart {
-    /// Model, where it is told.
+    /// Model, where it is known.
     pub model: Option<String>,
-    /// Serial number, where it is told.
+    /// Serial number, where it is known.
     pub serial: Option<String>,
-    /// Firmware, where it is told.
+    /// Firmware, where it is known.
     pub firmware: Option<String>,
     /// Capacity.
     pub capacity_bytes: Option<u64>,
@@ -188,7 +188,7 @@ pub fn drive_writes_per_day(allowed_bytes: f64, size_bytes: u64, years: f64) -> 
     allowed_bytes / (size_bytes as f64 * years * DAYS_PER_YEAR)
 }
 
-/// A drive's own write amplification between two looks at it; `None` unless it tells what its flash wrote.
+/// A drive's own write amplification between two looks at it; `None` unless it reports what its flash wrote.
 pub fn write_amplification(before: &DriveInfo, after: &DriveInfo) -> Option<f64> {
     let host = after.written_bytes?.checked_sub(before.written_bytes?)?;
     let media = after.media_written_bytes?.checked_sub(before.media_written_bytes?)?;

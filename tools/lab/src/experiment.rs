@@ -1,4 +1,4 @@
-//! Experiments: TOML files that say what is varied and how it is measured.
+//! Experiments: TOML files with what is varied and how it is measured.
 //!
 //! ```toml
 //! name = "mine"
@@ -43,7 +43,7 @@ pub use section::{CopySpec, FileSystem, Prepare, SectionSpec};
 /// The key of [`crate::result::Record::extra`] for the middle of a part of the addresses, where `parts` divides them.
 pub const PLACE_PERCENT: &str = "place_percent";
 
-/// An experiment that cannot be used: which file, where, and what would do.
+/// An experiment that cannot be used: the file, the position, and a valid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SchemaError(pub String);
@@ -116,7 +116,7 @@ pub struct Arrays {
     pub bare: bool,
 }
 
-/// The text of a plain file; of what is larger than an experiment just enough to tell.
+/// The text of a plain file; of a file larger than any experiment just enough to refuse it.
 fn read(path: &Path) -> std::io::Result<String> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(std::io::Error::other("it is no plain file"));

@@ -6,7 +6,7 @@
 //!   OUT/series.csv    one row for each sample of a measurement over time
 //!   OUT/tables.ods    all three
 //! ```
-//! Figures that were not taken are empty (CSV, ODS) or null (Parquet). Several runs share the tables; the first column tells them apart.
+//! Figures that were not taken are empty (CSV, ODS) or null (Parquet). Several runs share the tables; the first column names the run.
 
 mod ods;
 

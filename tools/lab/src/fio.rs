@@ -56,7 +56,7 @@ pub struct Beside<'a> {
     pub hosts: &'a [Host],
     /// Ends it.
     pub stop: &'a AtomicBool,
-    /// Told which process it is, and that it has ended.
+    /// Receives the process id, and the end of the process.
     pub running: &'a dyn Fn(Option<u32>),
 }
 
@@ -215,7 +215,7 @@ impl Job<'_> {
             let _ = writeln!(text, "{key}={value}");
         };
         let is_nbd = matches!(self.places.first(), Some(Place::Nbd(_)));
-        // Whole MiB where there is room, so that every block size fits.
+        // Full MiB where the space allows, so that every block size fits.
         let whole = |bytes: u64| if bytes >= 1 << 20 { bytes >> 20 << 20 } else { bytes / 4096 * 4096 };
         let each = |bytes: u64| bytes / self.places.len() as u64;
         let (span_each, offset_each) = (each(self.span_bytes), whole(each(self.offset_bytes)));
@@ -644,7 +644,7 @@ pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Figures>) -> Figures {
     if let Some(Phase { min_ns, mean_ns, stddev_ns, max_ns }) = whole.all() {
         total.latency = Latency { min_ns, mean_ns, stddev_ns, max_ns, ..Latency::default() };
         set_percentiles(&mut total.latency, bins.into_iter().collect());
-        // What some parts do not tell is not known of all.
+        // What some parts do not report is unknown for all.
         let told = |phase: Pool| phase.all().filter(|_| phase.count == whole.count);
         (total.submission, total.completion) = (told(submission), told(completion));
     }

@@ -1,7 +1,7 @@
 //! Results of fio that somebody else measured, as a run's folder: its JSON, plain or json+, by itself or in the folders of bench-fio.
 //!
-//! fio tells the load and the figures. It does not tell which drive it was, how that was prepared, on what machine, and whether it
-//! was steady: a run made of it says so.
+//! fio reports the load and the figures. It does not report the drive, its preparation, the machine, and whether the state was
+//! steady: a run made of it says so.
 
 use crate::fio;
 use crate::result::{
@@ -310,7 +310,7 @@ fn point(options: &BTreeMap<String, String>, measured: &Measured, clones: usize,
     };
     let sizes = of(&["bssplit", "bsrange", "bs", "blocksize"]).unwrap_or("4k");
     let is_mix = sizes.contains([',', ':', '/', '-']);
-    // What was measured is surer than the option: fio takes 4ki for 4000 bytes, unless it was told not to.
+    // What was measured is surer than the option: fio takes 4ki for 4000 bytes by default.
     let mean = measured.total.bytes / measured.total.requests;
     let named = crate::units::parse_size(sizes).ok().filter(|bytes| bytes.abs_diff(mean) * 50 <= mean && !is_mix);
     // One request at a time is all that an engine without a queue does, whatever depth was asked of it.
@@ -378,7 +378,7 @@ impl Job {
     }
 
     fn series(&self, log: Option<&PathBuf>) -> Series {
-        // Without an interval fio logs every request, of which no rate is told.
+        // Without an interval fio logs every request, which gives no rate.
         let interval_ms =
             self.options.get("log_avg_msec").and_then(|text| text.parse::<u64>().ok()).filter(|interval| *interval > 0);
         let samples = log.zip(interval_ms).map_or(Vec::new(), |(prefix, interval)| fio::series(prefix, interval));

@@ -33,7 +33,7 @@ impl MdSpec {
         self.drives.iter().map(|drive| drive.display().to_string())
     }
 
-    /// Words for mdadm that make it. `--run`: it does not ask about what is on the drives, which the run was told to overwrite.
+    /// The arguments with which mdadm makes it. `--run`: it does not ask about what is on the drives, which the user allowed to overwrite.
     pub fn create(&self, device: &Path) -> Vec<String> {
         let mut words = vec!["--create".into(), device.display().to_string(), "--run".into(), "--metadata=1.2".into()];
         words.push(format!("--name={NAME}"));
@@ -73,7 +73,7 @@ fn stop(device: &Path) -> Vec<String> {
     vec!["--stop".into(), device.display().to_string()]
 }
 
-/// The last md device that nobody has.
+/// The last md device that is free.
 fn free_device() -> PathBuf {
     let names = (0..128).rev().map(|number| format!("md{number}"));
     let mut free =
@@ -96,7 +96,7 @@ pub struct Md {
     program: PathBuf,
     spec: MdSpec,
     device: PathBuf,
-    /// Tells a later run that it is there; gone with it.
+    /// Shows a later run that the array is there; removed with the array.
     left: PathBuf,
 }
 

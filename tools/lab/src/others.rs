@@ -1,4 +1,4 @@
-//! What others do with the machine while it measures: figures of a busy machine say less.
+//! What other programs do on the machine during a measurement: they make its figures less certain.
 //!
 //! All processor time that is neither idle, nor this process's and that of the programs it started (fio, `stria serve`), nor the
 //! kernel's own threads, is others'. So is what a hypervisor gave to other machines.
@@ -68,7 +68,7 @@ fn known_ticks() -> f64 {
     ours.iter().filter_map(|pid| processes.get(pid)).map(|(_, own, waited)| own + waited).sum()
 }
 
-/// What others used while a record was measured, as a share of all processors; none if it does not tell.
+/// What other programs used during a measurement, as a share of all processors; none if that is unknown.
 fn during(record: &Record) -> Option<f64> {
     let others = record.extra.get(OTHERS)?;
     Some((others + record.extra.get(STOLEN).unwrap_or(&0.0)).clamp(0.0, 100.0))

@@ -86,7 +86,7 @@ fn sanitized(path: &Path) -> bool {
             return false;
         };
         let log: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        // The log is keyed by the controller's name. SPROG counts to 65535; the low bits of SSTAT tell the outcome, 1: done.
+        // The log is keyed by the controller's name. SPROG counts to 65535; the low bits of SSTAT are the outcome, 1: done.
         let Some(log) = log.as_object().and_then(|all| all.values().next()) else { return false };
         match log["sstat"].as_u64().or(log["sstat"]["status"].as_u64()).map(|status| status & 7) {
             Some(2) => {}

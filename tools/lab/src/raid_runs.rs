@@ -19,7 +19,7 @@ pub fn stages(loads: &[Load], passes: u32, fill: Step) -> Vec<Stage> {
     let mut stages = vec![
         Stage::once("preparation", vec![Step::Purge, fill]),
         measure("optimal", ArrayState::Optimal, DriveState::Used),
-        // How long it takes when nobody asks for anything: what the time under load is compared with.
+        // How long it takes without load: the time under load is compared with this.
         Stage::once("rebuild alone", vec![Step::Raid(RaidAction::Fail), Step::Raid(RaidAction::Refill), Step::WaitForSweep]),
     ];
     stages.push(Stage::once("fail", vec![Step::Raid(RaidAction::Fail)]));

@@ -1,5 +1,5 @@
-//! What fio's client and server do not do on other hosts: tell what machine it is, and purge. By ssh, without asking for anything,
-//! so keys must be set up; a run goes on without, and says so.
+//! What fio's client and server do not do on other hosts: describe the machine, and purge. It uses ssh and never asks for a password,
+//! so keys must be set up. Without them a run goes on, and its result says so.
 
 use crate::result::{DriveInfo, Environment};
 use std::io::{Read, Write};
@@ -47,7 +47,7 @@ fn machine(host: &str) -> Option<&str> {
     (!name.starts_with("sock:") && !name.starts_with('-')).then(|| name.split(',').next().unwrap_or(name))
 }
 
-/// What a program says, up to a length: the rest is read and forgotten.
+/// A program's output up to a length: the rest is read and dropped.
 fn said(mut stream: impl Read) -> String {
     let mut bytes = Vec::new();
     let _ = stream.by_ref().take(64 << 10).read_to_end(&mut bytes);
@@ -80,7 +80,7 @@ fn by_ssh(host: &str, place: &str, script: &str) -> Result<String, String> {
     }
 }
 
-/// What a host and its drive, as `place` is called there, tell of themselves.
+/// What a host, and its drive at `place`, report about themselves.
 ///
 /// # Errors
 /// When ssh does not get there.
@@ -117,7 +117,7 @@ pub fn facts(host: &str, place: &str) -> Result<(Environment, DriveInfo), String
     Ok((environment, drive))
 }
 
-/// Purges what is called `place` on a host; tells how.
+/// Purges the drive at `place` on a host. Returns how.
 ///
 /// # Errors
 /// When ssh does not get there, it is in use, or nothing works.

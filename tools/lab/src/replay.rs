@@ -202,7 +202,7 @@ pub struct Outcome {
     /// Discards that the target does not take: left out, and no errors.
     #[serde(default)]
     pub discards_left_out: u64,
-    /// How late requests were; all 0 in a closed loop, where none is due, and through fio, which does not tell.
+    /// How late requests were; all 0 in a closed loop, where none is due, and through fio, which does not report it.
     pub drift: Drift,
     /// It was interrupted: this is what came before.
     pub cut_short: bool,
@@ -326,7 +326,7 @@ pub fn iolog(
     Ok(job)
 }
 
-/// Whether an export says that it takes no writes; none if it cannot be asked.
+/// True if an export takes no writes; none if that cannot be found out.
 pub(crate) fn is_read_only(place: &Place) -> Option<bool> {
     match place {
         Place::Path(_) => None,

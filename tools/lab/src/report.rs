@@ -86,7 +86,7 @@ pub fn write_charts(runs: &[PathBuf], folder: &Path, how: Charts) -> Result<Vec<
     let mut known = BTreeSet::new();
     let mut written = Vec::new();
     for (anchor, figure) in &page.figures {
-        // What tells charts of one caption apart is in their remarks.
+        // Charts with the same caption differ by their remarks.
         let name = file_name(anchor, &figure.caption);
         let longer = file_name(&name, &figure.remark);
         let free = (2..).map(|number| format!("{longer}-{number}"));
@@ -154,7 +154,7 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// The figure on the page, which keeps it for those who want it by itself.
+    /// The figure on the page, which can also be saved by itself.
     fn draw(&self, figure: Figure) -> String {
         let html = figure.html();
         self.figures.borrow_mut().push(figure);
@@ -171,7 +171,7 @@ impl Report<'_> {
         chart::Series::nth(self.place_of(target), target, dots)
     }
 
-    /// Whether rounds of these records tell a story over time, so that they are no repeats of one thing.
+    /// True if the rounds of these records show a change over time, so that they are no repeats.
     fn is_story(&self, records: &[&Record]) -> bool {
         let kind = |record: &Record| {
             self.run.manifest.sections.iter().find(|section| section.id == record.section).map(|section| section.kind)

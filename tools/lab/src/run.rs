@@ -80,7 +80,7 @@ pub struct Moment {
     pub total_seconds: f64,
 }
 
-/// Who is told about the progress.
+/// Receives the progress.
 pub trait Progress {
     /// Some times a second.
     fn at(&mut self, moment: &Moment);

@@ -1,7 +1,7 @@
 //! The tests of SNIA's Solid State Storage Performance Test Specification 2.0, as stages of a section.
 //!
 //! Source: the tables of cells, rounds and criteria of PTS 2.0 sections 3 and 7 to 14, where public implementations and
-//! papers quote them; where they differ or are silent the module says so at the place.
+//! papers quote them; a comment marks where they differ or say nothing.
 
 mod steady;
 
@@ -49,7 +49,7 @@ pub fn stages(kind: SectionKind, choice: Choice, span_bytes: u64, scale: &Scale)
             Goal { step, metric, tracked: tracked.into(), rounds_max: scale.rounds(ROUNDS_MAX), stride: 1, bytes_max: None };
         Rounds::UntilSteady(goal)
     };
-    // Once in half an hour, as rounds of a minute right after each other differ too little to tell a slow fall.
+    // Once in half an hour: consecutive rounds of a minute differ too little to show a slow decline.
     let slow = |rounds_max: u32, bytes_max| {
         let goal = Goal {
             step: 0,

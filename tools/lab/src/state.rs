@@ -1,4 +1,4 @@
-//! The machine and its drives as they tell of themselves, before, during and after a run.
+//! What the machine and its drives report about themselves, before, during and after a run.
 
 use crate::array::Array;
 use crate::endurance::Smart;
@@ -27,7 +27,7 @@ pub fn size_of(path: &Path) -> Result<u64, String> {
     end.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The machine, now. Watches it for a second to tell the load of others.
+/// The machine now. Watches it for a second to measure the load of other programs.
 pub fn environment() -> Environment {
     let disk_bytes = || {
         let stats = fs::read_to_string("/proc/diskstats").unwrap_or_default();
@@ -90,7 +90,7 @@ impl CpuTimes {
     }
 }
 
-/// The mean of ten seconds in which something waited, in percent; 0 where the kernel does not tell.
+/// The share of the last ten seconds in which something waited, in percent; 0 where the kernel does not report it.
 fn pressure(what: &str) -> f64 {
     let told = text(format!("/proc/pressure/{what}"));
     let some = told.lines().find_map(|line| line.strip_prefix("some avg10="));
@@ -129,7 +129,7 @@ fn temperature(folder: &Path) -> Option<f64> {
     direct.chain(nvme).find_map(|hwmon| number(hwmon.join("temp1_input"))).map(|milli| milli / 1000.0)
 }
 
-/// A drive as it tells of itself: from smartctl where that works, else from /sys, else from its file system.
+/// What a drive reports about itself: by smartctl where that works, else by /sys, else by its file system.
 pub fn drive_info(path: &Path) -> DriveInfo {
     let shown = path.display().to_string();
     let size_bytes = size_of(path).unwrap_or(0);
@@ -142,7 +142,7 @@ pub fn drive_info(path: &Path) -> DriveInfo {
             ..DriveInfo::default()
         };
     };
-    // A partition tells of the drive that it is on.
+    // For a partition: the drive that it is on.
     let whole = if folder.join("partition").exists() { folder.parent().unwrap_or(&folder).to_path_buf() } else { folder.clone() };
     let name = whole.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let scheduler = text(whole.join("queue/scheduler"));
@@ -174,7 +174,7 @@ pub fn drive_info(path: &Path) -> DriveInfo {
 
 // ------------------------------------------------------------------------------------------------------------------- watching
 
-/// Degrees from which a drive is taken to throttle, where it does not say so itself.
+/// Degrees from which a drive counts as throttling, where it does not report that.
 pub const HOT_C: f64 = 75.0;
 
 /// Counters of a block device: reads, sectors read, ms of reads, writes, sectors written, ms of writes.
@@ -255,7 +255,7 @@ impl Watch {
         }
     }
 
-    /// What each member did; those of an array as it counts them, with what the drives below tell.
+    /// What each member did: by the array's counters, with those of the drives below.
     pub fn finish(&self, array: Option<&Array>) -> Vec<MemberFigures> {
         let from_drive = |drive: &WatchedDrive| {
             let now = drive.folder.as_deref().and_then(counters).unwrap_or(drive.before);

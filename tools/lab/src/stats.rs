@@ -1,4 +1,4 @@
-//! What a handful of noisy figures says, and what it does not.
+//! Statistics for few and noisy figures.
 //!
 //! Methods, by name, because a reader may ask: the **median** with its exact order-statistic interval (binomial; it assumes
 //! nothing but independent repeats, and says its true confidence when there are too few for 95 %); the **mean absolute deviation**
@@ -98,7 +98,7 @@ fn median_interval(sorted: &[f64]) -> Interval {
     let count = sorted.len();
     let mut term = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let (mut below, mut depth, mut outside) = (0.0, 0, term);
-    // For many values the first terms are too small to be told from 0; they add nothing either way.
+    // For many values the first terms round to 0; they add nothing either way.
     if term == 0.0 {
         let half = 1.96 * (count as f64).sqrt() / 2.0;
         depth = ((count as f64 / 2.0 - half).floor().max(0.0)) as usize;
@@ -237,7 +237,7 @@ fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
     2.0 * Normal::standard().sf(z)
 }
 
-/// In how many ways `count` of `values` have each sum.
+/// For each sum: in how many ways `count` of `values` have it.
 fn subset_sums(values: &[usize], count: usize) -> Vec<f64> {
     let highest: usize = values.iter().sum();
     let mut ways = vec![vec![0.0; highest + 1]; count + 1];

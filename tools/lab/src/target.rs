@@ -30,7 +30,7 @@ pub enum TargetError {
     /// It makes no sense.
     #[error("{0}")]
     Usage(String),
-    /// It would be overwritten, and nobody said that it may.
+    /// It would be overwritten, and the user did not allow that.
     #[error("{0}")]
     Unsafe(String),
     /// It cannot be opened or made.
@@ -360,7 +360,7 @@ impl TargetSpec {
         let like = Self::array(level, count, strip, None, pool)?;
         let clean = if assume_clean && level != "0" { ", assumed clean" } else { "" };
         let spec = format!("md:{level}:{count}{}", if assume_clean { ":assume-clean" } else { "" });
-        // md's own strip, unless it is told another.
+        // md's own strip, unless another is given.
         let strip_bytes = Some(strip.unwrap_or(512 << 10)).filter(|_| level != "1");
         let name = format!("md {}{clean}", array_name(level, count, strip_bytes, None));
         Ok(Self { name, spec, kind: TargetKind::Md, strip_bytes, assume_clean, ..like })
@@ -417,7 +417,7 @@ impl TargetSpec {
         self.part.of(self.bytes).map_or(self.bytes, |(_, bytes)| bytes)
     }
 
-    /// Only a part of it is measured, which its name tells from now on.
+    /// Measures only a part of it, and adds that to its name.
     ///
     /// # Errors
     /// When it has no such part.

@@ -11,7 +11,7 @@ use stria_bench::theory::{self, Bounds, Demand, MemberRates, Rates, Work};
 use stria_bench::{Order, Shape};
 use stria_host::ArrayLevel;
 
-/// What theory says of one point.
+/// The theory line of one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ideal {
     /// The law in words; of writes, where the point mixes.
@@ -111,14 +111,14 @@ impl<'a> BareDrives<'a> {
         found.map(|(_, _, rate)| *rate).reduce(f64::max)
     }
 
-    /// The bare sum for a point's own load: as many drives at once, each as it is, without an array.
+    /// The rate of as many bare drives at once, without an array, for a point's own load.
     pub fn sum(&self, point: &Point) -> Option<f64> {
         let drives = point.members.filter(|_| !select::is_replayed(point))?;
         self.rate(point, drives, point.read_percent, |_| true)
             .or_else(|| Some(self.rate(point, 1, point.read_percent, |_| true)? * f64::from(drives)))
     }
 
-    /// What theory says of a point of this run.
+    /// The theory line of a point of this run.
     pub fn ideal(&self, point: &Point) -> Option<Ideal> {
         let shape = shape(point).filter(|_| !select::is_replayed(point))?;
         let drives = point.members?;

@@ -86,7 +86,7 @@ impl Times {
 mod tests {
     use super::*;
 
-    /// Two halves merged tell the same as all at once, and percentiles lie within a bin of the truth.
+    /// Two halves merged equal all values at once, and percentiles lie within a bin of the true ones.
     #[test]
     fn merged_parts_tell_what_all_of_them_tell() {
         let (mut all, mut even, mut odd) = (Times::default(), Times::default(), Times::default());

@@ -164,7 +164,7 @@ pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
     Ok(trace)
 }
 
-/// Devices of a trace: that of Alibaba has a thousand, and nobody has a million.
+/// The most devices of a trace. That of Alibaba has a thousand.
 const DEVICES_MAX: usize = 1 << 20;
 /// A name of a host and a disk.
 const NAME_BYTES_MAX: usize = 255;
@@ -199,7 +199,7 @@ struct Event {
     issue: bool,
 }
 
-/// Who takes the events of a file.
+/// The receiver of a file's events.
 type Take<'a> = &'a mut dyn FnMut(Event) -> ControlFlow<()>;
 
 /// Opens a file, unpacking it if its name ends in `.gz`.
@@ -228,7 +228,7 @@ pub struct Totals {
     pub seconds: f64,
     pub reads: u64,
     pub read_bytes: u64,
-    /// Those that go on where the read before them on their device ended.
+    /// Reads that begin where the last read on their device ended.
     pub sequential_reads: u64,
     pub writes: u64,
     pub written_bytes: u64,

@@ -1,5 +1,5 @@
 //! Goal: what failed is never published as a result, and what cannot succeed does not begin.
-//! Method: real fio on small files, and on an NBD server of this test's own that fails as it is told.
+//! Method: real fio on small files, and on an NBD server of this test's own that fails on demand.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -42,7 +42,7 @@ impl Server {
 
 /// Fixed newstyle with nothing but `NBD_OPT_EXPORT_NAME`, and simple replies.
 fn serve(mut stream: UnixStream, read_only: bool, fails: &AtomicBool) -> Option<()> {
-    // Has flags, flush, FUA, trim; read-only if told.
+    // Has flags, flush, FUA, trim; read-only on demand.
     let flags: u16 = 1 | u16::from(read_only) << 1 | 1 << 2 | 1 << 3 | 1 << 5;
     let mut hello = b"NBDMAGICIHAVEOPT".to_vec();
     hello.extend(3_u16.to_be_bytes());

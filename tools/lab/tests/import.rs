@@ -1,4 +1,4 @@
-//! Results that fio wrote by itself become a run: what they say is kept, what they do not say is said to be unknown.
+//! Results that fio wrote by itself become a run: what they report is kept, and what they lack is marked as unknown.
 
 use std::fs;
 use std::path::{Path, PathBuf};

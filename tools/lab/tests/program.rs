@@ -1,4 +1,4 @@
-//! Goal: a stranger measures with `stria lab`, and an array's life under load is told.
+//! Goal: a new user measures with `stria lab`, and the result shows an array's life under load.
 //! Method: the real program, real fio, image files of a few MiB; figures are not judged, what is counted twice must agree.
 
 #[path = "../../../crates/manage/tests/support/mod.rs"]
@@ -74,7 +74,7 @@ fn an_array_is_measured_from_optimal_to_trimmed_and_its_members_agree_with_fio()
     states.dedup();
     assert_eq!(states, ["optimal", "degraded", "rebuilding", "rebuilt", "scrubbing", "optimal"]);
     // Every byte that fio read was read from one member, and slow ones from others as well, one in twenty and some saved up. The
-    // array tells those of them that the others answered first.
+    // array counts those that the others answered first.
     let optimal = results[0];
     let (members, hedged) = (of_members(optimal, "read_bytes"), of_members(optimal, "hedged_reads"));
     let read = optimal["read"]["bytes"].as_u64().expect("bytes");
@@ -91,7 +91,7 @@ fn an_array_is_measured_from_optimal_to_trimmed_and_its_members_agree_with_fio()
     assert!(!place.path("pool/drive0.img").exists(), "what the run made is gone");
 }
 
-/// A member asks nobody else where nobody else has the data: two counters that know nothing of each other agree on every byte.
+/// Without redundancy each read goes to one member: two independent counters agree on every byte.
 #[test]
 fn members_count_every_byte_that_fio_does() {
     let place = Place::new();

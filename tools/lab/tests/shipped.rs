@@ -45,7 +45,7 @@ fn runs(test: &str, scaled: &str, anchors: &[&str]) {
     let read = |file: &str| std::fs::read_to_string(place.path("run").join(file));
     let lines = |text: String| -> Vec<Value> { text.lines().map(json).collect() };
     let records = lines(read("records.jsonl").expect("records"));
-    // Who has nothing to note leaves no notes.
+    // A run without remarks leaves no notes.
     let notes = lines(read("notes.jsonl").unwrap_or_default());
     let manifest = json(&read("manifest.json").expect("a manifest"));
     assert_eq!(manifest["status"], "done", "{notes:?}");
@@ -78,7 +78,7 @@ macro_rules! experiments {
     ($($(#[$attribute:meta])* $test:ident $($scaled:literal)? [$($anchor:ident)*];)*) => {
         $(#[test] $(#[$attribute])* fn $test() { runs(stringify!($test), concat!($($scaled)?), &[$(stringify!($anchor)),*]); })*
 
-        /// Who ships an experiment writes its test.
+        /// Every shipped experiment has a test.
         #[test]
         fn all_are_run() {
             let mut run = [$(stringify!($test).replace('_', "-")),*];

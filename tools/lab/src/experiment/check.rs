@@ -1,4 +1,4 @@
-//! What an experiment may say: every value within bounds that make sense, with words for who wrote it.
+//! Checks an experiment: every value within sensible bounds, with an error that its author can act on.
 
 use super::{Arrays, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
 use crate::result::SectionKind;

@@ -1,4 +1,4 @@
-//! The line of an experiment that says which loads are measured.
+//! The line of an experiment that names the loads.
 
 use super::Many;
 use crate::result::{IoMode, Pattern};

@@ -197,7 +197,7 @@ fn a_part_of_the_target_is_all_that_a_job_touches() {
         (Work::Load(&load), 1, ["offset=121634816", "size=8388608"]),
         (fill, 1, ["offset=104857600", "size=67108864"]),
         (Work::Trim, 1, ["offset=104857600", "size=67108864"]),
-        // Two drives have half of the place and half of the bytes each.
+        // Each of two drives has half of the space and half of the bytes.
         (fill, 2, ["offset=52428800", "size=33554432"]),
     ] {
         let places = vec![Place::new("/dev/a"); places];

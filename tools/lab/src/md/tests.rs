@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Answers every call with success, and `--detail` with what it is told to; notes the calls.
+/// Answers every call with success, and `--detail` with a given text; notes the calls.
 fn played(folder: &Path, detail: &str, fails: &str) -> PathBuf {
     let program = folder.join("mdadm");
     let calls = folder.join("calls").display().to_string();

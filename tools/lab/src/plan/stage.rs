@@ -31,7 +31,7 @@ pub enum Step {
     },
     /// Measure.
     Load(Load),
-    /// Measure at the threads and depth that the rounds before it tell.
+    /// Measure at the threads and depth that the earlier rounds found.
     Demand(Demand, Load),
     /// Measure, and do this to the array as soon as the load runs.
     LoadDuring(Load, RaidAction),

@@ -10,7 +10,7 @@ pub const PASSWORD: &str = "stria";
 /// Drives that take longer are disks, for which zeros do the same and can be interrupted.
 const MINUTES_MAX: u32 = 60;
 
-/// What a drive tells of its locks.
+/// What a drive reports about its locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Security {
     /// It knows these commands.
@@ -21,7 +21,7 @@ pub struct Security {
     pub locked: bool,
     /// It takes none of these commands until its power was off.
     pub frozen: bool,
-    /// How long an erase takes as it says; as many at least where it says "more than".
+    /// How long an erase takes, by the drive; a lower bound where the drive says "more than".
     pub minutes: Option<u32>,
 }
 
@@ -69,7 +69,7 @@ struct Drive<'a> {
 }
 
 impl Drive<'_> {
-    /// Runs to its end whatever happens at the terminal: between password and erase is no place to stop.
+    /// Runs to its end whatever happens at the terminal: a stop between password and erase would leave the drive locked.
     fn run(&self, words: &[&str]) -> Result<String, String> {
         let mut command = Command::new(self.hdparm);
         command.args(words).arg(self.path).stdin(Stdio::null()).process_group(0);
@@ -107,7 +107,7 @@ impl Drive<'_> {
     }
 }
 
-/// Erases a drive that nobody uses, by this hdparm.
+/// Erases a drive that is not in use, by this hdparm.
 ///
 /// # Errors
 /// When it does not take the order, or breaks it off.

@@ -41,9 +41,9 @@ pub struct Request {
     pub options: Options,
     /// By fio instead of threads of our own.
     pub through_fio: bool,
-    /// How often: three tell how far results scatter.
+    /// How often: three show how far results scatter.
     pub passes: u32,
-    /// Whether the target's data may be overwritten. Never kept: who goes on with a replay says it again.
+    /// True if the target's data may be overwritten. Never stored: the user allows it again when a replay is resumed.
     #[serde(skip)]
     pub destroy: bool,
     /// The words on the command line.
@@ -53,7 +53,7 @@ pub struct Request {
 /// Why a replay was not kept.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// The trace writes, and nobody allowed it.
+    /// The trace writes, and the user did not allow that.
     #[error("the trace writes to {target}, which would destroy what is there: allow it with --destroy {target}")]
     NotAllowed {
         /// The target.
@@ -76,7 +76,7 @@ pub enum KeepError {
     Busy(String),
 }
 
-/// The file that tells a replay's folder from that of a run.
+/// The file by which a replay's folder differs from that of a run.
 const ASKED: &str = "replay.json";
 const PASSES_MAX: u32 = 1000;
 
@@ -93,7 +93,7 @@ pub fn asked(folder: &Path) -> Result<Option<Request>, KeepError> {
     }
 }
 
-/// Refuses to overwrite what nobody allowed, and to replay in a way that cannot be.
+/// Refuses to overwrite without permission, and options that contradict each other.
 fn allow(source: &Source, request: &Request) -> Result<(), KeepError> {
     let totals = source.totals();
     request.target.check().and_then(|()| request.options.check()).map_err(KeepError::Usage)?;

@@ -18,7 +18,7 @@ use stria_block::Buffer;
 
 /// Requests that are read ahead of their time.
 const AHEAD: usize = 1 << 16;
-/// How often it is told how far it is, and looked whether to stop.
+/// How often progress is reported, and the stop flag is read.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// How far a replay is.
@@ -42,7 +42,7 @@ enum Reach {
     Nbd(Client),
 }
 
-/// Replays a trace; what it writes destroys what was there. `progress` is told now and then; `stop` ends it in good order.
+/// Replays a trace; its writes overwrite the target. `progress` is called now and then; `stop` ends it in good order.
 ///
 /// # Errors
 /// When the target cannot be opened or is smaller than a request, or the trace cannot be read on. Requests that fail are counted.
@@ -102,7 +102,7 @@ pub fn play(
         let mut all = Tally::default();
         workers.into_iter().for_each(|worker| all.merge(&worker.join().expect("a worker does not panic")));
         let seconds = all.ended_ns as f64 / 1e9;
-        // The reader sees that nobody takes any more.
+        // The reader sees that the channel is closed.
         drop(receive);
         (all, reader.join().expect("the reader does not panic"), seconds)
     });
@@ -213,7 +213,7 @@ impl Shared<'_> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// Sleeps to just before, then spins: a sleep alone ends some 60 µs late. False: it was told to stop.
+    /// Sleeps to just before, then spins: a sleep alone ends some 60 µs late. False: the stop flag was set.
     fn wait_until(&self, due_ns: u64) -> bool {
         const SPIN: Duration = Duration::from_micros(100);
         loop {

@@ -225,7 +225,7 @@ fn an_interrupted_replay_keeps_what_it_measured_and_says_that_it_was_cut_short()
     let out = folder.path().join("run");
     let kept = Request { options: buffered(Pace::Closed, 4), ..asked(&out).expect("readable").expect("a replay") };
     let go_on = AtomicBool::new(false);
-    // The folder does not say that it may overwrite: the user does, each time.
+    // The folder cannot allow to overwrite: the user does, each time.
     let refused = resume(&small().into(), &kept, &out, &go_on, &mut Quiet);
     assert!(matches!(refused, Err(KeepError::NotAllowed { .. })), "{refused:?}");
     let asked = Request { destroy: true, ..kept };

@@ -1,4 +1,4 @@
-//! Lines as SVG and bars as HTML, drawn for a phone's width and set side by side where there is room. Classes carry the colours,
+//! Lines as SVG and bars as HTML, drawn for a phone's width and set side by side where they fit. Classes carry the colours,
 //! shapes differ too.
 
 use crate::select::{escape, short};
@@ -66,7 +66,7 @@ impl Axis {
     }
 }
 
-/// "2.5k": as few digits as tell the value.
+/// "2.5k": as few digits as show the value.
 fn tick(value: f64) -> String {
     let text = short(value);
     let (number, prefix) = text.split_once(' ').unwrap_or((&text, ""));
@@ -182,7 +182,7 @@ impl Chart {
         Figure { caption: caption.into(), remark: remark.into(), body: Body::Lines { chart: self, wide } }
     }
 
-    /// As [`Chart::figure`]; of more lines than can be told apart several charts with the same axes, each of as many as the others.
+    /// As [`Chart::figure`]; more lines than can be told apart are split evenly over several charts with the same axes.
     pub fn figures(self, caption: &str, remark: &str) -> Vec<Figure> {
         let Self { x, y, series, .. } = self;
         let (all, count) = (series.len(), series.len().div_ceil(LINES_MAX));
@@ -287,7 +287,7 @@ impl Chart {
             if !series.has_marker() {
                 continue;
             }
-            // Of a long curve some markers, so that it is told from others by more than its colour.
+            // A long curve has a few markers, so that it differs from others by more than its colour.
             let step = if dots.len() > DOTS_MAX { dots.len().div_ceil(MARKERS_OF_LONG) } else { 1 };
             for dot in dots.iter().skip(step / 2).step_by(step) {
                 if dot.high > dot.low {
@@ -385,7 +385,7 @@ impl Figure {
     }
 }
 
-/// The end of the bars' scale: the largest value with its spread, as long as that leaves the bars half of the room.
+/// The end of the bars' scale: the largest value with its spread, if that leaves the bars half of the width.
 pub fn most_of(bars: &[Bar]) -> f64 {
     let most = |of: fn(&Bar) -> f64| bars.iter().map(of).fold(0.0, f64::max);
     most(|bar| bar.high.max(bar.value)).min(2.0 * most(|bar| bar.value))

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Loads that are shown second by second; the others are in the run's folder.
 const LOADS_MAX: usize = 6;
-/// Fewer samples than this tell no story.
+/// Fewer samples than this show no trend.
 const SAMPLES_MIN: usize = 5;
 
 fn median(records: &[&Record], value: fn(&Record) -> f64) -> Option<Summary> {

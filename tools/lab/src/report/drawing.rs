@@ -60,7 +60,7 @@ struct Sheet {
     svg: String,
 }
 
-/// Words in lines of so many letters; what has no room for itself is cut.
+/// Words in lines of so many letters; a longer word is cut.
 fn lines(words: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {
@@ -175,7 +175,7 @@ impl Sheet {
 pub fn svg(figure: &Figure, dark: bool) -> String {
     let wide = match &figure.body {
         Body::Lines { wide, .. } => *wide,
-        // A square of many columns needs room for its figures.
+        // A square of many columns needs space for its figures.
         Body::Square(square) => square.columns.len() > 9,
         Body::Bars(_) => false,
     };

@@ -425,7 +425,7 @@ pub fn ccdf(report: &Report<'_>) -> String {
         let order = (chart.series.len(), !point.variant.is_empty());
         charts.extend(chart.figures(&select::load(point), "").into_iter().map(|figure| (order, figure)));
     }
-    // Those that set targets side by side first, then what was measured for this.
+    // Groups that compare targets come first, then the groups of one experiment.
     charts.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
     let charts = charts.into_iter().map(|(_, chart)| chart).collect();
     panels(report, charts, "How many requests took longer than a time: both axes are logarithmic, so rare outliers show.")
@@ -438,7 +438,7 @@ fn thin(dots: Vec<Dot>) -> Vec<Dot> {
     dots.into_iter().enumerate().filter(|(index, _)| index % step == 0 || *index == last).map(|(_, dot)| dot).collect()
 }
 
-/// What the groups say in words: best against second, and used against fresh.
+/// Findings in words: best against second, and used against fresh.
 pub fn findings(report: &Report<'_>) -> Vec<String> {
     // Arrays of the same number of drives: that more drives do more is no finding.
     let groups = group(report, |point| {

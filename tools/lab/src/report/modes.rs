@@ -1,4 +1,4 @@
-//! What the modes of file access are, and what the figures say about them.
+//! The modes of file access, and what their figures mean.
 
 use super::Report;
 use super::groups::group;
@@ -46,7 +46,7 @@ pub fn words(report: &Report<'_>) -> String {
     if used.iter().all(|mode| *mode == IoMode::Direct) {
         return String::new();
     }
-    // A replay through the page cache says itself what it did.
+    // A replay through the page cache has its own remark.
     let replayed = report.run.manifest.sections.iter().all(|section| section.kind == SectionKind::Replay);
     if replayed {
         return String::new();

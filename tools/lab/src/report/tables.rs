@@ -147,7 +147,7 @@ pub fn depth_by_threads(report: &Report<'_>) -> String {
     out
 }
 
-/// Every point with its spread, latencies, and what theory says; in parts by target.
+/// Every point with its spread, latencies and theory line; in parts by target.
 pub fn figures(report: &Report<'_>) -> String {
     let mut out = String::from(
         "<p>Rates are medians over rounds with the half-width of the median's interval and its confidence; with fewer than six rounds the interval \
@@ -211,7 +211,7 @@ pub fn figures(report: &Report<'_>) -> String {
     out
 }
 
-/// Latency in its two parts, as fio tells them apart: slat and clat.
+/// Latency in the two parts that fio measures: slat and clat.
 pub fn phases(report: &Report<'_>) -> String {
     let mut out = String::new();
     for target in &report.run.manifest.targets {

@@ -61,7 +61,7 @@ pub fn join(runs: Vec<Run>) -> Result<Together, ResultError> {
     Ok(Together { run, series, sentences })
 }
 
-/// The folders' names, with as many of the folders above them as it takes to tell them apart.
+/// The folders' names, with as many of the folders above them as make them differ.
 fn labels(runs: &[Run]) -> Vec<String> {
     let name = |run: &Run, above: usize| {
         let parts: Vec<String> = run.folder.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();

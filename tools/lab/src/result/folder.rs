@@ -1,6 +1,6 @@
 //! A run's folder: read as a whole, written piece by piece, so that an interruption at any moment loses one measurement at most.
 //!
-//! A folder may come from anybody. What it says is data: [`super::inside`] reads and writes nothing outside of it, and a file that
+//! A folder may come from an untrusted source. Its content is data: [`super::inside`] reads and writes nothing outside of it, and a file that
 //! is too large or holds impossible numbers is an error.
 
 use super::inside;

@@ -125,7 +125,7 @@ fn impossible(value: &Value) -> Option<&Value> {
     }
 }
 
-/// All or nothing: written aside, made durable, then put in place of what was there.
+/// All or nothing: written to a temporary file, made durable, then renamed over the old file.
 pub(crate) fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), ResultError> {
     let path = folder.join(name);
     let within = path.parent().unwrap_or(folder);

@@ -19,7 +19,7 @@ pub struct Manifest {
     pub question: String,
     /// How it stands.
     pub status: RunStatus,
-    /// Not the real thing: shorter, smaller. Every page and table says so.
+    /// A trial: shorter and smaller than the experiment. Every page and table says so.
     pub scaled: Option<Scaled>,
     /// When it began.
     pub begun_ms: u64,
@@ -33,7 +33,7 @@ pub struct Manifest {
     pub fio: String,
     /// The words on the command line, for repeating it.
     pub command: Vec<String>,
-    /// A remark of who ran it.
+    /// A remark by the user.
     pub note: String,
     /// What was measured.
     pub targets: Vec<TargetInfo>,
@@ -51,7 +51,7 @@ pub struct Manifest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// It runs, or was killed: resume tells.
+    /// It runs, or was killed: `resume` finds out.
     Running,
     /// All that was planned is there.
     Done,

@@ -1,4 +1,4 @@
-//! What is told beside the figures.
+//! Remarks beside the figures.
 
 use serde::{Deserialize, Serialize};
 

@@ -67,7 +67,7 @@ pub struct Measured {
     pub cpu_user_percent: f64,
     /// The same: system.
     pub cpu_system_percent: f64,
-    /// Requests that failed, or 1 where fio only tells that there was an error.
+    /// Requests that failed, or 1 where fio only reports that there was an error.
     pub errors: u64,
     /// Why it is no result: requests failed, or it ended long before its time. Such a record is kept and shown, and never counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub struct Figures {
     pub mb_per_s: f64,
     /// Latency from submission to completion.
     pub latency: Latency,
-    /// The part of it until a request was handed over (fio's slat), where fio tells it.
+    /// The part of it until a request was handed over (fio's slat), where fio reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission: Option<Phase>,
     /// The part from there to the end (fio's clat).
@@ -169,7 +169,7 @@ pub struct MemberFigures {
     pub hedged_reads: u64,
     /// Mean time of its requests, where it can be seen (block devices).
     pub latency_mean_ns: Option<f64>,
-    /// The largest mean over any second of the measurement: shows who lags behind.
+    /// The largest mean over any second of the measurement.
     pub latency_worst_second_ns: Option<f64>,
     /// Degrees Celsius at the end.
     pub temperature_c: Option<f64>,

@@ -55,7 +55,7 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// A drive as it says about itself. What it does not say is absent or empty.
+/// What a drive reports about itself. What it does not report is absent or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DriveInfo {
     /// How it was addressed.
@@ -80,7 +80,7 @@ pub struct DriveInfo {
     pub wear_percent: Option<f64>,
     /// Bytes that hosts wrote to it in its life.
     pub written_bytes: Option<u64>,
-    /// Bytes that its flash wrote in its life, where it tells: gives the drive's own write amplification.
+    /// Bytes that its flash wrote in its life, where it reports that: gives the drive's own write amplification.
     pub media_written_bytes: Option<u64>,
     /// Bytes that the maker allows to be written (TBW), where the user or experiment said so.
     pub rated_written_bytes: Option<u64>,

@@ -1,4 +1,4 @@
-//! What is refused before anything begins: what cannot apply, may not be overwritten, cannot be written, or has no room.
+//! Refuses a run before it begins: settings that cannot apply, targets that may not or cannot be written, and a lack of space.
 
 use super::{Held, Own, Request, RunError};
 use crate::experiment::{Experiment, SectionSpec};
@@ -13,7 +13,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A file system wants some room for itself.
+/// A file system needs some space for itself.
 const SPARE_BYTES: u64 = 4 << 20;
 
 /// Everything that can be known now.
@@ -161,7 +161,7 @@ fn existing_folder(path: &Path) -> PathBuf {
     path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_path_buf()
 }
 
-/// Files that get blocks have room for them, all together on each file system.
+/// Checks that each file system has space for all blocks of its files together.
 fn room(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     let mut seen = BTreeSet::new();

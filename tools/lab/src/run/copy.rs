@@ -56,7 +56,7 @@ impl Drop for Mounted {
             let _ = command("losetup", &["--detach", device]);
         }
         if let Some((mut child, folder)) = self.fuse.take() {
-            // The loop device lets go of the file a moment after it was told to.
+            // The loop device releases the file a moment after the call.
             let begun = Instant::now();
             while command("umount", &[&folder.display().to_string()]).is_err() && begun.elapsed() < Duration::from_secs(10) {
                 std::thread::sleep(EVERY);

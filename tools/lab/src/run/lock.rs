@@ -42,7 +42,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes a target, or fails where another run has it. `by_file`: with `flock`, because nobody else locks it.
+    /// Takes a target, or fails where another run has it. `by_file`: with `flock`, since no other program locks it.
     pub(crate) fn take(&mut self, place: &Place, hosts: &[Host], by_file: bool) -> Result<(), String> {
         let taken = || {
             format!(

@@ -1,6 +1,6 @@
 //! What a run makes outside of its folder: files to measure, sockets, mount points, and the process of fio.
 //!
-//! A run's folder may come from anybody, so nothing in it says what may be removed, ended or overwritten. That is kept in a private
+//! A run's folder may come from an untrusted source, so nothing in it decides what may be removed, ended or overwritten. That is kept in a private
 //! folder of this machine (made by mkdtemp, mode 0700), which names the run's folder by device and inode number:
 //!
 //! ```text
@@ -70,7 +70,7 @@ impl Own {
     /// Makes one for the run in a folder.
     ///
     /// # Errors
-    /// When there is no room for temporary files.
+    /// When there is no space for temporary files.
     pub fn create(run: &Path) -> Result<Self, ResultError> {
         let make = || {
             let mode = fs::Permissions::from_mode(0o700);
@@ -243,7 +243,7 @@ mod tests {
         let others = Own::find(&copy).expect("a new one");
         assert!(!others.owns(&file) && others.folder() != own.folder());
         others.remove();
-        // A private folder that others may write to is nobody's.
+        // A private folder that others may write to is not used.
         fs::set_permissions(own.folder(), fs::Permissions::from_mode(0o777)).expect("mine");
         let open = Own::find(&run).expect("a new one");
         assert!(!open.owns(&file));

@@ -87,7 +87,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// What the other hosts tell of themselves and their drives.
+    /// What the other hosts report about themselves and their drives.
     pub(super) fn ask_hosts(&mut self, specs: &[TargetSpec]) -> Result<(), ResultError> {
         for host in self.request.hosts.clone() {
             let own = host.place.as_ref().map(ToString::to_string);

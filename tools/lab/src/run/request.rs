@@ -21,7 +21,7 @@ fn is_made_up(text: &str) -> bool {
 pub struct Request {
     /// Targets as they were named; none where the experiment builds arrays.
     pub targets: Vec<String>,
-    /// Size of a file to make, or of an NBD export that does not tell.
+    /// Size of a file to make, or of an NBD export that does not report it.
     pub size: Option<u64>,
     /// What of each target is measured.
     #[serde(default)]
@@ -39,7 +39,7 @@ pub struct Request {
     pub read_only: bool,
     /// Machines on which fio serves, instead of this one.
     pub hosts: Vec<Host>,
-    /// What may be overwritten. Never kept: who goes on with a run says it again.
+    /// What may be overwritten. Never stored: the user allows it again when a run is resumed.
     #[serde(skip)]
     pub destroy: Vec<String>,
     /// A remark.

@@ -70,7 +70,7 @@ mod tests {
         verdict(values, &tracker).map(|verdict| verdict.reached)
     }
 
-    /// Windows with their verdicts worked out by hand from the definition; data/steady.toml tells how.
+    /// Windows with verdicts worked out by hand from the definition; data/steady.toml shows how.
     #[test]
     fn recorded_series_get_their_known_verdicts() {
         #[derive(serde::Deserialize)]

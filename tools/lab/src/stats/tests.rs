@@ -80,7 +80,7 @@ fn mann_whitney_agrees_with_tables() {
     close(mann_whitney(&[1.0, 2.0, 3.0], &[4.0, 5.0, 6.0]), 0.1, 1e-12);
     close(mann_whitney(&[1., 2., 3., 4., 5.], &[6., 7., 8., 9., 10.]), 2.0 / 252.0, 1e-12);
     close(mann_whitney(&[1.0, 2.0, 3.0, 5.0], &[4.0, 6.0, 7.0, 8.0]), 4.0 / 70.0, 1e-12);
-    // All tied: nothing to tell.
+    // All tied: no difference.
     close(mann_whitney(&[1.0; 5], &[1.0; 5]), 1.0, 1e-12);
     // Exact and approximate agree where one hands over to the other.
     let mut chance = Chance(3);

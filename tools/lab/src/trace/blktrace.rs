@@ -4,7 +4,7 @@
 //! offset  0 magic u32 0x65617407 (version in the low byte)   4 sequence u32   8 time u64 ns   16 sector u64   24 bytes u32
 //!        28 action u32   32 pid u32   36 device u32 (major << 20 | minor)     40 cpu u32      44 error u16    46 pdu_len u16
 //! ```
-//! followed by `pdu_len` bytes. The byte order is the machine's that traced; the magic tells which. The low half of `action` is
+//! followed by `pdu_len` bytes. The byte order is that of the traced machine; the magic shows which. The low half of `action` is
 //! what happened (queue 1, issue 7), the high half what kind of request it was.
 
 use super::{Devices, Event, Op, Record, Take, TraceError, open};

@@ -268,7 +268,7 @@ fn cpu_seconds() -> f64 {
     told.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
-/// Tells which round it was.
+/// Prints the round.
 struct Round(u64);
 
 impl Drop for Round {

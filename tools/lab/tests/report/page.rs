@@ -104,7 +104,7 @@ fn the_page_says_what_it_was_given_and_asks_for_nothing_from_outside() {
     ] {
         assert!(page.contains(words), "{words}");
     }
-    // Idling changed nothing that could be told: used and idle are 2 % apart with ±3 % of noise, fresh to used is a fall by two thirds.
+    // Idling changed nothing significant: used and idle are 2 % apart with ±3 % of noise, fresh to used is a fall by two thirds.
     assert!(page.contains("used gives -6"), "the fall is told as one");
 }
 

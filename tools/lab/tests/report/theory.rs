@@ -51,7 +51,7 @@ fn small_writes_of_raid_5_are_held_against_the_bare_drives_of_the_run() {
     let records: Vec<_> = run.records.iter().filter(|record| record.point.read_percent == 0).collect();
     close(measured_penalty(&records).expect("members are seen"), 2.0);
     close(bare.sum(&point(&array)).expect("bare drives"), 4.0 * READ);
-    // Of an application's look-alike there is no law, nor a sum of what drives do with it each by itself.
+    // A load that imitates an application has no theory line, and no rate of bare drives to compare with.
     let replayed = Point { variant: "replayed".into(), ..point(&array) };
     assert_eq!((bare.ideal(&replayed), bare.sum(&replayed)), (None, None));
     assert_eq!(bare.ideal(&point(&target("bare x4", TargetKind::Members, None, 4))), None);

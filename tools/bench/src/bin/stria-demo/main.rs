@@ -1,4 +1,4 @@
-//! `demo`: what an array does, measured and told, on image files, by an ordinary user.
+//! `demo`: shows and measures what an array does, on image files, as an ordinary user.
 //!
 //! First the scaling table (stria-bench). Then the story: a RAID 6 with two spares is served over NBD by `stria
 //! serve`; fio writes all of it in random order and verifies; two drives are pulled under that load, the second

@@ -39,7 +39,7 @@ impl Drop for Guard {
     }
 }
 
-/// The array as `stria status` tells it.
+/// The array as `stria status` reports it.
 #[derive(Deserialize)]
 struct ArrayView {
     state: String,
@@ -193,7 +193,7 @@ impl Teller {
     }
 }
 
-/// Tells the story, in a folder of its own that is removed afterwards.
+/// Runs the demonstration, in a folder of its own that is removed afterwards.
 pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
     let no_files = |error: io::Error| {
         Failure::Failed(format!("cannot make image files in {}: {error}; choose with --dir", parent.display()))

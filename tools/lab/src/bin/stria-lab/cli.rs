@@ -11,7 +11,7 @@ use stria_terminal::size;
 pub enum Lab {
     /// The experiments that come with the program.
     List,
-    /// Tell what would run, how long it takes, and what it writes; nothing is touched.
+    /// Show what would run, how long it takes, and what it writes; touch nothing
     Plan(Plan),
     /// Run an experiment and write its page: stria lab run quick --target file:/tmp/x.img
     Run(Run),
@@ -23,7 +23,7 @@ pub enum Lab {
     Import(Import),
     /// Write the page of a run again, or one page of several runs side by side.
     Report(Report),
-    /// Tell what differs significantly between two runs; exit code 1 if the second is worse.
+    /// Show what differs significantly between two runs; exit code 1 if the second is worse
     Compare(Compare),
     /// Write the tables of a run.
     Export(Export),
@@ -39,7 +39,7 @@ pub struct Subject {
     /// md:LEVEL:COUNT[:STRIP][:assume-clean] (by mdadm) of the drives below; repeat for more. Without it: the arrays that the experiment names.
     #[arg(long, short, value_name = "TARGET")]
     pub target: Vec<String>,
-    /// Size of a file to make, 1GiB if not given, or of an NBD export that does not tell.
+    /// Size of a file to make, 1GiB if not given, or of an NBD export that does not report one
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub size: Option<u64>,
     /// A drive for arrays; repeat for more.
@@ -84,7 +84,7 @@ pub struct Plan {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub subject: Subject,
-    /// Say that nothing is run: a plan never is.
+    /// Accepted for symmetry with run: a plan never runs anything
     #[arg(long)]
     pub dry_run: bool,
     /// Write speed that is assumed for loads that run for a time, MB/s.
@@ -195,7 +195,7 @@ pub struct Compare {
 /// `stria lab export`
 #[derive(Args, Debug)]
 pub struct Export {
-    /// The run's folder; several for tables of all, which the first column tells apart.
+    /// The run's folder; several for tables of all, where the first column names the run
     #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// Format of the tables.

@@ -25,7 +25,7 @@ use stria_terminal::progress::{ProgressBar, bar};
 use stria_terminal::size::show;
 use stria_terminal::{Failure, absolute, program};
 
-/// How often a line tells the progress where there is no terminal.
+/// How often a line shows the progress where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// The laboratory: measure any storage that fio can reach, by SNIA's method, and report.
@@ -214,7 +214,7 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
     finish(&folder, command.html.as_deref(), &manifest, json)
 }
 
-/// Tells how a run ended, with its page.
+/// Prints how a run ended, and its page.
 fn finish(folder: &Path, html: Option<&Path>, manifest: &Manifest, json: bool) -> Result<u8, Failure> {
     let page = html.map_or_else(|| folder.join("report.html"), Path::to_path_buf);
     report::write(folder, &page).map_err(Failure::failed)?;

@@ -105,7 +105,7 @@ pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8
     finish(&request, folder, went, json).map(Some)
 }
 
-/// Replays, keeps the run, writes its page and says what came of it.
+/// Replays, stores the run, writes its page and prints the result.
 pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
     let file = command.format.map(|_| PathBuf::from(&command.trace));
     let name = file.as_ref().and_then(|file| file.file_name());
@@ -148,7 +148,7 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
     finish(&request, &folder, went, json)
 }
 
-/// Writes the page and says what came of it.
+/// Writes the page and prints the result.
 fn finish(request: &Request, folder: &Path, (manifest, outcomes): (Manifest, Vec<Outcome>), json: bool) -> Result<u8, Failure> {
     let page = folder.join("report.html");
     report::write(folder, &page).map_err(Failure::failed)?;

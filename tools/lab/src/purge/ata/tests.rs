@@ -1,4 +1,4 @@
-//! Drives that are played by a script in hdparm's place. What it prints is what hdparm 9.65 makes of such drives' IDENTIFY data.
+//! A script stands in for hdparm and plays the drives. It prints what hdparm 9.65 prints for such drives' IDENTIFY data.
 
 use super::*;
 use std::fs;
