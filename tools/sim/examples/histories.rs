@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p stria-sim --example histories -- --from 1 --count 1000 --level 5
 //!
-//! Unlike `stria sim` it goes on after a failure, and tells every seed that fails.
+//! Unlike `stria sim` it goes on after a failure, and prints every seed that fails.
 
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -30,16 +30,16 @@ struct Arguments {
     /// With a deliberate bug, by its name in `mutant.rs`, until that is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
-    /// Tell in the end what was met how often.
+    /// Print at the end what was met how often.
     #[arg(long)]
     met: bool,
     /// Make failing histories shorter first.
     #[arg(long)]
     shrink: bool,
-    /// Tell what happens, line by line.
+    /// Print every event.
     #[arg(long)]
     trace: bool,
-    /// Of data, tell of these sectors of the array only: FIRST-LAST.
+    /// Of data, print only what concerns these sectors of the array: FIRST-LAST.
     #[arg(long, value_parser = stria_sim::trace::sectors)]
     sectors: Option<Range<u64>>,
 }

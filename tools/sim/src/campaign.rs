@@ -86,7 +86,7 @@ pub fn keep_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(16 << 20)));
 }
 
-/// Runs a plan. `progress` hears now and then how many histories have ended; it says whether to go on.
+/// Runs a plan. `progress` receives the count of histories now and then, and returns whether to go on.
 pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report {
     keep_memory();
     let begun = Instant::now();
@@ -118,7 +118,7 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
                                 *own.met.entry((history.setup.family(), what)).or_default() += count;
                             }
                         }
-                        // Nothing was promised: what was lost is told.
+                        // Nothing was promised: what was lost is counted, and is no failure.
                         Err(failure) if plan.rules.lying_flush => {
                             own.histories += 1;
                             *own.met.entry((history.setup.family(), lost_words(&failure))).or_default() += 1;

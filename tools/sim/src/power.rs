@@ -31,14 +31,14 @@ pub struct Power {
     pub late_sweeps: Cell<bool>,
     /// How many lanes the arrays have that were started last, and the sectors that are dealt out to each in turn, for mutants that mind.
     pub shares: Cell<(usize, u64)>,
-    /// What tells when lanes take no turns: the history's seed; `None`: they take them all.
+    /// The seed by which lanes miss turns; `None`: they take all.
     pub naps: Cell<Option<u64>>,
     /// Some member is missing, for mutants that mind.
     pub degraded: Cell<bool>,
     /// On some drive more sectors have become unreadable.
     pub bad_grew: Cell<bool>,
     now: Cell<Nanos>,
-    /// Who is told what happens.
+    /// The listener, if there is one.
     pub trace: Trace,
 }
 
@@ -129,7 +129,7 @@ impl Power {
         self.now.get()
     }
 
-    /// Tells whoever listens.
+    /// Gives a line to the listener, if there is one.
     pub fn tell(&self, words: impl FnOnce() -> String) {
         if self.trace.is_on() {
             self.trace.tell(&format!("{:14.6} ms  {}", self.now() as f64 / 1e6, words()));

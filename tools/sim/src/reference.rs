@@ -16,7 +16,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
 }
 
-/// Where redundancy disagrees on members whose data areas start at these sectors of these images, if anywhere; in words.
+/// The first mismatch of redundancy, in words, on members whose data areas start at these sectors of these images.
 pub fn disagreement(geometry: &Geometry, members: &[(&Image, u64)]) -> Option<String> {
     match geometry.level() {
         Level::Linear | Level::Raid0 => None,

@@ -36,7 +36,7 @@ pub struct Setup {
     pub assume_clean: bool,
     /// Every drive: members first, span by span, then spares, then loose ones.
     pub drives: Vec<Model>,
-    /// What drives end is told at multiples of this only, so that many ends are heard at once; 0: one by one.
+    /// Completions are delivered at multiples of this only, so that many come at once; 0: one by one.
     pub told_every: Nanos,
     /// Slow reads are asked of other members as well.
     pub hedges: bool,
@@ -46,7 +46,7 @@ pub struct Setup {
     pub lanes_nap: bool,
     /// Sweeps are held after every start, until a step lets them go on: as where clients leave them little.
     pub late_sweeps: bool,
-    /// What a process asked a drive for that hangs outlives the process, and nobody can open the drive meanwhile.
+    /// Requests to a hung drive outlive their process, and the drive cannot be opened meanwhile.
     pub holds: bool,
 }
 
@@ -89,7 +89,7 @@ impl Setup {
         let redundant = level.is_redundant();
         let spare_count = if redundant && chance.one_in(3) { 1 } else { 0 };
         let loose_count = if redundant { 1 + chance.below(2) as usize } else { 0 };
-        // Data room: bitmaps need 64 KiB at least; sometimes long enough for several windows of a sweep.
+        // The data area: bitmaps need 64 KiB at least; sometimes large enough for several windows of a sweep.
         let far = if let Layout::Copies(copies) = layout { u64::from(copies.far) } else { 1 };
         let room = if chance.one_in(16) { 1536 } else { 128 * far + 32 * chance.below(7) };
         let room = room.max(strip_sectors * 2 * far);
@@ -151,7 +151,7 @@ impl Setup {
         if self.log && self.lanes > 1 { 4096 } else { 2048 }
     }
 
-    /// Has it run on so many lanes, on drives that have room for that.
+    /// Makes it run on so many lanes, on drives with space for their logs.
     pub fn run_on(&mut self, lanes: usize) {
         let before = self.data_start();
         self.lanes = lanes;
@@ -202,7 +202,7 @@ impl Setup {
         Self { intent_chunk_bytes: Some(4096), bitmap_page_bytes: Some(512), drives, ..self }
     }
 
-    /// The same array with checksums: on drives that have room for them.
+    /// The same array with checksums, on drives with space for them.
     #[must_use]
     pub fn with_checksums(self) -> Self {
         let larger = |model: Model| Model { sectors: model.sectors + Region::sectors_for(model.sectors), ..model };

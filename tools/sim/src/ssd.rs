@@ -34,7 +34,7 @@ pub struct Figures {
     pub key: &'static str,
     /// Which drive.
     pub name: &'static str,
-    /// Who says so.
+    /// The source.
     pub source: &'static str,
     /// Size.
     pub sectors: u64,
@@ -131,7 +131,7 @@ impl Meter {
         self.now.get()
     }
 
-    /// Somebody is at work for so long.
+    /// The processor is busy for so long.
     pub fn spend(&self, time: Nanos) {
         self.now.set(self.now.get() + time);
     }

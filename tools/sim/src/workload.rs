@@ -33,7 +33,7 @@ pub enum Step {
         sectors: u64,
         /// Durable when it ends.
         fua: bool,
-        /// Room may be given back.
+        /// Space may be freed.
         unmap: bool,
     },
     /// A client discards: zeros are read from then on.
@@ -47,7 +47,7 @@ pub enum Step {
     Flush,
     /// Clients wait for all of theirs.
     Drain,
-    /// Nobody asks for anything for so long.
+    /// No request for so long.
     Pause(Nanos),
     /// A member is failed on command.
     Fail(u64),
@@ -82,7 +82,7 @@ pub enum Step {
     },
     /// A member that hangs is failed on command.
     FailHung,
-    /// Some sectors become unreadable, and more whenever somebody tries to read them.
+    /// Some sectors become unreadable, and more with each read that fails.
     Grow {
         /// Which drive.
         drive: u64,
@@ -112,7 +112,7 @@ pub enum Step {
     Replace(u64),
     /// A scrub is started.
     Scrub {
-        /// And mends.
+        /// With repair.
         repair: bool,
     },
     /// Sweeps are held, or go on.
@@ -143,7 +143,7 @@ pub enum Rot {
     Misdirected,
 }
 
-/// 100 µs: of arrays that hear many ends at once, how often.
+/// 100 µs: how often arrays receive completions that come in batches.
 pub const TOLD_EVERY: Nanos = 100_000;
 
 /// A seed's array and steps.
@@ -218,7 +218,7 @@ impl History {
                 5 | 6 => vec![hang, kill],
                 _ => vec![hang, Step::FailHung, kill],
             };
-            // Soon after each other, as clients who wait for a drive that hangs do nothing else; and later somebody comes back.
+            // Soon after each other, since clients that wait for a hung drive do nothing else. Later a drive comes back.
             let mut place = chance.below(self.steps.len() as u64 + 1) as usize;
             for step in steps {
                 self.steps.insert(place.min(self.steps.len()), step);

@@ -27,7 +27,7 @@ fn histories_of_every_family_lose_nothing() {
 
 /// Histories that once failed, by family, and by what.
 const ONCE_FAILED: &[(&str, u64)] = &[
-    // Data written before a dropped member was known as such.
+    // Data was written before the drop of a member was durable.
     ("6", 83),
     ("50", 30),
     ("6", 1203),
@@ -36,25 +36,25 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("60", 623),
     // A removed member's refusal was lost.
     ("5", 307),
-    // Records of members in the making were not read.
+    // Log records of rebuilding members were not read.
     ("5", 1339),
-    // Written beside a replaced member before that was recorded.
+    // A write left out a replaced member before a superblock update said so.
     ("6", 432),
-    // A member that had come back was caught up before it was told what it lacks.
+    // A member that had come back was rebuilt before its superblock said what it lacks.
     ("50", 167),
-    // The atlas took a rebuild for done that was not recorded yet.
+    // The atlas took a rebuild for done before a superblock update said so.
     ("6", 1548),
     ("4", 1906),
-    // Parity was mended from a member that was not filled yet.
+    // Parity was corrected from a member that was not rebuilt yet.
     ("6", 21823),
     // A cache that joined a span later was never flushed.
     ("50", 2531),
-    // No flush made durable what a drive had taken of a write that it then failed (the drive model's fault).
+    // No flush made durable the part of a failed write that the drive had taken (the drive model's fault).
     ("5", 23544),
-    // A member that had come back kept a record before its log's head was written, which then did not count it.
+    // A returned member logged a record before its log's head was written, so the record did not count.
     ("4", 202103),
     ("60", 22045),
-    // A record told of a log that was still to be begun on one member.
+    // A superblock update named a log that was not begun on one member yet.
     ("4", 211170),
     // A degraded read that had begun before the replay's parity was written, and ended after.
     ("4", 221946),
@@ -67,8 +67,8 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("5", 501391),
     ("6", 502077),
     ("6", 502299),
-    // Started without a drive, and nothing told it from the others when it came back after another crash, without what its cache had
-    // held.
+    // Started without a drive. After another crash it was back without what its cache had held, and no superblock said that it had been
+    // away.
     ("50", 611802),
     ("60", 610062),
     // Records replayed again with a member less gave the new bytes of a write of which the old had been read.
@@ -87,15 +87,15 @@ const ONCE_FAILED: &[(&str, u64)] = &[
     ("5", 3009347),
     // Nor does it count where the process dies in the moment in which the drive leaves (the checker's fault).
     ("4", 10007893),
-    // Logs were begun anew before all members had been told the last record, and did not speak for those who had not.
+    // Logs were begun anew before all members had the last superblock update, and named none of the members without it.
     ("4", 900322),
-    // Sectors that a drive had just mended could not be read again: it was dropped, as it should be.
+    // Sectors that were just corrected could not be read again: the drive was dropped, as it should be.
     ("6", 10_129_873),
     // The log's head of a dropped member went over that of the member which its drive had become.
     ("5", 10_414_922),
     // A replay without a drive was cut short before that was recorded, and the drive was there at the next one.
     ("6", 20_015_166),
-    // A replay waited for the record of who lacks, and that, as a drive was dropped meanwhile, for the replay.
+    // Replay waited for the superblock update that names missing members. That waited for replay, as a drive was dropped meanwhile.
     ("60", 10_681_959),
     // A drive that was pulled twice forgot what it had refused the first time (the drive model's fault).
     ("60", 30_005_106),
@@ -111,7 +111,7 @@ const ONCE_FAILED: &[(&str, u64)] = &[
 
 /// What several lanes once failed at.
 const LANES: [(&str, u64); 28] = [
-    // A spare's role was told to a lane that did not know yet that it was empty, and was lost.
+    // A lane heard which slot a spare takes before it knew that the slot was empty, and forgot it.
     ("1", 100_000_501),
     ("10", 100_000_447),
     // Read through a member that only another lane had dropped, where copies differ (the checker's fault).
@@ -135,7 +135,7 @@ const LANES: [(&str, u64); 28] = [
     ("4", 150_015_317),
     // A drive that was refused after it had been prepared took a member's device number.
     ("6", 110_014_061),
-    // A resync told of sectors that nobody can read: who could was replaced as it asked, and the other was pulled.
+    // A resync reported unreadable sectors: the only readable copy was replaced at that moment, and the other was pulled.
     ("1", 200_009_318),
     // The bitmap of a finished copy did not count where that was all that a crash left.
     ("10", 210_027_763),
@@ -160,7 +160,7 @@ const LANES: [(&str, u64); 28] = [
     ("6", 450_005_972),
     // Another member went with the power before it was recorded that a copy had taken its place (the atlas's fault).
     ("1", 470_016_342),
-    // Another lane appended to the log of a member that came back before it was told where that lies.
+    // Another lane appended to the log of a returned member before it knew where that log lies.
     ("5", 120_000_013),
     // A degraded array was killed in a large write, and its resync left the second parity as it was, as a data strip was missing.
     ("6", 600_000_262),
@@ -177,7 +177,7 @@ const AS_DRAWN: [(&str, u64); 11] = [
     ("5", 4_146),
     // A member that had been replaced came back beside one that it never knew, in a record that a crash tore; the array did not start.
     ("5", 602_006_025),
-    // The same with nobody left but the youngest member and one whose number is another's by now.
+    // The same with only the youngest member left and one whose device number another member had got.
     ("1", 630_001_445),
     ("1", 630_001_759),
     // A degraded write read from a member that was replaced in that moment, took the strip for unreadable, and failed.
@@ -188,7 +188,7 @@ const AS_DRAWN: [(&str, u64); 11] = [
     ("5", 602_000_086),
     // A crash tore the first superblock update that lets records count. They counted only after a later start had completed it.
     ("60", 710_011_465),
-    // A write updated P and Q, which a crash had left in disagreement while a member was missing, and then another member was lost.
+    // A write updated P and Q, which a crash had left inconsistent while a member was missing. Then another member was lost.
     ("60", 780_015_769),
 ];
 
@@ -236,19 +236,19 @@ fn what_once_failed_stays_mended() {
 /// Seeds that once failed, by family, on mirrors: what is written beside them was wrong.
 const MIRRORS: &[(u64, Option<&str>)] = &[
     (203, Some("1")),         // a state and write-intent bits recorded at once, the older page last
-    (244, None),              // acknowledged after a replacement, before a record told of it
+    (244, None),              // acknowledged after a replacement, before a superblock update said so
     (507, Some("1")),         // a read that a drop of its member overtook (the checker's fault)
     (783, Some("10")),        // a resync that copied from a member dropped meanwhile
     (1042, Some("1")),        // an unreadable sector that took its neighbours with it
     (40_023_651, Some("10")), // a fill from a copy that was dropped before a resync
     (114, Some("10")),        // in sync by word, before a record said so
     (1678, Some("10")),       // a device number given twice
-    (2090, Some("1")),        // who came back was told it was in sync
+    (2090, Some("1")),        // a member that came back was recorded as in sync
     (5787, Some("1")),        // a read that failed, and its sector written before another try
-    (6001, Some("1")),        // a pulled drive that nobody had asked since (the checker's fault)
+    (6001, Some("1")),        // a pulled drive that had not been used since (the checker's fault)
     (6496, Some("1")),        // a record whose member was removed never ended
     (1743, Some("10")),       // the same
-    (2866, Some("10")),       // another member told it was in sync
+    (2866, Some("10")),       // another member recorded as in sync
     (6410, Some("1")),        // filled by bits that a torn record's stale bitmap had lost
     (5843, Some("10")),       // the same
     (16923, Some("1")),       // a source dropped while what it held was written to the newcomer
@@ -276,7 +276,7 @@ const MORE_FAULTS: &[(u64, &str)] = &[
     (5002989, "1"),   // a drive whose superblock was lost started anew, and the write error that it still had was forgotten
     (6000240, "6"),   // the same
     (6000150, "6"),   // a drive came back, and that its unreadable sectors go on growing was forgotten
-    (6000182, "10"),  // of a misdirected write a scrub is not to mend what no copy lies beside
+    (6000182, "10"),  // a scrub must not correct a misdirected write where no copy covers it
     (773000702, "6"), // the power cut hit the erasing of a drive for a spare, and a client's superblock counted instead of its own
     (6000272, "1"),   // unreadable sectors counted twice and twice again, until there was no memory left
 ];

@@ -1,4 +1,4 @@
-//! A spare is being filled when power goes: it goes on, and ends whole.
+//! Power goes during a rebuild. The rebuild goes on after the start, and ends.
 
 use super::{cut, tell, write};
 use stria_array::Level;
@@ -7,7 +7,7 @@ use stria_sim::Step;
 #[test]
 fn a_rebuild_that_a_crash_cut_short_ends_whole() {
     let tally = tell(Level::Raid6, 5, |_| {}, &|seed| {
-        // Who failed is let in again once that is recorded.
+        // A failed member is added again once its drop is durable.
         let failed = [write(0, 128), Step::Drain, Step::Flush, Step::Fail(2), Step::Pause(5_000_000)];
         failed.into_iter().chain([Step::AddSpare(0), cut(4 + seed), write(7, 20), Step::Settle]).collect()
     });

@@ -1,5 +1,5 @@
 //! One lane of several meets a member that fails, others go on with it for a while, and the process dies, or power goes, at any
-//! moment of that: whatever was acknowledged counted on nobody whom the superblocks then call failed.
+//! moment of that: no acknowledged write relies on a member that the superblocks then call failed.
 
 use super::{tell, write};
 use stria_array::Level;

@@ -7,7 +7,7 @@ use stria_sim::Step;
 use stria_sim::setup::Setup;
 use stria_sim::workload::TOLD_EVERY;
 
-/// Writes that never make a whole stripe of what is under way.
+/// Writes that never coalesce to a full stripe.
 fn fill(told_every: u64, fates: Range<u64>) {
     for (level, members) in [(Level::Raid4, 4), (Level::Raid5, 3), (Level::Raid6, 5)] {
         let setup = || {
@@ -31,7 +31,7 @@ fn every_write_ends_though_the_log_is_full() {
     fill(0, 0..60);
 }
 
-/// Room comes free by a flush while an append is on its way that does not know of it yet.
+/// A flush frees space in the log while an append is under way that was planned without it.
 #[test]
 fn every_write_ends_though_much_is_heard_at_once() {
     // Of RAID 4, fate 111 stood still.

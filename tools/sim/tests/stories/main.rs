@@ -1,4 +1,4 @@
-//! Scripted histories, one file each, named for what they tell.
+//! Scripted histories, one file each, named for what happens in them.
 
 mod acknowledged_early;
 mod bytes_rot_at_rest;

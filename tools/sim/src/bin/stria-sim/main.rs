@@ -1,4 +1,4 @@
-//! `sim`: many histories in virtual time; a failure is shrunk and told with the command that replays it.
+//! `sim`: many histories in virtual time. A failure is shrunk, and printed with the command that replays it.
 
 #![forbid(unsafe_code)]
 
@@ -53,7 +53,7 @@ struct Sim {
     /// Threads; one for each core if not given.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Tell what was met, by level, and which requests met which states and faults.
+    /// Print what was met, by level, and which requests met which states and faults
     #[arg(long)]
     coverage: bool,
     /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata.
@@ -62,10 +62,10 @@ struct Sim {
     /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
     #[arg(long)]
     lying_flush: bool,
-    /// Run the history of --from alone, and tell line by line what happens in it.
+    /// Run the history of --from alone, and print every event of it
     #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
     trace: bool,
-    /// Of clients' data, tell of these sectors of the array only.
+    /// Of clients' data, print only what concerns these sectors of the array
     #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
     sectors: Option<std::ops::Range<u64>>,
 }
@@ -108,7 +108,7 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     };
     let bar = steps_bar(json);
     bar.set_length(plan.count);
-    // A panic in a history is a failure that is told below.
+    // A panic in a history is a failure that is printed below.
     std::panic::set_hook(Box::new(|_| {}));
     let report = campaign(&plan, &|ended| {
         bar.set_position(ended);
@@ -168,7 +168,7 @@ fn sim(command: &Sim, json: bool) -> Result<(), Failure> {
     Err(Failure::Failed(words))
 }
 
-/// Tells one history.
+/// Prints one history.
 fn trace(command: &Sim) -> Result<(), Failure> {
     let draw = if command.more_faults { History::draw_more } else { History::draw };
     let history = draw(command.from, command.level.as_deref());
