@@ -50,7 +50,7 @@ impl Core {
     /// The name of a member that is in use.
     fn name_in_use(&self, member: MemberId) -> Result<String, Refusal> {
         match self.role_of(member)? {
-            (MemberState::Failed, name) => Err(Refusal(format!("{name} has failed already; `remove` takes it out"))),
+            (MemberState::Failed, name) => Err(Refusal(format!("{name} has failed already; `remove` it"))),
             (_, name) => Ok(name),
         }
     }
@@ -59,7 +59,7 @@ impl Core {
     pub fn slot_to_replace(&self, member: MemberId) -> Result<usize, Refusal> {
         let (role, name) = self.role_of(member)?;
         if role != MemberState::InSync {
-            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its role is rebuilt instead")));
+            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its slot is rebuilt instead")));
         }
         let members = self.members.borrow();
         let slot = members.get(member).slot.expect("in sync members have a role");
@@ -140,7 +140,7 @@ impl Core {
         let name = self.name_in_use(member)?;
         self.on_every_lane(Step::EndReplay).await.map_err(|_| {
             Refusal(format!(
-                "{name} cannot be failed yet: the array has just started, and carries out what a crash left; fail it again in a moment"
+                "{name} cannot be failed yet: the array has just started, and still replays its write log; fail it again in a moment"
             ))
         })?;
         self.on_every_lane(Step::StopRelyingOn(member)).await?;
@@ -171,7 +171,7 @@ impl Core {
         match step {
             Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
                 true => Ok(()),
-                false => Err(Refusal("the array still carries out what a crash left".into())),
+                false => Err(Refusal("the array still replays its write log".into())),
             },
             Step::StopRelyingOn(member) => {
                 // R26: a member that hangs does not end the writes in flight to it either.
@@ -181,7 +181,7 @@ impl Core {
             Step::CommitDrops => match self.wait_at_most(PATIENCE, |core| core.serves() && !core.acks_are_held()).await {
                 true => Ok(()),
                 false => Err(Refusal(
-                    "the array is still starting, or still writes down that a member failed; add it again in a moment".into(),
+                    "the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into(),
                 )),
             },
             Step::Release(member) => match self.wait_at_most(PATIENCE, |core| core.may_remove(member).is_ok()).await {

@@ -148,7 +148,7 @@ fn check_format(answer: &[u8], info: &DriveInfo) -> Result<(), String> {
         || block_bytes != u64::from(limits.logical_block_bytes)
         || size_bytes != Some(limits.size_sectors * 512)
     {
-        return Err("it tells another size than its block device has".into());
+        return Err("it reports another size than its block device".into());
     }
     Ok(())
 }

@@ -38,9 +38,9 @@ pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> Str
     let (path, seconds) = (path.display(), ANSWERS_WITHIN.as_secs());
     match error {
         NotInTime::Late => format!(
-            "{path} does not answer: it was given {seconds} s {for_what}; look at the drive and its cable, and try again when it answers"
+            "{path} does not answer: it was given {seconds} s {for_what}; check the drive and its cable, and try again when it answers"
         ),
-        NotInTime::NoThread(error) => format!("{path}: no thread to open it: {error}; try again"),
-        NotInTime::Panicked => format!("{path}: it could not be looked at (a defect, please report it)"),
+        NotInTime::NoThread(error) => format!("{path}: there is no thread to open it on: {error}; try again"),
+        NotInTime::Panicked => format!("{path}: it could not be read because of an internal error; please report it"),
     }
 }

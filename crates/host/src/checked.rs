@@ -11,8 +11,8 @@ use uuid::Uuid;
 pub(crate) type Checked = IntegrityDevice<FileDrive>;
 
 /// For levels on which nothing else shows that other software wrote to the drive.
-pub(crate) const ADVICE: &str = ": it changed by itself, or the array was written by Linux, which leaves no trace of that at this level; \
-                      `stria serve --forget-checksums` takes what is there";
+pub(crate) const ADVICE: &str = ": the drive changed them, or Linux wrote to the array, which leaves no trace at this level; \
+                      `stria serve --forget-checksums` accepts the present data";
 
 /// A member that is to be put on a ring: all that waits for the drive is done.
 #[derive(Clone)]
@@ -37,13 +37,13 @@ pub(crate) fn prepare_drive(drive: SyncDrive, candidate: &Candidate, forget: boo
     let (mut header, mut void) = opened.map_err(|error| HostError::Refused(format!("{name}: {error}; use a newer Stria")))?;
     let mut warning = void.then(|| match &found.header {
         Ok(_) => format!(
-            "{name} was written by Linux since: its checksums are void, and learned anew as it is read; `stria scrub` reads all"
+            "Linux wrote to {name} since: its checksums are void, and learned again as it is read; `stria scrub` reads everything"
         ),
-        Err(error) => format!("{name}: {error}; they are learned anew as it is read"),
+        Err(error) => format!("{name}: {error}; they are learned again as it is read"),
     });
     if forget && !void {
         (header, void) = (header.void(), true);
-        warning = Some(format!("{name}: its checksums are forgotten as asked for, and learned anew as it is read"));
+        warning = Some(format!("{name}: its checksums are forgotten as asked, and learned again as it is read"));
     }
     let read_only = drive.access() == Access::ReadOnly;
     if void && !read_only {

@@ -96,7 +96,7 @@ pub fn choose(
         for drive in &assembly.drives {
             match &drive.verdict {
                 Verdict::Away { slot, events_behind, .. } => warn(format!(
-                    "{} (slot {}) missed {events_behind} records of \"{}\" and stays out; `stria add` brings it back",
+                    "{} (slot {}) missed {events_behind} superblock updates of \"{}\" and stays out; `stria add` brings it back",
                     drive.name,
                     slot.map_or("unknown".into(), |slot| slot.to_string()),
                     assembly.name

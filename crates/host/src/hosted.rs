@@ -217,7 +217,7 @@ impl HostedArray {
                     Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
                         let remedy =
-                            "what needs it waits; look at the drive and its cable, or `fail` it, and the others answer for it";
+                            "requests that need it wait; check the drive and its cable, or `fail` it so that the other members answer";
                         (NoticeKind::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
                 };
@@ -382,7 +382,7 @@ impl HostedArray {
                 "{spare} is a spare of \"{other}\", and {old} a member of \"{holder}\": replace it by another drive"
             )));
         }
-        Ok((index, Command::Replace { member, spare: spare_member }, format!("{spare} is being filled to replace {old}")))
+        Ok((index, Command::Replace { member, spare: spare_member }, format!("{spare} is being rebuilt to replace {old}")))
     }
 
     /// Reads or writes by waiting. Meanwhile no other code may drive the array.
@@ -423,7 +423,7 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
         Event::MemberGone { member, slot, reason } => {
             let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
             let remedy = "stop the array, bring the drive back as it was, and serve again";
-            format!("{} ({place}) is gone, and no redundancy replaces it: what needs it fails ({reason}); {remedy}", name(member))
+            format!("{} ({place}) is gone, and no redundancy replaces it: requests that need it fail ({reason}); {remedy}", name(member))
         }
         Event::NoSpace { member, reason } => format!(
             "{} has no space left: writes that need space on it fail with \"no space\" ({reason}); free space on its file system or pool, or `fail` it if \
@@ -433,27 +433,27 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
         Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),
         Event::MemberInSync { member, slot } => format!("{} is in sync in slot {slot}", name(member)),
         Event::ReadCorrected { member, start_sector, sectors } => {
-            format!("{}: {sectors} unreadable sectors at {start_sector} were reconstructed and rewritten", name(member))
+            format!("{}: {sectors} unreadable sectors at {start_sector} were recovered from redundancy and rewritten", name(member))
         }
         Event::WrongBytes { member, start_sector, sectors } => {
             let advice = if array.geometry().level().is_redundant() { "" } else { ADVICE };
-            let what = "hold other bytes than were written there, by their checksums";
+            let what = "do not match their checksums";
             format!("{}: {sectors} sectors at {start_sector} {what}{advice}", name(member))
         }
         Event::BadBlocks { member, start_sector, sectors } => format!(
-            "{}: {sectors} sectors at {start_sector} hold nothing that can be trusted, as what would tell it is lost; they read as errors until they are written",
+            "{}: {sectors} sectors at {start_sector} are unrecoverable: too many members are lost; reads fail until they are rewritten",
             name(member)
         ),
         Event::Unreadable { sync_sector, sectors } => {
             format!(
-                "{sectors} sectors near {sync_sector} can be read from no member; clients get errors there until they write them"
+                "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads fail there until they are rewritten"
             )
         }
         Event::SweepStarted(kind) => format!("{} started", sweep(kind)),
         Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
             let ms = duration / 1_000_000;
             let wrong: String = wrong.iter().map(|(member, sectors)| format!("; {sectors} wrong on {}", name(member))).collect();
-            format!("{} finished in {ms} ms, {mismatch_sectors} sectors disagreed{wrong}", sweep(kind))
+            format!("{} finished in {ms} ms, {mismatch_sectors} sectors with mismatches{wrong}", sweep(kind))
         }
         Event::SweepStopped { kind, reason } => format!("{} stopped: {reason}", sweep(kind)),
         Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
@@ -462,13 +462,13 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
                 (Some((member, slot)), true) => {
                     format!("{} (slot {slot}) was wrong and was rewritten from the others", name(member))
                 }
-                (None, false) => "no member can be told to be the wrong one".into(),
+                (None, false) => "redundancy cannot name the wrong member".into(),
                 (None, true) => match array.geometry().level().parity_count() {
-                    0 => "no copy can be told to be the wrong one, and all were made like the first".into(),
-                    _ => "no member can be told to be the wrong one, and parity was made to follow the data".into(),
+                    0 => "redundancy cannot name the wrong copy, so all were made like the first".into(),
+                    _ => "redundancy cannot name the wrong member, so parity was made to match the data".into(),
                 },
             };
-            format!("redundancy disagrees in {sectors} sectors near {sync_sector}: {outcome}")
+            format!("mismatch in {sectors} sectors near {sync_sector}: {outcome}")
         }
     }
 }

@@ -53,5 +53,5 @@ fn left_by_a_crash(config: &ArrayConfig) -> Option<String> {
     };
     let noun = if records == 1 { "record" } else { "records" };
     let name = &config.name;
-    Some(format!("array \"{name}\" was not stopped in good order: {records} {noun} of its write log are carried out{resync}"))
+    Some(format!("array \"{name}\" was not stopped cleanly: {records} {noun} of its write log are replayed{resync}"))
 }

@@ -53,7 +53,7 @@ impl NewDrive {
     /// When it is in use, cannot be opened, or does not answer in time.
     pub fn open(path: &Path, io: IoOptions) -> Result<Self, HostError> {
         let asked = path.to_owned();
-        in_time(path, "to be opened and looked at, and nothing was changed", move |_| {
+        in_time(path, "to be opened and read, and nothing was changed", move |_| {
             let drive = SyncDrive::open_with(&asked, Access::Exclusive, io)?;
             let (candidate, info) = (candidate_of(&drive), drive.info());
             let adopt = Adopt {

@@ -144,7 +144,7 @@ fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
             PlannedMember::Drive(drive) => {
                 let mut places = plan.start.recorder.metadata_places(MemberId(index)).into_iter();
                 let lacking = places.find_map(|place| drive.drive.allocate(place).err());
-                let what = "its metadata have holes, and writes fail with \"no space\" until there is room";
+                let what = "its metadata have holes, so writes fail with \"no space\" until there is space";
                 told.extend(lacking.map(|error| format!("{}; {what}", error.context)));
             }
         }

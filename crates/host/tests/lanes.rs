@@ -321,7 +321,7 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
                 array.add(NewDrive::open(&first, IoOptions::default()).expect("it is free"), None, true).expect("it suits");
             assert!(text.contains("as a new spare"), "{text}");
             let text = array.replace_by_spare(second.clone(), first.clone()).expect("both are there");
-            assert!(text.is_some_and(|text| text.contains("is being filled to replace")));
+            assert!(text.is_some_and(|text| text.contains("is being rebuilt to replace")));
             running.settle();
             array.remove(second.clone()).expect("it was replaced");
             over.store(true, Ordering::SeqCst);

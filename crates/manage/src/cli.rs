@@ -41,17 +41,17 @@ impl Cli {
 
 const AFTER_HELP: &str = "\
 Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
-Exit codes: 0 done, 1 failed, 2 usage, 3 not all is well (status: degraded; scrub --wait: redundancy
-disagrees), 4 refused for safety. NO_COLOR=1 turns colours off.";
+Exit codes: 0 done, 1 failed, 2 usage, 3 not all is well (status: degraded; scrub --wait: mismatches),
+4 refused for safety. NO_COLOR=1 turns colours off.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make an array of drives; everything is checked before anything is written.
     Create(Create),
-    /// Tell what drives carry, without touching them.
+    /// Show what drives carry, without writing to them.
     Examine(Examine),
-    /// Tell what would start from these drives, and why not; --start serves it.
+    /// Show what would start from these drives, or why not; --start serves it.
     Assemble(Assemble),
     /// Serve arrays over NBD, in the foreground, until stopped by `stria stop` or a signal.
     Serve(Serve),
@@ -61,23 +61,23 @@ pub enum Command {
     Ublk(Ublk),
     /// Drop a drive as if it had failed; a spare takes its place.
     Fail(Member),
-    /// Take out a drive that has failed, or a spare.
+    /// Remove a drive that has failed, or a spare.
     Remove(Member),
-    /// Let a drive in: one that was away comes back by the bitmap, any other becomes a spare.
+    /// Add a drive: one that was away returns by the write-intent bitmap, any other becomes a spare.
     Add(Add),
-    /// Fill a new drive from one that still works, then let it take over.
+    /// Copy a drive that still works to a new one, which then takes its slot.
     Replace(Replace),
-    /// Read everything and compare; tell or mend what disagrees.
+    /// Read everything and compare; report mismatches, or repair them.
     Scrub(Scrub),
-    /// Trim a range of an array: it reads as zeros, and drives get their room back.
+    /// Trim a range of an array: it reads as zeros, and the drives free its space.
     Trim(Trim),
     /// Bound the speed of resync, rebuild and scrub.
     Speed(Speed),
-    /// Hold resync and rebuild, and end a scrub.
+    /// Pause resync and rebuild, and end a scrub.
     Pause(Named),
-    /// Let resync and rebuild go on.
+    /// Resume resync and rebuild.
     Resume(Named),
-    /// Stop an array in good order, or everything that one serve has.
+    /// Stop an array cleanly, or all arrays of one serve.
     Stop(Stop),
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
     #[command(display_order = 100)]
@@ -122,21 +122,22 @@ pub struct Create {
     /// Spans of a 50 or 60, 2 if not given; the drives are dealt out in order.
     #[arg(long, value_name = "N")]
     pub spans: Option<usize>,
-    /// A drive that waits for a role; repeat for more.
+    /// A spare: it takes an empty slot by itself; repeat for more.
     #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub spare: Vec<PathBuf>,
-    /// Write-intent bitmap: none, internal, or internal:CHUNK with the bytes that one bit stands for.
+    /// Write-intent bitmap: none, internal, or internal:CHUNK with the bytes that one bit covers.
     #[arg(long, default_value = "internal", value_parser = bitmap)]
     pub bitmap: BitmapChoice,
     /// Write log of parity levels: auto, or none. Without it a crash together with a lost drive can damage data that was not
     /// being written (the write hole), and a degraded array does not start after a crash unless forced.
     #[arg(long, default_value = "auto", value_parser = log)]
     pub log: LogChoice,
-    /// Keep a checksum of every 4 KiB on the drives: what a drive changes by itself is found by the next read, and healed from
-    /// redundancy. Costs 0.1 % of the room, and some speed; clients are served blocks of 4 KiB.
+    /// Keep a checksum of every 4 KiB on the drives: data that a drive changes by itself is found by the next read, and corrected
+    /// from redundancy. Costs 0.1 % of the space, and some speed; clients are served blocks of 4 KiB.
     #[arg(long)]
     pub integrity: bool,
-    /// The drives agree already, or it does not matter: no first resync. Wrong on drives with old contents.
+    /// Skip the first resync: the drives are consistent already, or their content does not matter. Wrong on drives with old
+    /// contents.
     #[arg(long)]
     pub assume_clean: bool,
     /// Use no more than this of each drive.
@@ -145,7 +146,7 @@ pub struct Create {
     /// Overwrite what the drives carry.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
-    /// Drives in the order of their roles: block devices or files, or the word `missing`.
+    /// Drives in the order of their slots: block devices or files, or the word `missing`.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
 }
@@ -173,7 +174,7 @@ fn log(text: &str) -> Result<LogChoice, String> {
 /// `stria examine`
 #[derive(Args, Debug)]
 pub struct Examine {
-    /// Every field with its offset, its bytes and what they say.
+    /// Every field with its offset, its bytes and their meaning.
     #[arg(long)]
     pub raw: bool,
     /// Block devices or files.
@@ -184,7 +185,7 @@ pub struct Examine {
 /// `stria assemble`
 #[derive(Args, Debug)]
 pub struct Assemble {
-    /// Look on all block devices.
+    /// Search all block devices.
     #[arg(long)]
     pub scan: bool,
     /// Serve what can start, as `stria serve`.
@@ -201,7 +202,7 @@ pub struct Assemble {
 /// `stria serve`
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Drives of one or more arrays, or names of arrays to be looked for on all block devices.
+    /// Drives of one or more arrays, or names of arrays that are searched for on all block devices.
     #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
     #[command(flatten)]
@@ -225,30 +226,30 @@ pub struct ServeOptions {
     /// Serve reads only; no byte of any member is written.
     #[arg(long)]
     pub read_only: bool,
-    /// Take what the drives hold for right, whatever its checksums say: after Linux wrote to a RAID 0 or JBOD.
+    /// Accept what the drives hold, whatever its checksums say: after Linux wrote to a RAID 0 or JBOD.
     #[arg(long)]
     pub forget_checksums: bool,
-    /// Start although something may be lost: degraded and not stopped cleanly, or with stale members.
+    /// Start although data may be lost: degraded and not stopped cleanly, or with stale members.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
-    /// Look for another array on the arrays that are found, and serve that: for arrays of arrays that mdadm made, and once for a 50
-    /// or 60 that Stria made before it marked their spans. Repeat for each level more. Without it nothing that an array carries
+    /// Search for another array on the arrays that are found, and serve that: for nested arrays that mdadm made, and once for a 50
+    /// or 60 that Stria made before it marked spans. Repeat for each further level. Without it the content of an array never
     /// decides how it is served.
     #[arg(long, action = ArgAction::Count)]
     pub nested: u8,
     /// Serve the array under another name (one array only).
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// On how many threads (lanes) each array runs, 1 to 64. Each has its share of the stripes and of the clients. By the count of
+    /// On how many threads (lanes) each array runs, 1 to 64. Each has its part of the stripes and of the clients. By the count of
     /// processors if not given; one for arrays with checksums, or with md's partial parity log.
     #[arg(long, value_name = "COUNT", value_parser = lanes)]
     pub lanes: Option<u8>,
     /// Poll instead of sleeping: each lane takes a whole processor, also when idle, and clients wait a few microseconds
-    /// less. Without it a lane sleeps when nothing comes, after at most 50 microseconds of looking out for more.
+    /// less. Without it a lane sleeps when there is no work, after at most 50 microseconds of polling.
     #[arg(long)]
     pub poll: bool,
-    /// Poll for the ends of reads and writes on drives that offer it (NVMe with nvme.poll_queues=N on the kernel's command
-    /// line), instead of an interrupt each: a lane does not sleep while any is under way.
+    /// Poll for completions of reads and writes on drives that offer it (NVMe with nvme.poll_queues=N on the kernel's command
+    /// line), instead of taking an interrupt for each: a lane does not sleep while any is under way.
     #[arg(long)]
     pub io_poll: bool,
     /// Send reads and writes to the drives as NVMe commands, past the block layer. Every drive must be a whole NVMe
@@ -262,8 +263,8 @@ pub struct ServeOptions {
     /// that of most drives.
     #[arg(long, value_name = "NODE", value_parser = numa_node)]
     pub numa_node: Option<NumaNode>,
-    /// Where NBD clients are served: on the array's own threads (lane), which saves the way between threads, or on threads
-    /// of their own (apart), which leaves the array's more time. By the count of processors if not given.
+    /// Where NBD clients are served: on the array's own threads (lane), which saves messages between threads, or on threads
+    /// of their own (apart), which leaves the array's threads more time. By the count of processors if not given.
     #[arg(long, value_enum, value_name = "WHERE")]
     pub clients: Option<Clients>,
     /// Log only warnings and errors.
@@ -390,7 +391,7 @@ pub struct Member {
 pub struct Add {
     /// The array.
     pub name: String,
-    /// Drives to let in.
+    /// Drives to add.
     #[arg(required = true, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
     /// To this span of a 50 or 60, by its name.
@@ -412,16 +413,16 @@ pub struct Add {
 pub struct Replace {
     /// The array.
     pub name: String,
-    /// The drive that goes: its path, its serial number, or its slot (of one span: SPAN:SLOT).
+    /// The drive to replace: its path, its serial number, or its slot (of one span: SPAN:SLOT).
     #[arg(value_hint = ValueHint::FilePath)]
     pub old: PathBuf,
-    /// The drive that comes.
+    /// The new drive.
     #[arg(value_hint = ValueHint::FilePath)]
     pub new: PathBuf,
     /// Overwrite what the new drive carries.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     pub force: bool,
-    /// Wait until the new drive has taken over.
+    /// Wait until the new drive has taken the slot.
     #[arg(long, short)]
     pub wait: bool,
     #[command(flatten)]
@@ -434,17 +435,17 @@ pub struct Replace {
 pub struct Scrub {
     /// The array.
     pub name: String,
-    /// Mend what disagrees: the member that is wrong, where RAID 6 or three copies tell it; else, as md does, other copies
-    /// from the first and parity from data.
+    /// Repair mismatches: the member that is wrong, where RAID 6 or three copies name it; else, as md does, the other copies
+    /// from the first, and parity from data.
     #[arg(long, conflicts_with = "cancel")]
     pub repair: bool,
-    /// Repair without asking where redundancy cannot tell which side is wrong: on one parity or two copies.
+    /// Repair without asking where redundancy cannot name the wrong member: on one parity or two copies.
     #[arg(long, visible_alias = "yes", short_alias = 'y', requires = "repair")]
     pub force: bool,
     /// Wait until it is done; interrupting the wait does not end the scrub.
     #[arg(long, short, conflicts_with = "cancel")]
     pub wait: bool,
-    /// Go on from where one was broken off, as its last message says: 123456s.
+    /// Resume a scrub at the position that its last message names, such as 123456s.
     #[arg(long, value_name = "POSITION", value_parser = size::parse, default_value = "0", conflicts_with = "cancel")]
     pub from: u64,
     /// End the scrub that runs.
@@ -498,8 +499,8 @@ pub struct Speed {
     /// Of each member per second, never exceeded; unbounded at the start.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, required_unless_present_any = ["min", "latency"])]
     pub max: Option<u64>,
-    /// What sweeps leave to clients, such as p99=1ms (the usual; 50ms on hard disks), or "off": then they keep to --min while
-    /// clients work.
+    /// The latency that sweeps leave to clients, such as p99=1ms (the default; 50ms on hard disks), or "off": then sweeps run at
+    /// --min while clients work.
     #[arg(long, value_name = "pPERCENT=TIME", value_parser = latency)]
     pub latency: Option<LatencyBound>,
     #[command(flatten)]
@@ -510,7 +511,7 @@ pub struct Speed {
 /// `stria stop`
 #[derive(Args, Debug)]
 pub struct Stop {
-    /// One array; without it, everything that the one serve has.
+    /// One array; without it, all arrays of the one serve.
     pub name: Option<String>,
     /// Disconnect clients.
     #[arg(long, visible_alias = "yes", short_alias = 'y')]

@@ -476,7 +476,7 @@ fn filling_slot(verdict: &Verdict) -> Option<usize> {
 fn verdict_words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::InSync { slot } => format!("slot {slot}, in sync"),
-        Verdict::Rebuilding { slot, .. } => format!("slot {slot}, being filled"),
+        Verdict::Rebuilding { slot, .. } => format!("slot {slot}, rebuilding"),
         Verdict::Replacement { slot, .. } => format!("to replace slot {slot}"),
         Verdict::Spare => "spare".into(),
         Verdict::Away { slot, events_behind, obstacle } => {
@@ -484,7 +484,7 @@ fn verdict_words(verdict: &Verdict) -> String {
             let how = obstacle
                 .as_ref()
                 .map_or("`add` brings it back by the bitmap".into(), |why| format!("needs a full rebuild: {why}"));
-            format!("{slot}, missed {events_behind} records; {how}")
+            format!("{slot}, missed {events_behind} superblock updates; {how}")
         }
         Verdict::Faulty => "failed in the array".into(),
         Verdict::Unusable { reason } => format!("unusable: {reason}"),
@@ -497,7 +497,7 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
         let outcome = match (&view.reason, view.missing_slots.len(), view.filling_slots.len()) {
             (Some(reason), ..) => shown_sentence(reason).to_string(),
             (None, 0, 0) => "would start with all members".into(),
-            (None, missing, filling) => format!("would start degraded, {missing} missing, {filling} being filled"),
+            (None, missing, filling) => format!("would start degraded, {missing} missing, {filling} rebuilding"),
         };
         let _ = writeln!(text, "array \"{}\", RAID {}, {}: {outcome}", shown(&view.name), view.level, view.uuid);
         for drive in &view.drives {
@@ -508,7 +508,7 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
         let _ = writeln!(text, "{} is no member of an array: {}", shown(path), shown_sentence(reason));
     }
     for sentence in refused {
-        let _ = writeln!(text, "not looked at: {}", shown_sentence(sentence));
+        let _ = writeln!(text, "not read: {}", shown_sentence(sentence));
     }
     if views.is_empty() {
         let _ = writeln!(text, "no array was found");
@@ -526,7 +526,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                 (services.into_iter().flat_map(|(_, arrays)| arrays).collect(), silent)
             }
         };
-        arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_disagreement(array))));
+        arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_mismatch(array))));
         if json {
             let arrays = arrays.iter().map(|array| json!(array));
             print_json(&arrays.chain(silent.iter().map(|silent| json!(silent))).collect::<Vec<_>>());
@@ -543,7 +543,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
             if !silent.is_empty() || arrays.iter().any(|array| array.silent_s.is_some()) {
                 return Ok(NO_ANSWER);
             }
-            let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::found_disagreement(array);
+            let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::found_mismatch(array);
             return Ok(if arrays.iter().all(is_well) { 0 } else { NOT_WELL });
         }
         std::thread::sleep(Duration::from_secs(1));
@@ -558,12 +558,12 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     if command.repair
-        && let Some(what) = view::cannot_tell_who_is_wrong(&array)
+        && let Some(what) = view::cannot_name_the_wrong_member(&array)
     {
         confirm(
             &format!(
-                "Array \"{}\" has {what}, which tells that something is wrong and not what: a repair may make the wrong side the \
-                 truth. Look first what `stria scrub` finds, and whether a drive has errors of its own.",
+                "Array \"{}\" has {what}: a scrub finds mismatches but cannot name the wrong member, so a repair may keep the wrong data. \
+                 First see what `stria scrub` finds, and whether a drive reports errors.",
                 array.name
             ),
             command.force,
@@ -575,8 +575,8 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     let ends = progress::wait(&client, &array.name, answer.sequence, &["scrub", "repair"], json)?;
-    let disagree = ends.iter().any(|end| end.mismatch_sectors.is_some_and(|sectors| sectors > 0));
-    Ok(if disagree && !command.repair { NOT_WELL } else { 0 })
+    let found = ends.iter().any(|end| end.mismatch_sectors.is_some_and(|sectors| sectors > 0));
+    Ok(if found && !command.repair { NOT_WELL } else { 0 })
 }
 
 fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {

@@ -122,7 +122,7 @@ fn sweep_speed(sweep: &SweepView) -> String {
         let _ = write!(line, ", held to {}/s of each drive for clients", size::show(speed));
     }
     if sweep.mismatch_sectors > 0 {
-        let _ = write!(line, ", {} sectors disagree", sweep.mismatch_sectors);
+        let _ = write!(line, ", mismatches in {} sectors", sweep.mismatch_sectors);
     }
     line
 }

@@ -180,7 +180,7 @@ impl Service {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(planned.name.clone(), name.to_owned());
         let count = lanes.lane_count();
         let fewer = how.count.filter(|&wanted| wanted > count).map(|wanted| {
-            let why = "arrays with checksums or md's partial parity log have one, others as many as the write log has room for";
+            let why = "arrays with checksums or md's partial parity log have one, others as many as their write log has space for";
             format!("array \"{name}\" was to run on {wanted} lanes and runs on {count}: {why}")
         });
         for warning in warnings.into_iter().chain(fewer) {
@@ -386,7 +386,7 @@ impl Service {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let (repair, from_sector) = (request.repair, request.from_bytes / SECTOR_BYTES as u64);
         served.lanes.scrub(repair, from_sector)?;
-        self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; what disagrees is mended" } else { "" }))
+        self.done(sequence, format!("scrub of \"{name}\" began{}", if repair { "; mismatches are repaired" } else { "" }))
     }
 
     /// Stops a scrub before its end.
@@ -465,7 +465,7 @@ impl Service {
         if limits.discard_granularity_bytes == 0 {
             return refuse(
                 ApiErrorKind::Refused,
-                format!("not every member of \"{name}\" can zero and give room back at once: nothing was done"),
+                format!("not every member of \"{name}\" can zero and unmap in one request: nothing was done"),
             );
         }
         let sectors = start / SECTOR_BYTES as u64..end / SECTOR_BYTES as u64;
@@ -552,7 +552,7 @@ impl Service {
             Ok(state) => format!("array \"{}\" has stopped: {state}", served.name),
             Err(error) => {
                 self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
-                format!("array \"{}\" did not stop in good order: {error}", served.name)
+                format!("array \"{}\" did not stop cleanly: {error}", served.name)
             }
         };
         self.events.push(view::plain_event(&served.name, "stopped", words));
@@ -621,7 +621,7 @@ fn watch(service: &Weak<Service>) {
                 };
                 let place = place.map_or_else(String::new, |place| format!(", in the kernel ({place})"));
                 let text = format!(
-                    "lane {lane} of array \"{name}\" has stood still for {} s{place}{drives}; what needs it waits",
+                    "lane {lane} of array \"{name}\" has stood still for {} s{place}{drives}; requests that need it wait",
                     still.as_secs()
                 );
                 service.events.push(view::plain_event(name, "lane_silent", text));

@@ -72,14 +72,14 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     }
     if let Some(count) = view.mismatch_sectors {
         let outcome = match (count, view.mismatch_repaired) {
-            (0, _) => "found nothing that disagrees".into(),
-            (_, true) => format!("found {count} sectors that disagreed, and repaired them"),
-            (_, false) => format!("found {count} sectors that disagree; `stria scrub {} --repair` makes them agree", view.name),
+            (0, _) => "found no mismatch".into(),
+            (_, true) => format!("found mismatches in {count} sectors, and repaired them"),
+            (_, false) => format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.name),
         };
         say("scrub", format!("the last one {outcome}"));
     }
     if !view.trim_zeroes {
-        say("trim", "not offered: some drive cannot zero and unmap at once".into());
+        say("trim", "not offered: a drive cannot zero and unmap in one request".into());
     } else if verbose {
         say("trim", "reads as zeros".into());
     }
@@ -133,7 +133,7 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
         let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
         let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
         let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
-        say("integrity", format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them mended{all}"));
+        say("integrity", format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}"));
     }
     for client in &view.clients {
         let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
@@ -161,7 +161,7 @@ fn notes(member: &MemberView) -> Vec<String> {
     }
     // By checksum, in sectors as by redundancy.
     if let Some(ChecksumView { wrong: found @ 1.., mended, .. }) = member.checksums {
-        notes.push(format!("{} sectors wrong by checksum, {} mended", found * 8, mended * 8));
+        notes.push(format!("{} sectors wrong by checksum, {} corrected", found * 8, mended * 8));
     }
     if member.direct == Some(false) {
         notes.push(format!("buffered: {}", member.direct_note.as_deref().unwrap_or("no reason known")));

@@ -160,13 +160,13 @@ fn headline(view: &ArrayView) -> String {
         all_members(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
     if let Some(reason) = &view.unreplayed {
         parts.push(format!(
-            "READ-ONLY, as the replay after the last crash ended early ({reason}): mend that, then stop and serve it again"
+            "READ-ONLY: the replay after the last crash ended early ({reason}); remove the cause, then stop and serve it again"
         ));
     } else if !without_room.is_empty() {
-        parts.push(format!("NO ROOM on {}: writes that need some fail until there is", without_room.join(", ")));
+        parts.push(format!("NO SPACE on {}: writes that need space there fail until some is freed", without_room.join(", ")));
     }
-    if found_disagreement(view) {
-        parts.push("the last scrub found redundancy that disagrees".into());
+    if found_mismatch(view) {
+        parts.push("the last scrub found mismatches".into());
     }
     if view.health == HealthView::Optimal {
         let word = if view.clean { "clean" } else { "active" };
@@ -205,20 +205,20 @@ pub fn all_members(view: &ArrayView) -> Vec<&MemberView> {
 }
 
 /// True if the last scrub of the array, or of a span, found redundancy that does not match and did not repair it.
-pub fn found_disagreement(view: &ArrayView) -> bool {
+pub fn found_mismatch(view: &ArrayView) -> bool {
     let own = view.mismatch_sectors.is_some_and(|sectors| sectors > 0) && !view.mismatch_repaired;
-    own || view.spans.iter().any(found_disagreement)
+    own || view.spans.iter().any(found_mismatch)
 }
 
 /// The redundancy of the array, or of a span, if it cannot tell which side is wrong.
-pub fn cannot_tell_who_is_wrong(view: &ArrayView) -> Option<&'static str> {
+pub fn cannot_name_the_wrong_member(view: &ArrayView) -> Option<&'static str> {
     let checked = view.members.iter().all(|member| member.checksums.is_some());
     let own = match &view.level[..] {
         "4" | "5" => Some("one parity"),
         "1" | "10" if view.losses_survived <= 1 => Some("two copies"),
         _ => None,
     };
-    own.filter(|_| !checked).or_else(|| view.spans.iter().find_map(cannot_tell_who_is_wrong))
+    own.filter(|_| !checked).or_else(|| view.spans.iter().find_map(cannot_name_the_wrong_member))
 }
 
 fn strip_reason(array: &ArrayReport) -> String {

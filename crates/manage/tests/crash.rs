@@ -141,7 +141,7 @@ fn kill_in_a_loop_with(options: &[&str], level: &str, count: usize, lost: usize,
     if lost == 0 {
         place.settled("tank");
         assert!(
-            place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"),
+            place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"),
             "resync by the bitmap left nothing behind"
         );
         place.ok(&["fail", "tank", drives[0], "-y"]);

@@ -241,7 +241,7 @@ fn all_in_sync(place: &Place, when: &str) {
 
 fn nobody_was_dropped(log: &str) {
     assert!(!log.contains("was dropped"), "{log}");
-    assert!(log.contains("no room left"), "{log}");
+    assert!(log.contains("no space left"), "{log}");
 }
 
 fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> bool {
@@ -296,7 +296,7 @@ fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> 
     writers.iter().for_each(|writer| writer.verify(&serve, "with room"));
     place.settled("tank");
     let scrubbed = place.ok(&["scrub", "tank", "--wait"]);
-    assert!(scrubbed.contains(" 0 sectors disagreed"), "{scrubbed}");
+    assert!(scrubbed.contains(" 0 sectors with mismatches"), "{scrubbed}");
     all_in_sync(&place, "with room");
     place.ok(&["stop", "tank", "--force"]);
     nobody_was_dropped(&serve.ended_well());
@@ -417,7 +417,7 @@ fn holes_in_metadata(level: &str, count: usize) {
         assert!(refused > 0, "the log reaches the holes");
         let status = place.status("tank");
         assert!(status["members"].as_array().expect("a list").iter().any(|member| member["no_room"] == true), "{status:#}");
-        assert!(status["headline"].as_str().is_some_and(|line| line.contains("NO ROOM on ")), "{status:#}");
+        assert!(status["headline"].as_str().is_some_and(|line| line.contains("NO SPACE on ")), "{status:#}");
     }
     Writer::client(&serve).read(0, 8 << 20).expect("reads go on");
     place.ok(&["stop", "tank", "--force"]);
@@ -431,7 +431,7 @@ fn holes_in_metadata(level: &str, count: usize) {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(overwrite(&serve, 5, 64), 0, "there is room");
     place.settled("tank");
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"));
     all_in_sync(&place, "with room");
     place.ok(&["stop", "tank", "--force"]);
     let log = serve.ended_well();

@@ -99,16 +99,16 @@ fn heals(level: &str, count: usize) {
     let mut client = serve.client("tank");
     assert!(is_right(&mut client, &tank.source), "RAID {level}: what was written is read");
     let said = tank.place.ok(&["scrub", "tank", "--wait"]);
-    assert!(said.contains(" 0 sectors disagreed"), "{said}");
+    assert!(said.contains(" 0 sectors with mismatches"), "{said}");
     let status = tank.place.status("tank");
     let expected = vec![(first.clone(), 4), (second.clone(), 2)];
     assert_eq!((counted(&status, "wrong"), counted(&status, "mended")), (expected.clone(), expected), "RAID {level}");
     assert_eq!(counted(&status, "learned"), [], "all sums outlived the stop");
     let words = tank.place.ok(&["status", "tank"]);
-    assert!(support::unwrapped(&words).contains("32 sectors wrong by checksum, 32 mended"), "{words}");
+    assert!(support::unwrapped(&words).contains("32 sectors wrong by checksum, 32 corrected"), "{words}");
     tank.place.ok(&["stop", "tank", "--force"]);
     let log = serve.ended_well();
-    assert!(log.contains(&format!("{first}: ")) && log.contains("hold other bytes than were written there"), "{log}");
+    assert!(log.contains(&format!("{first}: ")) && log.contains("do not match their checksums"), "{log}");
     assert!(tank.contents() == right, "RAID {level}: every byte on the drives is as it was");
 }
 
@@ -204,7 +204,7 @@ fn members_come_and_go_with_their_checksums() {
     place.ok(&["trim", "tank", "--range", "4100K:2M", "--force"]);
     tank.source[4100 << 10..(4100 << 10) + 2 * MIB].fill(0);
     assert!(is_right(&mut client, &tank.source), "nothing was lost");
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"));
     assert_eq!(counted(&place.status("tank"), "wrong"), []);
     place.ok(&["remove", "tank", &drives[3]]);
     place.ok(&["stop", "tank", "--force"]);

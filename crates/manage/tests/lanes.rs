@@ -75,7 +75,7 @@ fn connections_are_dealt_out_and_every_lane_works() {
             assert!(lane["ring_entries"].as_u64() > Some(100), "RAID {level}: every lane has its share: {status:#}");
         }
         assert!(place.ok(&["status", "tank", "-v"]).matches("io_uring with").count() == lanes_shown.len());
-        assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+        assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
         place.ok(&["stop", "tank"]);
         assert!(serve.ended_well().contains("has stopped: clean"));
     }
@@ -99,7 +99,7 @@ fn people_command_all_lanes_at_once() {
     place.run(&["scrub", "tank"]).refused(1, &["paused", "resume"]);
     place.ok(&["resume", "tank"]);
     place.ok(&["speed", "tank", "--max", "200M", "--latency", "p99=5ms"]);
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
     let events: Value = serde_json::from_str(&place.ok(&["--json", "status", "tank"])).expect("JSON");
     assert_eq!(events[0]["health"], "optimal");
     place.ok(&["stop", "tank"]);
@@ -145,7 +145,7 @@ fn acknowledged_writes_outlive_kill_9_and_another_number_of_lanes() {
         }
         let serve = serve(&place, &images, "2", &[]);
         place.settled("tank");
-        assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+        assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"));
         place.ok(&["fail", "tank", &images[0], "-y"]);
         let mut client = serve.client("tank");
         for block in 0..200 {

@@ -57,7 +57,7 @@ fn array_keeps_its_bytes_through_failure_rebuild_scrub_and_restart() {
     read_back("healed");
 
     let scrubbed = place.ok(&["scrub", "tank", "--wait"]);
-    assert!(scrubbed.contains("0 sectors disagreed"), "{scrubbed}");
+    assert!(scrubbed.contains("0 sectors with mismatches"), "{scrubbed}");
     assert_eq!(place.status("tank")["mismatch_sectors"], 0);
 
     // The failed drive is still listed, and comes back all the same, as a spare.
@@ -114,7 +114,7 @@ fn working_member_is_replaced_under_load() {
         (role(&status, drives[2]), role(&status, drives[4]), &status["health"]),
         ("failed".into(), "in sync".into(), &"optimal".into())
     );
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
     place.run(&["replace", "tank", drives[2], drives[0]]).refused(1, &["in use"]);
     place.ok(&["remove", "tank", drives[2]]);
     place.ok(&["replace", "tank", drives[3], drives[2], "--force", "--wait"]);
@@ -176,7 +176,7 @@ fn spans_of_a_nested_array_heal_and_scrub() {
     assert!(client.read(3 << 20, 1 << 20).expect("an answer") == data);
     place.settled("big");
     let scrubbed = place.ok(&["scrub", "big", "--wait"]);
-    assert_eq!(scrubbed.matches("0 sectors disagreed").count(), 2, "both spans: {scrubbed}");
+    assert_eq!(scrubbed.matches("0 sectors with mismatches").count(), 2, "both spans: {scrubbed}");
     drop(client);
     place.ok(&["stop", "big"]);
     let log = serve.ended_well();
@@ -246,7 +246,7 @@ fn stop_under_load_ends_clean() {
     // Stopped in mid-resync or not: what is there agrees once the rest is resynced.
     let serve = place.serve(&drives);
     place.settled("tank");
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
     drop(serve);
 }
 
@@ -275,7 +275,7 @@ fn trim_destroys_only_when_insisted_on() {
         assert!(client.read(start, length).expect("an answer") == vec![0; length], "{length} bytes at {start} read as zeros");
         assert!(client.read(start + length as u64, 512).expect("an answer") == vec![3; 512]);
     }
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains("0 sectors with mismatches"));
 }
 
 /// A scrub finds what was changed behind the array's back, repairs it, and then finds nothing.
@@ -292,14 +292,14 @@ fn scrub_finds_and_repairs_what_changed_behind_its_back() {
     file.write_all_at(&[0xff; 4096], 16 << 20).expect("it writes");
     file.sync_all().expect("it syncs");
     let found = place.run(&["scrub", "tank", "--wait"]);
-    assert!(found.code == 3 && found.stdout.contains("8 sectors disagreed"), "{found:?}");
+    assert!(found.code == 3 && found.stdout.contains("8 sectors with mismatches"), "{found:?}");
     let told = place.run(&["status", "tank"]);
-    assert!(told.code == 3 && told.stdout.contains("found 8 sectors that disagree;"), "{told:?}");
+    assert!(told.code == 3 && told.stdout.contains("found mismatches in 8 sectors;"), "{told:?}");
     assert_eq!(place.status("tank")["mismatch_sectors"], 8);
     // Two parities tell which member is wrong, so nobody is asked.
     place.ok(&["scrub", "tank", "--repair", "--wait"]);
     assert_eq!(place.run(&["status", "tank"]).code, 0, "what was found is repaired");
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"));
     place.ok(&["stop"]);
     assert!(serve.ended_well().contains("(slot 2) is wrong"), "RAID 6 tells which member it is");
 }

@@ -93,14 +93,14 @@ fn a_start_without_all_members_warns_of_what_is_left() {
     assert_eq!(warned(&drives, &[], false), "", "all are there, and the last stop was a good one");
     let one = warned(&[drives[0], drives[1], drives[3], drives[4]], &[], false);
     assert!(one.contains("DEGRADED: array \"tank\" starts with slot 2 missing: it survives 1 more failure; no spare"), "{one}");
-    assert!(!one.contains("was not stopped in good order"), "{one}");
+    assert!(!one.contains("was not stopped cleanly"), "{one}");
     let two = warned(&[drives[0], drives[1], drives[4]], &[], true);
     assert!(two.contains("starts with slots 2, 3 missing: the next failure may lose data; no spare"), "{two}");
     let crashed = warned(&[drives[0], drives[1], drives[4]], &[], false);
     assert!(crashed.contains("starts with slots 2, 3 missing"), "{crashed}");
-    let told = crashed.lines().find(|line| line.contains("was not stopped in good order")).unwrap_or_else(|| panic!("{crashed}"));
-    let count = told.split_once("good order: ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
-    assert!(count.is_some_and(|count| count > 0) && told.contains("of its write log are carried out"), "{told}");
+    let told = crashed.lines().find(|line| line.contains("was not stopped cleanly")).unwrap_or_else(|| panic!("{crashed}"));
+    let count = told.split_once("stopped cleanly: ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
+    assert!(count.is_some_and(|count| count > 0) && told.contains("of its write log are replayed"), "{told}");
     assert!(told.contains("regions marked in its bitmap are resynced"), "{told}");
 }
 
@@ -117,7 +117,7 @@ fn a_repair_that_may_choose_the_wrong_side_asks() {
         file.sync_all().expect("it syncs");
         let found = place.run(&["scrub", "tank", "--wait"]);
         assert!(found.code == 3, "RAID {level}: {found:?}");
-        place.run(&["scrub", "tank", "--repair"]).refused(4, &[words, "wrong side the truth", "--force"]);
+        place.run(&["scrub", "tank", "--repair"]).refused(4, &[words, "may keep the wrong data", "--force"]);
         assert_eq!(place.run(&["status", "tank"]).code, 3, "RAID {level}: still so");
         let mended = place.run(&["scrub", "tank", "--repair", "--force", "--wait"]);
         assert_eq!(mended.code, 0, "RAID {level}: {mended:?}");
@@ -149,7 +149,7 @@ fn a_read_only_array_changes_no_byte() {
             place.run(command).refused(1, &["read-only", "without --read-only"]);
         }
         let scrubbed = place.run(&["scrub", "tank", "--wait"]);
-        assert!(scrubbed.code == 0 && scrubbed.stdout.contains(" 0 sectors disagreed"), "RAID {level}: {scrubbed:?}");
+        assert!(scrubbed.code == 0 && scrubbed.stdout.contains(" 0 sectors with mismatches"), "RAID {level}: {scrubbed:?}");
         assert_eq!(place.status("tank")["health"], "optimal");
         place.ok(&["stop", "tank"]);
         serve.ended_well();

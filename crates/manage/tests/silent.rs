@@ -86,10 +86,10 @@ fn story(place: &Place, level: &str, drives: &[&str]) {
     let status = place.status("tank");
     assert_eq!((counted(&status, "wrong_sectors"), counted(&status, "repaired_sectors")), (expected.to_vec(), vec![]));
     let mended = place.ok(&["scrub", "tank", "--repair", "--wait"]);
-    assert!(mended.contains("64 sectors disagreed"), "{mended}");
+    assert!(mended.contains("64 sectors with mismatches"), "{mended}");
     assert!(is_right(), "RAID {level}: the repair gives back what was written");
     let after = place.ok(&["scrub", "tank", "--wait"]);
-    assert!(after.contains(" 0 sectors disagreed"), "{after}");
+    assert!(after.contains(" 0 sectors with mismatches"), "{after}");
     let status = place.status("tank");
     assert_eq!((counted(&status, "wrong_sectors"), counted(&status, "repaired_sectors")), (vec![], expected.to_vec()));
     assert!(support::unwrapped(&place.ok(&["status", "tank"])).contains("40 repaired"));

@@ -87,7 +87,7 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if !can_ask() {
-        return Err(Failure::Unsafe(format!("{question} Nobody can be asked here: say --force to do it.")));
+        return Err(Failure::Unsafe(format!("{question} There is no terminal to confirm it on: add --force to do it without asking.")));
     }
     eprint!("{} [y/N] ", shown_sentence(question));
     let mut answer = String::new();

@@ -128,7 +128,7 @@ impl<D: MemberDrive> Tree<D> {
                     "{old} cannot be replaced: it is not an in-sync member; `add` a drive, and the slot is rebuilt on it"
                 )));
             }
-            return self.as_spare(index, new, Some(member), format!("{drive} is being filled to replace {old}"));
+            return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
         if let Ok(member) = &new.candidate.found
             && let Some(home) = self.index_of(member.superblock.header.set_uuid)

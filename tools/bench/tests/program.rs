@@ -64,7 +64,7 @@ fn demo_tells_its_story() {
         return may_skip(&ran.stderr, "run: apt-get install fio");
     }
     assert_eq!(ran.code, 0, "{ran:?}");
-    for words in ["pull drive 4", "0 sectors disagreed", "every byte was as written", "report.html"] {
+    for words in ["pull drive 4", "0 sectors with mismatches", "every byte was as written", "report.html"] {
         assert!(ran.stdout.contains(words), "\"{words}\" is missing: {}", ran.stdout);
     }
     let page = std::fs::read_to_string(place.path("report.html")).expect("a page");

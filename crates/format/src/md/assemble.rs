@@ -247,7 +247,7 @@ impl<'a> Found<'a> {
     }
 }
 
-const ANOTHER_SHAPE: &str = "its superblock tells of another shape than the other members'; it cannot be used with them";
+const ANOTHER_SHAPE: &str = "its superblock describes another array shape than those of the other members; it cannot be used with them";
 
 /// What tells an array's shape; it must be the same on all current members.
 fn shape(superblock: &Superblock) -> impl PartialEq + use<> {
@@ -810,7 +810,7 @@ impl Sorter<'_> {
                 continue;
             }
             warnings.push(format!(
-                "{} was taken for slot {slot} although it missed {events_behind} records: what was written meanwhile is lost",
+                "{} was used in slot {slot} although it missed {events_behind} superblock updates: what was written meanwhile is lost",
                 found.candidate.name
             ));
             self.verdicts.insert(found.drive, Verdict::InSync { slot });

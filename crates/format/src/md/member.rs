@@ -155,7 +155,7 @@ impl Member {
         }
         if header.bblog_offset == 0 || header.bblog_size == 0 || header.bblog_size > 8 {
             return Err(format!(
-                "the superblock tells of bad blocks, but of a log of {} sectors at offset {}",
+                "the superblock names bad blocks, but a log of {} sectors at offset {}",
                 header.bblog_size, header.bblog_offset
             ));
         }

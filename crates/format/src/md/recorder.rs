@@ -423,7 +423,7 @@ impl MdMetadata {
         let header = &mut keeper.superblock.header;
         let log = if header.bblog_offset == 0 { None } else { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) };
         let Some(log) = log else {
-            return Err(AdoptError(format!("the bad-block log of {} has no room for {} places", keeper.name, blocks.len())));
+            return Err(AdoptError(format!("the bad-block log of {} has no space for {} entries", keeper.name, blocks.len())));
         };
         header.utime = unix_seconds | micros << 40;
         header.feature_map &= !feature::BAD_BLOCKS;
@@ -600,7 +600,7 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
         return Err("it was run without members that the array has now".into());
     }
     let Some(bitmap) = bitmap else {
-        return Err("the array has no write-intent bitmap to tell what it missed".into());
+        return Err("the array has no write-intent bitmap, so what it missed is unknown".into());
     };
     if !away.has(feature::BITMAP_OFFSET) || away.bitmap_room_sectors(u64::MAX) < bitmap.size_sectors() {
         return Err(NO_ROOM_FOR_BITMAP.into());

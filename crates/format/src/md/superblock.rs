@@ -361,7 +361,7 @@ impl Superblock {
             return Some(format!("its bad-block log, {} sectors from it, lies outside the free room", header.bblog_offset));
         }
         if header.raid_disks as usize > ROLES_MAX {
-            return Some(format!("it tells of {} slots", header.raid_disks));
+            return Some(format!("it names {} slots", header.raid_disks));
         }
         None
     }
@@ -400,7 +400,7 @@ impl Superblock {
             if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS)
             {
                 return unserved(
-                    "the superblock tells of a partial parity log where md keeps none: beside a bitmap, of two kinds, or at a \
+                    "the superblock names a partial parity log where md keeps none: beside a bitmap, of two kinds, or at a \
                      level other than 5",
                 );
             }

@@ -55,7 +55,7 @@ pub async fn listen(listener: UnixListener, router: Router, mut over: watch::Rec
                 let task = tokio::spawn(answer(stream, router.clone(), Arc::clone(&works), over.clone()));
                 connections.push_back(Connection { works, task });
             }
-            Ok(_) => tracing::warn!("a command was turned away: {CONNECTIONS_MAX} commands are being carried out"),
+            Ok(_) => tracing::warn!("a command was refused: {CONNECTIONS_MAX} commands are running already"),
             Err(error) => {
                 tracing::warn!("the control socket cannot accept: {error}; trying again");
                 tokio::time::sleep(PAUSE).await;

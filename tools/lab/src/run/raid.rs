@@ -31,7 +31,7 @@ impl Runner<'_> {
             || target.md.as_ref().is_some_and(Md::syncs)
     }
 
-    /// Until nothing is rebuilt, resynced or scrubbed; tells how long it took if we began it.
+    /// Waits until no sweep runs. Returns how long that took, if the lab began the sweep.
     pub(super) fn wait_for_sweep(&mut self, target: &Target, what: &str) -> Result<(), Broken> {
         while self.sweep_runs(target) {
             self.moment.words = format!("waiting for the {what} to end");
@@ -65,7 +65,7 @@ impl Runner<'_> {
         if let Some(sectors) = found {
             self.extra.insert("mismatch_sectors".into(), sectors as f64);
         }
-        let disagree = found.map_or(String::new(), |sectors| format!("; {sectors} sectors disagree"));
-        Ok(self.note(NoteKind::Step, None, format!("{key} took {}, {words}{disagree}", show_seconds(seconds)))?)
+        let mismatches = found.map_or(String::new(), |sectors| format!("; mismatches in {sectors} sectors"));
+        Ok(self.note(NoteKind::Step, None, format!("{key} took {}, {words}{mismatches}", show_seconds(seconds)))?)
     }
 }
