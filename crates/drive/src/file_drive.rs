@@ -406,7 +406,8 @@ fn gives_room_back(operation: &Operation) -> bool {
 /// How to reach a drive, and why not in the way that was asked for.
 fn way_to(drive: &SyncDrive, ring: &Ring) -> (Way, Option<String>) {
     let (name, polled) = (drive.name(), drive.io().poll && drive.info().io_poll);
-    let note = (drive.io().poll && !polled).then(|| format!("{name} offers no polled completion: its requests end by interrupts"));
+    let note =
+        (drive.io().poll && !polled).then(|| format!("{name} offers no polled completion: its requests end by interrupts"));
     let way = match drive.passthrough() {
         Some(_) => Way::Passthrough { polled },
         None if polled => Way::Polled,

@@ -216,8 +216,7 @@ impl HostedArray {
                     Hush::Over => (NoticeKind::Answers, format!("{path} answers again")),
                     Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
-                        let remedy =
-                            "requests that need it wait; check the drive and its cable, or `fail` it so that the other members answer";
+                        let remedy = "requests that need it wait; check the drive and its cable, or `fail` it so that the other members answer";
                         (NoticeKind::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
                 };
@@ -423,7 +422,10 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
         Event::MemberGone { member, slot, reason } => {
             let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
             let remedy = "stop the array, bring the drive back as it was, and serve again";
-            format!("{} ({place}) is gone, and no redundancy replaces it: requests that need it fail ({reason}); {remedy}", name(member))
+            format!(
+                "{} ({place}) is gone, and no redundancy replaces it: requests that need it fail ({reason}); {remedy}",
+                name(member)
+            )
         }
         Event::NoSpace { member, reason } => format!(
             "{} has no space left: writes that need space on it fail with \"no space\" ({reason}); free space on its file system or pool, or `fail` it if \
@@ -433,7 +435,10 @@ fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
         Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),
         Event::MemberInSync { member, slot } => format!("{} is in sync in slot {slot}", name(member)),
         Event::ReadCorrected { member, start_sector, sectors } => {
-            format!("{}: {sectors} unreadable sectors at {start_sector} were recovered from redundancy and rewritten", name(member))
+            format!(
+                "{}: {sectors} unreadable sectors at {start_sector} were recovered from redundancy and rewritten",
+                name(member)
+            )
         }
         Event::WrongBytes { member, start_sector, sectors } => {
             let advice = if array.geometry().level().is_redundant() { "" } else { ADVICE };

@@ -180,7 +180,8 @@ impl Service {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(planned.name.clone(), name.to_owned());
         let count = lanes.lane_count();
         let fewer = how.count.filter(|&wanted| wanted > count).map(|wanted| {
-            let why = "arrays with checksums or md's partial parity log have one, others as many as their write log has space for";
+            let why =
+                "arrays with checksums or md's partial parity log have one, others as many as their write log has space for";
             format!("array \"{name}\" was to run on {wanted} lanes and runs on {count}: {why}")
         });
         for warning in warnings.into_iter().chain(fewer) {

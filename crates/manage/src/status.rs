@@ -133,7 +133,10 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
         let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
         let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
         let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
-        say("integrity", format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}"));
+        say(
+            "integrity",
+            format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}"),
+        );
     }
     for client in &view.clients {
         let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));

@@ -501,7 +501,7 @@ fn replay_without_space_says_why_the_array_refuses_writes() {
     let status = place.settled("tank");
     assert!(status["unreplayed"].is_null(), "{status:#}");
     assert_eq!(overwrite(&serve, 5, 64), 0, "there is room");
-    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors disagreed"));
+    assert!(place.ok(&["scrub", "tank", "--wait"]).contains(" 0 sectors with mismatches"));
     place.ok(&["stop", "tank", "--force"]);
     serve.ended_well();
 }

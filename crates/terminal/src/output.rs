@@ -87,7 +87,9 @@ pub fn confirm(question: &str, insisted: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if !can_ask() {
-        return Err(Failure::Unsafe(format!("{question} There is no terminal to confirm it on: add --force to do it without asking.")));
+        return Err(Failure::Unsafe(format!(
+            "{question} There is no terminal to confirm it on: add --force to do it without asking."
+        )));
     }
     eprint!("{} [y/N] ", shown_sentence(question));
     let mut answer = String::new();

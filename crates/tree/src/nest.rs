@@ -51,7 +51,7 @@ pub struct Nested<R> {
 /// What a member is made of.
 enum Source<D, R> {
     Drive(D),
-    Array(Plan<R>),
+    Array(Box<Plan<R>>),
 }
 
 /// Members with what they are made of, each to be taken once.
@@ -68,7 +68,7 @@ fn plan<P: Provider>(
         let (candidate, source) = &mut sources[drive];
         members.push(match source.take().expect("each drive is one member") {
             Source::Drive(drive) => PlannedMember::Drive(provider.prepare(drive, candidate)?),
-            Source::Array(span) => PlannedMember::Array(Box::new(span)),
+            Source::Array(span) => PlannedMember::Array(span),
         });
     }
     Ok(Some(Plan::new(assembly.uuid, start.clone(), members)))
@@ -113,7 +113,7 @@ pub fn nest<P: Provider>(
             match above {
                 None => found.arrays.push(array),
                 Some(candidate) => match &candidate.found {
-                    Ok(_) => next.push((candidate, Some(Source::Array(array)))),
+                    Ok(_) => next.push((candidate, Some(Source::Array(Box::new(array))))),
                     Err(error) => assembly.outcome = Err(without_upper(assembly, error)),
                 },
             }

@@ -228,14 +228,16 @@ impl<D: MemberDrive> Tree<D> {
             return false;
         }
         self.spans().for_each(Self::begin_stop);
-        self.close_drives() && self.spans().map(Self::is_stopped).fold(true, |all, one| all && one)
+        // Every span takes its step, whatever the others answer.
+        self.close_drives() && self.spans().filter(|span| !span.is_stopped()).count() == 0
     }
 
     /// Closes the drives in use. True once that is done.
     fn close_drives(&self) -> bool {
         let status = self.status();
         let in_use = self.members.iter().zip(&status.members).filter(|(_, member)| member.role != MemberState::Failed);
-        in_use.filter_map(|(member, _)| member.drive()).map(MemberDrive::close).fold(true, |all, one| all && one)
+        // Every drive takes its step, whatever the others answer.
+        in_use.filter_map(|(member, _)| member.drive()).filter(|drive| !drive.close()).count() == 0
     }
 
     /// Gives a command to an array of the tree, by index. The next polls of every lane carry it out. On the home lane.

@@ -89,7 +89,7 @@ pub enum Step {
         /// Where in the data area.
         at: u64,
     },
-    /// At rest, a drive comes to hold other bytes than were written, and a scrub is asked about it.
+    /// At rest, bytes of a drive change, and a scrub must find that.
     Rot {
         /// Which drive.
         drive: u64,

@@ -15,7 +15,7 @@ use crate::reference;
 use crate::trace::{place_words, places_of};
 use crate::tree::{self, Array, MountError, Node, PATIENCE};
 use crate::workload::{History, Step};
-use commands::{AllLanes, Ended, IsDone};
+use commands::{AllLanes, Done, Ended};
 pub use faults::Witness;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -689,8 +689,9 @@ impl<'a> World<'a> {
         let good: Vec<bool> = holders
             .iter()
             .map(|holder| {
-                let counts =
-                    |holder: usize| !self.is_harmed(holder) && !self.rejoined.contains(&holder) && self.is_in_sync_on_disk(holder);
+                let counts = |holder: usize| {
+                    !self.is_harmed(holder) && !self.rejoined.contains(&holder) && self.is_in_sync_on_disk(holder)
+                };
                 holder.is_some_and(|holder| holder != drive && counts(holder))
             })
             .collect();
@@ -1031,7 +1032,7 @@ impl<'a> World<'a> {
         let anew = self.drives[drive].borrow().is_bad(&tree::SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.suspect[drive] &= !anew;
         // As the host does, before it looks what the drive is.
-        if !AllLanes(self).commit_drops().is_done()? {
+        if !AllLanes(self).commit_drops().done()? {
             self.meet("refused as a member");
             return Ok(());
         }
@@ -1045,7 +1046,7 @@ impl<'a> World<'a> {
             return Ok(());
         };
         let comes_back = !prepared.is_new;
-        let joined = AllLanes(self).join(prepared).is_done()?;
+        let joined = AllLanes(self).join(prepared).done()?;
         self.meet(match (joined, comes_back, replaces) {
             (false, ..) => "refused as a member",
             (_, true, _) => "came back by the bitmap",

@@ -247,7 +247,8 @@ impl<'a> Found<'a> {
     }
 }
 
-const ANOTHER_SHAPE: &str = "its superblock describes another array shape than those of the other members; it cannot be used with them";
+const ANOTHER_SHAPE: &str =
+    "its superblock describes another array shape than those of the other members; it cannot be used with them";
 
 /// What tells an array's shape; it must be the same on all current members.
 fn shape(superblock: &Superblock) -> impl PartialEq + use<> {

@@ -11,13 +11,13 @@ pub(super) enum Ended {
 }
 
 /// Separates a refusal from the end of the world.
-pub(super) trait IsDone {
+pub(super) trait Done {
     /// `false`: it was refused.
-    fn is_done(self) -> Result<bool, Stop>;
+    fn done(self) -> Result<bool, Stop>;
 }
 
-impl<T> IsDone for Result<T, Ended> {
-    fn is_done(self) -> Result<bool, Stop> {
+impl<T> Done for Result<T, Ended> {
+    fn done(self) -> Result<bool, Stop> {
         match self {
             Ok(_) => Ok(true),
             Err(Ended::Refused(_)) => Ok(false),
