@@ -2,21 +2,28 @@
 //!
 //! - [`purpose`]: what an array is for, as loads.
 //! - [`wish`]: what is asked for, and which arrays come into question.
-//! - [`trial`]: what one of them reaches.
+//! - [`trial`]: what one of them reaches. [`wear`]: what that takes of its drives.
+//! - [`what_if`]: one array, and what would change with a drive more, another strip, a failed drive, twice the load.
+//! - [`explain`]: where each figure comes from. [`page`]: the answer as HTML.
 //! - This module: the ranking, and why.
 
+pub mod explain;
+pub mod page;
 pub mod purpose;
 pub mod trial;
+pub mod wear;
+pub mod what_if;
 pub mod wish;
 
 pub use purpose::{Part, Purpose};
 pub use trial::{PartFigures, Trial};
+pub use what_if::{Variant, what_if};
 pub use wish::{Candidate, State, Wish};
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// 3 %: arrays whose speeds differ by less count as equally fast. Source: the spread between seeds of a trial is below 2 %
+/// 3 %: arrays whose speeds differ by less count as equally fast. Source: the standard error of a trial is below it
 /// (`tests/advice.rs`).
 pub const ALIKE: f64 = 0.03;
 
@@ -27,8 +34,26 @@ pub struct Advice {
     pub ranking: Vec<Trial>,
     /// The same of what lacks space or redundancy.
     pub unfit: Vec<Trial>,
+    /// What one drive reaches.
+    pub single: Vec<PartFigures>,
     /// Sentences: why the first is first, and what would change the answer.
     pub reasons: Vec<String>,
+}
+
+impl Advice {
+    /// The arrays of the ranking of which none has more space and is as fast, or is faster with as much: by space, the largest first.
+    pub fn front(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.ranking.len()).collect();
+        let of = |index: &usize| &self.ranking[*index];
+        order.sort_by(|a, b| of(b).usable_bytes.cmp(&of(a).usable_bytes).then(of(b).speed.total_cmp(&of(a).speed)));
+        let mut fastest = 0.0;
+        order.retain(|index| {
+            let beats = of(index).speed > fastest;
+            fastest = of(index).speed.max(fastest);
+            beats
+        });
+        order
+    }
 }
 
 /// Why no advice can be given.
@@ -48,6 +73,9 @@ pub enum AdviceError {
 /// [`AdviceError`], in words.
 pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advice, AdviceError> {
     let candidates = wish.candidates().map_err(AdviceError::Wish)?;
+    if let Some(sentence) = wish.too_dear() {
+        return Err(AdviceError::NothingFits(sentence));
+    }
     let single = trial::single(wish);
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);
@@ -87,7 +115,7 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
         }));
     }
     let reasons = reasons(wish, &ranking, &unfit);
-    Ok(Advice { ranking, unfit, reasons })
+    Ok(Advice { ranking, unfit, single, reasons })
 }
 
 /// Of each level and count the fastest strip; of strips alike the one nearest to 64 KiB, which is the default of `stria create`.
@@ -137,6 +165,9 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
     if wish.capacity_bytes_min > 0 {
         conditions.push(format!("holding {:.1} TB", wish.capacity_bytes_min as f64 / 1e12));
     }
+    if let Some(budget) = wish.budget {
+        conditions.push(format!("costing at most {budget:.0}"));
+    }
     let asked = if conditions.is_empty() { String::new() } else { format!(" {}", conditions.join(" and ")) };
     reasons.push(match ranking.len() {
         1 => format!("{} is the only array{asked}: {speed:.2} times one drive.", first.candidate),
@@ -151,10 +182,18 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         reasons.push(format!("{} is as fast within {:.0} %, but {why}.", trial.candidate, ALIKE * 100.0));
     }
     let fastest = |trials: &mut dyn Iterator<Item = &Trial>| trials.max_by(|a, b| a.speed.total_cmp(&b.speed)).cloned();
+    if let Some(worst) = alone_why(wish, first, ranking) {
+        reasons.push(worst);
+    }
     let share = |trial: &Trial| format!("{:.0} % of the speed", 100.0 * trial.speed / speed);
     if let Some(roomy) = fastest(&mut ranking[1 + alike..].iter().filter(|trial| trial.usable_bytes > first.usable_bytes)) {
         let more = roomy.usable_bytes as f64 / first.usable_bytes as f64;
         reasons.push(format!("If space matters more: {} holds {more:.2} times as much, at {}.", roomy.candidate, share(&roomy)));
+    }
+    let cheaper = |trial: &&Trial| trial.price.zip(first.price).is_some_and(|(price, first)| price < 0.99 * first);
+    if let Some(cheaper) = fastest(&mut ranking.iter().filter(cheaper)) {
+        let price = cheaper.price.unwrap_or(0.0);
+        reasons.push(format!("If money matters more: {} costs {price:.0}, at {}.", cheaper.candidate, share(&cheaper)));
     }
     let safer = |trial: &&Trial| trial.survives > first.survives && trial.usable_bytes >= wish.capacity_bytes_min;
     if let Some(safer) = fastest(&mut ranking.iter().filter(safer)) {
@@ -166,4 +205,31 @@ fn reasons(wish: &Wish, ranking: &[Trial], unfit: &[Trial]) -> Vec<String> {
         reasons.push(format!("{} would be {:.2} times as fast, but {lack}.", faster.candidate, faster.speed / speed));
     }
     reasons
+}
+
+/// What the first array has before the fastest of another level: the load of which its time is most below the other's.
+fn alone_why(wish: &Wish, first: &Trial, ranking: &[Trial]) -> Option<String> {
+    let other = ranking
+        .iter()
+        .filter(|trial| trial.candidate.level != first.candidate.level && trial.speed < first.speed * (1.0 - ALIKE))
+        .max_by(|a, b| a.speed.total_cmp(&b.speed))?;
+    let gain = |index: usize| first.parts[index].iops / other.parts[index].iops;
+    let index = (0..first.parts.len()).max_by(|&a, &b| {
+        let weight = |index: usize| wish.purpose.parts[index].time_share * (gain(index) - 1.0);
+        weight(a).total_cmp(&weight(b))
+    })?;
+    let (own, others) = (&first.parts[index], &other.parts[index]);
+    let cause = match (own.written_share, others.written_share) {
+        (Some(own), Some(others)) if others > 1.05 * own => {
+            format!(", as it writes {own:.1} bytes to drives for each byte of clients, and that one {others:.1}")
+        }
+        _ if other.candidate.level.parities() > 0 && own.written_share.is_some() => {
+            ", as that one reads old data and parity before it writes".to_owned()
+        }
+        _ => String::new(),
+    };
+    Some(format!(
+        "It wins by {}: {:.0} requests a second against {:.0} of {}{cause}.",
+        own.name, own.iops, others.iops, other.candidate
+    ))
 }

@@ -3,7 +3,7 @@
 use crate::array::Level;
 
 /// 365.25 days: a year.
-const DAYS_PER_YEAR: f64 = 365.25;
+pub const DAYS_PER_YEAR: f64 = 365.25;
 /// Hours of a year.
 const HOURS_PER_YEAR: f64 = 24.0 * DAYS_PER_YEAR;
 /// Months of a year.

@@ -5,6 +5,9 @@ use crate::model::{Ask, Kind, Model, SECOND, SECTOR_BYTES};
 use crate::station::{Calendar, Station};
 use stria_block::{Nanos, Tag};
 
+/// 10: parts of a measurement of which each tells the throughput anew.
+const BATCHES: u64 = 10;
+
 /// Where requests go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
@@ -92,12 +95,16 @@ impl Latencies {
 pub struct Outcome {
     /// Requests a second.
     pub iops: f64,
+    /// The standard error of that, over it, by batch means: what another run of the same length would change.
+    pub iops_spread: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
     /// Of reads.
     pub reads: Latencies,
     /// Of writes.
     pub writes: Latencies,
+    /// Bytes that were written since the run began, measured or not.
+    pub written_bytes: u64,
     /// Mean number of requests in the model, by its integral over time.
     pub in_flight: f64,
     /// How long was measured.
@@ -135,6 +142,8 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
         due.add(workers[thread].serve(start, load.host_ns), index);
     }
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    let mut written_bytes = 0;
+    let (batch, mut marks) = ((load.requests / BATCHES).max(1), Vec::new());
     let (mut finished, total) = (0u64, load.warm_up + load.requests);
     let (mut now, mut measured_from, mut in_flight, mut area) = (start, start, 0u64, 0u128);
     let mut ended: Vec<Tag> = Vec::new();
@@ -156,6 +165,9 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             if finished == load.warm_up {
                 (measured_from, area) = (now, 0);
             }
+            if finished >= load.warm_up && (finished - load.warm_up).is_multiple_of(batch) {
+                marks.push(now);
+            }
             due.add(workers[slot.thread].serve(now, load.host_ns), tag as usize);
         }
         while let Some((_, index)) = due.take_due(now) {
@@ -170,6 +182,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             };
             slot.write = chance.unit() >= load.read_share;
             slot.sent_at = now;
+            written_bytes += if slot.write { load.block_bytes } else { 0 };
             in_flight += 1;
             let kind = if slot.write { Kind::Write { fua: false } } else { Kind::Read };
             let ask = Ask {
@@ -187,13 +200,27 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     let iops = (reads.len() + writes.len()) as f64 * SECOND as f64 / duration_ns as f64;
     let outcome = Outcome {
         iops,
+        iops_spread: spread(&marks),
         bytes_per_s: iops * load.block_bytes as f64,
         reads: Latencies(reads),
         writes: Latencies(writes),
+        written_bytes,
         in_flight: area as f64 / duration_ns as f64,
         duration_ns,
     };
     (outcome, drain(model, now, in_flight))
+}
+
+/// The standard error of the mean time of a batch, over it; 0 of fewer than two.
+fn spread(marks: &[Nanos]) -> f64 {
+    let times: Vec<f64> = marks.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+    let count = times.len() as f64;
+    let mean = times.iter().sum::<f64>() / count.max(1.0);
+    if times.len() < 2 || mean <= 0.0 {
+        return 0.0;
+    }
+    let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (variance / count).sqrt() / mean
 }
 
 /// The same from time 0 on.

@@ -27,6 +27,20 @@ pub enum Origin {
     Measured,
 }
 
+impl Origin {
+    /// As people read it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Sheet => "data sheet or standard",
+            Self::Row => "the single drive's row",
+            Self::Calibrated => "calibrated",
+            Self::Technology => "technology",
+            Self::Memory => "from memory",
+            Self::Measured => "measured",
+        }
+    }
+}
+
 /// A parameter of a profile and its source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
@@ -140,6 +154,20 @@ const DRIVES: &[(&str, &str)] = &[
     ("savvio10k5", include_str!("../profiles/drives/savvio10k5.toml")),
 ];
 
+/// Parts of the model names that drives have of themselves, and their profiles. Source: the makers' order numbers.
+const MODELS: &[(&str, &str)] = &[
+    ("SSDSC2CW120A3", "ssd520"),
+    ("SSDSC2BB480G4", "s3500"),
+    ("SSDPE2KX040T8", "p4510"),
+    ("SSDPD2MD800", "d3700"),
+    ("ST9300605SS", "savvio10k5"),
+];
+
+/// The profile of a drive that says such a model of itself.
+pub fn key_of_model(model: &str) -> Option<&'static str> {
+    MODELS.iter().find(|(part, _)| model.contains(part)).map(|(_, key)| *key)
+}
+
 /// The files of the platforms.
 const PLATFORMS: &[(&str, &str)] = &[
     ("z87", include_str!("../profiles/platforms/z87.toml")),
@@ -168,6 +196,8 @@ pub struct Facts {
     pub unreadable_per_bit: Option<f64>,
     /// Terabytes that may be written.
     pub tbw_tb: Option<f64>,
+    /// What one costs, in any currency.
+    pub price: Option<f64>,
 }
 
 /// A drive of the catalogue.
@@ -232,11 +262,15 @@ fn as_drive(file: Profile<DriveFile>) -> Result<Profile<CatalogueDrive>, Profile
         (None, Some(hdd)) => DriveConfig::Hdd(hdd),
         _ => return Err(ProfileError { key, problem: "it has neither a table [ssd] nor [hdd], or both".to_owned() }),
     };
-    let facts_refusal =
-        [("mtbf_hours", facts.mtbf_hours), ("unreadable_per_bit", facts.unreadable_per_bit), ("tbw_tb", facts.tbw_tb)]
-            .into_iter()
-            .find(|(_, value)| value.is_some_and(|value| !value.is_finite() || value <= 0.0))
-            .map(|(name, _)| format!("{name} must be above 0"));
+    let facts_refusal = [
+        ("mtbf_hours", facts.mtbf_hours),
+        ("unreadable_per_bit", facts.unreadable_per_bit),
+        ("tbw_tb", facts.tbw_tb),
+        ("price", facts.price),
+    ]
+    .into_iter()
+    .find(|(_, value)| value.is_some_and(|value| !value.is_finite() || value <= 0.0))
+    .map(|(name, _)| format!("{name} must be above 0"));
     match config.refusal().or(facts_refusal) {
         Some(problem) => Err(ProfileError { key, problem }),
         None => Ok(Profile { key, name, config: CatalogueDrive { config, facts }, parameters }),

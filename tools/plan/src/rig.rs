@@ -171,6 +171,11 @@ impl Rig {
         }
     }
 
+    /// What a write-back cache holds that the drives do not have yet.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.bytes
+    }
+
     /// The drives, to bring them to a state before a load.
     pub fn backplane(&self) -> RefMut<'_, Backplane> {
         self.backplane.borrow_mut()

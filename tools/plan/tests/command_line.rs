@@ -15,7 +15,10 @@ fn advice_is_a_table_with_reasons_or_json_with_the_same() {
     let asked = ["advise", "--drives", "4xp4510", "--purpose", "vm", "--requests", "2000", "--strip", "64K"];
     let (code, words, error) = plan(&asked);
     assert_eq!((code, &*error), (0, ""), "{words}");
-    assert!(words.contains("LEVEL") && words.contains("LOSS A YEAR") && words.contains("RAID 10"), "{words}");
+    assert!(
+        words.contains("LEVEL") && words.contains("LOSS A YEAR") && words.contains("NOMDL") && words.contains("RAID 10"),
+        "{words}"
+    );
     let (code, out, _) = plan(&[&asked[..], &["--json"]].concat());
     let told: Value = serde_json::from_str(&out).expect("JSON");
     let first = &told["ranking"][0];
@@ -50,6 +53,17 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ("advise --drives 2xp4510 --purpose vm --spares 2", "make no array"),
         ("advise --drives 8xp4510 --purpose vm --replace-hours -1", "--replace-hours"),
         ("advise --drives 8x/nowhere/my.toml --purpose vm", "cannot read the profile /nowhere/my.toml"),
+        ("advise --drives 8xp4510 --purpose vm --budget 0 --price 5", "--budget is 0: say a number above 0"),
+        ("advise --drives 8xp4510 --purpose vm --budget 100", "a budget needs the price of a drive"),
+        ("advise --drives 8xp4510 --purpose vm --price -3", "--price is -3: say a number above 0"),
+        ("advise --drives 8xp4510 --purpose vm --written-a-day 0", "--written-a-day is 0"),
+        ("advise --drives 8xp4510 --purpose vm --scrub-days -1", "--scrub-days is -1"),
+        ("what-if --drives 2-8xp4510 --purpose vm --level 5", "say one count"),
+        ("what-if --drives 3xp4510 --purpose vm --level 10", "at least 4"),
+        ("what-if --drives 5xp4510 --purpose vm --level 10", "a multiple of 2"),
+        ("what-if --drives 4xp4510 --purpose vm --level 5 --strip 48K", "invalid strip size 48K"),
+        ("what-if --drives 4xp4510 --purpose vm --level 5 --strip 32K --strip 64K", "say one --strip"),
+        ("what-if --drives 4xd3700 --purpose vm --level 6 --platform d3700-host", "makes no RAID 6"),
         ("calc usable --level 6 --drives 3 --capacity-tb 4", "at least 4 members"),
         ("calc endurance --tbw=-1 --years 5", "--tbw"),
     ];
@@ -70,6 +84,44 @@ fn a_wish_that_no_array_fulfils_fails_with_what_comes_nearest() {
     let (code, out, error) = plan(&line.split(' ').collect::<Vec<_>>());
     assert_eq!((code, &*out), (1, ""));
     assert!(error.contains("no array of 4 x s3500 holds 10.0 TB") && error.contains("1.4 TB at most"), "{error}");
+}
+
+/// A machine as smartctl describes it: a program in its place that answers with what the models say.
+fn plan_here(name: &str, models: &[&str]) -> (i32, String, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let devices: Vec<Value> = (0..models.len()).map(|index| serde_json::json!({ "name": format!("/dev/sd{index}") })).collect();
+    let mut script = format!("#!/bin/sh\ncase \"$*\" in\n*--scan) echo '{}' ;;\n", serde_json::json!({ "devices": devices }));
+    for (index, model) in models.iter().enumerate() {
+        script += &format!("*/dev/sd{index}) echo '{}'; exit 4 ;;\n", serde_json::json!({ "model_name": model }));
+    }
+    let program = folder.join("smartctl");
+    std::fs::write(&program, script + "esac\n").expect("a script");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a program");
+    let line = ["advise", "--drives", "here", "--purpose", "media", "--requests", "1000", "--strip", "64K"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stria-plan"));
+    let output = command.args(line).env("PATH", &folder).output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn drives_of_this_machine_are_those_that_smartctl_names() {
+    let (code, words, error) = plan_here("four", &["INTEL SSDSC2BB480G4"; 4]);
+    assert!(code == 0 && words.contains("Intel SSD DC S3500 480 GB") && words.contains("RAID 5"), "{words}{error}");
+    for (name, models, sentence) in [
+        ("none", &[][..], "smartctl finds no drive"),
+        ("strange", &["QEMU HARDDISK"], "no drive of this machine is in the catalogue (/dev/sd0 is QEMU HARDDISK)"),
+        ("mixed", &["INTEL SSDSC2BB480G4", "INTEL SSDPE2KX040T8"], "this machine has 1xp4510 and 1xs3500"),
+    ] {
+        let (code, out, error) = plan_here(name, models);
+        assert_eq!((code, &*out), (2, ""), "{name}: {error}");
+        assert!(error.contains(sentence), "{name}: {error}");
+    }
+    let line = ["advise", "--drives", "here", "--purpose", "media"];
+    let output = Command::new(env!("CARGO_BIN_EXE_stria-plan")).args(line).env("PATH", "/nowhere").output().expect("it starts");
+    assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("install smartmontools"));
 }
 
 /// A profile of one's own: the P4510's, with flash that is read in half the time.
@@ -94,9 +146,63 @@ fn a_drive_of_ones_own_is_planned_with() {
 }
 
 #[test]
+fn a_budget_that_buys_nothing_fails_with_a_sentence() {
+    let line = "advise --drives 8xp4510 --purpose vm --price 500 --budget 100";
+    let (code, out, error) = plan(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!((code, &*out), (1, ""));
+    assert!(error.contains("a budget of 100 buys no p4510 at 500 each"), "{error}");
+}
+
+/// A page and an explanation beside the table; the same figures in all.
+#[test]
+fn an_answer_is_a_page_as_well() {
+    let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("plan.html");
+    let out = path.to_str().expect("text");
+    let line = [
+        "advise",
+        "--drives",
+        "4xp4510",
+        "--purpose",
+        "vm",
+        "--requests",
+        "2000",
+        "--strip",
+        "64K",
+        "--price",
+        "900",
+        "--explain",
+        "--out",
+        out,
+    ];
+    let (code, words, error) = plan(&line);
+    assert_eq!((code, &*error), (0, ""), "{words}");
+    let page = std::fs::read_to_string(&path).expect("a page");
+    for word in ["NOMDL", "3600", "LOSS BY SIMULATION", "standard error"] {
+        assert!(words.contains(word) && page.contains(word), "{word}: {words}");
+    }
+    assert!(words.contains("PRICE") && page.contains("<svg"), "{words}");
+    let (code, _, error) = plan(&[&line[..line.len() - 1], &["/nowhere/plan.html"]].concat());
+    assert!(code == 1 && error.contains("/nowhere/plan.html"), "{error}");
+}
+
+#[test]
+fn what_if_is_a_table_or_json() {
+    let asked = ["what-if", "--drives", "4xp4510", "--level", "5", "--purpose", "vm", "--requests", "2000"];
+    let (code, words, error) = plan(&asked);
+    assert_eq!((code, &*error), (0, ""), "{words}");
+    for word in ["this array", "one drive more", "half the strip", "a failed drive", "twice the load", "AGAINST THIS"] {
+        assert!(words.contains(word), "{word}: {words}");
+    }
+    let (code, out, _) = plan(&[&asked[..], &["--json"]].concat());
+    let told: Value = serde_json::from_str(&out).expect("JSON");
+    let variants = told["variants"].as_array().expect("a list");
+    assert_eq!((code, variants.len(), variants[0]["against_this"].as_f64()), (0, 6, Some(1.0)), "{out}");
+}
+
+#[test]
 fn help_names_the_commands_and_the_catalogue_the_drives() {
     let (code, out, _) = plan(&["--help"]);
-    assert!(code == 0 && ["advise", "catalogue", "calc", "reproduce"].iter().all(|word| out.contains(word)), "{out}");
+    assert!(code == 0 && ["advise", "what-if", "catalogue", "calc", "reproduce"].iter().all(|word| out.contains(word)), "{out}");
     let (code, out, _) = plan(&["catalogue"]);
     assert!(code == 0 && out.contains("p4510") && out.contains("Stria on Linux"), "{out}");
 }

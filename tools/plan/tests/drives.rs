@@ -414,3 +414,20 @@ fn a_few_writes_keep_large_reads_from_filling_the_link() {
     let (small, large) = (rate(16, 0.9), rate(256, 0.9));
     assert!(small < 0.8 * rate(16, 1.0) && small < 0.9 * large, "{small:.0}, {large:.0}");
 }
+
+/// The spread that one run tells of itself is that between runs of different seeds, within a factor of two and a half.
+#[test]
+fn a_run_knows_its_spread() {
+    let run_of = |seed: u64| {
+        let mut drive = Ssd::new(plain(), seed);
+        drive.jump_to_used(seed);
+        let load = Load { seed, warm_up: 20_000, ..Load::random(&drive, 32, 0.7) };
+        run(&mut drive, &load)
+    };
+    let outcomes: Vec<_> = (1..=12).map(run_of).collect();
+    let count = outcomes.len() as f64;
+    let mean = outcomes.iter().map(|outcome| outcome.iops).sum::<f64>() / count;
+    let variance = outcomes.iter().map(|outcome| (outcome.iops - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    let (between, own) = (variance.sqrt() / mean, outcomes.iter().map(|outcome| outcome.iops_spread).sum::<f64>() / count);
+    assert!(own < 2.5 * between && between < 2.5 * own, "{own} of one, {between} between");
+}

@@ -1,20 +1,26 @@
 //! What one array reaches: its speed, optimal and degraded, by the engine on the modelled drives; its space and expected loss by law.
 
 use super::purpose::Part;
+use super::wear::Wear;
 use super::wish::{Candidate, State, Wish};
 use crate::array::Level;
 use crate::array::engine::Condition;
 use crate::backplane::DriveConfig;
+use crate::calc::annual_failure_rate;
 use crate::load::{self, Load, Outcome};
 use crate::model::{Model, SECTOR_BYTES};
 use crate::platform::PlatformConfig;
+use crate::reliability::simulated::{self, Expected, Repair};
 use crate::reliability::{Frailty, groups, loss_per_year};
 use crate::rig::Rig;
 use crate::ssd::SsdConfig;
+use crate::ssd::config::PAGE_BYTES;
 use stria_block::Nanos;
 
 /// 1: every trial has this seed, so that advice is the same everywhere.
 const SEED: u64 = 1;
+/// 20,000: histories of drives that fail. They take some milliseconds, and leave a standard error of some percent.
+const HISTORIES: u32 = 20_000;
 /// A drive whose data sheet says nothing fails once in a million hours, the usual figure of an SSD for desktops.
 const MTBF_HOURS: f64 = 1e6;
 /// The same: one sector in 10^15 bits cannot be read, the usual figure of desktop drives.
@@ -41,6 +47,8 @@ pub struct PartFigures {
     pub name: String,
     /// Requests a second.
     pub iops: f64,
+    /// The standard error of that, over it.
+    pub iops_spread: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
     /// Mean latency.
@@ -49,6 +57,8 @@ pub struct PartFigures {
     pub read_p99_ns: Option<Nanos>,
     /// The same of writes.
     pub write_p99_ns: Option<Nanos>,
+    /// Bytes that SSDs took in for each byte that was written to the array; none where nothing is written, and of disks.
+    pub written_share: Option<f64>,
 }
 
 /// What an array reaches.
@@ -68,8 +78,22 @@ pub struct Trial {
     pub degraded_speed: Option<f64>,
     /// Until a spare is filled while clients are idle. By model; none as above.
     pub rebuild_hours: Option<f64>,
+    /// From a failure until the array is whole again.
+    pub repair_hours: f64,
+    /// A drive, as far as it fails.
+    pub frailty: Frailty,
+    /// The standard error of the speed, over it: what another run would change.
+    pub speed_spread: f64,
     /// The probability of losing data within a year. By law.
     pub loss_per_year: f64,
+    /// The same and more, with scrubs, by simulation. It is the law's business that drives fail independently in both.
+    pub loss: Expected,
+    /// Drives that fail in a year. By law.
+    pub failures_per_year: f64,
+    /// Wear of each drive; none where nothing is written or no endurance is known.
+    pub wear: Option<Wear>,
+    /// What the drives cost, spares included.
+    pub price: Option<f64>,
 }
 
 /// The drive, with a buffer of one program for each die: in the long run the buffer's size does not matter, and a small one is full sooner.
@@ -129,24 +153,40 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
 
 fn figures(wish: &Wish, mut make: impl FnMut() -> Rig) -> Vec<PartFigures> {
     let of = |part: &Part| {
-        let outcome = measured(wish, &mut prepared(wish, make()), part);
+        let mut rig = prepared(wish, make());
+        let outcome = measured(wish, &mut rig, part);
+        let taken: u64 = rig.backplane().ssds().map(|drive| drive.counts().host * PAGE_BYTES).sum();
+        let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
+        let written_share = taken as f64 / written as f64;
         let p99 = |latencies: &load::Latencies| (latencies.count() > 0).then(|| latencies.quantile_ns(0.99));
         PartFigures {
             name: part.name.clone(),
             iops: outcome.iops,
+            iops_spread: outcome.iops_spread,
             bytes_per_s: outcome.bytes_per_s,
             mean_ns: outcome.mean_ns(),
             read_p99_ns: p99(&outcome.reads),
             write_p99_ns: p99(&outcome.writes),
+            written_share: (taken > 0 && written > 0).then_some(written_share),
         }
     };
     wish.purpose.parts.iter().map(of).collect()
 }
 
 /// The purpose's time on one drive over that on the array.
-fn speed(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
+pub fn speed(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
     let times = wish.purpose.parts.iter().zip(array.iter().zip(single));
     1.0 / times.map(|(part, (array, single))| part.time_share * single.iops / array.iops).sum::<f64>()
+}
+
+/// The standard error of the speed, over it; runs of different loads err independently.
+fn speed_spread(wish: &Wish, array: &[PartFigures], single: &[PartFigures]) -> f64 {
+    let speed = speed(wish, array, single);
+    let of = |((part, array), single): ((&Part, &PartFigures), &PartFigures)| {
+        let time = part.time_share * single.iops / array.iops * speed;
+        (time * array.iops_spread.hypot(single.iops_spread)).powi(2)
+    };
+    wish.purpose.parts.iter().zip(array).zip(single).map(of).sum::<f64>().sqrt()
 }
 
 /// What one drive reaches.
@@ -154,50 +194,97 @@ pub fn single(wish: &Wish) -> Vec<PartFigures> {
     figures(wish, || Rig::new(platform(wish), &[drive(wish)], Level::Single, 64 << 10, SEED))
 }
 
+fn made(wish: &Wish, candidate: &Candidate) -> Rig {
+    let drives = vec![drive(wish); candidate.members];
+    Rig::new(platform(wish), &drives, candidate.level, candidate.strip_kib << 10, SEED)
+}
+
+/// An array that is not optimal.
+fn lacking(wish: &Wish, candidate: &Candidate, condition: Condition) -> Rig {
+    let drives = candidate.members + usize::from(condition == Condition::Rebuilding);
+    let drives = vec![drive(wish); drives];
+    let rig = Rig::in_condition(condition, platform(wish), &drives, candidate.level, candidate.strip_kib << 10, SEED);
+    rig.expect("the optimal array was made")
+}
+
+/// What a redundant array of the engine reaches without a drive.
+pub fn degraded(wish: &Wish, candidate: &Candidate) -> Vec<PartFigures> {
+    figures(wish, || lacking(wish, candidate, Condition::Degraded))
+}
+
 /// Tries an array. What it reaches without a drive is left to [`complete`].
 pub fn run(wish: &Wish, candidate: &Candidate, single: &[PartFigures]) -> Trial {
-    let drives = vec![drive(wish); candidate.members];
-    let made = || Rig::new(platform(wish), &drives, candidate.level, candidate.strip_kib << 10, SEED);
-    let usable_bytes = made().size_sectors() * SECTOR_BYTES;
-    let parts = figures(wish, made);
+    let usable_bytes = made(wish, candidate).size_sectors() * SECTOR_BYTES;
+    let parts = figures(wish, || made(wish, candidate));
     let (_, _, survives) = groups(candidate.level, candidate.members);
     Trial {
         candidate: *candidate,
         usable_bytes,
         survives,
         speed: speed(wish, &parts, single),
-        parts,
         degraded_speed: None,
         rebuild_hours: None,
+        repair_hours: 0.0,
+        frailty: frailty(wish),
+        speed_spread: speed_spread(wish, &parts, single),
         loss_per_year: 0.0,
+        loss: Expected::default(),
+        failures_per_year: 0.0,
+        wear: None,
+        price: wish.cost(candidate.drives()),
+        parts,
     }
 }
 
-/// Adds what an array reaches without a drive, and its expected loss.
-pub fn complete(wish: &Wish, trial: &mut Trial, single: &[PartFigures]) {
-    let Candidate { level, members, spares, strip_kib } = trial.candidate;
+fn frailty(wish: &Wish) -> Frailty {
     let facts = wish.drive.config.facts;
-    let capacity_tb = wish.drive.config.config.capacity_bytes() as f64 / 1e12;
+    Frailty {
+        mtbf_hours: facts.mtbf_hours.unwrap_or(MTBF_HOURS),
+        unreadable_per_bit: facts.unreadable_per_bit.unwrap_or(UNREADABLE_PER_BIT),
+        capacity_tb: wish.drive.config.config.capacity_bytes() as f64 / 1e12,
+    }
+}
+
+/// Adds what an array reaches without a drive, its spread, expected loss and wear.
+pub fn complete(wish: &Wish, trial: &mut Trial, single: &[PartFigures]) {
+    let Candidate { level, members, spares, .. } = trial.candidate;
+    let facts = wish.drive.config.facts;
+    let capacity_tb = trial.frailty.capacity_tb;
     if trial.survives > 0 && wish.platform.config.coalesces {
-        let made = |condition, drives: usize| {
-            let drives = vec![drive(wish); drives];
-            let rig = Rig::in_condition(condition, platform(wish), &drives, level, strip_kib << 10, SEED);
-            rig.expect("the optimal array was made")
-        };
-        let degraded = figures(wish, || made(Condition::Degraded, members));
-        trial.degraded_speed = Some(speed(wish, &degraded, single));
-        trial.rebuild_hours =
-            rebuild_bytes_per_s(&mut made(Condition::Rebuilding, members + 1)).map(|rate| capacity_tb * 1e12 / rate / 3600.0);
+        trial.degraded_speed = Some(speed(wish, &degraded(wish, &trial.candidate), single));
+        trial.rebuild_hours = rebuild_bytes_per_s(&mut lacking(wish, &trial.candidate, Condition::Rebuilding))
+            .map(|rate| capacity_tb * 1e12 / rate / 3600.0);
     }
     // Where no rebuild is modelled it takes as long as a drive at 100 MB/s: the order of magnitude is what matters here.
     let rebuild_hours = trial.rebuild_hours.unwrap_or(capacity_tb * 1e12 / 100e6 / 3600.0);
     let repair_hours = rebuild_hours + if spares > 0 { 0.0 } else { wish.replace_hours };
-    let frailty = Frailty {
-        mtbf_hours: facts.mtbf_hours.unwrap_or(MTBF_HOURS),
-        unreadable_per_bit: facts.unreadable_per_bit.unwrap_or(UNREADABLE_PER_BIT),
-        capacity_tb,
-    };
+    let frailty = trial.frailty;
+    trial.repair_hours = repair_hours;
     trial.loss_per_year = loss_per_year(level, members, frailty, repair_hours);
+    trial.failures_per_year = members as f64 * annual_failure_rate(frailty.mtbf_hours);
+    let array = simulated::Array {
+        level,
+        members,
+        usable_bytes: trial.usable_bytes as f64,
+        drive: frailty,
+        repair: Repair::Fixed { hours: repair_hours },
+        scrub_hours: wish.scrub_hours,
+    };
+    trial.loss = simulated::expected(&array, HISTORIES, SEED);
+    trial.wear = written_share(wish, &trial.parts)
+        .zip(facts.tbw_tb)
+        .map(|(share, tbw_tb)| Wear::of(share, members, tbw_tb, capacity_tb, wish.written_tb_per_day));
+}
+
+/// Bytes that drives take in for a byte of clients, over all loads as the array carries them out.
+fn written_share(wish: &Wish, parts: &[PartFigures]) -> Option<f64> {
+    let (mut taken, mut written) = (0.0, 0.0);
+    for (part, figures) in wish.purpose.parts.iter().zip(parts) {
+        let bytes = part.time_share * figures.bytes_per_s * (1.0 - part.read_share);
+        taken += bytes * figures.written_share.unwrap_or(0.0);
+        written += bytes;
+    }
+    (written > 0.0 && taken > 0.0).then(|| taken / written)
 }
 
 /// How fast the engine fills a spare while clients are idle.

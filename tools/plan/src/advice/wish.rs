@@ -11,6 +11,9 @@ use std::ops::RangeInclusive;
 /// 64: the most drives of an advice. Source: none; beyond it trials take minutes.
 pub const DRIVES_MAX: usize = 64;
 
+/// Strips that there are: KiB.
+pub const STRIP_KIB: RangeInclusive<u64> = 4..=16_384;
+
 /// Strips that are tried where none is named: KiB.
 pub const STRIPS_KIB: [u64; 3] = [16, 64, 256];
 
@@ -48,6 +51,14 @@ pub struct Wish {
     pub state: State,
     /// Hours until a failed drive is replaced where there is no spare.
     pub replace_hours: f64,
+    /// Hours from one scrub to the next.
+    pub scrub_hours: f64,
+    /// Terabytes that clients write to the array in a day, where that is known.
+    pub written_tb_per_day: Option<f64>,
+    /// What a drive costs, in any currency.
+    pub price: Option<f64>,
+    /// What all drives may cost.
+    pub budget: Option<f64>,
     /// Requests that are measured of each load.
     pub requests: u64,
 }
@@ -66,6 +77,11 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// True if the strip matters.
+    pub fn has_strips(&self) -> bool {
+        !matches!(self.level, Level::Single | Level::Raid1)
+    }
+
     /// Members and spares.
     pub fn drives(&self) -> usize {
         self.members + self.spares
@@ -78,7 +94,7 @@ impl fmt::Display for Candidate {
             Level::Single => write!(f, "a single drive")?,
             level => write!(f, "{level} over {} drives", self.members)?,
         }
-        if !matches!(self.level, Level::Single | Level::Raid1) {
+        if self.has_strips() {
             write!(f, " with strips of {} KiB", self.strip_kib)?;
         }
         match self.spares {
@@ -117,8 +133,60 @@ impl Wish {
         }
     }
 
+    /// What so many drives cost.
+    pub fn cost(&self, drives: usize) -> Option<f64> {
+        self.price.map(|price| price * drives as f64)
+    }
+
+    /// The members of an array of the count that is asked for.
+    ///
+    /// # Errors
+    /// A sentence, if several counts are asked for, or no drive is left beside the spares.
+    pub fn members(&self) -> Result<usize, String> {
+        if self.counts.start() != self.counts.end() {
+            return Err(format!("{} drives are several arrays: say one count", self.counts_text()));
+        }
+        self.counts.end().checked_sub(self.spares).filter(|members| *members > 0).ok_or_else(|| {
+            format!("{} drives with {} spares make no array: take more drives or fewer spares", self.counts.end(), self.spares)
+        })
+    }
+
+    /// The same with so many times the requests under way.
+    pub fn with_depth_times(&self, factor: u32) -> Self {
+        let mut wish = self.clone();
+        wish.purpose.parts.iter_mut().for_each(|part| part.depth *= factor);
+        wish
+    }
+
+    /// Why there is no such array on the platform, if there is none.
+    pub fn refusal(&self, candidate: &Candidate) -> Option<String> {
+        let Candidate { level, members, spares, strip_kib } = *candidate;
+        let platform = &self.platform;
+        let redundant = level.copies() > 1 || level.parities() > 0;
+        if let Some(refusal) = level.refusal(members) {
+            Some(refusal)
+        } else if !platform.config.allows(level) {
+            Some(format!("{} makes no {level}, or nothing is known of it there", platform.name))
+        } else if !redundant && spares > 0 {
+            Some(format!("spares are of no use to {level}"))
+        } else if !candidate.has_strips() {
+            None
+        } else if !strip_kib.is_power_of_two() || !STRIP_KIB.contains(&strip_kib) {
+            Some(format!("invalid strip size {strip_kib}K: a power of two from 4K to 16M"))
+        } else if strip_kib < platform.config.strip_kib_min {
+            Some(format!("{} has no strips below {} KiB", platform.name, platform.config.strip_kib_min))
+        } else {
+            None
+        }
+    }
+
     /// Why a trial does not fit, if it does not.
     pub fn lack(&self, trial: &Trial) -> Option<String> {
+        if let (Some(budget), Some(cost)) = (self.budget, trial.price)
+            && cost > budget
+        {
+            return Some(format!("costs {cost:.0} of {budget:.0}"));
+        }
         if trial.survives < self.losses_min {
             return Some(match trial.survives {
                 0 => "survives no failure".to_owned(),
@@ -130,13 +198,26 @@ impl Wish {
             .then(|| format!("holds {:.1} TB and not {:.1}", held(trial.usable_bytes), held(self.capacity_bytes_min)))
     }
 
+    /// Why the budget buys none of the arrays, if it does not.
+    pub fn too_dear(&self) -> Option<String> {
+        let (budget, price) = (self.budget?, self.price?);
+        let least = *self.counts.start();
+        (self.cost(least)? > budget).then(|| match (budget / price) as usize {
+            0 => format!("a budget of {budget:.0} buys no {} at {price:.0} each", self.drive.key),
+            bought => format!("a budget of {budget:.0} buys {bought} of {} at {price:.0} each, and not {least}", self.drive.key),
+        })
+    }
+
     /// Every array that the drives can make.
     ///
     /// # Errors
     /// A sentence, where there is none.
     pub fn candidates(&self) -> Result<Vec<Candidate>, String> {
         let platform = &self.platform.config;
-        if let Some(strip) = self.strips_kib.iter().find(|strip| !strip.is_power_of_two() || !(4..=16_384).contains(*strip)) {
+        if self.budget.is_some() && self.price.is_none() {
+            return Err("a budget needs the price of a drive: say it with --price, or in the profile".to_owned());
+        }
+        if let Some(strip) = self.strips_kib.iter().find(|strip| !strip.is_power_of_two() || !STRIP_KIB.contains(*strip)) {
             return Err(format!("invalid strip size {strip}K: a power of two from 4K to 16M"));
         }
         let mut strips: Vec<u64> = self.strips_kib.iter().copied().filter(|strip| *strip >= platform.strip_kib_min).collect();

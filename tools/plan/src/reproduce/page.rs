@@ -70,12 +70,8 @@ pub fn markdown(cases: &[Case]) -> Result<String, ProfileError> {
     page.push_str("\n## Parameters\n\n| profile | parameter | value | kind | source |\n| --- | --- | --- | --- | --- |\n");
     for (key, parameter) in profile::parameters()? {
         let kind = match parameter.origin {
-            Origin::Sheet => "data sheet or standard",
-            Origin::Row => "the single drive's row",
             Origin::Calibrated => "**calibrated**",
-            Origin::Technology => "technology",
-            Origin::Memory => "from memory",
-            Origin::Measured => "measured",
+            origin => origin.word(),
         };
         let _ = writeln!(page, "| {key} | {} | {} | {kind} | {} |", parameter.name, parameter.value, parameter.source);
     }

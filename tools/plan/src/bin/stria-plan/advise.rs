@@ -1,122 +1,45 @@
 //! `stria plan advise`: the command line of [`stria_plan::advice`].
 
-use clap::{Args, ValueEnum};
+use crate::wish::{WishArgs, amount};
+use clap::Args;
 use serde_json::{Value, json};
-use std::path::Path;
-use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
-use stria_plan::advice::{Advice, AdviceError, PartFigures, Purpose, State, Trial, Wish, advise, purpose};
-use stria_plan::load::Pattern;
-use stria_plan::profile::{self, CatalogueDrive, Profile};
-use stria_terminal::output::{print, print_json, table};
+use std::path::PathBuf;
+use stria_plan::advice::explain::{Explained, bytes, explain, risk, time};
+use stria_plan::advice::{Advice, AdviceError, PartFigures, Trial, Wish, advise, page};
+use stria_terminal::output::{paragraphs, print, print_json, table, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
 
 /// Try every array that drives can make on their models, and rank them for a purpose
 #[derive(Args)]
 pub struct Advise {
-    /// How many drives, and which: 8xp4510; 2-8xp4510 for two to eight. `stria plan catalogue` lists them; a path that ends in .toml is a
-    /// profile of your own
-    #[arg(long, value_name = "COUNTxDRIVE")]
-    drives: String,
-    /// What the drives are attached to, and what makes the array; `stria plan catalogue` lists them
-    #[arg(long, value_name = "PLATFORM", default_value = "stria")]
-    platform: String,
-    /// What the array is for
-    #[arg(long, value_parser = purpose::NAMES, required_unless_present = "block", conflicts_with_all = ["block", "reads", "depth", "sequential"])]
-    purpose: Option<String>,
-    /// Instead of a purpose: size of a request, such as 4K
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    block: Option<u64>,
-    /// With --block: percent of reads
-    #[arg(long, value_name = "PERCENT", default_value_t = 70.0, allow_negative_numbers = true)]
-    reads: f64,
-    /// With --block: requests under way
-    #[arg(long, value_name = "N", default_value_t = 32)]
-    depth: u32,
-    /// With --block: requests follow each other
-    #[arg(long)]
-    sequential: bool,
+    #[command(flatten)]
+    asked: WishArgs,
     /// Space for data, at least: 10TB
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "0")]
     capacity: u64,
     /// Failures of any drives that must be survived
     #[arg(long, value_name = "N", default_value_t = 1)]
     survive: usize,
-    /// Of the drives: those that wait for a failure
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    spares: usize,
-    /// Strips to try, such as 64K; several times for several
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    strip: Vec<u64>,
-    /// State of SSDs: as new; used, after random overwrites of everything; or deleted since, which helps where trims reach the drives
-    #[arg(long, value_enum, default_value_t = StateName::Used)]
-    state: StateName,
-    /// Hours until a failed drive is replaced where there is no spare
-    #[arg(long, value_name = "HOURS", default_value_t = 24.0, allow_negative_numbers = true)]
-    replace_hours: f64,
-    /// Requests that are measured of each load: more are slower and more exact
-    #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
-    requests: u64,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum StateName {
-    Fresh,
-    Used,
-    Deleted,
-}
-
-fn drive(name: &str) -> Result<Profile<CatalogueDrive>, Failure> {
-    if Path::new(name).extension().is_none_or(|ending| ending != "toml") {
-        return profile::catalogue_drive(name).map_err(|error| Failure::Usage(error.to_string()));
-    }
-    let text =
-        std::fs::read_to_string(name).map_err(|error| Failure::Usage(format!("cannot read the profile {name}: {error}")))?;
-    profile::parse_drive(name, &text).map_err(|error| Failure::Usage(error.to_string()))
-}
-
-fn wish(command: &Advise) -> Result<Wish, Failure> {
-    let (counts, name) = wish::parse_drives(&command.drives).map_err(Failure::Usage)?;
-    let purpose = match (&command.purpose, command.block) {
-        (Some(name), _) => Purpose::preset(name).ok_or_else(|| Failure::Usage(format!("there is no purpose {name}")))?,
-        (None, block) => {
-            let pattern = if command.sequential { Pattern::Sequential } else { Pattern::Random };
-            let mix = Purpose::mix(block.unwrap_or(4096), command.reads / 100.0, command.depth, pattern);
-            mix.map_err(Failure::Usage)?
-        }
-    };
-    if !command.replace_hours.is_finite() || command.replace_hours < 0.0 {
-        return Err(Failure::Usage(format!("--replace-hours is {}: say 0 or more", command.replace_hours)));
-    }
-    if let Some(strip) = command.strip.iter().find(|strip| *strip % 1024 != 0) {
-        return Err(Failure::Usage(format!("invalid strip size {strip}: a power of two from 4K to 16M")));
-    }
-    let strips = command.strip.iter().map(|strip| strip >> 10).collect::<Vec<u64>>();
-    Ok(Wish {
-        drive: drive(name)?,
-        counts,
-        spares: command.spares.min(DRIVES_MAX),
-        platform: profile::platform(&command.platform).map_err(|error| Failure::Usage(error.to_string()))?,
-        purpose,
-        capacity_bytes_min: command.capacity,
-        losses_min: command.survive,
-        strips_kib: if strips.is_empty() { STRIPS_KIB.to_vec() } else { strips },
-        state: match command.state {
-            StateName::Fresh => State::Fresh,
-            StateName::Used => State::Used,
-            StateName::Deleted => State::Deleted,
-        },
-        replace_hours: command.replace_hours,
-        requests: command.requests,
-    })
+    /// What all drives may cost, in the currency of --price
+    #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
+    budget: Option<f64>,
+    /// Say where each figure of the first array comes from
+    #[arg(long)]
+    explain: bool,
+    /// Write the answer as a page of HTML, with a chart and all sources
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 /// Carries out the command.
 ///
 /// # Errors
-/// Usage, where the wish makes no sense; failed, where no array fulfils it.
+/// Usage, where the wish makes no sense; failed, where no array fulfils it, or the page cannot be written.
 pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
-    let wish = wish(command)?;
+    let mut wish = command.asked.wish()?;
+    (wish.capacity_bytes_min, wish.losses_min) = (command.capacity, command.survive);
+    wish.budget = amount("--budget", command.budget)?;
     let bar = steps_bar(as_json);
     let advice = advise(&wish, &|tried, count| {
         bar.set_length(count as u64);
@@ -127,67 +50,71 @@ pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
         AdviceError::Wish(sentence) => Failure::Usage(sentence),
         AdviceError::NothingFits(sentence) => Failure::Failed(sentence),
     })?;
+    if let Some(path) = &command.out {
+        write_file(path, &page::html(&wish, &advice))?;
+    }
     match as_json {
         true => print_json(&told(&wish, &advice)),
-        false => print(&shown(&wish, &advice)),
+        false => print(&shown(&wish, &advice, command.explain)),
     }
     Ok(0)
 }
 
-fn told(wish: &Wish, advice: &Advice) -> Value {
+/// The figures of an array.
+pub fn figures_json(wish: &Wish, trial: &Trial) -> Value {
     let part = |part: &PartFigures| {
         json!({
             "name": part.name, "iops": part.iops, "bytes_per_s": part.bytes_per_s, "mean_us": part.mean_ns / 1e3,
             "read_p99_us": part.read_p99_ns.map(|ns| ns as f64 / 1e3), "write_p99_us": part.write_p99_ns.map(|ns| ns as f64 / 1e3),
         })
     };
-    let trial = |trial: &Trial| {
-        json!({
-            "level": trial.candidate.level.to_string(), "members": trial.candidate.members, "spares": trial.candidate.spares,
-            "strip_kib": trial.candidate.strip_kib, "usable_bytes": trial.usable_bytes, "survives": trial.survives,
-            "speed": trial.speed, "degraded_speed": trial.degraded_speed, "rebuild_hours": trial.rebuild_hours,
-            "loss_per_year": trial.loss_per_year, "loads": trial.parts.iter().map(part).collect::<Vec<_>>(),
-            "lacks": wish.lack(trial),
-        })
-    };
     json!({
-        "drive": wish.drive.name, "platform": wish.platform.name, "purpose": wish.purpose.about,
-        "ranking": advice.ranking.iter().map(trial).collect::<Vec<_>>(),
-        "unfit": advice.unfit.iter().map(trial).collect::<Vec<_>>(),
-        "reasons": advice.reasons,
-        "by_model": ["speed", "degraded_speed", "rebuild_hours", "loads"],
-        "by_law": ["usable_bytes", "survives", "loss_per_year"],
+        "level": trial.candidate.level.to_string(), "members": trial.candidate.members, "spares": trial.candidate.spares,
+        "strip_kib": trial.candidate.strip_kib, "usable_bytes": trial.usable_bytes, "survives": trial.survives,
+        "speed": trial.speed, "speed_spread": trial.speed_spread, "degraded_speed": trial.degraded_speed,
+        "rebuild_hours": trial.rebuild_hours, "failures_per_year": trial.failures_per_year, "loss_per_year": trial.loss_per_year,
+        "simulated_loss": {
+            "per_year": trial.loss.loss, "standard_error_share": trial.loss.spread, "array_per_year": trial.loss.array_loss,
+            "nomdl_bytes_per_tb_year": trial.loss.bytes_per_tb,
+        },
+        "mttdl_years": -1.0 / (-trial.loss_per_year).ln_1p(),
+        "wear": trial.wear.as_ref().map(|wear| json!({
+            "drive_bytes_per_client_byte": wear.written_share, "client_tb_per_day_for_5_years": wear.tb_per_day,
+            "tbw_per_year": wear.used.map(|used| used.tbw_per_year), "years": wear.used.map(|used| used.years),
+            "drive_writes_per_day": wear.used.map(|used| used.drive_writes_per_day),
+        })),
+        "price": trial.price, "loads": trial.parts.iter().map(part).collect::<Vec<_>>(),
+        "lacks": wish.lack(trial),
     })
 }
 
-/// A time as people read it.
-fn time(ns: f64) -> String {
-    match ns {
-        ..1e6 => format!("{:.0} us", ns / 1e3),
-        ..1e9 => format!("{:.1} ms", ns / 1e6),
-        _ => format!("{:.1} s", ns / 1e9),
-    }
+fn told(wish: &Wish, advice: &Advice) -> Value {
+    let explained =
+        |figure: &Explained| json!({ "figure": figure.name, "value": figure.value, "origin": figure.origin, "how": figure.how });
+    let first = &advice.ranking[0];
+    json!({
+        "drive": wish.drive.name, "platform": wish.platform.name, "purpose": wish.purpose.about,
+        "ranking": advice.ranking.iter().map(|trial| figures_json(wish, trial)).collect::<Vec<_>>(),
+        "unfit": advice.unfit.iter().map(|trial| figures_json(wish, trial)).collect::<Vec<_>>(),
+        "front": advice.front(),
+        "reasons": advice.reasons,
+        "explained": explain(wish, first, &advice.single).iter().map(explained).collect::<Vec<_>>(),
+        "by_model": ["speed", "degraded_speed", "rebuild_hours", "loads"],
+        "by_law": ["usable_bytes", "survives", "failures_per_year", "loss_per_year", "mttdl_years", "wear"],
+        "by_simulation": ["simulated_loss"],
+    })
 }
 
-/// A probability a year.
-fn risk(share: f64) -> String {
-    match share {
-        0.01.. => format!("{:.0} %", share * 100.0),
-        1e-9.. => format!("1 in {:.0e}", 1.0 / share),
-        _ => "below 1 in 1e9".to_owned(),
-    }
-}
-
-fn row(trial: &Trial) -> Vec<String> {
+/// Level, drives, spares, strip, usable, survives, speed, IOPS, MB/s, mean, p99.
+pub fn row(trial: &Trial) -> Vec<String> {
     let main = &trial.parts[0];
     let slowest = trial.parts.iter().flat_map(|part| [part.read_p99_ns, part.write_p99_ns]).flatten().max();
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
-    let strip = matches!(trial.candidate.level.data_members(trial.candidate.members), 2..) || trial.candidate.members > 2;
     vec![
         trial.candidate.level.to_string(),
         trial.candidate.members.to_string(),
         trial.candidate.spares.to_string(),
-        or_dash(strip.then(|| format!("{}K", trial.candidate.strip_kib))),
+        or_dash(trial.candidate.has_strips().then(|| format!("{}K", trial.candidate.strip_kib))),
         format!("{:.1} TB", trial.usable_bytes as f64 / 1e12),
         trial.survives.to_string(),
         format!("{:.2}x", trial.speed),
@@ -195,14 +122,28 @@ fn row(trial: &Trial) -> Vec<String> {
         format!("{:.0}", main.bytes_per_s / 1e6),
         time(main.mean_ns),
         or_dash(slowest.map(|ns| time(ns as f64))),
-        or_dash(trial.degraded_speed.map(|speed| format!("{speed:.2}x"))),
-        or_dash(trial.rebuild_hours.map(|hours| size::show_duration((hours * 3600.0) as u64))),
-        risk(trial.loss_per_year),
     ]
 }
 
-fn shown(wish: &Wish, advice: &Advice) -> String {
-    const HEADER: [&str; 14] = [
+/// What follows in the table of advice: degraded, rebuild, loss, wear, price.
+fn costs(trial: &Trial) -> Vec<String> {
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
+    let wear = trial.wear.map(|wear| match wear.used {
+        Some(used) => format!("{:.1} y", used.years),
+        None => format!("{:.1} TB/d", wear.tb_per_day),
+    });
+    vec![
+        or_dash(trial.degraded_speed.map(|speed| format!("{speed:.2}x"))),
+        or_dash(trial.rebuild_hours.map(|hours| size::show_duration((hours * 3600.0) as u64))),
+        risk(trial.loss.loss),
+        bytes(trial.loss.bytes_per_tb),
+        or_dash(wear),
+        or_dash(trial.price.map(|price| format!("{price:.0}"))),
+    ]
+}
+
+fn shown(wish: &Wish, advice: &Advice, explained: bool) -> String {
+    const HEADER: [&str; 17] = [
         "LEVEL",
         "DRIVES",
         "SPARES",
@@ -217,16 +158,38 @@ fn shown(wish: &Wish, advice: &Advice) -> String {
         "DEGRADED",
         "REBUILD",
         "LOSS A YEAR",
+        "NOMDL",
+        "WEAR",
+        "PRICE",
     ];
-    let right: Vec<usize> = (1..HEADER.len()).collect();
+    let columns = HEADER.len() - usize::from(wish.price.is_none());
+    let right: Vec<usize> = (1..columns).collect();
+    let cells = |trial: &Trial| {
+        let mut cells = [row(trial), costs(trial)].concat();
+        cells.truncate(columns);
+        cells
+    };
     let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, wish.purpose.about);
-    text += &table(&HEADER, &right, advice.ranking.iter().map(row).collect());
+    text += &table(&HEADER[..columns], &right, advice.ranking.iter().map(cells).collect());
     text += "\n";
     for reason in &advice.reasons {
         text += &format!("{reason}\n");
     }
-    text += "\nSPEED is against one drive, over all loads; IOPS, MB/S and MEAN are of the first load; DEGRADED is the speed with a drive missing. They come \
-             from the engine on modelled drives, REBUILD as well, while clients are idle. USABLE, SURVIVES and LOSS A YEAR are laws. docs/PLAN.md says how far \
-             to trust them.\n";
+    if explained {
+        let first = &advice.ranking[0];
+        text += &format!("\nFigures of {}:\n", first.candidate);
+        let line = |figure: Explained| vec![figure.name.to_owned(), figure.value, format!("{}: {}", figure.origin, figure.how)];
+        text += &paragraphs(110, explain(wish, first, &advice.single).into_iter().map(line).collect());
+        text += "\n";
+    }
+    let wear = match wish.written_tb_per_day {
+        Some(written) => format!("WEAR: the years until {written:.2} TB a day have used up the drives' endurance."),
+        None => "WEAR: what clients may write a day for five years.".to_owned(),
+    };
+    text += &format!(
+        "\nSPEED is against one drive, over all loads; IOPS, MB/S and MEAN are of the first load; DEGRADED is the speed with a drive missing. They come \
+         from the engine on modelled drives, REBUILD as well, while clients are idle. USABLE, SURVIVES and WEAR are laws; LOSS A YEAR and NOMDL, the bytes \
+         lost of each TB in a year, are simulated. {wear} --explain says more, docs/PLAN.md how far to trust it.\n"
+    );
     text
 }

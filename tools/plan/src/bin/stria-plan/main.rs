@@ -3,12 +3,16 @@
 #![forbid(unsafe_code)]
 
 mod advise;
+mod level_name;
+mod smart;
+mod what_if;
+mod wish;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use level_name::LevelName;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use stria_plan::array::Level;
 use stria_plan::reproduce::{self, page, row::short};
 use stria_plan::{calc, profile};
 use stria_terminal::Failure;
@@ -29,6 +33,8 @@ struct Cli {
 enum Command {
     /// Try every array that drives can make on their models, and rank them for a purpose
     Advise(advise::Advise),
+    /// What one array would be with a drive more, another strip, a failed drive or twice the load
+    WhatIf(what_if::WhatIf),
     /// The drives and platforms that are modelled
     Catalogue,
     /// Arithmetic without a run
@@ -114,38 +120,6 @@ enum Calc {
         #[arg(long, default_value_t = 2)]
         spans: usize,
     },
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum LevelName {
-    #[value(name = "0")]
-    Raid0,
-    #[value(name = "1")]
-    Raid1,
-    #[value(name = "10")]
-    Raid10,
-    #[value(name = "5")]
-    Raid5,
-    #[value(name = "6")]
-    Raid6,
-    #[value(name = "50")]
-    Raid50,
-    #[value(name = "60")]
-    Raid60,
-}
-
-impl LevelName {
-    fn level(self, spans: usize) -> Level {
-        match self {
-            Self::Raid0 => Level::Raid0,
-            Self::Raid1 => Level::Raid1,
-            Self::Raid10 => Level::Raid10,
-            Self::Raid5 => Level::Raid5 { spans: 1 },
-            Self::Raid6 => Level::Raid6 { spans: 1 },
-            Self::Raid50 => Level::Raid5 { spans },
-            Self::Raid60 => Level::Raid6 { spans },
-        }
-    }
 }
 
 /// A figure with its name and unit.
@@ -284,6 +258,7 @@ fn main() -> ExitCode {
         |cli: &Cli| cli.json,
         |cli, json| match cli.command {
             Command::Advise(command) => advise::run(&command, json),
+            Command::WhatIf(command) => what_if::run(&command, json),
             Command::Catalogue => catalogue(json),
             Command::Calc(command) => figures(command, json),
             Command::Reproduce(options) => reproduce(&options, json),

@@ -1,0 +1,195 @@
+//! Where each figure of an answer comes from, with its spread.
+
+use super::trial::{PartFigures, Trial};
+use super::wear::RATED_YEARS;
+use super::wish::{State, Wish};
+use crate::array::Level;
+use crate::profile::Origin;
+use crate::reliability::simulated::READ_BYTES_PER_HOUR;
+
+/// A figure and its origin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explained {
+    /// As in the table.
+    pub name: &'static str,
+    /// Its value.
+    pub value: String,
+    /// `model`, `law`, `simulation` or `said`.
+    pub origin: &'static str,
+    /// How it comes about.
+    pub how: String,
+}
+
+/// A time as people read it.
+pub fn time(ns: f64) -> String {
+    match ns {
+        ..1e6 => format!("{:.0} us", ns / 1e3),
+        ..1e9 => format!("{:.1} ms", ns / 1e6),
+        _ => format!("{:.1} s", ns / 1e9),
+    }
+}
+
+/// A probability a year.
+pub fn risk(share: f64) -> String {
+    match share {
+        0.01.. => format!("{:.0} %", share * 100.0),
+        1e-9.. => format!("1 in {:.0e}", 1.0 / share),
+        _ => "below 1 in 1e9".to_owned(),
+    }
+}
+
+/// Bytes of a terabyte, or a part of a byte.
+pub fn bytes(count: f64) -> String {
+    match count {
+        1e9.. => format!("{:.1} GB", count / 1e9),
+        1e6.. => format!("{:.1} MB", count / 1e6),
+        1e3.. => format!("{:.1} kB", count / 1e3),
+        1.0.. => format!("{count:.0} bytes"),
+        _ => format!("{count:.0e} bytes"),
+    }
+}
+
+/// Hours as people read them.
+fn hours(count: f64) -> String {
+    if count < 48.0 { format!("{count:.1} h") } else { format!("{:.1} days", count / 24.0) }
+}
+
+/// The figures of an array, as the table has them, one by one. `single` is what one drive reaches.
+pub fn explain(wish: &Wish, trial: &Trial, single: &[PartFigures]) -> Vec<Explained> {
+    let mut all = Vec::new();
+    let mut add = |name, value: String, origin, how: String| all.push(Explained { name, value, origin, how });
+    let state = match wish.state {
+        State::Fresh => "fresh drives",
+        State::Used => "drives after random overwrites of everything",
+        State::Deleted => "drives that were used and then deleted, as fresh where trims reach them",
+    };
+    add(
+        "SPEED",
+        format!("{:.2}x, standard error {:.1} %", trial.speed, 100.0 * trial.speed_spread),
+        "model",
+        format!("the time of the purpose on one drive over that on the array; {state}, in virtual time"),
+    );
+    for (part, (array, one)) in wish.purpose.parts.iter().zip(trial.parts.iter().zip(single)) {
+        let p99 = |name: &str, value: Option<u64>| value.map(|ns| format!(", p99 of {name} {}", time(ns as f64)));
+        add(
+            "LOAD",
+            format!("{:.0} IOPS, {:.0} MB/s", array.iops, array.bytes_per_s / 1e6),
+            "model",
+            format!(
+                "{}, {:.0} % of the time on one drive, which reaches {:.0} IOPS; mean {}{}{}",
+                part.name,
+                100.0 * part.time_share,
+                one.iops,
+                time(array.mean_ns),
+                p99("reads", array.read_p99_ns).unwrap_or_default(),
+                p99("writes", array.write_p99_ns).unwrap_or_default()
+            ),
+        );
+    }
+    let level = trial.candidate.level;
+    let members = trial.candidate.members;
+    match trial.degraded_speed {
+        Some(speed) => add("DEGRADED", format!("{speed:.2}x"), "model", "the same loads with the first drive missing".to_owned()),
+        None if trial.survives > 0 => {
+            add(
+                "DEGRADED",
+                "-".to_owned(),
+                "model",
+                format!("how {} serves without a drive is not modelled", wish.platform.name),
+            );
+        }
+        None => {}
+    }
+    if trial.survives > 0 {
+        let waits = if trial.candidate.spares > 0 { 0.0 } else { wish.replace_hours };
+        let (origin, how) = match trial.rebuild_hours {
+            Some(_) => ("model", "the engine fills a spare while clients are idle"),
+            None => ("said", "no rebuild is modelled on this platform: 100 MB/s"),
+        };
+        let filled = trial.repair_hours - waits;
+        let then = if waits > 0.0 { format!("; {} pass before, until a drive is there", hours(waits)) } else { String::new() };
+        add("REBUILD", hours(filled), origin, format!("{how}{then}"));
+    }
+    add(
+        "USABLE",
+        format!("{:.1} TB", trial.usable_bytes as f64 / 1e12),
+        "law",
+        format!("{} of {members} drives' worth of data", level.data_members(members)),
+    );
+    let facts = wish.drive.config.facts;
+    let source = |name: &str| {
+        let found = wish.drive.parameters.iter().find(|parameter| parameter.name == name);
+        found.map_or("assumed, as the profile does not say", |parameter| match parameter.origin {
+            Origin::Memory => "from memory",
+            _ => "of the profile",
+        })
+    };
+    let mtbf = trial.frailty.mtbf_hours;
+    add(
+        "LOSS A YEAR",
+        risk(trial.loss_per_year),
+        "law",
+        format!(
+            "drives that fail once in {:.1} million hours ({}), independently; {} until repaired; one bit in {:.0e} unreadable ({})",
+            mtbf / 1e6,
+            source("mtbf_hours"),
+            hours(trial.repair_hours),
+            1.0 / trial.frailty.unreadable_per_bit,
+            source("unreadable_per_bit")
+        ),
+    );
+    let spread =
+        if trial.loss.spread > 0.0 { format!(", standard error {:.1} %", 100.0 * trial.loss.spread) } else { String::new() };
+    add(
+        "LOSS BY SIMULATION",
+        format!("{}{spread}", risk(trial.loss.loss)),
+        "simulation",
+        format!(
+            "histories of failures, repairs and scrubs every {:.0} days; sectors become unreadable with {:.2} GB read an hour; the whole array: {}",
+            wish.scrub_hours / 24.0,
+            READ_BYTES_PER_HOUR / 1e9,
+            risk(trial.loss.array_loss)
+        ),
+    );
+    add(
+        "NOMDL",
+        format!("{} of a TB and year", bytes(trial.loss.bytes_per_tb)),
+        "simulation",
+        "bytes that are expected to be lost: all of the array if too many drives fail, else 4 KiB for a sector".to_owned(),
+    );
+    let spares = if level == Level::Single { String::new() } else { format!(" of {members}") };
+    add(
+        "FAILURES",
+        format!("{:.2} drives a year{spares}", trial.failures_per_year),
+        "law",
+        "1 - e^(-8766 h / MTBF) of each".to_owned(),
+    );
+    if let (Some(wear), Some(tbw)) = (&trial.wear, facts.tbw_tb) {
+        add(
+            "WEAR",
+            format!("{:.2} TB a day for {RATED_YEARS:.0} years", wear.tb_per_day),
+            "law",
+            format!(
+                "{tbw:.0} TB may be written to each drive ({}); drives take {:.2} bytes for each byte of clients (model)",
+                source("tbw_tb"),
+                wear.written_share
+            ),
+        );
+        if let (Some(used), Some(client)) = (&wear.used, wish.written_tb_per_day) {
+            add(
+                "YEARS LEFT",
+                format!("{:.1}", used.years),
+                "law",
+                format!(
+                    "clients write {client:.2} TB a day, so each drive takes {:.1} TB a year, {:.2} of itself a day",
+                    used.tbw_per_year, used.drive_writes_per_day
+                ),
+            );
+        }
+    }
+    if let (Some(price), Some(each)) = (trial.price, wish.price) {
+        let how = format!("{} drives at {each:.0}", trial.candidate.drives());
+        add("PRICE", format!("{price:.0}"), "said", how);
+    }
+    all
+}

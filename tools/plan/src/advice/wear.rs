@@ -1,0 +1,61 @@
+//! How writes of clients wear drives: law, on bytes that the model counts.
+
+use crate::calc::{DAYS_PER_YEAR, drive_writes_per_day};
+
+/// 5: the years that an endurance rating is for. Source: JESD218, and the data sheets of the catalogue.
+pub const RATED_YEARS: f64 = 5.0;
+
+/// Wear of each member, which redundancy spreads evenly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wear {
+    /// Bytes that members take in for each byte that clients write. By model.
+    pub written_share: f64,
+    /// Terabytes that clients may write to the array in a day for [`RATED_YEARS`].
+    pub tb_per_day: f64,
+    /// What clients write, where that was said.
+    pub used: Option<Use>,
+}
+
+/// What so much written a day means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Use {
+    /// Terabytes that each member takes in a year.
+    pub tbw_per_year: f64,
+    /// Years until its endurance rating is used up.
+    pub years: f64,
+    /// Its capacity, so many times a day.
+    pub drive_writes_per_day: f64,
+}
+
+impl Wear {
+    /// Wear of `members` drives of `tbw_tb` terabytes written, of which clients write `client_tb_per_day` to the array.
+    pub fn of(written_share: f64, members: usize, tbw_tb: f64, capacity_tb: f64, client_tb_per_day: Option<f64>) -> Self {
+        let each = written_share / members as f64;
+        let tb_per_day = tbw_tb / (RATED_YEARS * DAYS_PER_YEAR) / each;
+        let used = client_tb_per_day.map(|client| {
+            let tbw_per_year = client * each * DAYS_PER_YEAR;
+            Use {
+                tbw_per_year,
+                years: tbw_tb / tbw_per_year,
+                drive_writes_per_day: drive_writes_per_day(tbw_per_year, capacity_tb * 1e3, 1.0),
+            }
+        });
+        Self { written_share, tb_per_day, used }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Eight drives of 1,380 TB in RAID 10: 0.756 TB a day and drive for five years of 365 days (data sheet of the P4500), half of it for each
+    /// byte of a client.
+    #[test]
+    fn a_rating_lasts_as_long_as_the_data_sheet_says() {
+        let wear = Wear::of(2.0, 8, 1380.0, 1.0, Some(3.02));
+        assert!((wear.tb_per_day / (8.0 * 0.756 / 2.0) - 1.0).abs() < 2e-3, "{wear:?}");
+        let used = wear.used.expect("it was said");
+        assert!((used.years / 5.0 - 1.0).abs() < 2e-3 && (used.drive_writes_per_day / 0.755 - 1.0).abs() < 2e-3, "{used:?}");
+        assert!((used.tbw_per_year * used.years / 1380.0 - 1.0).abs() < 1e-12);
+    }
+}

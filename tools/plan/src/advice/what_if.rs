@@ -1,0 +1,69 @@
+//! What would change about an array: a drive more, other strips, a failed drive, twice the load.
+
+use super::trial::{self, PartFigures, Trial};
+use super::wish::{Candidate, DRIVES_MAX, Wish};
+use crate::array::Level;
+
+/// An array beside the one that is asked about.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// What is different, in words.
+    pub change: String,
+    /// What it reaches, or why there is no such array.
+    pub outcome: Result<Trial, String>,
+}
+
+/// The array, and what it would be with one thing changed. Speeds are against one drive under the load that is asked about. `tried` is told
+/// after each how many ended, and of how many.
+///
+/// # Errors
+/// A sentence, if there is no such array.
+pub fn what_if(wish: &Wish, level: Level, tried: &dyn Fn(usize, usize)) -> Result<Vec<Variant>, String> {
+    let (members, strip_kib) = (wish.members()?, wish.strips_kib.first().copied().unwrap_or(64));
+    let this = Candidate { level, members, spares: wish.spares, strip_kib };
+    wish.refusal(&this).map_or(Ok(()), Err)?;
+    let single = trial::single(wish);
+    let twice = wish.with_depth_times(2);
+    let redundant = level.copies() > 1 || level.parities() > 0;
+    let grown = (members + 1..=DRIVES_MAX).find(|&count| level.refusal(count).is_none()).ok_or_else(|| {
+        let most = level.refusal(members + 1).unwrap_or_default();
+        format!("{most}; take another level")
+    });
+    let of = |strip_kib: u64| Candidate { strip_kib, ..this };
+    let mut asked: Vec<(String, &Wish, Result<Candidate, String>)> = vec![("this array".to_owned(), wish, Ok(this))];
+    let more = match &grown {
+        Ok(count) if count - members > 1 => format!("{} drives more", count - members),
+        Ok(_) | Err(_) => "one drive more".to_owned(),
+    };
+    asked.push((more, wish, grown.map(|members| Candidate { members, ..this })));
+    if this.has_strips() {
+        asked.push(("half the strip".to_owned(), wish, Ok(of(strip_kib / 2))));
+        asked.push(("twice the strip".to_owned(), wish, Ok(of(strip_kib * 2))));
+    }
+    asked.push(("twice the load".to_owned(), &twice, Ok(this)));
+    let count = asked.len() + 1;
+    let mut variants = Vec::with_capacity(count);
+    for (change, wish, candidate) in asked {
+        let candidate = candidate.and_then(|candidate| wish.refusal(&candidate).map_or(Ok(candidate), Err));
+        let outcome = candidate.map(|candidate| {
+            let mut tried = trial::run(wish, &candidate, &single);
+            trial::complete(wish, &mut tried, &single);
+            tried
+        });
+        variants.push(Variant { change, outcome });
+        tried(variants.len(), count);
+    }
+    let failed = match (redundant, wish.platform.config.coalesces) {
+        (false, _) => Err(format!("{level} loses its data with a drive")),
+        (true, false) => Err(format!("how {} serves without a drive is not modelled", wish.platform.name)),
+        (true, true) => variants[0].outcome.clone().map(|whole| without_a_drive(wish, whole, &single)),
+    };
+    variants.insert(variants.len() - 1, Variant { change: "a failed drive".to_owned(), outcome: failed });
+    tried(count, count);
+    Ok(variants)
+}
+
+fn without_a_drive(wish: &Wish, whole: Trial, single: &[PartFigures]) -> Trial {
+    let parts = trial::degraded(wish, &whole.candidate);
+    Trial { speed: trial::speed(wish, &parts, single), parts, survives: whole.survives - 1, ..whole }
+}

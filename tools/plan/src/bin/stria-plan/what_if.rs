@@ -1,0 +1,92 @@
+//! `stria plan what-if`: the command line of [`stria_plan::advice::what_if`].
+
+use crate::advise::{figures_json, row};
+use crate::level_name::LevelName;
+use crate::wish::WishArgs;
+use clap::Args;
+use serde_json::{Value, json};
+use stria_plan::advice::{Variant, Wish, what_if};
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json, table};
+use stria_terminal::progress::steps_bar;
+
+/// What one array would be with a drive more, another strip, a failed drive or twice the load
+#[derive(Args)]
+pub struct WhatIf {
+    #[command(flatten)]
+    asked: WishArgs,
+    /// Level of the array
+    #[arg(long, value_enum)]
+    level: LevelName,
+    /// Spans of RAID 50 and 60
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    spans: usize,
+}
+
+/// Carries out the command.
+///
+/// # Errors
+/// Usage, where there is no such array.
+pub fn run(command: &WhatIf, as_json: bool) -> Result<u8, Failure> {
+    let mut wish = command.asked.wish()?;
+    if !command.asked.names_strips() {
+        wish.strips_kib = vec![wish.platform.config.strip_kib_min.max(64)];
+    } else if wish.strips_kib.len() > 1 {
+        return Err(Failure::Usage("several strips are several arrays: say one --strip".to_owned()));
+    }
+    let bar = steps_bar(as_json);
+    let variants = what_if(&wish, command.level.level(command.spans), &|tried, count| {
+        bar.set_length(count as u64);
+        bar.set_position(tried as u64);
+    });
+    bar.finish_and_clear();
+    let variants = variants.map_err(Failure::Usage)?;
+    match as_json {
+        true => print_json(&told(&wish, &variants)),
+        false => print(&shown(&wish, &variants)),
+    }
+    Ok(0)
+}
+
+/// Speed over that of the array itself.
+fn against(variants: &[Variant], variant: &Variant) -> Option<f64> {
+    let speed = |variant: &Variant| variant.outcome.as_ref().ok().map(|trial| trial.speed);
+    Some(speed(variant)? / speed(&variants[0])?)
+}
+
+fn told(wish: &Wish, variants: &[Variant]) -> Value {
+    let variant = |variant: &Variant| match &variant.outcome {
+        Ok(trial) => {
+            json!({ "change": variant.change, "against_this": against(variants, variant), "figures": figures_json(wish, trial) })
+        }
+        Err(refusal) => json!({ "change": variant.change, "refusal": refusal }),
+    };
+    json!({
+        "drive": wish.drive.name, "platform": wish.platform.name, "purpose": wish.purpose.about,
+        "variants": variants.iter().map(variant).collect::<Vec<_>>(),
+    })
+}
+
+fn shown(wish: &Wish, variants: &[Variant]) -> String {
+    const HEADER: [&str; 12] =
+        ["IF", "LEVEL", "DRIVES", "STRIP", "USABLE", "SURVIVES", "SPEED", "AGAINST THIS", "IOPS", "MEAN", "P99", "LOSS A YEAR"];
+    let right: Vec<usize> = (2..HEADER.len()).collect();
+    let rows = variants.iter().filter_map(|variant| {
+        let trial = variant.outcome.as_ref().ok()?;
+        let [level, drives, _, strip, usable, survives, speed, iops, _, mean, p99] = <[String; 11]>::try_from(row(trial)).ok()?;
+        let change = against(variants, variant).map_or(String::new(), |share| format!("{:+.0} %", 100.0 * (share - 1.0)));
+        let loss =
+            if variant.change == "a failed drive" { "-".to_owned() } else { stria_plan::advice::explain::risk(trial.loss.loss) };
+        Some(vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss])
+    });
+    let mut text = format!("{} on {}\n{}\n\n", wish.drive.name, wish.platform.name, wish.purpose.about);
+    text += &table(&HEADER, &right, rows.collect());
+    text += "\n";
+    for variant in variants {
+        if let Err(refusal) = &variant.outcome {
+            text += &format!("{}: {refusal}.\n", variant.change);
+        }
+    }
+    text += "\nSPEED is against one drive under the load that was asked about. docs/PLAN.md says how far to trust the figures.\n";
+    text
+}

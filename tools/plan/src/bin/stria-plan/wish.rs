@@ -1,0 +1,151 @@
+//! What is asked of an array, as `advise` and `what-if` take it from the command line.
+
+use crate::smart;
+use clap::{Args, ValueEnum};
+use std::path::Path;
+use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
+use stria_plan::advice::{Purpose, State, Wish, purpose};
+use stria_plan::load::Pattern;
+use stria_plan::profile::{self, CatalogueDrive, Profile};
+use stria_terminal::{Failure, size};
+
+/// Drives, platform and load.
+#[derive(Args)]
+pub struct WishArgs {
+    /// How many drives, and which: 8xp4510; 2-8xp4510 for two to eight. `stria plan catalogue` lists them; a path that ends in .toml is a
+    /// profile of your own; `here`: those of this machine, as smartctl names them
+    #[arg(long, value_name = "COUNTxDRIVE")]
+    drives: String,
+    /// What the drives are attached to, and what makes the array; `stria plan catalogue` lists them
+    #[arg(long, value_name = "PLATFORM", default_value = "stria")]
+    platform: String,
+    /// What the array is for
+    #[arg(long, value_parser = purpose::NAMES, required_unless_present = "block", conflicts_with_all = ["block", "reads", "depth", "sequential"])]
+    purpose: Option<String>,
+    /// Instead of a purpose: size of a request, such as 4K
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    block: Option<u64>,
+    /// With --block: percent of reads
+    #[arg(long, value_name = "PERCENT", default_value_t = 70.0, allow_negative_numbers = true)]
+    reads: f64,
+    /// With --block: requests under way
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    depth: u32,
+    /// With --block: requests follow each other
+    #[arg(long)]
+    sequential: bool,
+    /// Of the drives: those that wait for a failure
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    spares: usize,
+    /// Strips to try, such as 64K; several times for several
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    strip: Vec<u64>,
+    /// State of SSDs: as new; used, after random overwrites of everything; or deleted since, which helps where trims reach the drives
+    #[arg(long, value_enum, default_value_t = StateName::Used)]
+    state: StateName,
+    /// What a drive costs, in any currency; instead of the price in its profile
+    #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
+    price: Option<f64>,
+    /// What clients write to the array in a day, such as 2TB: for years of wear
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    written_a_day: Option<u64>,
+    /// Hours until a failed drive is replaced where there is no spare
+    #[arg(long, value_name = "HOURS", default_value_t = 24.0, allow_negative_numbers = true)]
+    replace_hours: f64,
+    /// Days from one scrub to the next
+    #[arg(long, value_name = "DAYS", default_value_t = 30.0, allow_negative_numbers = true)]
+    scrub_days: f64,
+    /// Requests that are measured of each load: more are slower and more exact
+    #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
+    requests: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum StateName {
+    Fresh,
+    Used,
+    Deleted,
+}
+
+fn drive(name: &str) -> Result<Profile<CatalogueDrive>, Failure> {
+    if Path::new(name).extension().is_none_or(|ending| ending != "toml") {
+        return profile::catalogue_drive(name).map_err(|error| Failure::Usage(error.to_string()));
+    }
+    let text =
+        std::fs::read_to_string(name).map_err(|error| Failure::Usage(format!("cannot read the profile {name}: {error}")))?;
+    profile::parse_drive(name, &text).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// A number of the command line that must not be below 0.
+fn at_least_zero(option: &str, value: f64) -> Result<f64, Failure> {
+    if value.is_finite() && value >= 0.0 {
+        return Ok(value);
+    }
+    Err(Failure::Usage(format!("{option} is {value}: say 0 or more")))
+}
+
+/// An amount of money.
+///
+/// # Errors
+/// Usage, if it is none above 0.
+pub fn amount(option: &str, value: Option<f64>) -> Result<Option<f64>, Failure> {
+    match value {
+        Some(value) if !value.is_finite() || value <= 0.0 => {
+            Err(Failure::Usage(format!("{option} is {value}: say a number above 0")))
+        }
+        value => Ok(value),
+    }
+}
+
+impl WishArgs {
+    /// The wish, without a bound on space, failures and cost.
+    ///
+    /// # Errors
+    /// Usage, where it makes no sense.
+    pub fn wish(&self) -> Result<Wish, Failure> {
+        let drives = if self.drives == "here" { smart::drives()? } else { self.drives.clone() };
+        let (counts, name) = wish::parse_drives(&drives).map_err(Failure::Usage)?;
+        let purpose = match (&self.purpose, self.block) {
+            (Some(name), _) => Purpose::preset(name).ok_or_else(|| Failure::Usage(format!("there is no purpose {name}")))?,
+            (None, block) => {
+                let pattern = if self.sequential { Pattern::Sequential } else { Pattern::Random };
+                let mix = Purpose::mix(block.unwrap_or(4096), self.reads / 100.0, self.depth, pattern);
+                mix.map_err(Failure::Usage)?
+            }
+        };
+        if let Some(strip) = self.strip.iter().find(|strip| *strip % 1024 != 0) {
+            return Err(Failure::Usage(format!("invalid strip size {strip}: a power of two from 4K to 16M")));
+        }
+        if self.written_a_day == Some(0) {
+            return Err(Failure::Usage("--written-a-day is 0: leave it out if nothing is known".to_owned()));
+        }
+        let strips = self.strip.iter().map(|strip| strip >> 10).collect::<Vec<u64>>();
+        let drive = drive(name)?;
+        Ok(Wish {
+            price: amount("--price", self.price)?.or(drive.config.facts.price),
+            drive,
+            counts,
+            spares: self.spares.min(DRIVES_MAX),
+            platform: profile::platform(&self.platform).map_err(|error| Failure::Usage(error.to_string()))?,
+            purpose,
+            capacity_bytes_min: 0,
+            losses_min: 0,
+            strips_kib: if strips.is_empty() { STRIPS_KIB.to_vec() } else { strips },
+            state: match self.state {
+                StateName::Fresh => State::Fresh,
+                StateName::Used => State::Used,
+                StateName::Deleted => State::Deleted,
+            },
+            replace_hours: at_least_zero("--replace-hours", self.replace_hours)?,
+            scrub_hours: 24.0 * at_least_zero("--scrub-days", self.scrub_days)?,
+            written_tb_per_day: self.written_a_day.map(|bytes| bytes as f64 / 1e12),
+            budget: None,
+            requests: self.requests,
+        })
+    }
+
+    /// True if strips were named.
+    pub fn names_strips(&self) -> bool {
+        !self.strip.is_empty()
+    }
+}
