@@ -123,4 +123,8 @@ pub enum Flaw {
     DegradedParityLeft,
     /// A member that comes back is in sync, whatever it lacks.
     StaleAccepted,
+    /// R11: a dropped member comes back before its drop is durable.
+    ReturnBeforeDrop,
+    /// R38: parity that may be inconsistent is updated by its change.
+    SuspectParityUpdated,
 }

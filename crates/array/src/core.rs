@@ -114,9 +114,14 @@ impl Core {
         }
     }
 
+    /// True if the engine breaks this rule on purpose.
+    pub fn has(&self, flaw: Flaw) -> bool {
+        self.flaw.get() == Some(flaw)
+    }
+
     /// What a member that comes back (`slot`) lacks, as an engine with a flaw sees it.
     pub fn as_flawed(&self, config: MemberConfig, slot: Option<usize>) -> MemberConfig {
-        match slot.is_some() && self.flaw.get() == Some(Flaw::StaleAccepted) {
+        match slot.is_some() && self.has(Flaw::StaleAccepted) {
             true => MemberConfig { recovered_sector: u64::MAX, by_bitmap: false, ..config },
             false => config,
         }
@@ -149,7 +154,7 @@ impl Core {
         !self.consistency.covers(range)
             && !self.run.is_read_only()
             && self.health() != Health::Failed
-            && self.flaw.get() != Some(Flaw::ReadsUnaligned)
+            && !self.has(Flaw::ReadsUnaligned)
     }
 
     pub async fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {

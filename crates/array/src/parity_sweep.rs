@@ -258,7 +258,7 @@ fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Rang
     if kind != SweepKind::Resync {
         return (known.len() == core.geometry.slot_count()).then(Rows::new);
     }
-    let left = !missing.is_empty() && core.flaw.get() == Some(Flaw::DegradedParityLeft);
+    let left = !missing.is_empty() && core.has(Flaw::DegradedParityLeft);
     if parity_count <= missing.len() || left {
         return None;
     }

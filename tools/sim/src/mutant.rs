@@ -57,6 +57,10 @@ pub enum Mutant {
     ReadsUnaligned,
     /// A resync leaves the parities of a stripe as they are while the stripe lacks data.
     DegradedParityLeft,
+    /// A dropped member comes back before its drop is durable.
+    ReturnBeforeDrop,
+    /// Parity that may be inconsistent is updated by its change.
+    SuspectParityUpdated,
     /// What cannot be read of a drive that was cut short passes for unreadable sectors.
     ShortReadsUnreadable,
     /// What cannot be read of a drive that was cut short passes for zeros.
@@ -91,7 +95,7 @@ const BITMAP_SECTOR: u64 = 16;
 
 impl Mutant {
     /// Every one.
-    pub const ALL: [Mutant; 25] = [
+    pub const ALL: [Mutant; 27] = [
         Mutant::FlushDropped,
         Mutant::OwnFlushDropped,
         Mutant::DataFuaForgotten,
@@ -114,6 +118,8 @@ impl Mutant {
         Mutant::YoungestTaken,
         Mutant::ReadsUnaligned,
         Mutant::DegradedParityLeft,
+        Mutant::ReturnBeforeDrop,
+        Mutant::SuspectParityUpdated,
         Mutant::ShortReadsUnreadable,
         Mutant::ShortReadsZeros,
         Mutant::OpenedWhileHeld,
@@ -145,6 +151,8 @@ impl Mutant {
             | Mutant::YoungestTaken
             | Mutant::ReadsUnaligned
             | Mutant::DegradedParityLeft
+            | Mutant::ReturnBeforeDrop
+            | Mutant::SuspectParityUpdated
             | Mutant::ShortReadsUnreadable
             | Mutant::ShortReadsZeros
             | Mutant::OpenedWhileHeld => false,
@@ -157,6 +165,8 @@ impl Mutant {
             Mutant::ReadsUnaligned => Some(Flaw::ReadsUnaligned),
             Mutant::DegradedParityLeft => Some(Flaw::DegradedParityLeft),
             Mutant::StaleAccepted => Some(Flaw::StaleAccepted),
+            Mutant::ReturnBeforeDrop => Some(Flaw::ReturnBeforeDrop),
+            Mutant::SuspectParityUpdated => Some(Flaw::SuspectParityUpdated),
             _ => None,
         }
     }

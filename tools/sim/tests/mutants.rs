@@ -1,7 +1,7 @@
 //! Deliberate bugs are found, each within so many seeds.
 
-use stria_sim::campaign::first_failure;
-use stria_sim::{Mutant, Rules};
+use stria_sim::campaign::{first_failure, try_history};
+use stria_sim::{History, Mutant, Rules, Step};
 
 fn is_found(mutant: Mutant, family: &str, seeds: u64) {
     let rules = Rules { mutant: Some(mutant), ..Rules::default() };
@@ -114,6 +114,29 @@ fn reads_of_what_may_disagree_that_do_not_make_it_agree_are_found() {
 #[test]
 fn a_resync_that_leaves_the_parities_of_degraded_stripes_is_found() {
     is_found(Mutant::DegradedParityLeft, "60", 900);
+}
+
+/// Random histories bring a failure, a return and a crash seldom so close together, so this one is scripted (R11).
+#[test]
+fn a_return_before_the_drop_is_durable_is_found() {
+    let write = |at, sectors, fua| Step::Write { at, sectors, fua };
+    let mut history = History::draw(13_851, Some("6"));
+    history.steps = vec![Step::Settle, write(69, 7, false), write(17, 18, false), Step::Drain, Step::Flush, Step::Drain];
+    history.steps.extend([Step::Crash { after: 21, kill: false }, write(42, 11, false), Step::Fail(1)]);
+    history.steps.extend([write(32, 15, true), write(183, 14, false), write(178, 5, true), Step::Return(0)]);
+    history.steps.extend([write(74, 16, false), write(146, 11, true), Step::Drain, Step::Pause(5_000_000)]);
+    let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
+    assert!(run(None).is_ok(), "the history is one that the array must survive");
+    assert!(run(Some(Mutant::ReturnBeforeDrop)).is_err(), "a member came back before its drop was durable");
+}
+
+/// Random histories find it seldom, so the seed is the one that once failed by it (R38).
+#[test]
+fn parity_that_may_be_inconsistent_and_is_updated_is_found() {
+    let history = History::draw(780_015_769, Some("60"));
+    let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
+    assert!(run(None).is_ok(), "the history is one that the array must survive");
+    assert!(run(Some(Mutant::SuspectParityUpdated)).is_err(), "suspect parity was updated by its change");
 }
 
 #[test]

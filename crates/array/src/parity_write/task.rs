@@ -1,7 +1,6 @@
 //! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
-use crate::MemberId;
 use crate::core::{Core, gate_plan, lost};
 use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
@@ -15,6 +14,7 @@ use crate::parity_sweep::resync_before_write;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::task::Worker;
+use crate::{Flaw, MemberId};
 use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -34,7 +34,9 @@ pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
 async fn write_gathered(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
     let locked = hold(core, key).await;
-    resync_before_write(core, core.gathers.stripe(key), &locked).await;
+    if !core.has(Flaw::SuspectParityUpdated) {
+        resync_before_write(core, core.gathers.stripe(key), &locked).await;
+    }
     let strip = core.geometry.strip_sectors();
     let base = core.gathers.stripe(key) * strip;
     let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
@@ -190,7 +192,8 @@ async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), Io
 fn plan(core: &Core, stripe: u64, part: &Rectangle, unreadable: &Strips) -> Result<WritePlan, IoError> {
     let rows = rows(core, stripe, part);
     let there = presences(core, core.map(stripe), &rows, unreadable);
-    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), core.consistency.covers(&rows)) else {
+    let agrees = core.consistency.covers(&rows) || core.has(Flaw::SuspectParityUpdated);
+    let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), agrees) else {
         let what = format!("write to stripe {stripe}");
         return Err(lost(&what, "strips that parity must cover cannot be read"));
     };
