@@ -48,6 +48,8 @@ pub struct Setup {
     pub late_sweeps: bool,
     /// Requests to a hung drive outlive their process, and the drive cannot be opened meanwhile.
     pub holds: bool,
+    /// Clients outlive the process, and send again what it had not answered: as Linux does for a block device of ublk.
+    pub repeats: bool,
 }
 
 /// A family of arrays, as a person names it.
@@ -143,6 +145,7 @@ impl Setup {
             lanes_nap: true,
             late_sweeps: false,
             holds: false,
+            repeats: false,
         }
     }
 
@@ -191,6 +194,7 @@ impl Setup {
             lanes_nap: true,
             late_sweeps: false,
             holds: false,
+            repeats: false,
         }
     }
 
@@ -263,6 +267,7 @@ impl fmt::Display for Setup {
                 (self.lanes == 2, ", on 2 lanes"),
                 (self.lanes == 3, ", on 3 lanes"),
                 (self.late_sweeps, ", sweeps held after starts"),
+                (self.repeats, ", requests repeated after a kill"),
             ]
             .map(|(so, words)| if so { words } else { "" })
             .concat(),

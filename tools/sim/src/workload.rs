@@ -230,6 +230,18 @@ impl History {
         self
     }
 
+    /// The same with clients that outlive a process that is killed, and send again what it had not answered.
+    #[must_use]
+    pub fn with_repeats(mut self) -> Self {
+        self.setup.repeats = true;
+        let mut chance = Chance::new(self.seed, 15);
+        for _ in 0..2 {
+            let place = chance.below(self.steps.len() as u64 + 1) as usize;
+            self.steps.insert(place, Step::Crash { after: chance.below(40), kill: true });
+        }
+        self
+    }
+
     /// The history of a seed with faults that seeds did not have at first, and that those kept in tests are to go on without.
     pub fn draw_more(seed: u64, family: Option<&str>) -> Self {
         Self::draw(seed, family).with_more_faults()

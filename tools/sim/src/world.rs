@@ -73,6 +73,18 @@ struct Pending {
     kind: Kind,
     begun: Moment,
     since: Nanos,
+    /// The same once more, if clients repeat what is not answered.
+    again: Option<Operation>,
+}
+
+/// The same request once more. A read is left out: it changes nothing, and its client has seen no bytes.
+fn again(operation: &Operation) -> Option<Operation> {
+    match operation {
+        Operation::Write { from, fua } => Some(Operation::Write { from: from.clone(), fua: *fua }),
+        &Operation::WriteZeroes { fua, unmap, fast } => Some(Operation::WriteZeroes { fua, unmap, fast }),
+        Operation::Flush => Some(Operation::Flush),
+        Operation::Read { .. } | Operation::Extents { .. } => None,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,6 +140,8 @@ pub struct World<'a> {
     /// A sole log holder of an early acknowledgement was failed.
     sole_log_holder_is_gone: bool,
     pending: Vec<Pending>,
+    /// Requests that killed processes had not answered, since the last process that served.
+    unanswered: Vec<Pending>,
     ended: Vec<Completion>,
     tags: u64,
     /// A crash that is to come kills the process only.
@@ -234,6 +248,7 @@ impl<'a> World<'a> {
             look_due: None,
             sole_log_holder_is_gone: false,
             pending: Vec::new(),
+            unanswered: Vec::new(),
             ended: Vec::new(),
             tags: 0,
             kill: false,
@@ -385,7 +400,8 @@ impl<'a> World<'a> {
         self.cross(kind, &range);
         let tag = self.tags;
         self.tell_client(&range, || format!("request {tag} begins: {} {range:?}", kind.words()));
-        self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now() });
+        let again = if self.history.setup.repeats { again(&operation) } else { None };
+        self.pending.push(Pending { tag, write, range: range.clone(), kind, begun, since: self.power.now(), again });
         let request = Request { tag, start_sector: range.start, sectors: range.end - range.start, operation };
         self.node.as_mut().expect("an array runs").submit(request);
     }
@@ -1210,7 +1226,11 @@ impl<'a> World<'a> {
         // A lost drive takes its log along: writes that were acknowledged by it are as after a power cut.
         self.model.crash(!kill || gone);
         self.settled = false;
-        self.pending.clear();
+        self.unanswered.append(&mut self.pending);
+        if !kill {
+            // Their clients are gone as well.
+            self.unanswered.clear();
+        }
         self.ended.clear();
         self.power.tell(|| if kill { "the process is killed" } else { "power goes" }.into());
         self.power.on();
@@ -1250,7 +1270,18 @@ impl<'a> World<'a> {
                 return Err(Stop::Wrong(format!("after a crash drive {drive}, which was in sync, is not used")));
             }
         }
+        self.repeat();
         if self.chance.one_in(2) { self.read_all() } else { Ok(()) }
+    }
+
+    /// Clients send again what processes before this one did not answer.
+    fn repeat(&mut self) {
+        for Pending { write, range, kind, again, .. } in std::mem::take(&mut self.unanswered) {
+            if let Some(operation) = again {
+                self.meet("request repeated to the next process");
+                self.begin(range, kind, operation, write);
+            }
+        }
     }
 
     /// A member to lose at the instant of a crash, where the atlas allows that.

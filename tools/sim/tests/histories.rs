@@ -25,6 +25,22 @@ fn histories_of_every_family_lose_nothing() {
     none_fails(1, 60, false);
 }
 
+/// The same write arrives twice, with a restart in between: ublk's kernel side gives the next server what a dead one had in its hands.
+/// What was carried out, logged or acknowledged early then comes once more, also if that server dies too.
+#[test]
+fn requests_that_the_next_process_gets_again_lose_nothing() {
+    let mut repeated = 0;
+    for family in FAMILIES {
+        for seed in 1..=40 {
+            let history = stria_sim::History::draw(seed, Some(family)).with_repeats();
+            let tally = stria_sim::run(&history, Rules::default());
+            let tally = tally.unwrap_or_else(|failure| panic!("seed {seed} of RAID {family}, repeating: {failure:?}"));
+            repeated += tally.met.get("request repeated to the next process").copied().unwrap_or(0);
+        }
+    }
+    assert!(repeated > 500, "only {repeated} requests came twice");
+}
+
 /// Histories that once failed, by family, and by what.
 const ONCE_FAILED: &[(&str, u64)] = &[
     // Data was written before the drop of a member was durable.
