@@ -1,7 +1,7 @@
 //! What becomes of a drive that is added: a member that was away comes back by the write-intent bitmap, any other drive becomes a
 //! spare, or fills the slot of a member that it replaces.
 //!
-//! On the home lane [`Tree::plan_join`] says what is to be written to the drive. When that is durable, [`Tree::offer_first`] asks
+//! On the coordinator [`Tree::plan_join`] says what is to be written to the drive. When that is durable, [`Tree::offer_first`] asks
 //! again, since the array may have changed meanwhile, and says by which command the drive joins. Then every other lane is offered
 //! the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
 
@@ -30,7 +30,7 @@ impl From<Refusal> for JoinError {
     }
 }
 
-/// What the home lane must know about a drive that joins.
+/// What the coordinator must know about a drive that joins.
 #[derive(Clone, Debug)]
 pub struct NewDrive<I> {
     /// Stays the same when the drive leaves and comes back.
@@ -74,7 +74,7 @@ pub struct NewMetadata {
     pub places: Vec<Range<u64>>,
 }
 
-/// A drive that the home lane has offered.
+/// A drive that the coordinator has offered.
 #[must_use = "offer it on the other lanes, and give the command"]
 pub struct Joined {
     /// The array, by index.
@@ -112,7 +112,7 @@ fn refused(error: impl std::fmt::Display) -> JoinError {
 }
 
 impl<D: MemberDrive> Tree<D> {
-    /// What a drive is to become; nothing is changed. On the home lane.
+    /// What a drive is to become; nothing is changed. On the coordinator.
     ///
     /// # Errors
     /// When the array may not change, the drive carries something and `aim` does not allow to overwrite that, or it does not suit.
@@ -169,7 +169,7 @@ impl<D: MemberDrive> Tree<D> {
         Ok(Joining { array: index, writes, replaces, text })
     }
 
-    /// What a drive is to be given to become a spare of an array of this tree. On the home lane.
+    /// What a drive is to be given to become a spare of an array of this tree. On the coordinator.
     ///
     /// # Errors
     /// When it does not suit.
@@ -211,7 +211,7 @@ impl<D: MemberDrive> Tree<D> {
         })
     }
 
-    /// Offers a drive on the home lane under `number`, and says by which command it joins. `is_new`: it was given new metadata, which
+    /// Offers a drive on the coordinator under `number`, and says by which command it joins. `is_new`: it was given new metadata, which
     /// are durable. `bind` puts it on the lane. Waits for no drive.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Changes that concern every lane of a tree: each is a command to the home lane, and what every lane does before or after it.
+//! Changes that concern every lane of a tree: each is a command to the coordinator, and what every lane does before or after it.
 
 use crate::ArrayCommand;
 use crate::join::Joined;
@@ -16,7 +16,7 @@ pub trait Lanes {
     /// Why a lane cannot be reached, or a command was refused.
     type Error;
 
-    /// Runs `work` on every lane, the home lane first.
+    /// Runs `work` on every lane, the coordinator first.
     ///
     /// # Errors
     /// When a lane has ended.
@@ -25,7 +25,7 @@ pub trait Lanes {
     /// The arrays of the tree that have redundancy, by index.
     ///
     /// # Errors
-    /// When the home lane has ended.
+    /// When the coordinator has ended.
     fn redundant_arrays(&mut self) -> Result<Vec<usize>, Self::Error>;
 
     /// Gives a command to an array of the tree, and polls every lane until it is answered.
@@ -34,7 +34,7 @@ pub trait Lanes {
     /// Why it was refused, or that a lane has ended.
     fn command(&mut self, array: usize, command: ArrayCommand) -> Result<(), Self::Error>;
 
-    /// Offers a drive on every lane: on the home lane by [`Tree::offer_first`], then on the others by [`Tree::offer`].
+    /// Offers a drive on every lane: on the coordinator by [`Tree::offer_first`], then on the others by [`Tree::offer`].
     ///
     /// # Errors
     /// Why it may not join, or that a lane has ended.

@@ -56,7 +56,7 @@ impl<D: MemberDrive> Member<D> {
 /// One lane's part of an array with its spans and drives. Arrays of the tree have indices: depth first, the top array is 0. They
 /// are the same on every lane. Clones are the same array.
 ///
-/// Methods that prepare a change of members run on the home lane, lane 0.
+/// Methods that prepare a change of members run on the coordinator, lane 0.
 #[derive(Clone)]
 pub struct Tree<D: MemberDrive> {
     name: String,
@@ -195,7 +195,7 @@ impl<D: MemberDrive> Tree<D> {
         self.device.group_sectors()
     }
 
-    /// The keeper of the metadata; on the home lane only.
+    /// The keeper of the metadata; on the coordinator only.
     ///
     /// # Panics
     /// On another lane.
@@ -216,13 +216,13 @@ impl<D: MemberDrive> Tree<D> {
         self.device.command(|engine| engine.set_read_only(false));
     }
 
-    /// Begins to stop: the array first, its spans when it is done. On the home lane.
+    /// Begins to stop: the array first, its spans when it is done. On the coordinator.
     pub fn begin_stop(&self) {
         self.device.stop();
     }
 
     /// True if the stop is complete: of this array on every lane, then of its spans, which it may have written to until then. The
-    /// question takes the next step, so it is asked again and again while every lane is polled. On the home lane.
+    /// question takes the next step, so it is asked again and again while every lane is polled. On the coordinator.
     pub fn is_stopped(&self) -> bool {
         if !self.device.has_stopped() {
             return false;
@@ -240,7 +240,7 @@ impl<D: MemberDrive> Tree<D> {
         in_use.filter_map(|(member, _)| member.drive()).filter(|drive| !drive.close()).count() == 0
     }
 
-    /// Gives a command to an array of the tree, by index. The next polls of every lane carry it out. On the home lane.
+    /// Gives a command to an array of the tree, by index. The next polls of every lane carry it out. On the coordinator.
     pub fn begin(&self, index: usize, command: ArrayCommand) -> CommandId {
         self.array(index).device.begin(command)
     }

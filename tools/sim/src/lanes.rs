@@ -28,7 +28,7 @@ const NAP_MAX: Nanos = 500_000;
 
 /// A tree of arrays that runs, on one or several lanes.
 pub struct Node {
-    /// The home lane first.
+    /// The coordinator first.
     lanes: Vec<Tree<Attached>>,
     /// Of the arrays whose members are drives: their indices in the tree.
     leaves: Vec<usize>,
@@ -71,7 +71,7 @@ impl Node {
         Self { lanes, leaves, events, turn: Cell::new(0), naps: vec![0; count], chance }
     }
 
-    /// The home lane's part.
+    /// The coordinator's part.
     pub fn home(&self) -> &Tree<Attached> {
         &self.lanes[0]
     }
@@ -223,7 +223,7 @@ impl Node {
         self.leaves.iter().position(|&known| known == index).expect("its members are drives")
     }
 
-    /// Every lane's part, the home lane's first.
+    /// Every lane's part, the coordinator's first.
     pub(crate) fn lanes_mut(&mut self) -> &mut [Tree<Attached>] {
         &mut self.lanes
     }
@@ -308,7 +308,7 @@ impl<'a> Array<'a> {
         self.home().recorder()
     }
 
-    /// Sets something on every lane's engine, or asks it. Returns the home lane's answer.
+    /// Sets something on every lane's engine, or asks it. Returns the coordinator's answer.
     pub fn command<T>(self, command: impl Fn(&mut Engine) -> T) -> T {
         let mut said = self.lanes().map(|lane| lane.command(&command)).collect::<Vec<_>>();
         said.swap_remove(0)
