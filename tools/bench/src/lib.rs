@@ -4,7 +4,7 @@
 //! with a [`Ledger`] it also proves every byte. [`theory`] says what a geometry allows on given members, [`compare`] runs
 //! an array beside its bare members, [`scaling`] measures every level that fits on 1 to 8 image files and more, and
 //! [`report`] makes one HTML page of all that. This crate owns figures and pages, and prints nothing; it does not know what an array does
-//! inside, nor who reads the figures.
+//! inside, nor how the figures are used.
 #![forbid(unsafe_code)]
 
 mod chance;

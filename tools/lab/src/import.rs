@@ -1,4 +1,4 @@
-//! Results of fio that somebody else measured, as a run's folder: its JSON, plain or json+, by itself or in the folders of bench-fio.
+//! Results of fio from elsewhere, as a run's folder: its JSON, plain or json+, by itself or in the folders of bench-fio.
 //!
 //! fio reports the load and the figures. It does not report the drive, its preparation, the machine, and whether the state was
 //! steady: a run made of it says so.

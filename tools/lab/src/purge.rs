@@ -17,7 +17,7 @@ pub struct Purged {
     pub tried: Vec<String>,
 }
 
-/// Refuses a device that somebody uses.
+/// Refuses a device that is in use.
 ///
 /// # Errors
 /// When it is mounted, a swap, or part of a running array.

@@ -309,7 +309,7 @@ fn ssh(place: &Place) -> Option<std::process::Child> {
     Some(sshd)
 }
 
-/// Waits until somebody listens on a port of this machine.
+/// Waits until a program listens on a port of this machine.
 fn answers(port: u16) {
     let end = Instant::now() + PATIENCE;
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {

@@ -2,7 +2,7 @@
 //!
 //! Every sector has the **versions** that it may hold. A write adds one when it begins. When it ends, it is the only one
 //! that reads may see, but for writes that ran beside it; what it replaced may still come back after a power cut, until a
-//! FUA write or a flush that began later makes that impossible (it is *dead*). What a read found while nobody wrote is
+//! FUA write or a flush that began later makes that impossible (it is *dead*). What a read found while no write was under way is
 //! what all later reads find; once a flush has ended that began later, power cuts and lost members change nothing of that.
 //!
 //! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are there, but if one

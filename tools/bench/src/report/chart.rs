@@ -1,4 +1,4 @@
-//! Lines and bars as SVG. Classes carry the colours; shapes differ too, for those who do not see them.
+//! Lines and bars as SVG. Classes carry the colours; shapes differ too, for readers who do not see colours.
 
 use super::{escape, short};
 use crate::Spread;

@@ -65,7 +65,7 @@ pub enum KeepError {
     /// The run folder.
     #[error(transparent)]
     Folder(#[from] ResultError),
-    /// It cannot be taken up again, or somebody is at it.
+    /// It cannot be resumed, or another process runs it.
     #[error("{0}")]
     Resume(String),
     /// It makes no sense.

@@ -35,6 +35,6 @@ pub enum NoteKind {
     Sag,
     /// Errors of a drive or of requests.
     Error,
-    /// Somebody else used the machine.
+    /// Other programs used the machine.
     Background,
 }

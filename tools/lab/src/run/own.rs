@@ -10,7 +10,7 @@
 //!                        /control.sock, nbd.sock, md, mount/, export/
 //!   RUN/own                           "stria-lab-Xy12Zz": where to look; believed only if all of the above agrees
 //! ```
-//! A folder that was copied, or made by somebody else, owns nothing.
+//! A folder that was copied, or made by another user, owns nothing.
 
 use crate::result::{ResultError, inside};
 use serde::{Deserialize, Serialize};

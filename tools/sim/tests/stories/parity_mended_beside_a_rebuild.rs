@@ -23,7 +23,7 @@ fn parity_is_mended_from_what_is_filled() {
         let mut steps: Vec<Step> = (0..5).map(|stripe| write(3 * STRIP * stripe, 3 * STRIP)).collect();
         steps.extend([Step::Drain, Step::Flush, Step::Drain, Step::Fail(2), Step::Hold(true), Step::AddSpare(1)]);
         // The write's rows go over the end of a strip: it reads the parity of the first ones and writes it, and finds out
-        // that of those between only when it mends.
+        // that of those between only when it corrects.
         steps.extend([spoil(seed % 4), spoil(8 + seed % 8), write(STRIP * (3 * stripe + strip + 1) - 4, 8), Step::Drain]);
         steps.extend([Step::Pause(50_000_000), Step::Fail(parity + 1), Step::Read { at: 0, sectors: 15 * STRIP }]);
         steps

@@ -37,7 +37,7 @@ struct Cli {
 
 #[derive(Args, Debug)]
 struct Bench {
-    /// Drives of an array that is not served; read only, unless --force lets its contents be overwritten.
+    /// Drives of an array that is not served; they are only read, unless --force allows to overwrite the array.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath, conflicts_with_all = ["ram", "files"])]
     drives: Vec<PathBuf>,
     /// An array on this many members in memory: what the engine itself can do.

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
 /// Runs the demo.
 ///
 /// # Errors
-/// When fio is missing, image files cannot be made, or anything that should hold does not.
+/// When fio is missing, image files cannot be made, or a check fails.
 fn demo(command: &Demo, json: bool) -> Result<(), Failure> {
     let begun = Instant::now();
     check_fio()?;

@@ -11,7 +11,7 @@ use stria_terminal::size;
 pub enum Lab {
     /// The experiments that come with the program.
     List,
-    /// Show what would run, how long it takes, and what it writes; touch nothing
+    /// Show what would run, how long it takes, and what it writes; touch nothing.
     Plan(Plan),
     /// Run an experiment and write its page: stria lab run quick --target file:/tmp/x.img
     Run(Run),
@@ -23,7 +23,7 @@ pub enum Lab {
     Import(Import),
     /// Write the page of a run again, or one page of several runs side by side.
     Report(Report),
-    /// Show what differs significantly between two runs; exit code 1 if the second is worse
+    /// Show what differs significantly between two runs; exit code 1 if the second is worse.
     Compare(Compare),
     /// Write the tables of a run.
     Export(Export),
@@ -39,7 +39,7 @@ pub struct Subject {
     /// md:LEVEL:COUNT[:STRIP][:assume-clean] (by mdadm) of the drives below; repeat for more. Without it: the arrays that the experiment names.
     #[arg(long, short, value_name = "TARGET")]
     pub target: Vec<String>,
-    /// Size of a file to make, 1GiB if not given, or of an NBD export that does not report one
+    /// Size of a file to make, 1GiB if not given, or of an NBD export that does not report one.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub size: Option<u64>,
     /// A drive for arrays; repeat for more.
@@ -84,10 +84,10 @@ pub struct Plan {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub subject: Subject,
-    /// Accepted for symmetry with run: a plan never runs anything
+    /// Accepted as `run` accepts it: a plan never runs anything.
     #[arg(long)]
     pub dry_run: bool,
-    /// Write speed that is assumed for loads that run for a time, MB/s.
+    /// The write speed, in MB/s, that is assumed for loads that run for a fixed time.
     #[arg(long, value_name = "MB/S", default_value_t = 500.0)]
     pub speed: f64,
 }
@@ -98,7 +98,7 @@ pub struct Run {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub subject: Subject,
-    /// Overwrite everything on this drive, file or export: needed for all that the run does not make itself; repeat for more.
+    /// Overwrite everything on this drive, file or export: needed for each target that the run does not make itself; repeat for more.
     #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub destroy: Vec<String>,
     /// The run's folder, which must not be there; lab-EXPERIMENT-1 and so on if not given.
@@ -113,7 +113,7 @@ pub struct Run {
     /// What the platform is: chipset, controller, cabling.
     #[arg(long, default_value = "", value_name = "TEXT")]
     pub platform: String,
-    /// Leave the files that were made.
+    /// Keep the files that were made.
     #[arg(long)]
     pub keep: bool,
 }
@@ -124,10 +124,10 @@ pub struct Resume {
     /// The run's folder.
     #[arg(value_hint = ValueHint::DirPath)]
     pub run: PathBuf,
-    /// Overwrite everything on this drive, file or export: said again, since a folder is not believed in that; repeat for more.
+    /// Overwrite everything on this drive, file or export: given again, since a run's folder may not allow it; repeat for more.
     #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub destroy: Vec<String>,
-    /// Measure from this machine, as the run did: said again as well; repeat for several.
+    /// Measure from this machine, as the run did: given again too; repeat for several.
     #[arg(long, value_name = "HOST")]
     pub host: Vec<String>,
 }
@@ -152,19 +152,19 @@ pub struct Import {
 /// `stria lab report`
 #[derive(Args, Debug)]
 pub struct Report {
-    /// The run's folder; several for one page of all, on which each is compared with the first.
+    /// The run's folder; of several, one page compares each with the first.
     #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// The page; if not given, report.html in the run's folder, or together.html here for several.
     #[arg(long, short, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Also write every chart as a file of its own into this folder, named after its part of the page and its caption.
+    /// Also write each chart to a file in this folder, named after its section and caption.
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     pub charts: Option<PathBuf>,
     /// Format of these files.
     #[arg(long, default_value = "svg", requires = "charts")]
     pub format: Picture,
-    /// Draw them light on dark.
+    /// Draw light lines on a dark background.
     #[arg(long, requires = "charts")]
     pub dark: bool,
 }
@@ -172,16 +172,16 @@ pub struct Report {
 /// Formats of charts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Picture {
-    /// Vectors, with nothing that is loaded from elsewhere.
+    /// Vectors; loads nothing from elsewhere.
     Svg,
-    /// Points, three for one of the SVG; needs a font on this machine.
+    /// Pixels, three times the size of the SVG; needs a font on this machine.
     Png,
 }
 
 /// `stria lab compare`
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// Folders of the run that came first and of the other; of several runs a side those that came first, then -- and the others.
+    /// The folders of the run before and the run after; with several runs on each side: those before, then --, then those after.
     #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// The other side, after --.
@@ -195,7 +195,7 @@ pub struct Compare {
 /// `stria lab export`
 #[derive(Args, Debug)]
 pub struct Export {
-    /// The run's folder; several for tables of all, where the first column names the run
+    /// The run's folder; several for tables of all, where the first column names the run.
     #[arg(value_hint = ValueHint::DirPath, value_name = "RUN", required = true)]
     pub runs: Vec<PathBuf>,
     /// Format of the tables.

@@ -16,7 +16,7 @@ use stria_terminal::{Failure, absolute, program};
 /// `stria lab replay`
 #[derive(Args, Debug)]
 pub struct Replay {
-    /// A trace file, or without --format an application whose look-alike is replayed: word, excel, photoshop-light …
+    /// A trace file; or, without --format, an application that is imitated: word, excel, photoshop-light …
     #[arg(value_name = "TRACE", value_hint = ValueHint::FilePath)]
     pub trace: String,
     /// What the trace file is: msr, alibaba, tencent, blkparse, blktrace, iolog, disksim or mqsim; packed if it ends in .gz.
@@ -25,10 +25,10 @@ pub struct Replay {
     /// An existing file, a block device, or an NBD URI; requests beyond its end are folded into it.
     #[arg(long, short, value_name = "TARGET", value_hint = ValueHint::FilePath)]
     pub target: String,
-    /// Replay through fio, as its log, instead of with threads that know how late every request is.
+    /// Replay with fio instead of the lab's own threads, which measure how late each request is.
     #[arg(long)]
     pub fio: bool,
-    /// When requests are made; closed for applications, which have no times, else as recorded.
+    /// When requests are sent: as recorded, or closed for applications, which have no times.
     #[arg(long)]
     pub pace: Option<When>,
     /// By how much recorded times are stretched: 0.5 is twice as fast.
@@ -37,19 +37,19 @@ pub struct Replay {
     /// The longest pause of think time, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub pause_max: f64,
-    /// Requests at a time, as recorded at most; 64 as recorded, else 1.
+    /// The most requests in flight; 64 if they are sent as recorded, else 1.
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
     /// Scale offsets to the target's size instead of folding them.
     #[arg(long)]
     pub scale_offsets: bool,
-    /// Through the page cache.
+    /// Use the page cache.
     #[arg(long)]
     pub cached: bool,
-    /// How often.
+    /// The number of passes.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub passes: u32,
-    /// Seed of a look-alike.
+    /// The seed for an imitated application.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Overwrite this target: needed for traces that write.
@@ -60,14 +60,14 @@ pub struct Replay {
     pub out: Option<PathBuf>,
 }
 
-/// When requests are made.
+/// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum When {
-    /// At their times.
+    /// At their recorded times.
     Recorded,
-    /// When the one before is done.
+    /// When the one before has ended.
     Closed,
-    /// When the one before is done and the pause that the trace had is over.
+    /// When the one before has ended and the recorded pause is over.
     Think,
 }
 

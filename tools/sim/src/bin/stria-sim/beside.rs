@@ -28,10 +28,10 @@ pub struct Rebuild {
     /// Share of reads among them, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(..=100))]
     rwmixread: u64,
-    /// What 99 of 100 requests shall end within; repeat for more.
+    /// The latency that 99 of 100 requests must keep; repeat for more.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_values = ["300us", "500us", "1ms", "2ms", "5ms"])]
     p99: Vec<Duration>,
-    /// Virtual time that counts, for each line.
+    /// Virtual time that is measured, for each line.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5s")]
     runtime: Duration,
     /// Let the engine take no time, so that only the drives count.

@@ -18,7 +18,7 @@ use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 use stria_terminal::progress::steps_bar;
 
-/// How long a failing history is made shorter.
+/// How long the program tries to shorten a failing history.
 const SHRINK_MAX: Duration = Duration::from_secs(60);
 
 /// Run histories of arrays on hostile drives, in virtual time; the first loss ends it.
@@ -35,13 +35,13 @@ struct Cli {
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 struct Sim {
-    /// Something else than histories.
+    /// Another simulation instead of histories.
     #[command(subcommand)]
     what: Option<What>,
     /// The first seed.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     from: u64,
-    /// How many histories; without --seconds 10000 if not given.
+    /// The number of histories; 10000 if neither this nor --seconds is given.
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     /// Begin no history after this time.
@@ -53,7 +53,7 @@ struct Sim {
     /// Threads; one for each core if not given.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Print what was met, by level, and which requests met which states and faults
+    /// Print what was met, by level, and which requests met which states and faults.
     #[arg(long)]
     coverage: bool,
     /// Faults that seeds did not have at first: rot, lost and misdirected writes, errors that grow, torn metadata.
@@ -62,10 +62,10 @@ struct Sim {
     /// Let half of the drives with a volatile cache lie about flushes. Nothing is promised then: what is lost is counted.
     #[arg(long)]
     lying_flush: bool,
-    /// Run the history of --from alone, and print every event of it
+    /// Run the history of --from alone, and print every event of it.
     #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
     trace: bool,
-    /// Of clients' data, print only what concerns these sectors of the array
+    /// Of clients' data, print only what concerns these sectors of the array.
     #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
     sectors: Option<std::ops::Range<u64>>,
 }
@@ -75,7 +75,7 @@ struct Sim {
 enum What {
     /// What the write log costs on modelled SSDs: 4 KiB random writes with it and without, in virtual time.
     Price(price::Price),
-    /// What clients feel of a rebuild on modelled SSDs, and how fast it is beside them, in virtual time.
+    /// The latency that a rebuild leaves to clients on modelled SSDs, and its speed beside them, in virtual time.
     Rebuild(beside::Rebuild),
 }
 

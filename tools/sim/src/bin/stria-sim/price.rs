@@ -23,7 +23,7 @@ pub struct Price {
     /// Requests of clients at once; repeat for more.
     #[arg(long, value_name = "N", default_values_t = [1, 32, 128])]
     depth: Vec<u64>,
-    /// Writes that count, for each line and side.
+    /// Writes that are measured, for each line and side.
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(100..))]
     writes: u64,
     /// Let the drive amplify the log's sectors as it amplifies random ones.
