@@ -47,6 +47,8 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ("advise --drives 8xp4510 --block 4K --reads 130", "say 0 to 100"),
         ("advise --drives 8xp4510 --block 4K --reads NaN", "say 0 to 100"),
         ("advise --drives 8xp4510 --block 4K --depth 0", "say 1 to 4096"),
+        ("advise --drives 8xp4510 --block 4K --depth 32 --threads 5", "cannot be shared by 5 threads evenly"),
+        ("advise --drives 8xp4510 --purpose vm --threads 2", "cannot be used with"),
         ("advise --drives 8xp4510 --purpose vm --strip 48K", "invalid strip size 48K"),
         ("advise --drives 8xp4510 --purpose vm --strip 100", "invalid strip size 100"),
         ("advise --drives 8xp4510 --purpose vm --capacity much", "is not a size"),

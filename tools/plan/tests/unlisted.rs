@@ -1,9 +1,10 @@
 //! Goal: the models predict and do not remember. Method: drives, counts, sizes and mixes that no publication lists lie where those that it lists leave
 //! room for them: figures rise and fall as they must, and none passes what its parts allow.
 
+use stria_plan::advice::{Candidate, Purpose, State, Wish, trial};
 use stria_plan::array::Level;
 use stria_plan::backplane::DriveConfig;
-use stria_plan::load::{Load, run};
+use stria_plan::load::{Load, Pattern, run};
 use stria_plan::model::{Model, SECTOR_BYTES};
 use stria_plan::platform::PlatformConfig;
 use stria_plan::profile;
@@ -95,6 +96,36 @@ fn more_drives_are_never_slower_and_never_faster_than_their_sum() {
             );
         }
     }
+}
+
+/// What was published of two load threads, asked as anybody would ask: a thread of the C226's driver is a bound, two are not.
+#[test]
+fn advice_meets_published_figures_of_several_threads() {
+    let iops = |threads: u32| {
+        let purpose = Purpose::mix(4096, 1.0, 64, Pattern::Random).and_then(|purpose| purpose.with_threads(threads));
+        let asked = Wish {
+            drive: profile::catalogue_drive("s3500").expect("there is such a drive"),
+            counts: 4..=4,
+            spares: 0,
+            platform: profile::platform("c226").expect("there is such a platform"),
+            purpose: purpose.expect("a load"),
+            capacity_bytes_min: 0,
+            losses_min: 0,
+            strips_kib: vec![64],
+            state: State::Fresh,
+            replace_hours: 24.0,
+            scrub_hours: 720.0,
+            written_tb_per_day: None,
+            price: None,
+            budget: None,
+            requests: 12_000,
+        };
+        let single = trial::single(&asked);
+        let candidate = Candidate { level: Level::Raid0, members: 4, spares: 0, strip_kib: 64 };
+        trial::run(&asked, &candidate, &single).parts[0].iops
+    };
+    let (one, two) = (iops(1), iops(2));
+    assert!((two / 300_000.0 - 1.0).abs() < 0.1 && (one / 150_000.0 - 1.0).abs() < 0.1, "{one:.0}, {two:.0}");
 }
 
 /// Drives that were never made: twice the dies, or half the read time, are faster where flash is the bound, and never slower.

@@ -15,8 +15,10 @@ pub struct Part {
     pub read_share: f64,
     /// Where requests go.
     pub pattern: Pattern,
-    /// Requests under way.
+    /// Requests under way, of all threads together.
     pub depth: u32,
+    /// Threads that send them; a platform may ask time of each.
+    pub threads: u32,
     /// Where the first block begins.
     pub offset_bytes: u64,
 }
@@ -50,6 +52,7 @@ impl Purpose {
             read_share,
             pattern,
             depth,
+            threads: 1,
             offset_bytes: 0,
         };
         let (about, parts) = match name {
@@ -98,8 +101,32 @@ impl Purpose {
         }
         let kind = if pattern == Pattern::Random { "at random" } else { "in order" };
         let name = format!("{}K {kind}, {:.0} % reads, {depth} under way", block_bytes >> 10, read_share * 100.0);
-        let part = Part { name: name.clone(), time_share: 1.0, block_bytes, read_share, pattern, depth, offset_bytes: 0 };
+        let threads = 1;
+        let part =
+            Part { name: name.clone(), time_share: 1.0, block_bytes, read_share, pattern, depth, threads, offset_bytes: 0 };
         Ok(Self { name: "mix".to_owned(), about: name, parts: vec![part] })
+    }
+}
+
+impl Purpose {
+    /// The same with the requests of each load from so many threads.
+    ///
+    /// # Errors
+    /// A sentence, where a thread would have no request, or threads not as many as each other.
+    pub fn with_threads(mut self, threads: u32) -> Result<Self, String> {
+        for part in &mut self.parts {
+            if threads == 0 || !part.depth.is_multiple_of(threads) {
+                return Err(format!("{} requests under way cannot be shared by {threads} threads evenly", part.depth));
+            }
+            part.threads = threads;
+            if threads > 1 {
+                part.name += &format!(", {threads} threads");
+            }
+        }
+        if threads > 1 {
+            self.about += &format!(", {threads} threads");
+        }
+        Ok(self)
     }
 }
 
@@ -126,5 +153,10 @@ mod tests {
         assert!(mix(4096, 1.2, 1).is_err_and(|sentence| sentence.contains("0 to 100")));
         assert!(mix(4096, f64::NAN, 1).is_err());
         assert!(mix(4096, 0.5, 0).is_err());
+        let threads = |threads| mix(4096, 0.5, 32).and_then(|purpose| purpose.with_threads(threads));
+        assert!(threads(4).is_ok_and(|purpose| purpose.parts[0].threads == 4));
+        assert!(
+            threads(0).is_err() && threads(5).is_err_and(|sentence| sentence.contains("by 5 threads")) && threads(64).is_err()
+        );
     }
 }

@@ -136,8 +136,8 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> Outcome {
     let settled = if bitmap && written > 0.0 { (REGION_WRITES / (1.0 - part.read_share)) as u64 } else { 0 };
     let requests = (wish.requests * 16_384 / part.block_bytes.max(16_384)).max(800);
     let load = Load {
-        threads: 1,
-        depth: part.depth,
+        threads: part.threads,
+        depth: part.depth / part.threads,
         block_bytes: part.block_bytes,
         read_share: part.read_share,
         pattern: part.pattern,

@@ -20,7 +20,7 @@ pub struct WishArgs {
     #[arg(long, value_name = "PLATFORM", default_value = "stria")]
     platform: String,
     /// What the array is for
-    #[arg(long, value_parser = purpose::NAMES, required_unless_present = "block", conflicts_with_all = ["block", "reads", "depth", "sequential"])]
+    #[arg(long, value_parser = purpose::NAMES, required_unless_present = "block", conflicts_with_all = ["block", "reads", "depth", "threads", "sequential"])]
     purpose: Option<String>,
     /// Instead of a purpose: size of a request, such as 4K
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -31,6 +31,9 @@ pub struct WishArgs {
     /// With --block: requests under way
     #[arg(long, value_name = "N", default_value_t = 32)]
     depth: u32,
+    /// With --block: threads that share them
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: u32,
     /// With --block: requests follow each other
     #[arg(long)]
     sequential: bool,
@@ -110,7 +113,7 @@ impl WishArgs {
             (None, block) => {
                 let pattern = if self.sequential { Pattern::Sequential } else { Pattern::Random };
                 let mix = Purpose::mix(block.unwrap_or(4096), self.reads / 100.0, self.depth, pattern);
-                mix.map_err(Failure::Usage)?
+                mix.and_then(|mix| mix.with_threads(self.threads)).map_err(Failure::Usage)?
             }
         };
         if let Some(strip) = self.strip.iter().find(|strip| *strip % 1024 != 0) {
