@@ -16,6 +16,7 @@ mod guest;
 mod mailbox;
 mod ram;
 mod request;
+mod sectors;
 mod shown;
 mod timings;
 
@@ -28,6 +29,7 @@ pub use guest::{Guest, Stay};
 pub use mailbox::{Mailbox, RemoteDevice};
 pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
+pub use sectors::SectorDevice;
 pub use shown::{Shown, file_name, is_plain, shown, shown_json, shown_lines, shown_sentence};
 pub use timings::{Histogram, Latency, Timings};
 

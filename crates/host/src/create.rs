@@ -69,7 +69,7 @@ pub struct CreateSpec {
     pub member_sectors_max: Option<u64>,
     /// Keep a write log on parity levels.
     pub log: LogChoice,
-    /// Keep checksums of the drives' content; clients are then served blocks of 4 KiB.
+    /// Keep checksums of the drives' content, in blocks of 4 KiB.
     pub checksums: bool,
     /// The members are consistent already: no first resync.
     pub assume_clean: bool,

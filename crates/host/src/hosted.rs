@@ -167,6 +167,11 @@ impl HostedArray {
         self.lane == 0
     }
 
+    /// True if any drive of the tree has checksums.
+    pub(crate) fn has_checksums(&self) -> bool {
+        self.tree.find(|drive| drive.checked.is_some()).is_some()
+    }
+
     /// What its metadata says; on the home lane only.
     pub fn description(&self) -> Description {
         self.tree.recorder().description()

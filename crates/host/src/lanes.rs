@@ -15,7 +15,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind};
-use stria_block::RemoteDevice;
+use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
 
@@ -32,7 +32,7 @@ pub type RingReport = (&'static str, RingCounters);
 /// An array that runs on one lane or several.
 pub struct ArrayLanes {
     /// The home lane first.
-    lanes: Vec<LaneHandle<HostedArray>>,
+    lanes: Vec<LaneHandle<SectorDevice<HostedArray>>>,
     merger: Arc<EventMerger>,
     remote: Arc<dyn RemoteDevice>,
     order: Mutex<()>,
@@ -63,13 +63,17 @@ impl ArrayLanes {
         let home = home.spawn(move |ring| {
             let (array, plan, warnings) = open_at_home(&drives, ring, options, lanes_wanted)?;
             let _ = found.send((array.group_sectors(), plan, warnings));
-            Ok::<_, HostError>(array)
+            // Such arrays run on one lane, so all writes to a block meet here.
+            let serves_sectors = array.has_checksums();
+            Ok::<_, HostError>(SectorDevice::new(array, serves_sectors))
         })?;
         let (group_sectors, plan, warnings) = plans.recv().expect("sent before the lane has started");
         let mut lanes = vec![home];
         for (lane, index) in to_start.zip(1..plan.lane_count()) {
             let plan = plan.clone();
-            lanes.push(lane.spawn(move |ring| Ok::<_, HostError>(HostedArray::bind(&plan, ring, index).0))?);
+            lanes.push(
+                lane.spawn(move |ring| Ok::<_, HostError>(SectorDevice::new(HostedArray::bind(&plan, ring, index).0, false)))?,
+            );
         }
         let remotes: Vec<_> = lanes.iter().map(LaneHandle::remote).collect();
         let remote = match &remotes[..] {
@@ -128,11 +132,15 @@ impl ArrayLanes {
         &self,
         work: impl Fn(&mut HostedArray) -> T + Clone + Send + 'static,
     ) -> Result<Vec<T>, HostError> {
-        self.lanes.iter().map(|lane| Ok(lane.call(work.clone())?)).collect()
+        let each = self.lanes.iter().map(|lane| {
+            let work = work.clone();
+            Ok(lane.call(move |array| work(array))?)
+        });
+        each.collect()
     }
 
     fn home<T: Send + 'static>(&self, work: impl FnOnce(&mut HostedArray) -> T + Send + 'static) -> Result<T, HostError> {
-        Ok(self.lanes[0].call(work)?)
+        Ok(self.lanes[0].call(|array| work(array))?)
     }
 
     /// Gives a command to an array of the tree, and waits for its answer. `choose` runs on the home lane: the index of the array,
@@ -317,7 +325,8 @@ impl ArrayLanes {
         let end = Instant::now() + patience;
         let (mut reports, mut rings) = (Vec::new(), Vec::new());
         for lane in &self.lanes {
-            let report = |array: &mut HostedArray| (ArrayReport::of(array), (array.ring().setup(), array.ring().counters()));
+            let report =
+                |array: &mut SectorDevice<HostedArray>| (ArrayReport::of(array), (array.ring().setup(), array.ring().counters()));
             match lane.call_within(end.saturating_duration_since(Instant::now()), report)? {
                 Some((report, ring)) => {
                     reports.push(report);

@@ -133,7 +133,7 @@ pub struct Create {
     #[arg(long, default_value = "auto", value_parser = log)]
     pub log: LogChoice,
     /// Keep a checksum of every 4 KiB on the drives: data that a drive changes by itself is found by the next read, and corrected
-    /// from redundancy. Costs 0.1 % of the space, and some speed; clients are served blocks of 4 KiB.
+    /// from redundancy. Costs 0.1 % of the space, and some speed; writes of less than 4 KiB cost a read first.
     #[arg(long)]
     pub integrity: bool,
     /// Skip the first resync: the drives are consistent already, or their content does not matter. Wrong on drives with old

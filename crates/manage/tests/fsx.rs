@@ -72,17 +72,13 @@ fn lives_through_a_rebuild(place: &Place, images: &[String], serve: Serve, argum
     place.calls_nothing_wrong();
 }
 
-fn block(options: &[&str]) -> &'static str {
-    if options.contains(&"--integrity") { "4096" } else { "512" }
-}
-
 #[test]
 fn levels_hold_what_was_written_and_zeros_where_it_was_trimmed() {
     for (seed, (level, members, options)) in (1..).zip(ARRAYS) {
         let place = Place::new();
         let (images, serve) = array(&place, level, members, options);
         let (seed, uri, what) = (seed.to_string(), serve.uri("tank").to_owned(), format!("RAID {level} {options:?}"));
-        let arguments = [&*uri, "--seed", &seed, "--count", "300", "--block", block(options)];
+        let arguments = [&*uri, "--seed", &seed, "--count", "300", "--block", "512"];
         lives_through_a_rebuild(&place, &images, serve, &arguments, &what);
     }
 }
@@ -93,7 +89,7 @@ fn levels_without_redundancy_do_too() {
         let place = Place::new();
         let (_, serve) = array(&place, level, 2, options);
         let seed: String = i32::to_string(&seed);
-        let Some(fsx) = start(&[serve.uri("tank"), "--seed", &seed, "--count", "300", "--block", block(options)]) else { return };
+        let Some(fsx) = start(&[serve.uri("tank"), "--seed", &seed, "--count", "300", "--block", "512"]) else { return };
         ends_well(fsx, &format!("RAID {level} {options:?}"));
     }
 }
