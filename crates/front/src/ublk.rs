@@ -30,7 +30,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
-use stria_block::{Limits, RemoteDevice, SECTOR_BYTES};
+use stria_block::{Limits, RemoteDevice, SECTOR_BYTES, file_name};
 use uapi::{CONTROL_PATH, ControlCommand, DeviceInfo, Parameters, control, feature, state};
 
 /// 128: requests of one queue at a time, as many as Linux gives a fast SATA or SCSI queue four times over.
@@ -154,7 +154,7 @@ pub struct UblkOptions {
 pub struct UblkEntry {
     /// Its number.
     pub id: u32,
-    /// The array's name.
+    /// The array's name, as in `/dev/stria`.
     pub name: String,
     /// The array.
     pub uuid: [u8; 16],
@@ -374,7 +374,8 @@ pub fn remove(notes: &Path, id: u32, force: bool) -> Result<UblkEntry, UblkError
     Ok(entry)
 }
 
-/// A device's array: a file `ublk-N` with the UUID in hexadecimal digits and the name.
+/// A device's array: a file `ublk-N` with the UUID in hexadecimal digits and the name, in the form that udev imports
+/// (`packaging/udev`). The name is as in `/dev/stria`: a part of the UUID follows a name that had to be changed.
 struct Note {
     uuid: [u8; 16],
     name: String,
@@ -387,14 +388,17 @@ impl Note {
 
     fn read(notes: &Path, id: u32) -> Option<Self> {
         let text = fs::read_to_string(Self::path(notes, id)).ok()?;
-        let (uuid, name) = text.trim_end_matches('\n').split_once(' ')?;
-        let uuid = u128::from_str_radix(uuid, 16).ok()?.to_be_bytes();
-        Some(Self { uuid, name: name.to_owned() })
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        let uuid = u128::from_str_radix(value("STRIA_UUID")?, 16).ok()?.to_be_bytes();
+        Some(Self { uuid, name: value("STRIA_NAME")?.to_owned() })
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(path, format!("{:032x} {}\n", u128::from_be_bytes(self.uuid), self.name))
+        let uuid = format!("{:032x}", u128::from_be_bytes(self.uuid));
+        let plain = file_name(&self.name);
+        let name = if plain == self.name { plain } else { format!("{plain}-{}", &uuid[..8]) };
+        fs::write(path, format!("STRIA_UUID={uuid}\nSTRIA_NAME={name}\n"))
     }
 }
 

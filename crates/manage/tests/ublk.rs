@@ -14,7 +14,9 @@ use support::Place;
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
 const SPARE: &str = "/dev/nvme4n1";
 const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["ublk_drv"] };
-const PROGRAMS: [&str; 4] = [env!("CARGO_BIN_EXE_stria"), "/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/blkdiscard"];
+const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/udev/65-stria.rules");
+const PROGRAMS: [&str; 6] =
+    [env!("CARGO_BIN_EXE_stria"), "/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/blkdiscard", "/usr/bin/udevadm", RULES];
 const DEVICE: &str = "/dev/ublkb3";
 
 /// Runs a program of the guest that must succeed.
@@ -48,6 +50,11 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// The link that udev has made leads to the device, and its server does not matter.
+fn is_named(link: &str, device: &str) {
+    wait_until(link, || fs::canonicalize(link).is_ok_and(|path| path == Path::new(device)));
+}
+
 /// Bytes of the device by the page cache.
 fn read(at: usize, len: usize) -> Vec<u8> {
     use std::os::unix::fs::FileExt;
@@ -67,6 +74,12 @@ fn guests_half() {
     if !nvme::is_guest() {
         return;
     }
+    fs::create_dir_all("/etc/udev/rules.d").expect("a folder");
+    // The last of the programs, after this one.
+    let rules = std::env::var(format!("P{}", PROGRAMS.len())).expect("nvme-guest names what it took along");
+    fs::copy(rules, "/etc/udev/rules.d/65-stria.rules").expect("a copy");
+    std::os::unix::fs::symlink("/usr/bin/udevadm", "/bin/systemd-udevd").expect("a link");
+    ok("/bin/systemd-udevd", &["--daemon"]);
     let place = Place::new();
     place.ok(&[&["create", "tank", "--level", "5", "--spare", SPARE], &DRIVES[..]].concat());
     let drives = [&DRIVES[..], &[SPARE]].concat();
@@ -74,6 +87,10 @@ fn guests_half() {
     let serve = serve_with(&["--ublk=3"]);
     assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())]);
     is_served(&place, 0, &format!("served by process {}", serve.pid()));
+
+    is_named("/dev/stria/tank", DEVICE);
+    let uuid = place.status("tank")["uuid"].as_str().expect("text").replace(':', "");
+    is_named(&format!("/dev/disk/by-id/stria-{uuid}"), DEVICE);
 
     // What the kernel makes of it.
     for (what, value) in [("write_cache", "write back"), ("fua", "1"), ("rotational", "0"), ("logical_block_size", "512")] {
@@ -111,7 +128,7 @@ fn guests_half() {
         .and_then(|mut device| std::io::Write::write_all(&mut device, &table))
         .expect("it writes");
     ok("blockdev", &["--rereadpt", DEVICE]);
-    wait_until("the partition", || Path::new("/dev/ublkb3p1").exists());
+    is_named("/dev/stria/tank-part1", "/dev/ublkb3p1");
     ok("/usr/sbin/blkdiscard", &[DEVICE, "-f"]);
     ok("blockdev", &["--rereadpt", DEVICE]);
 
@@ -148,6 +165,7 @@ fn guests_half() {
     // The array is found by its name, though its own device does not answer.
     let serve = place.serve(&["tank", "--ublk", "--clients", "apart"]);
     assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())], "the same device");
+    is_named("/dev/stria/tank", DEVICE);
     is_loaded(&place);
     place.ok(&["fail", "tank", "2", "--force"]);
     // Writes that are acknowledged after it make it durable.
@@ -175,6 +193,7 @@ fn guests_half() {
     );
     place.ok(&["stop", "tank"]);
     serve.ended_well();
+    wait_until("the end of the names", || !Path::new("/dev/stria/tank").is_symlink());
     assert!(!Path::new(DEVICE).exists() && !Path::new("/dev/ublkc3").exists());
     is_served(&place, 0, "no array is a block device here");
 
