@@ -321,6 +321,7 @@ impl Log {
     where
         G: IntoIterator<Item = (MemberId, LogRecord)>,
     {
+        debug_assert!(self.stage() == Stage::Open, "a record is logged before this run's log session began");
         let wait = self.waits.borrow_mut().insert(Wait { waiter, unkept: 0, undurable: 0, error: None });
         let mut logged = Logged { numbers: SmallVec::new(), wait: Some(wait) };
         let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();

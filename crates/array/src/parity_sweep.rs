@@ -25,6 +25,10 @@ type Rows = BTreeMap<usize, Buffer>;
 /// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
 /// another holds beside it.
 pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Result<Found, String> {
+    // R19: with a partial parity log every repair has a record, and this run may not have written yet.
+    if core.log.config.is_some_and(|config| config.newest_only) && work.kind != (SweepKind::Scrub { repair: false }) {
+        core.log_open().await.map_err(|error| error.to_string())?;
+    }
     if let Some(found) = piece(core, work, rows.clone(), false).await? {
         return Ok(found);
     }

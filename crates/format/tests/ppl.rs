@@ -8,6 +8,7 @@ use harness::{End, Guest};
 use std::fs;
 use std::path::Path;
 use stria_array::{Layout, Level, LogRecord, ParityLayout};
+use stria_block::{Buffer, Operation};
 use stria_format::md::{BitmapChoice, Options, Superblock, superblock::feature};
 use stria_parity::crc32c;
 use stria_testkit::oracle as harness;
@@ -216,6 +217,48 @@ fn two_strips() {
 #[test]
 fn a_whole_stripe_and_then_a_part_of_it() {
     cut_everywhere(3, feature::MULTIPLE_PPLS, &[], &[(16, 16), (17, 2)], 16..32);
+}
+
+/// A resync, or a read that resyncs first, may find parity to repair before any client has written.
+#[test]
+fn parity_is_repaired_before_the_first_write_of_a_run() {
+    let mut drives = with_ppl(ParityLayout::LeftSymmetric, 3, STRIP, feature::PPL, 264);
+    let before = Running::start(&drives, u64::MAX, true).read_all(16);
+    change(&mut drives, |superblock| superblock.header.resync_offset = 0);
+    let data_offset =
+        Superblock::parse(&drives[2].read(8, 8).expect("sound"), 8, SMALL_SECTORS).expect("sound").header.data_offset;
+    // Of the first stripe drive 2 has parity.
+    drives[2].write(data_offset, &pattern(0, STRIP, 9));
+    for reads in [false, true] {
+        let mut array = Running::start(&drives, u64::MAX, false);
+        match reads {
+            true => assert!(array.read_all(16) == before),
+            false => array.resync(),
+        }
+        let drives = array.stop();
+        for lost in 0..3 {
+            let left = without(&drives, &[lost]);
+            assert!(Running::start(&left, u64::MAX, true).read_all(16) == before, "without drive {lost}, read: {reads}");
+        }
+    }
+}
+
+/// Replay gives up while a client's write waits for it.
+#[test]
+fn a_write_that_waits_for_a_replay_without_space_is_answered() {
+    let empty = by_hand(0, &[]);
+    let log = by_hand(7, &[(18, 4 * 512, 8 * 512, 3, &[9; 4 * 512])]);
+    let drives = dirty(&[empty.clone(), empty.clone(), empty, log]);
+    let mut array = Running::start(&drives, u64::MAX, false);
+    array.is_full.set(true);
+    let from = std::iter::once(Buffer::zeroed(512).freeze()).collect();
+    let written = array.request(0, 1, Operation::Write { from, fua: false });
+    assert!(written.result.is_err() && array.unreplayed().is_some_and(|reason| reason.contains("no space")));
+    assert_eq!(array.read_all(48).len(), 48 * 512);
+
+    let mut array = Running::start(&array.drives(), u64::MAX, false);
+    array.write(0, &[1; 512]);
+    assert!(array.unreplayed().is_none());
 }
 
 /// 10 MiB.

@@ -5,6 +5,7 @@
 //! | submit | the request belongs to this lane's part of the array |
 //! | plan | each strip to be read is there; every method but *data only* leaves parity that covers all data |
 //! | client's write to members | its rows are locked; the superblocks say dirty (R1) and the bits are set (R2), durably |
+//! | log record | this run's log session has begun (R32; in `log_send`) |
 //! | any request to a member | it lies in the data area (a dropped member gets nothing from the driver) |
 //! | superblock | no other metadata update runs (R5); it says clean only while no write runs |
 //! | acknowledgement | the superblocks name each dropped member that did not take the write as failed, durably (R6) |

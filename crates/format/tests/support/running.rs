@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{ArrayDevice, Command};
-use stria_block::{BlockDevice, Buffer, Completion, Limits, Nanos, Operation, Request};
+use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
 use stria_format::md::{MdMetadata, Options, Start};
 
 /// A drive that forgets nothing, and hears nothing any more once the power is gone.
@@ -14,6 +14,9 @@ pub struct CutDrive {
     drive: Rc<RefCell<MemoryDrive>>,
     /// Sectors that may still be written, on all drives together.
     left: Rc<Cell<u64>>,
+    /// There is no space for data. Metadata have theirs.
+    is_full: Rc<Cell<bool>>,
+    data_start: u64,
     limits: Limits,
     ended: Vec<Completion>,
 }
@@ -34,6 +37,10 @@ impl BlockDevice for CutDrive {
                     buffer.copy_from_slice(front);
                     rest = back;
                 }
+            }
+            Operation::Write { .. } if self.is_full.get() && request.start_sector >= self.data_start => {
+                drop(drive);
+                return self.ended.push(request.complete(Err(IoError::new(ErrorKind::NoSpace, "no space"))));
             }
             Operation::Write { from, .. } => {
                 let bytes: Vec<u8> = from.iter().flat_map(|data| data.iter().copied()).collect();
@@ -63,6 +70,8 @@ pub struct Running {
     drives: Vec<Rc<RefCell<MemoryDrive>>>,
     /// As [`CutDrive::left`].
     pub left: Rc<Cell<u64>>,
+    /// As [`CutDrive::is_full`].
+    pub is_full: Rc<Cell<bool>>,
     now: Nanos,
 }
 
@@ -74,16 +83,17 @@ impl Running {
     pub fn of(start: Start, drives: &[MemoryDrive], left: u64) -> Self {
         assert!(start.config.log.is_some(), "parity levels have a log by default");
         let drives: Vec<_> = drives.iter().map(|drive| Rc::new(RefCell::new(drive.clone()))).collect();
-        let left = Rc::new(Cell::new(left));
+        let (left, is_full) = (Rc::new(Cell::new(left)), Rc::new(Cell::new(false)));
         let device = |&drive: &usize| {
             let limits = Limits::plain(drives[drive].borrow().size_sectors);
-            Box::new(CutDrive { drive: Rc::clone(&drives[drive]), left: Rc::clone(&left), limits, ended: Vec::new() })
-                as Box<dyn BlockDevice>
+            let data_start = drives[drive].borrow().candidate().found.expect("a member").superblock.header.data_offset;
+            let (drive, left, is_full) = (Rc::clone(&drives[drive]), Rc::clone(&left), Rc::clone(&is_full));
+            Box::new(CutDrive { drive, left, is_full, data_start, limits, ended: Vec::new() }) as Box<dyn BlockDevice>
         };
         let devices = start.drives.iter().map(device).collect();
         let array = ArrayDevice::new(&start.config, devices, start.recorder, 1_700_000_000);
         array.command(|engine| engine.pause(true));
-        Self { array, drives, left, now: 0 }
+        Self { array, drives, left, is_full, now: 0 }
     }
 
     /// Runs until one request has ended, or nothing happens any more.
@@ -114,6 +124,20 @@ impl Running {
         let from = std::iter::once(Buffer::copy_of(bytes).freeze()).collect();
         let completion = self.request(start_sector, (bytes.len() / 512) as u64, Operation::Write { from, fua: false });
         completion.result.expect("it writes");
+    }
+
+    /// Why replay gave up.
+    pub fn unreplayed(&self) -> Option<String> {
+        self.array.status().unreplayed
+    }
+
+    /// Lets sweeps run until redundancy is consistent everywhere.
+    pub fn resync(&mut self) {
+        self.array.command(|engine| engine.pause(false));
+        while self.array.status().resync_sector != u64::MAX {
+            self.array.poll(self.now, &mut Vec::new());
+            self.now = self.now.max(self.array.next_wake().unwrap_or(0));
+        }
     }
 
     pub fn stop(mut self) -> Vec<MemoryDrive> {
