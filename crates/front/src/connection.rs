@@ -212,6 +212,7 @@ impl Connection {
         loop {
             self.send_all(link, &mut output, deadline)?;
             handshake.set_refusal(shared.refusal(self));
+            handshake.set_stopped(shared.stopped());
             let (used, step) = handshake.step(&input[..input_len], &shared.facts(), &mut output);
             input.copy_within(used..input_len, 0);
             input_len -= used;

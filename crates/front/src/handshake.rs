@@ -73,6 +73,8 @@ pub struct Handshake {
     allocation: Option<Arc<Facts>>,
     /// Why no client may begin a transmission now.
     refusal: Option<&'static str>,
+    /// Names of exports that are gone for good.
+    stopped: Vec<String>,
 }
 
 impl Handshake {
@@ -89,12 +91,26 @@ impl Handshake {
             structured: false,
             allocation: None,
             refusal: None,
+            stopped: Vec::new(),
         }
     }
 
     /// Sets why the client may not begin a transmission; `None`: it may.
     pub fn set_refusal(&mut self, refusal: Option<&'static str>) {
         self.refusal = refusal;
+    }
+
+    /// Sets the names of exports that do not come back.
+    pub fn set_stopped(&mut self, names: Vec<String>) {
+        self.stopped = names;
+    }
+
+    /// Refuses an option for an export that is not there.
+    fn refuse_name(&self, name: &[u8], replies: &mut Replies) {
+        match self.stopped.iter().any(|stopped| stopped.as_bytes() == name) {
+            true => replies.error(reply::ERR_SHUTDOWN, "the array was stopped"),
+            false => replies.error(reply::ERR_UNKNOWN, "there is no export of this name"),
+        }
     }
 
     /// Takes at most one message from the front of `input`. Returns how much of it was consumed. `exports`: the present
@@ -202,7 +218,7 @@ impl Handshake {
                     (Some(facts), _) if facts.block_min_bytes > SECTOR_BYTES as u32 && !wants(wanted, info::BLOCK_SIZE) => {
                         replies.error(reply::ERR_BLOCK_SIZE_REQD, "requests must be multiples of a block; ask for its size");
                     }
-                    (None, _) => replies.error(reply::ERR_UNKNOWN, "there is no export of this name"),
+                    (None, _) => self.refuse_name(name, &mut replies),
                     (Some(facts), _) => {
                         replies.info(&facts, self.structured, wanted);
                         replies.ack();
@@ -241,7 +257,7 @@ impl Handshake {
             return replies.error(reply::ERR_INVALID, "the lengths inside the option do not fit its data");
         };
         let Some(facts) = find(exports, name) else {
-            return replies.error(reply::ERR_UNKNOWN, "there is no export of this name");
+            return self.refuse_name(name, replies);
         };
         let listed = |query: &&[u8]| !set && *query == b"base:".as_slice();
         let named = |query: &&[u8]| *query == ALLOCATION_CONTEXT.as_bytes();

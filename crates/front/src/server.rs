@@ -285,6 +285,9 @@ impl ServerHandle {
             return Err(FrontError::UnknownExport { name: name.into(), known });
         };
         registry.exports.remove(index);
+        if closing == Closing::Shutdown {
+            registry.stopped.push(name.to_owned());
+        }
         self.shared.end_connections(registry, closing, |connection| connection.export.get().is_some_and(|used| used == name));
         Ok(())
     }
@@ -318,6 +321,8 @@ struct Served {
 #[derive(Default)]
 struct Registry {
     exports: Vec<Served>,
+    /// Names of exports that were stopped.
+    stopped: Vec<String>,
     connections: Vec<Arc<Connection>>,
     connection_count: u64,
 }
@@ -341,6 +346,11 @@ impl Shared {
     /// The present exports, the default first.
     pub fn facts(&self) -> Vec<Arc<Facts>> {
         self.lock().exports.iter().map(|served| Arc::clone(&served.facts)).collect()
+    }
+
+    /// Names of exports that were stopped and are gone for good.
+    pub fn stopped(&self) -> Vec<String> {
+        self.lock().stopped.clone()
     }
 
     /// Why this client may not begin a transmission now, if so.
@@ -382,6 +392,7 @@ impl Shared {
         if registry.exports.iter().any(|served| served.facts.name == export.name) {
             return Err(FrontError::DuplicateExport { name: export.name });
         }
+        registry.stopped.retain(|stopped| *stopped != facts.name);
         registry.exports.push(Served { facts, device: export.device });
         Ok(())
     }

@@ -390,6 +390,24 @@ fn a_device_that_ends_for_good_says_so_and_one_that_may_return_does_not() {
             ends.join().expect("no panic").expect("removed");
         });
         assert_eq!(seen > 0, closing == Closing::Shutdown, "{closing:?}: {seen}");
+        // A client that comes now is told the same: option 7 (GO), the name, no information wanted.
+        let mut late = service.connect();
+        late.read_exact(&mut [0; 18]).expect("a greeting");
+        let go = [
+            &3_u32.to_be_bytes()[..],
+            b"IHAVEOPT",
+            &7_u32.to_be_bytes(),
+            &10_u32.to_be_bytes(),
+            &4_u32.to_be_bytes(),
+            b"tank",
+            &[0; 2],
+        ];
+        late.write_all(&go.concat()).expect("it listens");
+        let mut head = [0; 20];
+        late.read_exact(&mut head).expect("a reply");
+        let (unknown, shutdown) = ((1_u32 << 31) + 6, (1_u32 << 31) + 7);
+        let expected = if closing == Closing::Shutdown { shutdown } else { unknown };
+        assert_eq!(head[12..16], expected.to_be_bytes(), "{closing:?}");
     }
 }
 
