@@ -77,6 +77,13 @@ pub(crate) enum Waiting {
     Nobody,
 }
 
+/// What most member requests are, by what waited for them: see [`Waiting`].
+pub(crate) enum Usual {
+    Client { tag: Tag, begun: Nanos },
+    Copy { write: usize },
+    Straight { write: usize, index: usize },
+}
+
 /// A member request under way.
 pub(crate) struct InFlight {
     pub member: MemberId,
@@ -110,11 +117,19 @@ impl MemberRequests {
         self.in_flight.borrow_mut().remove(tag as usize)
     }
 
-    /// A request has ended, if `is_usual` says so of what waits for it.
+    /// A request has ended, if its end leaves nothing unusual to do. `ends_quietly`: asked of a write of copies.
     #[inline]
-    pub fn end_if(&self, tag: Tag, is_usual: impl FnOnce(&Waiting) -> bool) -> Option<InFlight> {
+    pub fn end_if_usual(&self, tag: Tag, ends_quietly: impl FnOnce(usize) -> bool) -> Option<(MemberId, u64, u64, Usual)> {
         let mut in_flight = self.in_flight.borrow_mut();
-        is_usual(&in_flight[tag as usize].waiting).then(|| in_flight.remove(tag as usize))
+        let &InFlight { member, start_sector, sectors, ref waiting } = &in_flight[tag as usize];
+        let usual = match *waiting {
+            Waiting::Client { tag, begun, .. } => Usual::Client { tag, begun },
+            Waiting::Copy { write } if ends_quietly(write) => Usual::Copy { write },
+            Waiting::Straight { write, index } => Usual::Straight { write, index },
+            _ => return None,
+        };
+        in_flight.remove(tag as usize);
+        Some((member, start_sector, sectors, usual))
     }
 
     /// Those requests that `test` picks, with their keys.

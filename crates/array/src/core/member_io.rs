@@ -2,7 +2,7 @@
 
 use super::{Core, FailedPart, drop_failed_flushes};
 use crate::action::Action;
-use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
+use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Usual, Waiting};
 use crate::mirror_ledger::CopiesWrite;
 use crate::segments::Cutter;
 use crate::{Event, Health, MemberId};
@@ -91,16 +91,12 @@ impl Core {
         if completion.result.is_err() {
             return Fate::Open;
         }
-        let is_usual = |waiting: &Waiting| match *waiting {
-            Waiting::Client { .. } | Waiting::Straight { .. } => true,
-            Waiting::Copy { write } => self.mirror_writes.ends_quietly(write, || self.acks_are_held()),
-            _ => false,
-        };
-        let Some(ended) = self.member_requests.end_if(completion.tag, is_usual) else { return Fate::Open };
-        let InFlight { member, start_sector, sectors, waiting } = ended;
+        let ends_quietly = |write| self.mirror_writes.ends_quietly(write, || self.acks_are_held());
+        let ended = self.member_requests.end_if_usual(completion.tag, ends_quietly);
+        let Some((member, start_sector, sectors, usual)) = ended else { return Fate::Open };
         self.count(completion, member, start_sector, sectors);
-        match waiting {
-            Waiting::Client { tag, begun, .. } => {
+        match usual {
+            Usual::Client { tag, begun } => {
                 // One in four is enough where there are many.
                 if self.hedging.is_on() && (completion.tag & 3 == 0 || self.requests.passed_through() < 8) {
                     self.time_read(member, begun);
@@ -110,19 +106,16 @@ impl Core {
                 completion.tag = tag;
                 Fate::Client
             }
-            Waiting::Copy { write } => {
+            Usual::Copy { write } => {
                 let Some(write) = self.mirror_writes.copy_ended(write, member, Ok(())) else { return Fate::Spent };
                 self.write_ended(&write.range);
                 *completion = self.end_copies(write, Ok(()));
                 Fate::Client
             }
-            Waiting::Straight { write, index } => {
+            Usual::Straight { write, index } => {
                 let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
                 self.straight_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
                 Fate::Spent
-            }
-            Waiting::Part { .. } | Waiting::Race { .. } | Waiting::Batch { .. } | Waiting::Nobody => {
-                unreachable!("it is not usual")
             }
         }
     }
