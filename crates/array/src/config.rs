@@ -7,6 +7,34 @@ use std::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub usize);
 
+/// How far something is in step with the rest of the array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Synced {
+    /// Below this sector: of the sync space for an array, of the data area for a member.
+    UpTo(u64),
+    /// Everywhere.
+    All,
+}
+
+impl Synced {
+    /// True if everything before `end` is in step.
+    #[inline]
+    pub fn covers(self, end: u64) -> bool {
+        match self {
+            Self::UpTo(sector) => end <= sector,
+            Self::All => true,
+        }
+    }
+
+    /// The position where that ends, in a space of this many sectors.
+    pub fn end_in(self, sectors: u64) -> u64 {
+        match self {
+            Self::UpTo(sector) => sector.min(sectors),
+            Self::All => sectors,
+        }
+    }
+}
+
 /// A member: where its part of the array's data lies, and how much of it is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberConfig {
@@ -18,8 +46,8 @@ pub struct MemberConfig {
     pub data_start_sector: u64,
     /// Length of the data area.
     pub data_sectors: u64,
-    /// The recovery offset: below it the data area holds what it should; `u64::MAX`: everywhere.
-    pub recovered_sector: u64,
+    /// The recovery offset: as far as this the data area holds what it should.
+    pub recovered: Synced,
     /// Only chunks that the write-intent bitmap marks are missing (a member that was away).
     pub by_bitmap: bool,
     /// Sectors of the data area known to be unreadable.
@@ -34,7 +62,7 @@ impl MemberConfig {
             name: format!("member {}", id.0),
             data_start_sector: 0,
             data_sectors,
-            recovered_sector: u64::MAX,
+            recovered: Synced::All,
             by_bitmap: false,
             bad_blocks: Vec::new(),
         }
@@ -53,7 +81,7 @@ pub struct SlotConfig {
 impl SlotConfig {
     /// True if an in-sync member fills the slot and no replacement is being filled.
     pub(crate) fn is_whole(&self) -> bool {
-        self.member.as_ref().is_some_and(|member| member.recovered_sector == u64::MAX) && self.replacement.is_none()
+        self.member.as_ref().is_some_and(|member| member.recovered == Synced::All) && self.replacement.is_none()
     }
 }
 
@@ -77,9 +105,9 @@ pub struct ArrayConfig {
     pub slots: Vec<SlotConfig>,
     /// Members without a slot.
     pub spares: Vec<MemberConfig>,
-    /// Redundancy is consistent below this position of the sync space, except where the bitmap has bits. `u64::MAX`:
-    /// everywhere. 0 with a bitmap: resync the chunks that its bits mark.
-    pub resync_sector: u64,
+    /// As far as this redundancy is consistent, except where the bitmap has bits. Up to 0 with a bitmap: resync the chunks that its
+    /// bits mark.
+    pub synced: Synced,
     /// The array was not stopped, and members are missing. Log records cover everything that was not being written, with one
     /// exception: if the last log holders of a write were dropped without that becoming durable, and are back without their
     /// records, parity may be older than its data. So the marked chunks are resynced (R35).
@@ -103,7 +131,7 @@ impl ArrayConfig {
             slots: (0..geometry.slot_count()).map(|slot| SlotConfig { member: member(slot), replacement: None }).collect(),
             geometry,
             spares: Vec::new(),
-            resync_sector: u64::MAX,
+            synced: Synced::All,
             suspects_parity: false,
             intent: None,
             log: None,

@@ -2,15 +2,15 @@
 
 use crate::consistent_ranges::ConsistentRanges;
 use crate::intent::Intent;
-use crate::{ArrayConfig, Geometry};
+use crate::{ArrayConfig, Geometry, Synced};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// What is known of the sync space.
 pub(crate) struct Consistency {
-    resync_sector: Cell<u64>,
-    /// Parity is suspect from here on, see [`ArrayConfig::suspects_parity`]; `u64::MAX`: nowhere.
-    suspect_parity_from: Cell<u64>,
+    synced: Cell<Synced>,
+    /// As far as this parity is not suspect, see [`ArrayConfig::suspects_parity`].
+    parity_trusted: Cell<Synced>,
     /// The write-intent bitmap.
     pub intent: RefCell<Option<Intent>>,
     /// Where reads have done a resync.
@@ -20,41 +20,41 @@ pub(crate) struct Consistency {
 impl Consistency {
     /// As it is at the start.
     pub fn new(config: &ArrayConfig, geometry: &Geometry) -> Self {
-        let crashed = config.resync_sector != u64::MAX || config.suspects_parity;
+        let crashed = config.synced != Synced::All || config.suspects_parity;
         let intent = config.intent.as_ref().map(|intent| Intent::new(intent, geometry.sync_sectors(), crashed));
         Self {
-            resync_sector: Cell::new(if geometry.level().is_redundant() { config.resync_sector } else { u64::MAX }),
-            suspect_parity_from: Cell::new(if config.suspects_parity { 0 } else { u64::MAX }),
+            synced: Cell::new(if geometry.level().is_redundant() { config.synced } else { Synced::All }),
+            parity_trusted: Cell::new(if config.suspects_parity { Synced::UpTo(0) } else { Synced::All }),
             intent: RefCell::new(intent),
             by_reads: ConsistentRanges::default(),
         }
     }
 
-    /// What superblocks say: redundancy is consistent below this position.
-    pub fn resync_sector(&self) -> u64 {
-        self.resync_sector.get()
+    /// What superblocks say: as far as this redundancy is consistent.
+    pub fn synced(&self) -> Synced {
+        self.synced.get()
     }
 
     /// True if parity is suspect somewhere, so that superblocks must not say "clean".
     pub fn suspects_parity(&self) -> bool {
-        self.suspect_parity_from.get() != u64::MAX
+        self.parity_trusted.get() != Synced::All
     }
 
-    /// The position from which a resync is due; `u64::MAX`: none is.
+    /// As far as this no resync is due.
     #[inline]
-    pub fn resync_from(&self) -> u64 {
-        self.resync_sector.get().min(self.suspect_parity_from.get())
+    pub fn resync_from(&self) -> Synced {
+        self.synced.get().min(self.parity_trusted.get())
     }
 
     /// Redundancy is consistent below a position.
-    pub fn resynced(&self, below: u64) {
-        for place in [&self.resync_sector, &self.suspect_parity_from] {
-            place.set(if place.get() == u64::MAX { u64::MAX } else { below });
+    pub fn resynced(&self, synced: Synced) {
+        for place in [&self.synced, &self.parity_trusted] {
+            place.set(if place.get() == Synced::All { Synced::All } else { synced });
         }
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
-            intent.resynced(below);
+            intent.resynced(synced);
         }
-        if below == u64::MAX {
+        if synced == Synced::All {
             self.by_reads.forget();
         }
     }
@@ -68,7 +68,7 @@ impl Consistency {
     /// resynced it.
     #[inline]
     pub fn covers(&self, range: &Range<u64>) -> bool {
-        range.end <= self.resync_from() || self.covers_here(range)
+        self.resync_from().covers(range.end) || self.covers_here(range)
     }
 
     // Not inlined, so that requests to a consistent array stay small.

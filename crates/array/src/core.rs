@@ -37,7 +37,7 @@ use crate::space::NoSpace;
 use crate::steer::Steering;
 use crate::stripes::Stripes;
 use crate::task::{Ready, Waiters};
-use crate::{ArrayConfig, Event, Flaw, Geometry, Health, MemberConfig, SlotConfig, StripeMap};
+use crate::{ArrayConfig, Event, Flaw, Geometry, Health, MemberConfig, SlotConfig, StripeMap, Synced};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use stria_block::Nanos;
@@ -122,7 +122,7 @@ impl Core {
     /// What a member that comes back (`slot`) lacks, as an engine with a flaw sees it.
     pub fn as_flawed(&self, config: MemberConfig, slot: Option<usize>) -> MemberConfig {
         match slot.is_some() && self.has(Flaw::StaleAccepted) {
-            true => MemberConfig { recovered_sector: u64::MAX, by_bitmap: false, ..config },
+            true => MemberConfig { recovered: Synced::All, by_bitmap: false, ..config },
             false => config,
         }
     }

@@ -354,7 +354,7 @@ impl Engine {
             read_only: self.core.run.is_read_only(),
             unreplayed: self.core.log.overlay.unreplayed(),
             clean: self.core.metadata.is_clean() && !self.core.log.overlay.is_any(),
-            resync_sector: self.core.consistency.resync_sector(),
+            synced: self.core.consistency.synced(),
             members: members.iter().map(|member| member.status(self.core.now())).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),

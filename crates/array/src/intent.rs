@@ -6,7 +6,7 @@
 //! | stays | while writes run, while it needs a resync, and while a missing member may need it |
 //! | cleared | some idle time after all of these are over |
 
-use crate::IntentConfig;
+use crate::{IntentConfig, Synced};
 use std::ops::Range;
 use stria_block::Nanos;
 
@@ -144,11 +144,11 @@ impl Intent {
         self.chunks[self.span(range)].iter().any(|chunk| chunk.on_members || chunk.writers > 0)
     }
 
-    /// Redundancy is consistent in the chunks that lie entirely below a position; `u64::MAX`: in all.
-    pub fn resynced(&mut self, below: u64) {
+    /// Redundancy is consistent in the chunks that lie entirely below a position.
+    pub fn resynced(&mut self, synced: Synced) {
         let count = self.chunks.len();
-        let whole = usize::try_from(below / self.chunk_sectors).map_or(count, |whole| whole.min(count));
-        let end = if below >= count as u64 * self.chunk_sectors { count } else { whole };
+        let end = synced.end_in(count as u64 * self.chunk_sectors) / self.chunk_sectors;
+        let end = end as usize;
         for chunk in self.chunks.get_mut(self.agreed..end).unwrap_or_default() {
             chunk.needs_resync = false;
         }

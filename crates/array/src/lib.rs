@@ -71,7 +71,7 @@ pub use action::Action;
 pub use command::{Command, CommandId, Step};
 #[doc(hidden)]
 pub use config::Flaw;
-pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig};
+pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig, Synced};
 pub use device::ArrayDevice;
 pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};

@@ -7,7 +7,7 @@ use crate::log::{Full, LogHolders, Logged, Stage, Waiter};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::MemberIo;
 use crate::plan::Rectangle;
-use crate::{MemberId, MemberState, MetadataUpdate};
+use crate::{MemberId, MemberState, MetadataUpdate, Synced};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{IoError, Operation};
@@ -293,7 +293,7 @@ impl Core {
     /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
     /// resync.
     pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
-        let resynced = self.consistency.resync_sector() == u64::MAX && self.peers.is_resynced();
+        let resynced = self.consistency.synced() == Synced::All && self.peers.is_resynced();
         let has_room = self.no_space.has_places(self.now());
         self.metadata.is_current() && resynced && has_room && self.log.behind.may_rely_on(log_holders, &self.members.borrow())
     }

@@ -3,7 +3,7 @@
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberState, MemberStatus, Place, SlotState,
+    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberState, MemberStatus, Place, SlotState, Synced,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -66,7 +66,7 @@ impl Member {
     }
 
     fn place(&self) -> Place {
-        Place { member: self.config.id, recovered_sector: self.config.recovered_sector, by_bitmap: self.config.by_bitmap }
+        Place { member: self.config.id, recovered: self.config.recovered, by_bitmap: self.config.by_bitmap }
     }
 
     /// Adds to the bad blocks, which stay sorted and disjoint.
@@ -161,7 +161,7 @@ impl Members {
         let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
             if let Some(member) = &slot.member {
-                let role = if member.recovered_sector == u64::MAX { MemberState::InSync } else { MemberState::Rebuilding };
+                let role = if member.recovered == Synced::All { MemberState::InSync } else { MemberState::Rebuilding };
                 members.slots[index].member = Some(member.id);
                 found.push((member, role, Some(index)));
             }
@@ -221,7 +221,7 @@ impl Members {
     pub fn presence(&self, slot: usize, rows: &Range<u64>) -> Presence {
         let Some(id) = self.slots[slot].member else { return Presence::Missing };
         let member = &self.all[id.0];
-        if member.config.recovered_sector >= rows.end && !member.has_bad(rows) { Presence::Whole } else { Presence::WriteOnly }
+        if member.config.recovered.covers(rows.end) && !member.has_bad(rows) { Presence::Whole } else { Presence::WriteOnly }
     }
 
     /// How many of `rows`, from the first on, are alike: readable on a slot's member as the first is, or not as the first is
@@ -229,7 +229,10 @@ impl Members {
     pub fn alike_sectors(&self, slot: usize, rows: &Range<u64>) -> u64 {
         let Some(id) = self.slots[slot].member else { return rows.end - rows.start };
         let config = &self.all[id.0].config;
-        let edges = config.bad_blocks.iter().flat_map(|bad| [bad.start, bad.end]).chain([config.recovered_sector]);
+        let edges = config.bad_blocks.iter().flat_map(|bad| [bad.start, bad.end]).chain(match config.recovered {
+            Synced::UpTo(sector) => Some(sector),
+            Synced::All => None,
+        });
         let end = edges.filter(|edge| (rows.start + 1..rows.end).contains(edge)).min().unwrap_or(rows.end);
         end - rows.start
     }
@@ -246,7 +249,7 @@ impl Members {
     }
 
     fn is_whole(&self, slot: usize) -> bool {
-        self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered_sector == u64::MAX)
+        self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered == Synced::All)
     }
 
     /// The smallest unit that every active member can read: the largest logical block.
@@ -402,13 +405,13 @@ impl Members {
     fn begin_fill(&mut self, id: MemberId, slot: usize, role: MemberState) {
         let member = &mut self.all[id.0];
         (member.role, member.slot) = (role, Some(slot));
-        (member.config.recovered_sector, member.config.by_bitmap) = (0, false);
+        (member.config.recovered, member.config.by_bitmap) = (Synced::UpTo(0), false);
     }
 
     /// A rebuilt member takes its slot. Returns the member that it replaced.
     pub fn filled(&mut self, id: MemberId) -> Option<MemberId> {
         let member = &mut self.all[id.0];
-        (member.config.recovered_sector, member.config.by_bitmap) = (u64::MAX, false);
+        (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         member.role = MemberState::InSync;
         self.look();
         let slot = self.slots.iter_mut().find(|slot| slot.replacement == Some(id))?;
@@ -422,11 +425,11 @@ impl Members {
     }
 
     /// The state for the superblocks.
-    pub fn state(&self, clean: bool, resync_sector: u64) -> ArrayState {
+    pub fn state(&self, clean: bool, synced: Synced) -> ArrayState {
         let place = |id: Option<MemberId>| id.map(|id| self.all[id.0].place());
         ArrayState {
             clean,
-            resync_sector,
+            synced,
             slots: self
                 .slots
                 .iter()

@@ -6,7 +6,7 @@
 use crate::member::{Fill, Members};
 use crate::partition::Partition;
 use crate::task::{Ready, Waiters};
-use crate::{ArrayConfig, MemberId, MemberState};
+use crate::{ArrayConfig, MemberId, MemberState, Synced};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ impl Peers {
             dropped: RefCell::default(),
             filled: RefCell::default(),
             is_replayed: Cell::new(alone || config.replay.is_empty()),
-            is_resynced: Cell::new(alone || config.resync_sector == u64::MAX),
+            is_resynced: Cell::new(alone || config.synced == Synced::All),
             owner_reads: OwnerReads::default(),
         }
     }

@@ -4,7 +4,7 @@
 //! *which bytes* that takes, and the engine's driver writes them. The engine acknowledges nothing that depends on a metadata
 //! update before all of its writes have ended.
 
-use crate::{AppendTerms, LogRecord, MemberConfig, MemberId, Refusal};
+use crate::{AppendTerms, LogRecord, MemberConfig, MemberId, Refusal, Synced};
 use std::ops::Range;
 use stria_block::{Data, IoError};
 
@@ -13,8 +13,8 @@ use stria_block::{Data, IoError};
 pub struct Place {
     /// The member.
     pub member: MemberId,
-    /// The recovery offset: member sectors below this hold what they should; `u64::MAX`: all.
-    pub recovered_sector: u64,
+    /// The recovery offset: as far as this its data area holds what it should.
+    pub recovered: Synced,
     /// Only chunks that the write-intent bitmap marks are missing (a member that returned).
     pub by_bitmap: bool,
 }
@@ -33,8 +33,8 @@ pub struct SlotState {
 pub struct ArrayState {
     /// No write is in flight, and everything written is durable: a crash now needs no resync.
     pub clean: bool,
-    /// Redundancy is consistent below this position of the sync space; `u64::MAX`: everywhere.
-    pub resync_sector: u64,
+    /// As far as this redundancy is consistent.
+    pub synced: Synced,
     /// The slots, in order.
     pub slots: Vec<SlotState>,
     /// Members without a slot.
@@ -49,13 +49,14 @@ impl ArrayState {
     /// Withdraws claims that go beyond `earlier` (R4).
     pub(crate) fn claim_no_more_than(&mut self, earlier: &Self) {
         self.clean &= earlier.clean;
-        self.resync_sector = self.resync_sector.min(earlier.resync_sector);
+        self.synced = self.synced.min(earlier.synced);
         self.whole &= earlier.whole;
         let places = earlier.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
-        let known: Vec<_> = places.map(|place| (place.member, place.recovered_sector)).collect();
+        let known: Vec<_> = places.map(|place| (place.member, place.recovered)).collect();
         for place in self.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {
-            let before = known.iter().find(|(member, _)| *member == place.member).map_or(0, |(_, sector)| *sector);
-            place.recovered_sector = place.recovered_sector.min(before);
+            let before =
+                known.iter().find(|(member, _)| *member == place.member).map_or(Synced::UpTo(0), |(_, recovered)| *recovered);
+            place.recovered = place.recovered.min(before);
         }
     }
 }

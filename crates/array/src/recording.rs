@@ -4,7 +4,7 @@
 
 use crate::core::Core;
 use crate::log::Stage;
-use crate::{MetadataUpdate, UpdateEnd};
+use crate::{MetadataUpdate, Synced, UpdateEnd};
 
 impl Core {
     /// Makes durable what the start relies on, before clients read by it (R31). If some slot `lacks` its member, the
@@ -34,7 +34,7 @@ impl Core {
             // waits for that.
             let settled = || self.log.stage() >= Stage::Replayed && !self.consistency.suspects_parity();
             let clean = || self.metadata.is_clean() && settled();
-            let state = || self.members.borrow().state(clean(), self.consistency.resync_sector());
+            let state = || self.members.borrow().state(clean(), self.consistency.synced());
             let (lock, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
@@ -67,7 +67,7 @@ impl Core {
 
     /// R3: true if no member needs the bits of idle chunks.
     fn may_clear_intents(&self) -> bool {
-        self.members.borrow().whole() && self.consistency.resync_from() == u64::MAX
+        self.members.borrow().whole() && self.consistency.resync_from() == Synced::All
     }
 
     /// Writes bitmap updates. Bits that were wanted while the last update ran share the next.

@@ -1,6 +1,6 @@
 //! The engine's state, as it is reported, and its events.
 
-use crate::MemberId;
+use crate::{MemberId, Synced};
 use stria_block::Nanos;
 
 /// The state of a member in the array.
@@ -112,8 +112,8 @@ pub struct ArrayStatus {
     pub unreplayed: Option<String>,
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
-    /// Redundancy is consistent below this position of the sync space; `u64::MAX`: everywhere.
-    pub resync_sector: u64,
+    /// As far as this redundancy is consistent.
+    pub synced: Synced,
     /// In order of their handles.
     pub members: Vec<MemberStatus>,
     /// The members by slot, if any.
@@ -148,7 +148,7 @@ impl ArrayStatus {
             all.read_only |= lane.read_only;
             all.unreplayed = all.unreplayed.or(lane.unreplayed);
             all.clean &= lane.clean;
-            all.resync_sector = all.resync_sector.min(lane.resync_sector);
+            all.synced = all.synced.min(lane.synced);
             all.members.iter_mut().zip(lane.members).for_each(|(member, other)| member.join(other));
             all.sweep = match (all.sweep, lane.sweep) {
                 (Some(sweep), Some(other)) => Some(sweep.joined(&other)),

@@ -12,7 +12,7 @@ use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work};
-use crate::{Level, MemberState, mirror_sweep};
+use crate::{Level, MemberState, Synced, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -212,7 +212,7 @@ impl Sweeper {
                 "repair refused: the array is read-only; scrub without --repair, or serve it without --read-only".into(),
             ));
         }
-        if core.run.is_read_only() && (core.consistency.resync_from() != u64::MAX || core.log.overlay.is_any()) {
+        if core.run.is_read_only() && (core.consistency.resync_from() != Synced::All || core.log.overlay.is_any()) {
             return Err(Refusal(
                 "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot mend that; serve it without --read-only first"
                     .into(),
@@ -255,16 +255,16 @@ pub(crate) fn name(kind: SweepKind) -> &'static str {
 }
 
 /// Members that are rebuilding, the position from which they lack data, and whether they lack only marked chunks.
-fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
+fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, Synced, bool) {
     let members = core.members.borrow();
     let mut found: SmallVec<[Fill; 2]> = SmallVec::new();
-    let (mut from, mut by_bitmap) = (u64::MAX, true);
+    let (mut from, mut by_bitmap) = (Synced::All, true);
     for id in members.active() {
         let member = members.get(id);
         if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && core.peers.filled(id).is_none() {
             let copied = member.role == MemberState::Replacing;
             found.push(Fill { slot: member.slot.expect("it has a role"), member: id, copied });
-            from = from.min(member.config.recovered_sector);
+            from = from.min(member.config.recovered);
             by_bitmap &= member.config.by_bitmap;
         }
     }
@@ -272,7 +272,7 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, u64, bool) {
 }
 
 /// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
-type Job = (SweepKind, SmallVec<[Fill; 2]>, u64, bool, u64);
+type Job = (SweepKind, SmallVec<[Fill; 2]>, Synced, bool, u64);
 
 /// What should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
@@ -298,7 +298,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
         return Some((SweepKind::Rebuild, filled, from, by_bitmap, 0));
     }
     let resync = core.consistency.resync_from();
-    if resync != u64::MAX {
+    if resync != Synced::All {
         return Some((SweepKind::Resync, SmallVec::new(), resync, core.consistency.intent.borrow().is_some(), 0));
     }
     ordered_scrub(sweeper)
@@ -306,7 +306,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
 
 fn ordered_scrub(sweeper: &Sweeper) -> Option<Job> {
     let (repair, from, found) = sweeper.ordered.take()?;
-    Some((SweepKind::Scrub { repair }, SmallVec::new(), from, false, found))
+    Some((SweepKind::Scrub { repair }, SmallVec::new(), Synced::UpTo(from), false, found))
 }
 
 /// Runs one sweep after the other for as long as the array lives.
@@ -332,7 +332,7 @@ async fn run(
     sweeper: &Rc<Sweeper>,
     kind: SweepKind,
     fills: SmallVec<[Fill; 2]>,
-    from: u64,
+    from: Synced,
     by_bitmap: bool,
     found: u64,
 ) {
@@ -343,7 +343,7 @@ async fn run(
     let geometry = &core.geometry;
     let window = core.partition.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
-    let from = from.min(end) / window * window;
+    let from = from.end_in(end) / window * window;
     let sweep = Rc::new(Sweep {
         kind,
         fills,
@@ -411,7 +411,7 @@ async fn run(
                     take_over(core, &sweep.fills, from_start).await;
                 }
             }
-            SweepKind::Resync => core.consistency.resynced(u64::MAX),
+            SweepKind::Resync => core.consistency.resynced(Synced::All),
             SweepKind::Scrub { repair } => sweeper.last_mismatch.set(Some((mismatch_sectors, repair))),
         }
         let mut wrong = Vec::new();
@@ -447,7 +447,7 @@ async fn hand_over(core: &Core, fills: &[Fill]) {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(fill.member);
         if member.role != MemberState::Failed {
-            (member.config.recovered_sector, member.config.by_bitmap) = (u64::MAX, false);
+            (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         }
     }
     core.recorded(core.request_commit()).await;
@@ -476,8 +476,8 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     let copied = fills.iter().any(|fill| fill.copied);
     if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().whole() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
-        if all && core.consistency.resync_from() != u64::MAX && fills.len() == 1 {
-            core.consistency.resynced(u64::MAX);
+        if all && core.consistency.resync_from() != Synced::All && fills.len() == 1 {
+            core.consistency.resynced(Synced::All);
         }
     }
 }
@@ -619,11 +619,11 @@ fn advance(core: &Core, sweep: &Sweep) {
             for fill in &sweep.fills {
                 let member = members.get_mut(fill.member);
                 if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) {
-                    member.config.recovered_sector = member.config.recovered_sector.max(watermark.min(sweep.end));
+                    member.config.recovered = member.config.recovered.max(Synced::UpTo(watermark.min(sweep.end)));
                 }
             }
         }
-        SweepKind::Resync => core.consistency.resynced(watermark),
+        SweepKind::Resync => core.consistency.resynced(Synced::UpTo(watermark)),
         SweepKind::Scrub { .. } => {}
     }
     let now = core.now();

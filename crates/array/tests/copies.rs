@@ -3,6 +3,7 @@
 mod support;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use stria_array::Synced;
 use stria_array::*;
 use stria_block::*;
 
@@ -107,7 +108,7 @@ fn what_is_read_of_copies_that_are_being_made_alike_stays() {
             _ => Layout::Copies(Copies { near: 2, far: 2, offset: false }),
         };
         let geometry = Geometry::new(level, layout, 8, &vec![104; members]).expect("it fits");
-        let mut world = support::World::with(geometry, 0, seed, None, 0);
+        let mut world = support::World::with(geometry, 0, seed, None, Synced::UpTo(0));
         for ram in &world.rams {
             let noise = world.chance.next() as u8;
             ram.0.borrow_mut().memory_mut().fill(noise);
@@ -117,7 +118,7 @@ fn what_is_read_of_copies_that_are_being_made_alike_stays() {
         }
         world.fail(0).expect("there are other copies");
         let first = world.read_each();
-        world.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
+        world.run_until("resync", |status| status.synced == Synced::All && status.sweep.is_none());
         assert!(first == world.read_each(), "RAID {level}, seed {seed}");
     }
 }

@@ -1,6 +1,7 @@
 //! One array on several lanes, in one thread: requests come in on any of them, members fail under all of them.
 
 mod support;
+use stria_array::Synced;
 use stria_array::*;
 use support::*;
 
@@ -68,13 +69,13 @@ fn a_resync_is_divided_between_lanes() {
         world.traffic(5);
         world.carry_out(Command::Stop).expect("it can be stopped");
         assert!(world.lanes.iter().all(|lane| lane.command(|engine| engine.is_stopped())), "all lanes stop");
-        let mut after = World::on_lanes(world.geometry.clone(), 0, 7, None, 0, world.lanes.len());
+        let mut after = World::on_lanes(world.geometry.clone(), 0, 7, None, Synced::UpTo(0), world.lanes.len());
         // Copies and parity that disagree everywhere.
         for ram in &after.rams {
             let noise = after.chance.next() as u8;
             ram.0.borrow_mut().memory_mut().fill(noise);
         }
-        after.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
+        after.run_until("resync", |status| status.synced == Synced::All && status.sweep.is_none());
         assert_eq!(after.scrub(false), 0);
     });
 }

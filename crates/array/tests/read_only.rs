@@ -1,6 +1,7 @@
 //! A read-only array changes no byte of its members: commands that would are refused, and a scrub only reads.
 
 mod support;
+use stria_array::Synced;
 use stria_array::*;
 use stria_block::FaultKind;
 use support::*;
@@ -59,7 +60,7 @@ fn commands_are_refused_and_a_scrub_only_reads() {
 #[test]
 fn a_scrub_is_refused_where_a_crash_left_work() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[1024; 4]).expect("a geometry");
-    let array = on_ram(&ArrayConfig { read_only: true, resync_sector: 0, ..ArrayConfig::optimal("test", geometry) });
+    let array = on_ram(&ArrayConfig { read_only: true, synced: Synced::UpTo(0), ..ArrayConfig::optimal("test", geometry) });
     let scrub = Command::Scrub { repair: false, from_sector: 0 };
     let Refusal(sentence) = carry_out(&mut [array], &mut 0, &mut Vec::new(), scrub).expect_err("a resync is due");
     assert!(sentence.contains("not yet in step") && sentence.contains("without --read-only"), "{sentence}");

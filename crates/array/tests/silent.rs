@@ -3,6 +3,7 @@
 //! Method: pages of RAM members are spoiled behind the array's back, then scrubbed, and compared byte for byte.
 
 mod support;
+use stria_array::Synced;
 use stria_array::*;
 use stria_block::bytes;
 use support::*;
@@ -231,7 +232,7 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
     let all = geometries(6, STRIP, 12).into_iter().filter(|geometry| geometry.level() == Level::Raid6);
     for (seed, geometry) in all.enumerate() {
         let intent = IntentConfig { chunk_sectors: STRIP, dirty: vec![0, 3] };
-        let mut world = World::with(geometry, 0, seed as u64, Some(intent), 0);
+        let mut world = World::with(geometry, 0, seed as u64, Some(intent), Synced::UpTo(0));
         let slot = |world: &World, stripe| usize::from(world.geometry.stripe_map(stripe).data[1]);
         // What a write left that was cut off after its data: to the mathematics of P and Q it looks like a wrong strip.
         for stripe in [0, 3] {
@@ -242,7 +243,7 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
         let (victim, row) = (slot(&world, 7), 7 * STRIP + PAGE);
         spoil(&mut world, victim, row);
         let before = contents(&world);
-        world.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
+        world.run_until("resync", |status| status.synced == Synced::All && status.sweep.is_none());
         for stripe in [0, 3] {
             for &data in &world.geometry.stripe_map(stripe).data {
                 let rows = bytes(stripe * STRIP)..bytes((stripe + 1) * STRIP);
@@ -262,12 +263,12 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
 fn stale_copies_after_a_crash_are_not_outvoted() {
     let geometry = Geometry::new(Level::Raid1, Layout::Plain, STRIP, &[256; 3]).expect("it is one");
     let intent = IntentConfig { chunk_sectors: STRIP, dirty: vec![2] };
-    let mut world = World::with(geometry, 0, 5, Some(intent), 0);
+    let mut world = World::with(geometry, 0, 5, Some(intent), Synced::UpTo(0));
     let (written, rotted) = (2 * STRIP, 5 * STRIP);
     spoil(&mut world, 0, written);
     spoil(&mut world, 0, rotted);
     let before = contents(&world);
-    world.run_until("resync", |status| status.resync_sector == u64::MAX && status.sweep.is_none());
+    world.run_until("resync", |status| status.synced == Synced::All && status.sweep.is_none());
     for member in contents(&world) {
         assert!(member[bytes(written)..][..4096] == before[0][bytes(written)..][..4096], "the copy that was written stays");
     }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use stria_array::{ArrayState, Layout, Level, MemberId, MetadataWriter, Place, SlotState};
+use stria_array::{ArrayState, Layout, Level, MemberId, MetadataWriter, Place, SlotState, Synced};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Options, Role, Superblock, Verdict, assemble};
 use support::*;
@@ -26,7 +26,7 @@ fn created_arrays_assemble_to_what_was_asked_for() {
             assert_eq!(start.config.geometry, creation.geometry, "{level} {layout}");
             assert_eq!(start.config.name, "host:tank");
             assert_eq!(holders(&start), (0..count).map(|slot| Some(count + spares - 1 - slot)).collect::<Vec<_>>());
-            assert_eq!((start.config.spares.len(), start.config.resync_sector), (spares, u64::MAX));
+            assert_eq!((start.config.spares.len(), start.config.synced), (spares, Synced::All));
             assert_eq!(start.config.intent.is_some(), level.is_redundant());
             assert!(start.config.intent.is_none_or(|intent| intent.dirty.is_empty()), "the members are said to agree");
         }
@@ -40,7 +40,7 @@ fn new_array_without_assume_clean_is_resynced_everywhere() {
     let (drives, creation) = carry_out(&create);
     let config = started(&drives, &Options::default()).config;
     let intent = config.intent.expect("a bitmap was asked for");
-    assert_eq!(config.resync_sector, 0);
+    assert_eq!(config.synced, Synced::UpTo(0));
     assert_eq!(intent.dirty.len() as u64, creation.geometry.sync_sectors().div_ceil(intent.chunk_sectors));
 }
 
@@ -50,8 +50,8 @@ fn recorded_state_is_found_again() {
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, true);
     // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, a resync stands at 4096.
-    state.slots[1].member = Some(Place { member: MemberId(5), recovered_sector: 2048, by_bitmap: false });
-    state.slots[3].replacement = Some(Place { member: MemberId(6), recovered_sector: 1024, by_bitmap: false });
+    state.slots[1].member = Some(Place { member: MemberId(5), recovered: Synced::UpTo(2048), by_bitmap: false });
+    state.slots[3].replacement = Some(Place { member: MemberId(6), recovered: Synced::UpTo(1024), by_bitmap: false });
     state.spares.clear();
     state.failed.push((MemberId(1), Some(1)));
     state.whole = false;
@@ -59,8 +59,8 @@ fn recorded_state_is_found_again() {
 
     let assembly = assembled(&drives, &Options::default());
     let verdicts: Vec<_> = assembly.drives.iter().map(|drive| drive.verdict.clone()).collect();
-    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered_sector: 2048, by_bitmap: false });
-    assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered_sector: 1024 });
+    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered: Synced::UpTo(2048), by_bitmap: false });
+    assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered: Synced::UpTo(1024) });
     let left = Verdict::Away { slot: Some(1), events_behind: 1, obstacle: None };
     assert_eq!(verdicts[1], left, "one behind, and failed in the record that it missed");
     let start = assembly.outcome.expect("degraded but clean");
@@ -102,7 +102,7 @@ fn write_intent_survives_a_crash_and_only_it_is_resynced() {
     apply(&mut drives, &start.recorder.record_intent(&[3, 700, 701], &[]));
     apply(&mut drives, &start.recorder.record_intent(&[9], &[700]));
     let config = started(&drives, &Options::default()).config;
-    assert_eq!((config.resync_sector, config.intent.expect("bitmap").dirty), (0, vec![3, 9, 701]));
+    assert_eq!((config.synced, config.intent.expect("bitmap").dirty), (Synced::UpTo(0), vec![3, 9, 701]));
 }
 
 /// A RAID 5 of four, dirty once, whose drive 1 then leaves; its bits stay.
@@ -137,7 +137,7 @@ fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
     assert_eq!(holders(&start_again)[1], Some(1));
     let config = start_again.config;
     let back = config.slots[1].member.as_ref().expect("taken back");
-    assert_eq!((back.id, back.by_bitmap, back.recovered_sector), (MemberId(1), true, 0));
+    assert_eq!((back.id, back.by_bitmap, back.recovered), (MemberId(1), true, Synced::UpTo(0)));
 
     let (slot, back) = start.recorder.take_back(MemberId(7), &drives[1].candidate()).expect("the running array takes it too");
     assert_eq!((slot, back.by_bitmap), (1, true));
@@ -163,7 +163,7 @@ fn bitmap_of_another_kind_on_a_member_that_was_away_stops_nobody() {
 fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare takes the slot; the array is whole again and forgets.
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_bitmap: false });
+    state.slots[1].member = Some(Place { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     state.whole = true;
     let away = drives[1].clone();
@@ -185,7 +185,7 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
 fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare is filled, and the run ends before the bits are cleared.
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered_sector: u64::MAX, by_bitmap: false });
+    state.slots[1].member = Some(Place { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 3));
     let away = drives.remove(1);
@@ -209,7 +209,7 @@ fn a_finished_copy_may_be_all_that_is_left() {
     let mut drives = created(Level::Raid1, 2, 1);
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, false);
-    state.slots[1].replacement = Some(Place { member: MemberId(2), recovered_sector: u64::MAX, by_bitmap: false });
+    state.slots[1].replacement = Some(Place { member: MemberId(2), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     apply(&mut drives, &start.recorder.record_intent(&[3], &[]));
@@ -231,9 +231,9 @@ fn degraded_array_that_was_not_stopped_is_refused_without_force() {
             let sentence = refused(&drives, &Options::default());
             assert!(sentence.contains("not stopped cleanly") && sentence.contains("slots 2"), "{sentence}");
             let start = started(&drives, &forced());
-            assert_eq!((start.config.resync_sector, start.warnings.len()), (u64::MAX, 1));
+            assert_eq!((start.config.synced, start.warnings.len()), (Synced::All, 1));
         } else {
-            assert_eq!(started(&drives, &Options::default()).config.resync_sector, 0);
+            assert_eq!(started(&drives, &Options::default()).config.synced, Synced::UpTo(0));
         }
     }
 }
@@ -338,12 +338,12 @@ fn new_spare_joins_and_takes_a_slot() {
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
     state.spares.clear();
-    state.slots[0].member = Some(Place { member: MemberId(3), recovered_sector: 128, by_bitmap: false });
+    state.slots[0].member = Some(Place { member: MemberId(3), recovered: Synced::UpTo(128), by_bitmap: false });
     state.whole = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     drives.remove(0);
     let config = started(&drives, &Options::default()).config;
-    assert_eq!(config.slots[0].member.as_ref().map(|member| member.recovered_sector), Some(128));
+    assert_eq!(config.slots[0].member.as_ref().map(|member| member.recovered), Some(Synced::UpTo(128)));
 
     let small = Adopt { size_sectors: 50_000, ..adopt };
     let sentence = start.recorder.adopt(MemberId(4), &small).unwrap_err().to_string();
@@ -523,7 +523,7 @@ fn a_stale_member_that_is_taken_by_force_is_alone_in_its_slot() {
         let mut drives = created(Level::Raid5, 3, 1);
         let mut start = started(&drives, &Options::default());
         let mut state = state_of(&start.config, true);
-        let filled = Place { member: MemberId(3), recovered_sector: 2048, by_bitmap: false };
+        let filled = Place { member: MemberId(3), recovered: Synced::UpTo(2048), by_bitmap: false };
         state.spares.clear();
         if replaces {
             state.slots[1] = SlotState { member: None, replacement: Some(filled) };

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use stria_array::{Geometry, Layout, Level, MemberId, MetadataWriter, Place};
+use stria_array::{Geometry, Layout, Level, MemberId, MetadataWriter, Place, Synced};
 use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::Header;
@@ -261,8 +261,8 @@ fn same_roles(what: &str, detail: &str, verdicts: &BTreeMap<usize, Verdict>) {
         let agree = match verdict {
             Verdict::InSync { slot: ours } => state.starts_with("active sync") && slot == Some(*ours),
             Verdict::Rebuilding { slot: ours, .. } => state.starts_with("spare rebuilding") && slot == Some(*ours),
-            Verdict::Replacement { slot: ours, recovered_sector } => {
-                let ready = *recovered_sector == u64::MAX;
+            Verdict::Replacement { slot: ours, recovered } => {
+                let ready = *recovered == Synced::All;
                 slot == Some(*ours) && (state.starts_with("spare rebuilding") || ready && state.starts_with("active sync"))
             }
             Verdict::Spare => state == "spare",
@@ -426,7 +426,7 @@ fn make_and_check(test: &str, creates: &[(String, stria_format::md::Create)]) {
         let after: Vec<_> = (0..drives.len()).map(|disk| dumped(&folder, disk)).collect();
         let start = assemble(&after, &Options::default()).0.remove(0).outcome.expect("checked above");
         assert_eq!(start.config.geometry, creation.geometry, "{name}");
-        assert_eq!(start.config.resync_sector, u64::MAX, "{name}: the kernel has resynced it");
+        assert_eq!(start.config.synced, Synced::All, "{name}: the kernel has resynced it");
     }
 }
 
@@ -563,9 +563,8 @@ fn kernel_understands_recorded_states() {
         let state = state_of(&start.config, true);
         (drives, start.recorder, state)
     };
-    let place_on = |member: usize, recovered_sector: u64, by_bitmap: bool| {
-        Some(Place { member: MemberId(member), recovered_sector, by_bitmap })
-    };
+    let place_on =
+        |member: usize, recovered: Synced, by_bitmap: bool| Some(Place { member: MemberId(member), recovered, by_bitmap });
     // Name, drives, expected in sysfs: sync state of the array and of disks.
     let mut cases: Vec<(&str, Vec<MemoryDrive>, Vec<(&str, &str)>)> = Vec::new();
 
@@ -583,7 +582,7 @@ fn kernel_understands_recorded_states() {
     cases.push(("degraded", drives, vec![("degraded", "1"), ("resync_start", "none"), ("dev-ubda/state", "in_sync")]));
 
     let (mut drives, mut recorder, mut state) = r5();
-    state.slots[2].member = place_on(4, 8192, false);
+    state.slots[2].member = place_on(4, Synced::UpTo(8192), false);
     state.spares.clear();
     state.whole = false;
     state.failed.push((MemberId(2), Some(2)));
@@ -596,7 +595,7 @@ fn kernel_understands_recorded_states() {
     ));
 
     let (mut drives, mut recorder, mut state) = r5();
-    state.slots[1].replacement = place_on(4, 4096, false);
+    state.slots[1].replacement = place_on(4, Synced::UpTo(4096), false);
     state.spares.clear();
     apply(&mut drives, &recorder.record_state(&state, NOW));
     cases.push((
@@ -617,7 +616,7 @@ fn kernel_understands_recorded_states() {
     cases.push(("dirty", drives, vec![("degraded", "0"), ("resync_start", "0")]));
 
     let (mut drives, mut recorder, mut state) = r5();
-    state.resync_sector = 65536;
+    state.synced = Synced::UpTo(65536);
     apply(&mut drives, &recorder.record_state(&state, NOW));
     cases.push(("mid-resync", drives, vec![("degraded", "0"), ("resync_start", "65536")]));
 
@@ -664,7 +663,7 @@ fn crashed_kernel_arrays_are_dirty_where_the_kernel_wrote() {
     );
     let candidates: Vec<_> = (0..4).map(|disk| image(&guest.disk(disk))).collect();
     let start = assemble(&candidates, &Options::default()).0.remove(0).outcome.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(start.config.resync_sector, 0);
+    assert_eq!(start.config.synced, Synced::UpTo(0));
     assert_eq!(start.config.intent.expect("bitmap").dirty, (160..176).collect::<Vec<_>>());
 
     let (assemblies, _) = assemble(&candidates[1..], &Options::default());

@@ -7,7 +7,7 @@ mod support;
 use harness::{End, Guest};
 use std::fs;
 use std::path::Path;
-use stria_array::{Layout, Level, LogRecord, ParityLayout};
+use stria_array::{Layout, Level, LogRecord, ParityLayout, Synced};
 use stria_block::{Buffer, Operation};
 use stria_format::md::{BitmapChoice, Options, Superblock, superblock::feature};
 use stria_parity::crc32c;
@@ -115,7 +115,7 @@ fn entries_are_the_records_that_linux_replays() {
             (12, 0..4, 1..2, Some((4, 4))),
         ]
     );
-    assert_eq!(start.config.resync_sector, u64::MAX, "every write in flight had a record");
+    assert_eq!(start.config.synced, Synced::All, "every write in flight had a record");
     assert!(start.config.log.is_some_and(|log| log.newest_only), "{:?}", start.config.log);
     assert_eq!(start.recorder.lanes_max(), 1);
 }
@@ -127,22 +127,22 @@ fn only_the_newest_header_counts_and_what_is_torn_does_not() {
     let read = |log: Vec<u8>| {
         let start = started(&dirty(&[empty(), empty(), empty(), log]), &Options::default());
         let rows: Vec<u64> = start.config.replay.iter().map(|record| record.rows.start).collect();
-        (rows, start.config.resync_sector)
+        (rows, start.config.synced)
     };
-    assert_eq!(read([entry(1), entry(2), entry(3)].concat()), (vec![3], u64::MAX));
-    assert_eq!(read([entry(4), entry(2), entry(3)].concat()), (vec![4], u64::MAX), "written around the ring");
-    assert_eq!(read(empty()), (vec![], 0), "nothing to go by");
+    assert_eq!(read([entry(1), entry(2), entry(3)].concat()), (vec![3], Synced::All));
+    assert_eq!(read([entry(4), entry(2), entry(3)].concat()), (vec![4], Synced::All), "written around the ring");
+    assert_eq!(read(empty()), (vec![], Synced::UpTo(0)), "nothing to go by");
     let torn = |mut log: Vec<u8>, at: usize| {
         log[at] ^= 1;
         log
     };
-    assert_eq!(read([entry(1), torn(entry(2), 533)].concat()), (vec![1], u64::MAX), "a header that is not whole is none");
-    assert_eq!(read([entry(1), torn(entry(2), 4100)].concat()), (vec![], 0), "partial parity that is not whole");
-    assert_eq!(read(torn(entry(1), 533)), (vec![], 0), "the only one is not whole");
+    assert_eq!(read([entry(1), torn(entry(2), 533)].concat()), (vec![1], Synced::All), "a header that is not whole is none");
+    assert_eq!(read([entry(1), torn(entry(2), 4100)].concat()), (vec![], Synced::UpTo(0)), "partial parity that is not whole");
+    assert_eq!(read(torn(entry(1), 533)), (vec![], Synced::UpTo(0)), "the only one is not whole");
     // Who lacks a member goes by what is whole, as Linux does; but not by what is not a log.
     let lacking = |log: Vec<u8>| without(&dirty(&[empty(), empty(), empty(), log]), &[0]);
     for log in [entry(1), torn(entry(1), 4100), torn(entry(1), 533), empty()] {
-        assert_eq!(started(&lacking(log), &Options::default()).config.resync_sector, u64::MAX);
+        assert_eq!(started(&lacking(log), &Options::default()).config.synced, Synced::All);
     }
     for log in [vec![0; 4096], by_hand(1, &[(1, 512, 512, 2, &[1; 512])]), by_hand(1, &[(1, 512, 1 << 20, 3, &[1; 512])])] {
         let sentence = refused(&lacking(log), &Options::default());
@@ -160,11 +160,11 @@ fn a_member_in_the_making_tells_its_records_too() {
             superblock.header.recovery_offset = 64;
         });
         let start = started(&drives, &Options::default());
-        let filled = start.config.slots[3].member.as_ref().expect("it is there").recovered_sector;
+        let filled = start.config.slots[3].member.as_ref().expect("it is there").recovered;
         (start.config.replay.iter().map(told).collect::<Vec<_>>(), filled)
     };
-    assert_eq!(start(by_hand(1, &[(3, 512, 512, 3, &[9; 512])])), (vec![(0, 3..4, 0..1, Some((1, 9)))], 64));
-    assert_eq!(start(vec![0; 4096]), (vec![], 0), "who kept none is filled from the start");
+    assert_eq!(start(by_hand(1, &[(3, 512, 512, 3, &[9; 512])])), (vec![(0, 3..4, 0..1, Some((1, 9)))], Synced::UpTo(64)));
+    assert_eq!(start(vec![0; 4096]), (vec![], Synced::UpTo(0)), "who kept none is filled from the start");
 }
 
 #[test]
@@ -332,7 +332,7 @@ impl Left {
             fs::write(at.join(format!("{member}.img")), image(&drives[member])).expect("image");
         }
         let rest: Vec<MemoryDrive> = members.iter().map(|&member| drives[member].clone()).collect();
-        let agrees = started(&rest, &Options::default()).config.resync_sector == u64::MAX;
+        let agrees = started(&rest, &Options::default()).config.synced == Synced::All;
         Self { folder, members, before: before.to_vec(), after: after.to_vec(), agrees }
     }
 
@@ -431,7 +431,7 @@ fn the_kernel_and_we_take_over_from_each_other_in_the_middle_of_writes() {
     let sectors = model.len() as u64 / 512;
     let start = started(&crashed, &Options::default());
     assert!(!start.config.replay.is_empty(), "the kernel crashed with records in its logs");
-    assert_eq!(start.config.resync_sector, u64::MAX, "all of them are whole");
+    assert_eq!(start.config.synced, Synced::All, "all of them are whole");
     let unwritten = |sector: &u64| {
         let page = sector / 8;
         page / 12 >= 400 || page % 12 != page / 12 % 4

@@ -1,6 +1,6 @@
 //! What the administrator must know about an array that starts: what it lacks, and what a crash left behind.
 
-use stria_array::{ArrayConfig, SlotConfig};
+use stria_array::{ArrayConfig, SlotConfig, Synced};
 
 /// The warnings; none for an optimal array that was stopped cleanly.
 pub(crate) fn start_warnings(config: &ArrayConfig) -> Vec<String> {
@@ -13,7 +13,7 @@ fn lacks(config: &ArrayConfig) -> Option<String> {
         slots.collect::<Vec<_>>()
     };
     let missing = slots_where(|slot| slot.member.is_none());
-    let filling = slots_where(|slot| slot.member.as_ref().is_some_and(|member| member.recovered_sector != u64::MAX));
+    let filling = slots_where(|slot| slot.member.as_ref().is_some_and(|member| member.recovered != Synced::All));
     let lost = missing.len() + filling.len();
     if lost == 0 {
         return None;
@@ -45,7 +45,7 @@ fn left_by_a_crash(config: &ArrayConfig) -> Option<String> {
     if records == 0 && !config.suspects_parity {
         return None;
     }
-    let due = config.suspects_parity || config.resync_sector != u64::MAX;
+    let due = config.suspects_parity || config.synced != Synced::All;
     let resync = match (due, &config.intent) {
         (false, _) => "",
         (true, Some(_)) => ", and regions marked in its bitmap are resynced",

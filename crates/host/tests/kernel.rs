@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use stria_array::{Health, Level};
+use stria_array::{Health, Level, Synced};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
 use stria_format::md::{BitmapChoice, LogChoice};
@@ -250,7 +250,7 @@ fn wait_quiet(array: &mut HostedArray) {
         io.run_until(|array, _| {
             array.tree().iter().all(|array| {
                 let status = array.status();
-                let to_do = array.geometry().level().is_redundant() && status.resync_sector != u64::MAX;
+                let to_do = array.geometry().level().is_redundant() && status.synced != Synced::All;
                 let filling = status.health == Health::Degraded
                     && status.members.iter().any(|member| member.role == stria_array::MemberState::Rebuilding);
                 status.sweep.is_none() && !to_do && !filling

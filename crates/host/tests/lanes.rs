@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use stria_array::{Event, Health, MemberState, MemberStatus, SweepKind};
+use stria_array::{Event, Health, MemberState, MemberStatus, SweepKind, Synced};
 use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request, Segments, bytes};
 use stria_drive::{IoOptions, Lane};
 use stria_format::md::{BitmapChoice, LogChoice};
@@ -158,7 +158,7 @@ impl Running {
             let report = self.array.report().expect("it runs");
             let calm = |array: &&ArrayReport| {
                 let status = &array.status;
-                let agrees = status.resync_sector == u64::MAX || !array.geometry.level().is_redundant();
+                let agrees = status.synced == Synced::All || !array.geometry.level().is_redundant();
                 let fills = |member: &MemberStatus| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing);
                 let filled = !status.members.iter().any(fills);
                 status.sweep.is_none() && agrees && filled && status.health == Health::Optimal

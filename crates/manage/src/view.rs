@@ -2,7 +2,7 @@
 
 use crate::api::{ArrayView, BitmapView, ChecksumView, EventView, HealthView, LatencyView, LogView, MemberView, SweepView};
 use std::time::{SystemTime, UNIX_EPOCH};
-use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus};
+use stria_array::{Event, Health, Level, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{Way, monotonic_now};
@@ -28,7 +28,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         (level, _) => level.to_string(),
     };
     let has_strips = !matches!(geometry.level(), Level::Raid1) && geometry.strip_sectors() > 0;
-    let resync_pending = status.resync_sector != u64::MAX && geometry.level().is_redundant();
+    let resync_pending = status.synced != Synced::All && geometry.level().is_redundant();
     let mut view = ArrayView {
         name: short_name(&array.name).to_owned(),
         full_name: array.name.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use stria_array::plan::{Method, Presence, plan_write, rectangles};
-use stria_array::{ArrayStatus, Geometry, MemberState, SweepKind};
+use stria_array::{ArrayStatus, Geometry, MemberState, SweepKind, Synced};
 
 /// Kind of request, state, fault; how often.
 pub type Crossed = BTreeMap<(&'static str, &'static str, &'static str), u64>;
@@ -26,7 +26,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
     let data: Vec<Presence> = map.data.iter().map(presence).collect();
     let parity: Vec<Presence> = map.parity.iter().map(presence).collect();
     let first = rectangles(within, strip).swap_remove(0);
-    match plan_write(&data, &parity, first.strips, status.resync_sector == u64::MAX).map(|plan| plan.method) {
+    match plan_write(&data, &parity, first.strips, status.synced == Synced::All).map(|plan| plan.method) {
         Ok(Method::Full) => "full-stripe write",
         Ok(Method::ReadModifyWrite) => "read-modify-write",
         Ok(Method::ReconstructWrite) => "reconstruct-write",
@@ -46,7 +46,7 @@ pub fn state(status: &ArrayStatus) -> &'static str {
             SweepKind::Rebuild => "rebuild",
             SweepKind::Scrub { .. } => "scrub",
         },
-        (None, 0) if status.resync_sector != u64::MAX => "out of step",
+        (None, 0) if status.synced != Synced::All => "out of step",
         (None, 0) => "whole",
         (None, 1) => "one missing",
         (None, _) => "more missing",

@@ -21,7 +21,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, REDO_SECTORS_MAX, Refusal, SweepKind};
+use stria_array::{ArrayStatus, Command, Event, MemberId, MemberState, REDO_SECTORS_MAX, Refusal, SweepKind, Synced};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, SECTOR_BYTES, bytes};
 use stria_format::md::{Role, Superblock, superblock::feature};
 use stria_tree::{ArrayCommand, Lanes};
@@ -354,7 +354,7 @@ impl<'a> World<'a> {
                 });
                 let members: Vec<String> = members.collect();
                 let events = leaf.recorder().superblock().header.events;
-                let resync = place_words(status.resync_sector);
+                let resync = place_words(status.synced.end_in(u64::MAX));
                 format!(
                     "{} runs from record {events}, in sync to {resync}, bits {:?}: {}",
                     leaf.name(),
@@ -617,7 +617,7 @@ impl<'a> World<'a> {
     fn watch(&mut self) -> Outcome {
         self.events()?;
         let statuses = self.statuses();
-        self.settled = statuses.iter().all(|status| status.resync_sector == u64::MAX);
+        self.settled = statuses.iter().all(|status| status.synced == Synced::All);
         if self.settled {
             self.rejoined.clear();
             if statuses.iter().all(is_whole) {
@@ -697,7 +697,7 @@ impl<'a> World<'a> {
         let status = node.status();
         if setup.level.parity_count() > 0 && !(self.write_hole_closed && self.firm) {
             // A crash and a lost member are the write hole, in whichever order they come.
-            if status.resync_sector != u64::MAX || self.power.is_armed() {
+            if status.synced != Synced::All || self.power.is_armed() {
                 return false;
             }
         }
@@ -1104,7 +1104,7 @@ impl<'a> World<'a> {
             self.watch()?;
             let busy = self.statuses().iter().any(|status| {
                 status.sweep.is_some()
-                    || status.resync_sector != u64::MAX
+                    || status.synced != Synced::All
                     || status.members.iter().any(|member| matches!(member.role, MemberState::Rebuilding | MemberState::Replacing))
             });
             if !busy {

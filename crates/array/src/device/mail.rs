@@ -3,7 +3,7 @@
 use super::{Driver, Places};
 use crate::lanes::{Coordinator, Instruction, Message, Ports, Relay, Way};
 use crate::member::Members;
-use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, MetadataWriter, UpdateEnd};
+use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, MetadataWriter, Synced, UpdateEnd};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::{Completion, Request};
@@ -27,7 +27,7 @@ impl Home {
 
 fn coordinator(config: &ArrayConfig, replays: &[bool]) -> Coordinator {
     let members = Members::new(config);
-    let state = members.state(!config.suspects_parity, config.resync_sector);
+    let state = members.state(!config.suspects_parity, config.synced);
     let bad = members.iter().map(|member| (member.config.id, member.config.bad_blocks.clone())).collect();
     Coordinator::new(&state, replays, config.intent.as_ref(), bad)
 }
@@ -194,7 +194,7 @@ impl<R: MetadataWriter> Driver<R> {
         let dropped = self.engine.drop_unrecorded(failures);
         let orders = home.coordinator.drop_members(0, &dropped);
         self.give(orders);
-        let resynced = matches!(update, MetadataUpdate::State(state) if state.resync_sector == u64::MAX);
+        let resynced = matches!(update, MetadataUpdate::State(state) if state.synced == Synced::All);
         if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
             self.others().tell_all(|| Message::AllResynced);

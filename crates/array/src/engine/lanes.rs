@@ -12,7 +12,7 @@
 use super::Engine;
 use crate::core::{Core, FailedPart};
 use crate::sweep::take_over;
-use crate::{MemberId, hedge, parity};
+use crate::{MemberId, Synced, hedge, parity};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
 
@@ -70,7 +70,7 @@ impl Engine {
     /// True if this lane may read other partitions directly: it knows of nothing that some member lacks.
     pub(crate) fn may_read_directly(&self) -> bool {
         let core = &self.core;
-        let is_consistent = core.consistency.resync_from() == u64::MAX && core.peers.is_resynced() && core.peers.is_replayed();
+        let is_consistent = core.consistency.resync_from() == Synced::All && core.peers.is_resynced() && core.peers.is_replayed();
         let members = core.members.borrow();
         core.serves() && is_consistent && members.whole() && !members.have_bad_blocks()
     }
@@ -78,7 +78,7 @@ impl Engine {
     /// True if others may read this lane's partition directly, given [`Engine::may_read_directly`].
     pub(crate) fn allows_direct_reads(&self) -> bool {
         // Between a rebuild and the resync that follows, a lane may know this of its own partition only.
-        let is_consistent = self.core.consistency.resync_from() == u64::MAX;
+        let is_consistent = self.core.consistency.resync_from() == Synced::All;
         is_consistent && !self.is_sweeping() && !self.core.log.has_writes_not_in_place()
     }
 

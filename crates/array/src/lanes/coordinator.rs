@@ -9,7 +9,7 @@
 //! - *Bad blocks*: what any lane has added, without what any has removed.
 //! - *Log reset*: once. A lane that asks later is told that it is done.
 
-use crate::{ArrayState, IntentConfig, MemberId, MetadataUpdate, Place, SlotState};
+use crate::{ArrayState, IntentConfig, MemberId, MetadataUpdate, Place, SlotState, Synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -244,7 +244,7 @@ fn places(state: &ArrayState) -> impl Iterator<Item = &Place> {
 }
 
 fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
-    places(state).filter(|place| place.recovered_sector == u64::MAX).map(|place| place.member)
+    places(state).filter(|place| place.recovered == Synced::All).map(|place| place.member)
 }
 
 /// What holds for all lanes. Slots are as the first lane, the coordinator, knows them.
@@ -256,7 +256,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
             let SlotState { member, replacement } = &state.slots[slot];
             let same = [member, replacement].into_iter().flatten().find(|other| other.member == place.member);
             // A lane that has not been told of the member yet has rebuilt nothing.
-            joined.recovered_sector = joined.recovered_sector.min(same.map_or(0, |same| same.recovered_sector));
+            joined.recovered = joined.recovered.min(same.map_or(Synced::UpTo(0), |same| same.recovered));
             joined.by_bitmap |= same.is_some_and(|same| same.by_bitmap);
         }
         joined
@@ -267,7 +267,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
     });
     ArrayState {
         clean: states.iter().all(|state| state.clean),
-        resync_sector: states.iter().map(|state| state.resync_sector).min().expect("there are lanes"),
+        synced: states.iter().map(|state| state.synced).min().expect("there are lanes"),
         slots: slots.collect(),
         spares: home.spares.clone(),
         failed: home.failed.clone(),
@@ -291,28 +291,28 @@ fn without(ranges: &[Range<u64>], taken: &[Range<u64>]) -> Vec<Range<u64>> {
 mod tests {
     use super::*;
 
-    fn place(member: usize, recovered_sector: u64) -> Option<Place> {
-        Some(Place { member: MemberId(member), recovered_sector, by_bitmap: false })
+    fn place(member: usize, recovered: Synced) -> Option<Place> {
+        Some(Place { member: MemberId(member), recovered, by_bitmap: false })
     }
 
     /// Three members, the last of them filled so far.
-    fn state(clean: bool, filled: u64, failed: &[usize]) -> ArrayState {
+    fn state(clean: bool, filled: Synced, failed: &[usize]) -> ArrayState {
         let holds = |member: usize| !failed.contains(&member);
         let slot = |index: usize| SlotState {
-            member: place(index, if index == 2 { filled } else { u64::MAX }).filter(|_| holds(index)),
+            member: place(index, if index == 2 { filled } else { Synced::All }).filter(|_| holds(index)),
             replacement: None,
         };
         ArrayState {
             clean,
-            resync_sector: u64::MAX,
+            synced: Synced::All,
             slots: (0..3).map(slot).collect(),
             spares: Vec::new(),
             failed: failed.iter().map(|&member| (MemberId(member), Some(member))).collect(),
-            whole: failed.is_empty() && filled == u64::MAX,
+            whole: failed.is_empty() && filled == Synced::All,
         }
     }
 
-    fn coordinator(replays: &[bool], dirty: Vec<u64>, filled: u64) -> Coordinator {
+    fn coordinator(replays: &[bool], dirty: Vec<u64>, filled: Synced) -> Coordinator {
         let intent = IntentConfig { chunk_sectors: 8, dirty };
         Coordinator::new(&state(true, filled, &[]), replays, Some(&intent), BTreeMap::new())
     }
@@ -326,30 +326,30 @@ mod tests {
 
     #[test]
     fn clean_and_filled_is_what_all_lanes_say() {
-        let mut coordinator = coordinator(&[false; 2], Vec::new(), 0);
-        assert_eq!(coordinator.ask(1, MetadataUpdate::State(state(false, 100, &[]))), []);
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::UpTo(0));
+        assert_eq!(coordinator.ask(1, MetadataUpdate::State(state(false, Synced::UpTo(100), &[]))), []);
         let record = next_state(&mut coordinator).expect("it can be made");
-        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 0));
+        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered), (false, Synced::UpTo(0)));
         assert!(next_state(&mut coordinator).is_none(), "one at a time");
         assert_eq!(coordinator.recorded(), [1]);
-        coordinator.ask(0, MetadataUpdate::State(state(true, 60, &[])));
+        coordinator.ask(0, MetadataUpdate::State(state(true, Synced::UpTo(60), &[])));
         let record = next_state(&mut coordinator).expect("it can be made");
-        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered_sector), (false, 60));
+        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered), (false, Synced::UpTo(60)));
         assert_eq!(coordinator.recorded(), [0]);
     }
 
     #[test]
     fn a_drop_is_recorded_when_every_lane_has_settled_it() {
-        let mut coordinator = coordinator(&[false; 3], Vec::new(), u64::MAX);
-        coordinator.ask(2, MetadataUpdate::State(state(false, u64::MAX, &[])));
+        let mut coordinator = coordinator(&[false; 3], Vec::new(), Synced::All);
+        coordinator.ask(2, MetadataUpdate::State(state(false, Synced::All, &[])));
         // Lane 2 asked before it could know: it is told, and asks again.
-        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[0])));
+        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[0])));
         let drop = Instruction::Drop(MemberId(0));
         assert_eq!(orders, [(0, drop.clone()), (2, drop), (2, Instruction::AskAgain)]);
         assert!(next_state(&mut coordinator).is_none(), "others still count on it");
-        coordinator.ask(0, MetadataUpdate::State(state(true, u64::MAX, &[0])));
+        coordinator.ask(0, MetadataUpdate::State(state(true, Synced::All, &[0])));
         assert!(next_state(&mut coordinator).is_none());
-        coordinator.ask(2, MetadataUpdate::State(state(false, u64::MAX, &[0])));
+        coordinator.ask(2, MetadataUpdate::State(state(false, Synced::All, &[0])));
         let record = next_state(&mut coordinator).expect("all have said so");
         assert_eq!(record.slots[0].member, None);
         assert_eq!(coordinator.recorded(), [0, 1, 2]);
@@ -357,38 +357,38 @@ mod tests {
 
     #[test]
     fn two_lanes_that_drop_one_each_end_with_both_dropped() {
-        let mut coordinator = coordinator(&[false; 2], Vec::new(), u64::MAX);
-        coordinator.ask(0, MetadataUpdate::State(state(false, u64::MAX, &[0])));
-        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[1])));
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::All);
+        coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[0])));
+        let orders = coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[1])));
         // Both have been told of the other's, and what they asked for is void.
         let mut again =
             orders.iter().filter(|(_, order)| *order == Instruction::AskAgain).map(|(lane, _)| *lane).collect::<Vec<_>>();
         again.sort_unstable();
         assert_eq!(again, [0, 1]);
         assert!(orders.contains(&(0, Instruction::Drop(MemberId(1)))));
-        coordinator.ask(0, MetadataUpdate::State(state(false, u64::MAX, &[0, 1])));
-        coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[1, 0])));
+        coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[0, 1])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[1, 0])));
         assert_eq!(next_state(&mut coordinator).map(|state| state.failed.len()), Some(2));
     }
 
     #[test]
     fn who_calls_a_member_whole_first_waits_for_the_others() {
-        let mut coordinator = coordinator(&[false; 2], Vec::new(), 500);
-        coordinator.ask(0, MetadataUpdate::State(state(false, u64::MAX, &[])));
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::UpTo(500));
+        coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[])));
         assert!(next_state(&mut coordinator).is_none());
-        coordinator.ask(1, MetadataUpdate::State(state(false, 500, &[])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, Synced::UpTo(500), &[])));
         let record = next_state(&mut coordinator).expect("lane 1 need not wait");
-        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, 500);
+        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered, Synced::UpTo(500));
         assert_eq!(coordinator.recorded(), [1]);
-        coordinator.ask(1, MetadataUpdate::State(state(false, u64::MAX, &[])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[])));
         let record = next_state(&mut coordinator).expect("now all say so");
-        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered_sector, u64::MAX);
+        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered, Synced::All);
         assert_eq!(coordinator.recorded(), [0, 1]);
     }
 
     #[test]
     fn a_bit_is_set_while_any_lane_needs_it() {
-        let mut coordinator = coordinator(&[false; 2], vec![7], u64::MAX);
+        let mut coordinator = coordinator(&[false; 2], vec![7], Synced::All);
         coordinator.ask(0, MetadataUpdate::Intent { set: vec![3], clear: vec![7] });
         let first = coordinator.next();
         assert!(matches!(&first, Some(MetadataUpdate::Intent { set, clear }) if *set == [3] && clear.is_empty()), "{first:?}");
@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn logs_begin_anew_once() {
-        let mut coordinator = coordinator(&[false; 2], Vec::new(), u64::MAX);
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::All);
         coordinator.ask(0, MetadataUpdate::ResetLog);
         assert!(matches!(coordinator.next(), Some(MetadataUpdate::ResetLog)));
         coordinator.log_is_reset();
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn bad_blocks_of_all_lanes_are_kept_and_those_that_one_has_healed_are_not() {
         let found = BTreeMap::from([(MemberId(0), vec![0..8, 100..108, 200..208])]);
-        let mut coordinator = Coordinator::new(&state(true, u64::MAX, &[]), &[false; 2], None, found);
+        let mut coordinator = Coordinator::new(&state(true, Synced::All, &[]), &[false; 2], None, found);
         let mut ask = |lane: usize, blocks: Vec<Range<u64>>| {
             coordinator.ask(lane, MetadataUpdate::BadBlocks { member: MemberId(0), blocks });
             let Some(MetadataUpdate::BadBlocks { blocks, .. }) = coordinator.next() else { panic!("it can be recorded") };

@@ -6,6 +6,7 @@ pub mod nowhere;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use stria_array::Synced;
 use stria_array::*;
 use stria_block::*;
 
@@ -138,12 +139,12 @@ pub struct World {
 impl World {
     pub fn new(geometry: Geometry, spares: usize, seed: u64, intent_chunk: Option<u64>) -> Self {
         let intent = intent_chunk.map(|chunk_sectors| IntentConfig { chunk_sectors, dirty: Vec::new() });
-        Self::with(geometry, spares, seed, intent, u64::MAX)
+        Self::with(geometry, spares, seed, intent, Synced::All)
     }
 
-    /// As it is found: with the bits of a bitmap, and redundancy that holds up to `resync_sector`.
-    pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, resync_sector: u64) -> Self {
-        Self::on_lanes(geometry, spares, seed, intent, resync_sector, 1)
+    /// As it is found: with the bits of a bitmap, and redundancy that holds up to `synced`.
+    pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, synced: Synced) -> Self {
+        Self::on_lanes(geometry, spares, seed, intent, synced, 1)
     }
 
     /// On so many lanes.
@@ -152,7 +153,7 @@ impl World {
         spares: usize,
         seed: u64,
         intent: Option<IntentConfig>,
-        resync_sector: u64,
+        synced: Synced,
         lane_count: usize,
     ) -> Self {
         let mut chance = Chance(seed);
@@ -163,7 +164,7 @@ impl World {
         let faults: Vec<Rc<RefCell<FaultPlan>>> = sectors.iter().map(|_| Rc::default()).collect();
         let config = ArrayConfig {
             spares: (geometry.slot_count()..sectors.len()).map(|id| MemberConfig::in_sync(MemberId(id), sectors[id])).collect(),
-            resync_sector,
+            synced,
             intent,
             ..ArrayConfig::optimal("test", geometry.clone())
         };
@@ -400,7 +401,7 @@ pub fn each_on(
             let seed = (count * 1000 + index) as u64;
             eprintln!("{name}: {what} on {lane_count} lanes, seed {seed}");
             let intent = index.is_multiple_of(2).then(|| IntentConfig { chunk_sectors: 16, dirty: Vec::new() });
-            test(&mut World::on_lanes(geometry, 2, seed, intent, u64::MAX, lane_count));
+            test(&mut World::on_lanes(geometry, 2, seed, intent, Synced::All, lane_count));
         }
     }
 }

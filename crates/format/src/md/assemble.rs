@@ -15,11 +15,11 @@ use super::member::{Candidate, Member};
 use super::ppl::{FoundPpl, PplPlace};
 use super::recorder::{LogKeeping, MdMetadata, MemberMetadata, NO_ROOM_FOR_BITMAP, returnable};
 use super::shape::layout_of;
-use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature};
+use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stria_array::{
-    ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig,
+    ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig, Synced,
 };
 use thiserror::Error;
 
@@ -48,7 +48,7 @@ pub enum Verdict {
         /// The slot.
         slot: usize,
         /// Filled up to here.
-        recovered_sector: u64,
+        recovered: Synced,
         /// Only what the bitmap names is missing.
         by_bitmap: bool,
     },
@@ -56,8 +56,8 @@ pub enum Verdict {
     Replacement {
         /// The slot.
         slot: usize,
-        /// Filled up to here; `u64::MAX`: ready.
-        recovered_sector: u64,
+        /// Filled so far.
+        recovered: Synced,
     },
     /// Waits for a role.
     Spare,
@@ -393,11 +393,11 @@ impl Sorter<'_> {
             Role::Slot(slot) => {
                 let slot = usize::from(slot);
                 let recovering = superblock.has(feature::RECOVERY_OFFSET);
-                let recovered_sector = if recovering { header.recovery_offset } else { u64::MAX };
+                let recovered = if recovering { synced(header.recovery_offset) } else { Synced::All };
                 if superblock.has(feature::REPLACEMENT) {
-                    Verdict::Replacement { slot, recovered_sector }
+                    Verdict::Replacement { slot, recovered }
                 } else if recovering {
-                    Verdict::Rebuilding { slot, recovered_sector, by_bitmap: superblock.has(feature::RECOVERY_BITMAP) }
+                    Verdict::Rebuilding { slot, recovered, by_bitmap: superblock.has(feature::RECOVERY_BITMAP) }
                 } else {
                     Verdict::InSync { slot }
                 }
@@ -526,7 +526,7 @@ impl Sorter<'_> {
         let mut slots = vec![false; self.slot_count()];
         for verdict in self.verdicts.values() {
             match *verdict {
-                Verdict::InSync { slot } | Verdict::Replacement { slot, recovered_sector: u64::MAX } => slots[slot] = true,
+                Verdict::InSync { slot } | Verdict::Replacement { slot, recovered: Synced::All } => slots[slot] = true,
                 _ => {}
             }
         }
@@ -660,16 +660,18 @@ impl Sorter<'_> {
             let config = keeper.config(id);
             match self.verdicts[&found.drive] {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
-                Verdict::Rebuilding { slot, recovered_sector, by_bitmap } => {
+                Verdict::Rebuilding { slot, recovered, by_bitmap } => {
                     let by_bitmap = by_bitmap && bitmap.is_some();
-                    let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
-                    slots[slot].member = Some(stria_array::MemberConfig { recovered_sector, by_bitmap, ..config });
+                    let recovered = if log.silent.contains(&found.drive) { Synced::UpTo(0) } else { recovered };
+                    slots[slot].member = Some(stria_array::MemberConfig { recovered, by_bitmap, ..config });
                 }
-                Verdict::Replacement { slot, recovered_sector } => {
-                    let recovered_sector = if log.silent.contains(&found.drive) { 0 } else { recovered_sector };
-                    slots[slot].replacement = Some(stria_array::MemberConfig { recovered_sector, ..config });
+                Verdict::Replacement { slot, recovered } => {
+                    let recovered = if log.silent.contains(&found.drive) { Synced::UpTo(0) } else { recovered };
+                    slots[slot].replacement = Some(stria_array::MemberConfig { recovered, ..config });
                 }
-                Verdict::Spare => spares.push(stria_array::MemberConfig { recovered_sector: 0, by_bitmap: false, ..config }),
+                Verdict::Spare => {
+                    spares.push(stria_array::MemberConfig { recovered: Synced::UpTo(0), by_bitmap: false, ..config })
+                }
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
             keepers.insert(id, keeper);
@@ -679,7 +681,7 @@ impl Sorter<'_> {
             match (&slot.member, &mut slot.replacement) {
                 (None, _) => slot.member = slot.replacement.take(),
                 // R13: a write that a crash cut short may have reached the old member and not its copy.
-                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered_sector = 0,
+                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered = Synced::UpTo(0),
                 _ => {}
             }
         }
@@ -694,7 +696,7 @@ impl Sorter<'_> {
             geometry,
             slots,
             spares,
-            resync_sector,
+            synced: synced(resync_sector),
             suspects_parity,
             intent,
             log: recorder.append_sectors_max().map(|append_sectors_max| LogConfig {
@@ -830,7 +832,7 @@ impl Sorter<'_> {
     /// Whether it is a member in sync, or a finished copy of one, which may be all that is left of it.
     fn is_filled(&self, found: &Found) -> bool {
         let verdict = &self.verdicts[&found.drive];
-        matches!(verdict, Verdict::InSync { .. } | Verdict::Replacement { recovered_sector: u64::MAX, .. })
+        matches!(verdict, Verdict::InSync { .. } | Verdict::Replacement { recovered: Synced::All, .. })
     }
 
     /// The bits that hold for the array: those of all filled members together.
@@ -934,7 +936,7 @@ impl Sorter<'_> {
         // R18: rebuilding members have log records too, which count as far as the member is filled.
         let in_the_making = found.iter().filter(|found| match self.verdicts[&found.drive] {
             Verdict::Rebuilding { .. } => true,
-            Verdict::Replacement { recovered_sector, .. } => recovered_sector != u64::MAX,
+            Verdict::Replacement { recovered, .. } => recovered != Synced::All,
             _ => false,
         });
         let (mut theirs, mut silent) = (Vec::new(), Vec::new());
@@ -972,7 +974,7 @@ impl Sorter<'_> {
             let (slot, filled) = match self.verdicts[&found.drive] {
                 Verdict::InSync { slot } => (slot, true),
                 Verdict::Rebuilding { slot, .. } => (slot, false),
-                Verdict::Replacement { slot, recovered_sector } if !in_sync(slot) => (slot, recovered_sector == u64::MAX),
+                Verdict::Replacement { slot, recovered } if !in_sync(slot) => (slot, recovered == Synced::All),
                 _ => continue,
             };
             let log = found.member.ppl.as_ref().filter(|log| log.is_sound());
@@ -1001,7 +1003,7 @@ impl Sorter<'_> {
             if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive]
                 && missing.contains(&slot)
             {
-                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered_sector: 0, by_bitmap: true });
+                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered: Synced::UpTo(0), by_bitmap: true });
             }
         }
     }

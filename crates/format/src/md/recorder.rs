@@ -18,11 +18,11 @@ use super::log::{LogRoom, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{self, Ppl, PplPlace};
 use super::shape::layout_of;
-use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
+use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Refusal};
+use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Refusal, Synced};
 use stria_block::Buffer;
 use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
@@ -317,7 +317,7 @@ impl MdMetadata {
             name: drive.name.clone(),
             data_start_sector: superblock.header.data_offset,
             data_sectors: data_size,
-            recovered_sector: 0,
+            recovered: Synced::UpTo(0),
             by_bitmap: false,
             bad_blocks: Vec::new(),
         };
@@ -402,7 +402,7 @@ impl MdMetadata {
             log_current: false,
             log_life,
         };
-        let config = MemberConfig { recovered_sector: 0, by_bitmap: true, ..keeper.config(member) };
+        let config = MemberConfig { recovered: Synced::UpTo(0), by_bitmap: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
         Ok((slot, config))
     }
@@ -551,7 +551,7 @@ impl MemberMetadata {
             name: self.name.clone(),
             data_start_sector: offset,
             data_sectors: header.data_size,
-            recovered_sector: if self.superblock.has(feature::RECOVERY_OFFSET) { header.recovery_offset } else { u64::MAX },
+            recovered: if self.superblock.has(feature::RECOVERY_OFFSET) { synced(header.recovery_offset) } else { Synced::All },
             by_bitmap: self.superblock.has(feature::RECOVERY_BITMAP),
             bad_blocks: bad_blocks.map(|range| range.start.max(offset) - offset..range.end.min(end) - offset).collect(),
         }
@@ -670,8 +670,8 @@ impl MetadataWriter for MdMetadata {
 
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
         let mut roles = vec![Role::Spare; self.common.roles.len()];
-        // Per member: recovered sector and by_intent; spares have none.
-        let mut places: BTreeMap<MemberId, (Option<(u64, bool)>, bool)> = BTreeMap::new();
+        // Per member: how much of it is recovered, and by_bitmap; spares have none.
+        let mut places: BTreeMap<MemberId, (Option<(Synced, bool)>, bool)> = BTreeMap::new();
         let mut holders = Vec::new();
         for (slot, slot_state) in state.slots.iter().enumerate() {
             for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
@@ -681,7 +681,7 @@ impl MetadataWriter for MdMetadata {
                     continue;
                 };
                 set_role(&mut roles, keeper.superblock.header.dev_number, Role::Slot(slot as u16));
-                places.insert(place.member, (Some((place.recovered_sector, place.by_bitmap)), replacement));
+                places.insert(place.member, (Some((place.recovered, place.by_bitmap)), replacement));
                 if !replacement {
                     holders.push(place.member);
                 }
@@ -711,10 +711,10 @@ impl MetadataWriter for MdMetadata {
 
         let resync_offset = match (self.redundant, state.clean) {
             (false, _) => CLEAN,
-            (true, true) => state.resync_sector,
+            (true, true) => offset_of(state.synced),
             (true, false) => 0,
         };
-        self.log.firm |= state.resync_sector == u64::MAX;
+        self.log.firm |= state.synced == Synced::All;
         let tag = match (resync_offset, self.log.firm) {
             (CLEAN, _) | (_, false) => 0,
             _ => self.log.session.map_or(self.log.tag_before, |session| session.tag),
@@ -752,9 +752,9 @@ impl MetadataWriter for MdMetadata {
             if self.bitmap.is_some() {
                 header.feature_map |= feature::BITMAP_OFFSET;
             }
-            if let Some((recovered, by_bitmap)) = place.filter(|&(recovered, by_bitmap)| recovered != u64::MAX || by_bitmap) {
+            if let Some((recovered, by_bitmap)) = place.filter(|&(recovered, by_bitmap)| recovered != Synced::All || by_bitmap) {
                 header.feature_map |= feature::RECOVERY_OFFSET;
-                header.recovery_offset = recovered;
+                header.recovery_offset = offset_of(recovered);
                 if by_bitmap && self.bitmap.is_some() {
                     header.feature_map |= feature::RECOVERY_BITMAP;
                 }

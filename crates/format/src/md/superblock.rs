@@ -12,6 +12,7 @@ use super::ppl::PplPlace;
 use super::{shape, span};
 use crate::fields::on_disk;
 use std::fmt;
+use stria_array::Synced;
 use stria_block::SECTORS_MAX;
 use thiserror::Error;
 
@@ -26,6 +27,19 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 
 /// `resync_offset` of an array whose redundancy agrees everywhere.
 pub const CLEAN: u64 = u64::MAX;
+
+/// What an offset of a resync or a recovery says (md_p.h: `MaxSector` is the end).
+pub(crate) fn synced(offset: u64) -> Synced {
+    if offset == CLEAN { Synced::All } else { Synced::UpTo(offset) }
+}
+
+/// The offset that says this.
+pub(crate) fn offset_of(synced: Synced) -> u64 {
+    match synced {
+        Synced::UpTo(sector) => sector,
+        Synced::All => CLEAN,
+    }
+}
 
 /// 2^40: an array that makes a record every millisecond needs 35 years for as many. A larger count was not counted. As it is
 /// refused, adding to a count of records cannot wrap.

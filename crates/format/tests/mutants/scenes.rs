@@ -4,7 +4,7 @@ use super::support::firmware::{firmware_raids, sector_with};
 use super::support::running::pattern;
 use super::support::{MemoryDrive, carry_out, request, state_of};
 use super::tree::{Node, World, activate};
-use stria_array::{AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MetadataWrite, MetadataWriter, Place};
+use stria_array::{AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MetadataWrite, MetadataWriter, Place, Synced};
 use stria_block::Buffer;
 use stria_format::md::superblock::feature;
 use stria_format::md::{BitmapChoice, Create, CreateMember, LogChoice, MdLog, Options, Superblock, assemble};
@@ -126,7 +126,7 @@ fn in_the_making() -> Vec<Scene> {
             let (mut assemblies, _) = assemble(&super::support::candidates(&drives), &Options::default());
             let mut start = assemblies.remove(0).outcome.expect("it starts");
             let mut state = state_of(&start.config, true);
-            let place = Some(Place { member: MemberId(count), recovered_sector: 256, by_bitmap: false });
+            let place = Some(Place { member: MemberId(count), recovered: Synced::UpTo(256), by_bitmap: false });
             state.spares.retain(|spare| *spare != MemberId(count));
             if replaces {
                 state.slots[1].replacement = place;

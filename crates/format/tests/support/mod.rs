@@ -6,7 +6,7 @@ pub mod running;
 
 use std::collections::BTreeMap;
 use stria_array::{
-    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Place, SlotState,
+    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Place, SlotState, Synced,
 };
 use stria_block::{ErrorKind, IoError};
 use stria_format::detect::{detect, wipes};
@@ -132,19 +132,15 @@ pub fn created(level: Level, count: usize, spares: usize) -> Vec<MemoryDrive> {
 
 /// The state that a configuration starts in.
 pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
-    let place = |member: &MemberConfig| Place {
-        member: member.id,
-        recovered_sector: member.recovered_sector,
-        by_bitmap: member.by_bitmap,
-    };
+    let place = |member: &MemberConfig| Place { member: member.id, recovered: member.recovered, by_bitmap: member.by_bitmap };
     let slots: Vec<_> = config
         .slots
         .iter()
         .map(|slot| SlotState { member: slot.member.as_ref().map(place), replacement: slot.replacement.as_ref().map(place) })
         .collect();
-    let whole = slots.iter().all(|slot| slot.member.as_ref().is_some_and(|place| place.recovered_sector == u64::MAX));
+    let whole = slots.iter().all(|slot| slot.member.as_ref().is_some_and(|place| place.recovered == Synced::All));
     let spares: Vec<MemberId> = config.spares.iter().map(|spare| spare.id).collect();
-    ArrayState { clean, resync_sector: config.resync_sector, slots, spares, failed: Vec::new(), whole }
+    ArrayState { clean, synced: config.synced, slots, spares, failed: Vec::new(), whole }
 }
 
 /// By slot: the index of the drive that holds it.

@@ -134,7 +134,7 @@ impl Running {
     /// Lets sweeps run until redundancy is consistent everywhere.
     pub fn resync(&mut self) {
         self.array.command(|engine| engine.pause(false));
-        while self.array.status().resync_sector != u64::MAX {
+        while self.array.status().synced != stria_array::Synced::All {
             self.array.poll(self.now, &mut Vec::new());
             self.now = self.now.max(self.array.next_wake().unwrap_or(0));
         }

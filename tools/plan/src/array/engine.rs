@@ -11,7 +11,7 @@ use crate::modelled::Modelled;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata, Synced};
 use stria_block::{BlockDevice, Completion, Data, Nanos, Operation, Pool, Request, Tag, bytes};
 use stria_format::md::{LogChoice, MdMetadata};
 use stria_sim::modelled::Created;
@@ -208,7 +208,7 @@ fn without(
     if spares > 0 {
         let sectors = config.geometry.member_sectors(0);
         let spare = MemberConfig::in_sync(MemberId(members.len() - 1), sectors);
-        config.spares.push(MemberConfig { recovered_sector: 0, ..spare });
+        config.spares.push(MemberConfig { recovered: Synced::UpTo(0), ..spare });
     }
     Ok(Bound::Bare(ArrayDevice::new(&config, members, NoMetadata, 0)))
 }
