@@ -4,7 +4,7 @@ use crate::MemberId;
 use crate::task::{Ready, TaskId};
 use slab::Slab;
 use smallvec::{SmallVec, smallvec};
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -77,13 +77,6 @@ pub(crate) enum Waiting {
     Nobody,
 }
 
-/// What most member requests are, by what waited for them: see [`Waiting`].
-pub(crate) enum Usual {
-    Client { tag: Tag, begun: Nanos },
-    Copy { write: usize },
-    Straight { write: usize, index: usize },
-}
-
 /// A member request under way.
 pub(crate) struct InFlight {
     pub member: MemberId,
@@ -108,6 +101,7 @@ pub(crate) struct MemberRequests {
 
 impl MemberRequests {
     /// Registers a request and what waits for it. Returns its tag.
+    #[inline(always)]
     pub fn begin(&self, request: InFlight) -> Tag {
         self.in_flight.borrow_mut().insert(request) as Tag
     }
@@ -117,19 +111,10 @@ impl MemberRequests {
         self.in_flight.borrow_mut().remove(tag as usize)
     }
 
-    /// A request has ended, if its end leaves nothing unusual to do. `ends_quietly`: asked of a write of copies.
+    /// All of them, to end one whose waiting decides how. A copy of the entry would cost every request.
     #[inline]
-    pub fn end_if_usual(&self, tag: Tag, ends_quietly: impl FnOnce(usize) -> bool) -> Option<(MemberId, u64, u64, Usual)> {
-        let mut in_flight = self.in_flight.borrow_mut();
-        let &InFlight { member, start_sector, sectors, ref waiting } = &in_flight[tag as usize];
-        let usual = match *waiting {
-            Waiting::Client { tag, begun, .. } => Usual::Client { tag, begun },
-            Waiting::Copy { write } if ends_quietly(write) => Usual::Copy { write },
-            Waiting::Straight { write, index } => Usual::Straight { write, index },
-            _ => return None,
-        };
-        in_flight.remove(tag as usize);
-        Some((member, start_sector, sectors, usual))
+    pub fn all(&self) -> RefMut<'_, Slab<InFlight>> {
+        self.in_flight.borrow_mut()
     }
 
     /// Those requests that `test` picks, with their keys.

@@ -2,7 +2,7 @@
 
 use super::{Core, FailedPart, drop_failed_flushes};
 use crate::action::Action;
-use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Usual, Waiting};
+use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_ledger::CopiesWrite;
 use crate::segments::Cutter;
 use crate::{Event, Health, MemberId};
@@ -91,12 +91,13 @@ impl Core {
         if completion.result.is_err() {
             return Fate::Open;
         }
-        let ends_quietly = |write| self.mirror_writes.ends_quietly(write, || self.acks_are_held());
-        let ended = self.member_requests.end_if_usual(completion.tag, ends_quietly);
-        let Some((member, start_sector, sectors, usual)) = ended else { return Fate::Open };
-        self.count(completion, member, start_sector, sectors);
-        match usual {
-            Usual::Client { tag, begun } => {
+        let mut in_flight = self.member_requests.all();
+        let &InFlight { member, start_sector, sectors, ref waiting } = &in_flight[completion.tag as usize];
+        match *waiting {
+            Waiting::Client { tag, begun, .. } => {
+                in_flight.remove(completion.tag as usize);
+                drop(in_flight);
+                self.count(completion, member, start_sector, sectors);
                 // One in four is enough where there are many.
                 if self.hedging.is_on() && (completion.tag & 3 == 0 || self.requests.passed_through() < 8) {
                     self.time_read(member, begun);
@@ -106,17 +107,24 @@ impl Core {
                 completion.tag = tag;
                 Fate::Client
             }
-            Usual::Copy { write } => {
+            Waiting::Copy { write } if self.mirror_writes.ends_quietly(write, || self.acks_are_held()) => {
+                in_flight.remove(completion.tag as usize);
+                drop(in_flight);
+                self.count(completion, member, start_sector, sectors);
                 let Some(write) = self.mirror_writes.copy_ended(write, member, Ok(())) else { return Fate::Spent };
                 self.write_ended(&write.range);
                 *completion = self.end_copies(write, Ok(()));
                 Fate::Client
             }
-            Usual::Straight { write, index } => {
+            Waiting::Straight { write, index } => {
+                in_flight.remove(completion.tag as usize);
+                drop(in_flight);
+                self.count(completion, member, start_sector, sectors);
                 let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
                 self.straight_writes.ended(write, index, member, Ok(()), self.memory_of(operation, index));
                 Fate::Spent
             }
+            _ => Fate::Open,
         }
     }
 
