@@ -103,7 +103,7 @@ fn a_drive_that_is_pulled_out_is_gone(path: &Path, io: IoOptions) {
 fn who_offers_no_polling_says_so(drive: &Path) {
     let (folder, ring) = (Folder::in_memory(), Ring::new().unwrap());
     let mut file = on(&folder.file("member", 1 << 20), POLL, &ring);
-    assert!(file.way_note().unwrap().ends_with("offers no polled completion: interrupts tell its ends"));
+    assert!(file.way_note().unwrap().ends_with("offers no polled completion: its requests end by interrupts"));
     let mut polled = on(drive, POLL, &ring);
     assert_eq!((file.watch().way(), polled.watch().way(), polled.way_note()), (Way::Usual, Way::Polled, None));
     for drive in [&mut file, &mut polled] {

@@ -560,7 +560,7 @@ fn a_spare_of_another_shape_takes_no_slot() {
         drives[3].write(8, &superblock.encode());
         let assembly = assembled(&drives, &Options::default());
         let verdict = &assembly.drives[3].verdict;
-        assert!(matches!(verdict, Verdict::Unusable { reason } if reason.contains("another shape")), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Unusable { reason } if reason.contains("another array shape")), "{verdict:?}");
         assert_eq!(assembly.outcome.expect("the others suffice").config.spares.len(), 0);
     }
 }
