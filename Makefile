@@ -6,7 +6,7 @@ CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
 build:
 	scripts/setup
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --workspace --exclude stria-testkit
 
 # The main job: measures every level on image files, then takes a RAID 6 through two failures under load.
 demo: build
