@@ -24,9 +24,9 @@ use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Op
 
 /// Tags of metadata writes have this bit; the engine's do not.
 const METADATA: Tag = 1 << 63;
-/// Of those: it appends to a log. The others belong to the metadata update that runs.
+/// Marks the metadata writes that append to a log. All others belong to the metadata update that runs.
 const LOG_APPEND: Tag = 1 << 62;
-/// Of those: a count, which identifies late completions of dropped members; below it the member.
+/// The bits of a metadata tag from here up are a count, which identifies late completions of dropped members. Those below are the member.
 const COUNT_SHIFT: u32 = 16;
 const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
 

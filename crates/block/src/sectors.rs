@@ -32,7 +32,7 @@ fn own_tag(index: usize, part: u64) -> Tag {
 pub struct SectorDevice<D> {
     inner: D,
     limits: Limits,
-    /// Of a block of `inner`; 1: everything passes through.
+    /// The size of a block of `inner`. With 1 every request passes through.
     block_sectors: u64,
     jobs: Vec<Option<Job>>,
     vacant: Vec<usize>,
@@ -64,7 +64,7 @@ struct Job {
     head: Option<Buffer>,
     tail: Option<Buffer>,
     stage: Stage,
-    /// Of the memory that is written.
+    /// The claim of the memory that is written.
     claim: Option<Claim>,
 }
 

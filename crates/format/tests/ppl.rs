@@ -227,7 +227,7 @@ fn parity_is_repaired_before_the_first_write_of_a_run() {
     change(&mut drives, |superblock| superblock.header.resync_offset = 0);
     let data_offset =
         Superblock::parse(&drives[2].read(8, 8).expect("sound"), 8, SMALL_SECTORS).expect("sound").header.data_offset;
-    // Of the first stripe drive 2 has parity.
+    // Drive 2 has the parity of the first stripe.
     drives[2].write(data_offset, &pattern(0, STRIP, 9));
     for reads in [false, true] {
         let mut array = Running::start(&drives, u64::MAX, false);

@@ -122,7 +122,7 @@ pub enum UblkError {
     InUse {
         /// The device.
         id: u32,
-        /// By whom.
+        /// Its users, as [`UblkDevice::users`] describes them.
         users: String,
     },
     /// A queue cannot be served.
@@ -167,7 +167,7 @@ pub struct UblkEntry {
 pub struct UblkStatus {
     /// Requests answered.
     pub requests: u64,
-    /// Of them, those answered with an error.
+    /// Requests answered with an error, which `requests` counts too.
     pub errors: u64,
     /// Bytes read by its users.
     pub read_bytes: u64,
@@ -301,7 +301,7 @@ impl UblkDevice {
         }
     }
 
-    /// Who uses it, in words; empty: nobody.
+    /// A description of each user of the block device. The list is empty if there is none.
     pub fn users(&self) -> Vec<String> {
         users(self.id)
     }
@@ -527,7 +527,8 @@ fn open_queues(id: u32) -> io::Result<File> {
     }
 }
 
-/// Who uses the block device or one of its partitions, in words. Programs that look at every new device do not count.
+/// Describes the mounts and processes that use the block device or one of its partitions. udev opens every new device and does not
+/// count.
 fn users(id: u32) -> Vec<String> {
     let path = block_path(id);
     let mut users = Vec::new();

@@ -14,8 +14,8 @@ pub struct VhostUserOptions {
     /// one of them. Repeat for more arrays or more virtual machines: a socket serves one at a time.
     #[arg(long = "vhost-user", value_name = "[ARRAY=]PATH")]
     pub sockets: Vec<DiskSocket>,
-    /// Group that may connect to these sockets, by name or number. Whoever connects can end this process. If not given, the user of
-    /// the serve and root alone may.
+    /// Group that may connect to these sockets, by name or number. A client of these sockets can end this process. Without a
+    /// group only root and the user of the serve may connect.
     #[arg(long, value_name = "GROUP", value_parser = group, requires = "sockets")]
     pub vhost_user_group: Option<u32>,
 }
@@ -45,7 +45,8 @@ impl FromStr for DiskSocket {
 }
 
 impl VhostUserOptions {
-    /// By array: its sockets. Refuses, before anything is changed, what cannot work. `names`: the arrays that will be served.
+    /// The sockets of each array. `names` are the arrays that will be served. Sockets that cannot work are refused before anything is
+    /// changed.
     ///
     /// # Errors
     /// [`Failure::Usage`] with the remedy, or that a socket cannot be made.
@@ -74,7 +75,7 @@ impl VhostUserOptions {
         Ok(resolved)
     }
 
-    /// Who may connect.
+    /// The mode and group of the sockets.
     pub fn access(&self) -> SocketAccess {
         match self.vhost_user_group {
             Some(group) => SocketAccess { mode: 0o660, group: Some(group) },

@@ -68,7 +68,7 @@ pub struct Joining {
 /// The metadata of a new spare.
 #[derive(Clone, Debug)]
 pub struct NewMetadata {
-    /// To be written in this order, and durable before the drive is offered.
+    /// The metadata for the drive. They are written in this order, and are durable before the drive is offered.
     pub writes: Vec<MetadataWrite>,
     /// Ranges of the drive, in sectors, whose space is allocated first.
     pub places: Vec<Range<u64>>,
@@ -81,7 +81,7 @@ pub struct Joined {
     pub array: usize,
     /// The number of the offer.
     pub offer: u64,
-    /// By which it joins.
+    /// The command by which the drive joins.
     pub command: ArrayCommand,
     /// What is done, in words.
     pub text: String,

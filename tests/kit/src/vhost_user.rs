@@ -80,7 +80,7 @@ struct Queue {
     /// Next position in the used ring.
     used: u16,
     free: Vec<u16>,
-    /// By slot: how a request ended.
+    /// The status with which each request ended, by slot.
     ended: Vec<Option<u8>>,
 }
 

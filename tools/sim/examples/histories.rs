@@ -39,7 +39,7 @@ struct Arguments {
     /// Print every event.
     #[arg(long)]
     trace: bool,
-    /// Of data, print only what concerns these sectors of the array: FIRST-LAST.
+    /// Print only the data requests that concern these sectors of the array: FIRST-LAST.
     #[arg(long, value_parser = stria_sim::trace::sectors)]
     sectors: Option<Range<u64>>,
 }

@@ -30,9 +30,9 @@ const NAP_MAX: Nanos = 500_000;
 pub struct Node {
     /// The coordinator first.
     lanes: Vec<Tree<Attached>>,
-    /// Of the arrays whose members are drives: their indices in the tree.
+    /// The indices, in the tree, of the arrays whose members are drives.
     leaves: Vec<usize>,
-    /// By index of the array.
+    /// The events of each array, by its index in the tree.
     events: Vec<RefCell<LaneEvents>>,
     /// The lane that takes the next request.
     turn: Cell<usize>,
@@ -360,7 +360,7 @@ impl<'a> Array<'a> {
         self.home().members().get(member.0)?.drive().map(|drive| drive.index)
     }
 
-    /// By handle: the checksums of a member, where it has some.
+    /// The checksums of a member, if it has some.
     pub fn checked(self, member: MemberId) -> Option<&'a Checked> {
         self.home().members().get(member.0)?.drive()?.checked.as_ref()
     }

@@ -14,7 +14,7 @@ pub struct Trace(RefCell<Option<Listener>>);
 
 struct Listener {
     hear: Box<dyn FnMut(&str)>,
-    /// Of data, only these sectors of drives are reported. `None`: all are.
+    /// The sectors of drives whose data requests are reported. `None` reports all.
     only: Option<Vec<Range<u64>>>,
 }
 

@@ -324,7 +324,7 @@ impl MemberDrive for Attached {
 pub(crate) struct OnLane<'a> {
     power: &'a Rc<Power>,
     lane: usize,
-    /// Of a mutant that exchanges P and Q, where there are both: by array.
+    /// The exchange of P and Q that a mutant makes in each array that has both, by UUID.
     swaps: BTreeMap<[u8; 16], Rc<Swap>>,
 }
 

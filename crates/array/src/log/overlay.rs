@@ -14,7 +14,7 @@ pub(crate) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
 
 #[derive(Default)]
 pub(crate) struct Overlay {
-    /// By slot and row. No piece is longer than a band.
+    /// The data of each piece, by slot and row. No piece is longer than a band.
     pieces: RefCell<BTreeMap<(usize, u64), Data>>,
     /// The members that hold the last run's records, for each set of parity members that has some.
     holders: RefCell<BTreeSet<ReplayHolders>>,

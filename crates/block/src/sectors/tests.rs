@@ -125,7 +125,7 @@ fn no_write_is_lost_beside_another_in_any_order() {
         assert_eq!((device.limits().logical_block_bytes, device.limits().physical_block_bytes), (512, 4096));
         let mut chance = Shuffler::new(seed * 7919);
         let mut models = vec![Model(vec![(0, 0, 0)]); SECTORS as usize];
-        // By tag: when it began, its sectors, and what it writes.
+        // The start, the sectors and the written version of each request, by tag.
         let mut open: Vec<(usize, Range<u64>, Option<u64>)> = Vec::new();
         let (mut ended, mut left, mut clock) = (Vec::new(), 0, 1);
         while open.len() < 300 || left > 0 {

@@ -190,8 +190,9 @@ impl Port for KernelPort {
 
 impl Drop for KernelPort {
     fn drop(&mut self) {
-        // Results that were not given to the driver yet go with this. A completion that nobody takes makes the ring readable, so
-        // whoever watches it lets go of it. On another thread than its own the ring refuses, and nobody watches it there.
+        // The submission gives the driver the results that are left. The completion of the no-op stays in the ring and makes it
+        // readable. So the lane that watches the ring wakes, and lets go of it. The ring refuses a submission from any other
+        // thread. No lane watches such a ring.
         // SAFETY: the entry names no memory.
         let _ = unsafe { self.uring.submission().push(&opcode::Nop::new().build().user_data(LAST)) };
         let _ = self.uring.submit();

@@ -198,7 +198,7 @@ pub struct Serve {
     child: Child,
     /// By array.
     uris: Vec<(String, String)>,
-    /// By array: block devices.
+    /// The block devices, each with its array.
     pub devices: Vec<(String, String)>,
     log: Option<std::thread::JoinHandle<String>>,
     nbd: PathBuf,

@@ -1,4 +1,5 @@
-//! Lines and bars as SVG. Classes carry the colours; shapes differ too, for readers who do not see colours.
+//! Draws lines and bars as SVG. CSS classes give the colours. Shapes differ as well, for readers who cannot tell the
+//! colours apart.
 
 use super::{escape, short};
 use crate::Spread;

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 const STYLE: &str = concat!(include_str!("../../../bench/src/report/page.css"), include_str!("../../../lab/src/report/page.css"));
 
-/// Of the chart, in its own units.
+/// The size of the chart, in units of its SVG.
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 340.0;
 const LEFT: f64 = 46.0;

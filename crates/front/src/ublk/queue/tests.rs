@@ -14,9 +14,9 @@ const IO_SECTORS_MAX: u32 = 32;
 #[derive(Default)]
 struct Kernel {
     descriptors: Vec<Descriptor>,
-    /// By tag: the memory of its request.
+    /// The memory of each request, by tag.
     data: RefCell<Vec<Vec<u8>>>,
-    /// By tag: the server waits for a request.
+    /// Whether the server waits for a request, by tag.
     is_fetched: Vec<bool>,
     ended: Vec<(u16, i32)>,
     refuses_data: bool,
@@ -119,7 +119,7 @@ fn a_queue_is_a_plain_disk_in_whatever_order_requests_end() {
     let mut place = Place::plain();
     let mut disk = vec![0; SECTORS as usize * 512];
     let (mut fua_count, mut keep_count) = (0, 0);
-    // By tag: what a read must bring.
+    // The bytes that each read must bring, by tag.
     let mut awaited: Vec<Option<Vec<u8>>> = vec![None; DEPTH.into()];
     for round in 0..30_000 {
         let free = (0..DEPTH).filter(|tag| place.kernel.is_fetched[usize::from(*tag)]).collect::<Vec<_>>();

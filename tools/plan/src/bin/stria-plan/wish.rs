@@ -37,7 +37,7 @@ pub struct WishArgs {
     /// With --block: requests follow each other
     #[arg(long)]
     sequential: bool,
-    /// Of the drives: those that wait for a failure
+    /// Spares among the drives
     #[arg(long, value_name = "N", default_value_t = 0)]
     spares: usize,
     /// Strips to try, such as 64K; several times for several

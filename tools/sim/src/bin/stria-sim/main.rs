@@ -65,7 +65,7 @@ struct Sim {
     /// Run the history of --from alone, and print every event of it.
     #[arg(long, conflicts_with_all = ["seconds", "jobs", "coverage", "count"])]
     trace: bool,
-    /// Of clients' data, print only what concerns these sectors of the array.
+    /// Print only the data requests that concern these sectors of the array.
     #[arg(long, value_name = "FIRST-LAST", requires = "trace", value_parser = stria_sim::trace::sectors)]
     sectors: Option<std::ops::Range<u64>>,
 }
