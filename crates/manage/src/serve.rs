@@ -89,22 +89,19 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
     }
 }
 
-/// The ways to all arrays.
-type Uris = Vec<Way>;
-
 /// A way to an array: `nbd` or `ublk`, the array's name here, the URI or device.
 type Way = (&'static str, String, String);
 
-/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks`: by array, where it is the disk of a
-/// virtual machine.
+/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks` are the sockets where an array is the disk of
+/// a virtual machine, each with the array's name.
 fn open_all(
     service: &Service,
     planned: &[PlannedArray],
     names: &[String],
     disks: &[(String, PathBuf)],
     options: &ServeOptions,
-) -> Result<Uris, Failure> {
-    let mut uris = Vec::new();
+) -> Result<Vec<Way>, Failure> {
+    let mut ways = Vec::new();
     let mut cpus = options.cpus.clone().unwrap_or_default();
     for (array, name) in planned.iter().zip(names) {
         let lanes = LaneSpec {
@@ -116,7 +113,7 @@ fn open_all(
         };
         match service.start(array, name, options.how(), lanes, options.ublk) {
             Ok((found, lane_count)) => {
-                uris.extend(found.into_iter().map(|(kind, uri)| (kind, name.clone(), uri)));
+                ways.extend(found.into_iter().map(|(kind, uri)| (kind, name.clone(), uri)));
                 // The next array's lanes continue where these end.
                 let used = lane_count % cpus.len().max(1);
                 cpus.rotate_left(used);
@@ -135,7 +132,7 @@ fn open_all(
             }
         }
     }
-    Ok(uris)
+    Ok(ways)
 }
 
 /// The sockets of a serve. Their files are removed when this is dropped, even if other code still holds the service.
@@ -191,7 +188,7 @@ async fn run(
             end = wishes.next() => end.obey(&mut sockets),
         }
     };
-    let uris = opened?;
+    let ways = opened?;
     if wishes.since.is_some() {
         // Asked to stop before any client could connect.
         let stopping = Arc::clone(&service);
@@ -214,7 +211,7 @@ async fn run(
         return Err(Failure::failed(error));
     }
     let shown = socket.display().to_string();
-    let mut lines: String = uris
+    let mut lines: String = ways
         .iter()
         .map(|(kind, name, uri)| line(json, || format!("{kind} {name} {uri}"), || json!({"array": name, *kind: uri})))
         .collect();

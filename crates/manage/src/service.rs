@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
@@ -60,7 +60,7 @@ pub struct Served {
 
 impl Served {
     fn disks(&self) -> Vec<Arc<VhostUserServer>> {
-        self.disks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.disks).clone()
     }
 }
 
@@ -88,7 +88,7 @@ impl Service {
         let (listener, served_as) = (Arc::clone(&events), Arc::clone(&names));
         let hear = move |notice: Notice| {
             let mut event = view::event(&notice);
-            if let Some(name) = served_as.lock().unwrap_or_else(PoisonError::into_inner).get(&notice.array) {
+            if let Some(name) = lock(&served_as).get(&notice.array) {
                 event.array.clone_from(name);
             }
             listener.push(event);
@@ -140,7 +140,7 @@ impl Service {
         let disk = VhostUserDisk { name: name.to_owned(), serial, device: served.lanes.remote(), read_only: served.read_only };
         let disk = VhostUserServer::prepare(path, access, disk);
         let disk = disk.map_err(|error| ApiError::new(ApiErrorKind::Failed, error.to_string()))?;
-        served.disks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(disk));
+        lock(&served.disks).push(Arc::new(disk));
         self.events.push(view::plain_event(name, "disk", text));
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Service {
 
     /// What went wrong while stopping, if anything.
     pub fn failure(&self) -> Option<ApiError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.failure).clone()
     }
 
     /// Opens an array on lanes of its own and exports it as `name`, and with `ublk` as a block device, of a number if given. Returns
@@ -173,11 +173,11 @@ impl Service {
         how: LaneSpec,
         ublk: Option<Option<u32>>,
     ) -> Result<(Vec<(&'static str, String)>, usize), HostError> {
-        let notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let notices = lock(&self.notices).clone();
         let near = if how.cpus.is_empty() { Near::of(how.numa_node, &planned.drives)? } else { None };
         let lanes = how.lanes(name, near.as_ref());
         let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, lanes, notices)?;
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(planned.name.clone(), name.to_owned());
+        lock(&self.names).insert(planned.name.clone(), name.to_owned());
         let count = lanes.lane_count();
         let fewer = how.count.filter(|&wanted| wanted > count).map(|wanted| {
             let why =
@@ -234,20 +234,16 @@ impl Service {
         let served = Arc::new(served);
         // Remembers a first view, in case the array never answers.
         let _ = self.view(&served, STATUS_WITHIN);
-        self.lock().push(served);
+        lock(&self.arrays).push(served);
         Ok((ways, count))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Served>>> {
-        self.arrays.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn all(&self) -> Vec<Arc<Served>> {
-        self.lock().clone()
+        lock(&self.arrays).clone()
     }
 
     fn find(&self, name: &str) -> Result<Arc<Served>, ApiError> {
-        let arrays = self.lock();
+        let arrays = lock(&self.arrays);
         arrays.iter().find(|served| served.name == name).cloned().ok_or_else(|| {
             let names: Vec<&str> = arrays.iter().map(|served| served.name.as_str()).collect();
             ApiError::new(ApiErrorKind::NotFound, format!("no array \"{name}\" is served here; served are: {}", names.join(", ")))
@@ -277,7 +273,7 @@ impl Service {
 
     /// The present view of an array; if its lanes do not answer in time, the last known one.
     fn view(&self, served: &Served, patience: Duration) -> Result<ArrayView, ApiError> {
-        let known = || served.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || lock(&served.known);
         let Some((report, rings)) = served.lanes.report_within(patience)? else {
             let (still, lane, _) = served.lanes.stands_still();
             let Some(mut view) = known().clone() else {
@@ -425,7 +421,7 @@ impl Service {
         if min == Some(0) || max == Some(0) {
             return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
         }
-        let mut asked = served.bounds.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = lock(&served.bounds);
         let bounds = (request.min_bytes_per_s.or(asked.0), request.max_bytes_per_s.or(asked.1));
         if let (Some(min), Some(max)) = bounds
             && min > max
@@ -548,11 +544,11 @@ impl Service {
         let _ = self.nbd.remove_export(&served.name, closing);
         self.give_up_block(served, closing);
         let outcome = self.end(served);
-        self.lock().retain(|other| !Arc::ptr_eq(other, served));
+        lock(&self.arrays).retain(|other| !Arc::ptr_eq(other, served));
         let words = match &outcome {
             Ok(state) => format!("array \"{}\" has stopped: {state}", served.name),
             Err(error) => {
-                self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+                lock(&self.failure).get_or_insert_with(|| error.clone());
                 format!("array \"{}\" did not stop cleanly: {error}", served.name)
             }
         };
@@ -588,7 +584,7 @@ impl Service {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -612,7 +608,7 @@ fn watch(service: &Weak<Service>) {
                     let _ = service.view(&served, STATUS_WITHIN);
                 }
             } else if told.insert(name.clone()) {
-                let waits = match &*served.known.lock().unwrap_or_else(PoisonError::into_inner) {
+                let waits = match &*lock(&served.known) {
                     Some(view) => waiting(view),
                     None => Vec::new(),
                 };
