@@ -7,136 +7,39 @@
 //! The device outlives its server: the kernel holds requests back until the next server takes it over, and then repeats those that
 //! the dead one had. A write that arrives twice is harmless: nothing had acknowledged it, so its order among writes to the same
 //! sectors was still open. A device belongs to one array: its mark holds one half of the array's UUID, and a note in `/run` all of it.
-//!
-//! Control commands may wait for I/O, or for ever when a driver has failed. Each runs on a thread of its own, which nobody waits for
-//! longer than a fixed time; lanes never do.
 
+mod driver;
+mod error;
 mod guest;
 mod kernel;
+mod note;
 mod queue;
 mod uapi;
+mod users;
+
+pub use error::UblkError;
 
 use crate::Export;
 use crate::apart::{self, Wake};
+use driver::{
+    COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, delete, device_info, ids, open_queues, parameters, take_over,
+};
 use guest::{Crew, Place, QueueGuest};
 use kernel::KernelPort;
+use note::{Note, mark};
 use queue::Queue;
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::{Duration, Instant};
-use stria_block::{Limits, RemoteDevice, SECTOR_BYTES, file_name};
-use uapi::{CONTROL_PATH, ControlCommand, DeviceInfo, Parameters, control, feature, state};
+use stria_block::{Limits, RemoteDevice};
+use uapi::{DeviceInfo, Parameters, control, state};
+use users::users;
 
-/// 128: requests of one queue at a time, as many as Linux gives a fast SATA or SCSI queue four times over.
-const DEPTH: u16 = 128;
-/// 1 MiB: the largest read or write, so that a queue takes at most 128 MiB.
-const IO_BYTES_MAX: u32 = 1 << 20;
-/// 64 MiB: the largest discard, and the largest range of zeroes, which some arrays must write.
-const ZEROES_BYTES_MAX: u32 = 64 << 20;
 /// 2 s: how long a request may take until Linux looks whether its server lives. Before 6.15 that alone reveals the death of a server
 /// that had a request of every tag. A server that lives has all the time that it needs.
 const LOOK_AFTER_MS: &str = "2000";
-/// How long the driver may take for a command that waits for nothing.
-const COMMAND_LIMIT: Duration = Duration::from_secs(10);
-/// How long a device may take to start, which includes reads of its partition table, and to stop, which includes its last requests.
-const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long the kernel may take to notice that a server has died.
-const DEATH_LIMIT: Duration = Duration::from_secs(35);
-/// Between two looks at something that another process or the kernel must do.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// What the driver must offer.
-const FEATURES: u64 = feature::RECOVERY | feature::REISSUE | feature::IOCTL | feature::USER_COPY;
-
-/// Why there is no block device, or it cannot be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum UblkError {
-    /// The kernel has no driver.
-    #[error(
-        "this kernel has no ublk driver ({CONTROL_PATH} is missing): load it with `modprobe ublk_drv` (Linux 6.5 or later, built with \
-         CONFIG_BLK_DEV_UBLK), or serve over NBD"
-    )]
-    NoDriver,
-    /// The user may not.
-    #[error("{CONTROL_PATH}: permission denied; block devices are made by root, or serve over NBD")]
-    NotAllowed,
-    /// The driver is old.
-    #[error(
-        "this kernel's ublk driver is too old (features {0:#x}, needed {FEATURES:#x}): use Linux 6.5 or later, or serve over NBD"
-    )]
-    TooOld(u64),
-    /// The driver refuses a command.
-    #[error("the kernel cannot {action} /dev/ublkb{id}: {source}")]
-    Refused {
-        /// What it was asked for.
-        action: &'static str,
-        /// The device.
-        id: u32,
-        /// Its answer.
-        source: io::Error,
-    },
-    /// The number is in use.
-    #[error("/dev/ublkb{0} is taken by another device: choose another number, or none")]
-    Taken(u32),
-    /// The driver does not answer.
-    #[error("the kernel did not {action} /dev/ublkb{id} within {seconds} s; `dmesg` may say why")]
-    Silent {
-        /// What it was asked for.
-        action: &'static str,
-        /// The device.
-        id: u32,
-        /// How long it was waited for.
-        seconds: u64,
-    },
-    /// The array's device cannot be taken over: it has another number.
-    #[error(
-        "the array has /dev/ublkb{id}, which another server left: take that over (--ublk={id}), or remove it: `stria ublk remove {id}`"
-    )]
-    OtherNumber {
-        /// Its number.
-        id: u32,
-    },
-    /// The array's device cannot be taken over: it has a server.
-    #[error("/dev/ublkb{id} of this array is in the hands of process {pid}, and Linux does not give it free")]
-    Served {
-        /// The device.
-        id: u32,
-        /// The process.
-        pid: i32,
-    },
-    /// The array's device cannot be taken over: it is not as the array is.
-    #[error(
-        "/dev/ublkb{id}, which another server left, has another size, block size or mode than the array: remove it (`stria ublk remove {id}`)"
-    )]
-    Different {
-        /// The device.
-        id: u32,
-    },
-    /// Somebody uses it.
-    #[error("/dev/ublkb{id} is in use: {users}")]
-    InUse {
-        /// The device.
-        id: u32,
-        /// Its users, as [`UblkDevice::users`] describes them.
-        users: String,
-    },
-    /// A queue cannot be served.
-    #[error("/dev/ublkb{id} cannot be served: {reason}")]
-    Queue {
-        /// The device.
-        id: u32,
-        /// Why.
-        reason: String,
-    },
-    /// There is no such device, or it is not Stria's.
-    #[error("there is no /dev/ublkb{0} of Stria's: `stria ublk` lists them")]
-    Unknown(u32),
-}
 
 /// How an array becomes a block device.
 #[derive(Clone, Debug)]
@@ -374,223 +277,12 @@ pub fn remove(notes: &Path, id: u32, force: bool) -> Result<UblkEntry, UblkError
     Ok(entry)
 }
 
-/// A device's array: a file `ublk-N` with the UUID in hexadecimal digits and the name, in the form that udev imports
-/// (`packaging/udev`). The name is as in `/dev/stria`: a part of the UUID follows a name that had to be changed.
-struct Note {
-    uuid: [u8; 16],
-    name: String,
-}
-
-impl Note {
-    fn path(notes: &Path, id: u32) -> PathBuf {
-        notes.join(format!("ublk-{id}"))
-    }
-
-    fn read(notes: &Path, id: u32) -> Option<Self> {
-        let text = fs::read_to_string(Self::path(notes, id)).ok()?;
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        let uuid = u128::from_str_radix(value("STRIA_UUID")?, 16).ok()?.to_be_bytes();
-        Some(Self { uuid, name: value("STRIA_NAME")?.to_owned() })
-    }
-
-    fn write(&self, path: &Path) -> io::Result<()> {
-        path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        let uuid = format!("{:032x}", u128::from_be_bytes(self.uuid));
-        let plain = file_name(&self.name);
-        let name = if plain == self.name { plain } else { format!("{plain}-{}", &uuid[..8]) };
-        fs::write(path, format!("STRIA_UUID={uuid}\nSTRIA_NAME={name}\n"))
-    }
-}
-
-/// What a device of this array carries in the kernel.
-fn mark(uuid: &[u8; 16]) -> u64 {
-    u64::from_be_bytes(uuid[..8].try_into().expect("8 bytes"))
-}
-
 fn block_path(id: u32) -> PathBuf {
     format!("/dev/ublkb{id}").into()
 }
 
-/// The numbers of all devices of the driver.
-fn ids() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("ublkc")?.parse().ok())
-}
-
 fn is_alive(pid: i32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
-}
-
-/// What Linux is told about a device.
-fn parameters(limits: &Limits, read_only: bool) -> Parameters {
-    let shift = |bytes: u32| bytes.trailing_zeros() as u8;
-    let logical = limits.logical_block_bytes;
-    let physical = shift(limits.physical_block_bytes.max(logical));
-    let block_sectors = u64::from(logical) / SECTOR_BYTES as u64;
-    let attributes = [(read_only, Parameters::READ_ONLY), (limits.rotational, Parameters::ROTATIONAL)];
-    let attributes = attributes.into_iter().filter(|(holds, _)| *holds).map(|(_, attribute)| attribute);
-    let sectors_of = |bytes: u32| bytes / SECTOR_BYTES as u32;
-    Parameters {
-        attributes: attributes.fold(Parameters::VOLATILE_CACHE | Parameters::FUA, |all, attribute| all | attribute),
-        logical_block_shift: shift(logical),
-        physical_block_shift: physical,
-        // A full stripe of three strips is no power of two: then what divides it, a strip.
-        io_best_shift: if limits.optimal_io_bytes == 0 { physical } else { shift(limits.optimal_io_bytes).max(physical) },
-        io_min_shift: physical,
-        io_sectors_max: sectors_of(IO_BYTES_MAX),
-        sectors: limits.size_sectors / block_sectors * block_sectors,
-        discard_granularity_bytes: limits.discard_granularity_bytes.max(logical),
-        discard_sectors_max: if limits.discard_granularity_bytes > 0 && !read_only { sectors_of(ZEROES_BYTES_MAX) } else { 0 },
-        zeroes_sectors_max: if read_only { 0 } else { sectors_of(ZEROES_BYTES_MAX) },
-    }
-}
-
-fn check_driver() -> Result<(), UblkError> {
-    let features = ask("find the features of", control::GET_FEATURES, 0, 0, vec![0; 8], COMMAND_LIMIT);
-    let features = features.map_err(|error| match error {
-        UblkError::Refused { source, .. } => match source.kind() {
-            io::ErrorKind::NotFound => UblkError::NoDriver,
-            io::ErrorKind::PermissionDenied => UblkError::NotAllowed,
-            _ => UblkError::TooOld(0),
-        },
-        error => error,
-    })?;
-    match u64::from_ne_bytes(features[..8].try_into().expect("8 bytes")) {
-        features if features & FEATURES == FEATURES => Ok(()),
-        features => Err(UblkError::TooOld(features)),
-    }
-}
-
-fn device_info(id: u32) -> Result<DeviceInfo, UblkError> {
-    let bytes = ask("describe", control::GET_DEVICE_INFO, id, 0, vec![0; DeviceInfo::BYTES], COMMAND_LIMIT)?;
-    Ok(DeviceInfo::decode(&bytes))
-}
-
-fn add(uuid: &[u8; 16], options: &UblkOptions) -> Result<DeviceInfo, UblkError> {
-    let id = options.id.unwrap_or(u32::MAX);
-    let wanted = DeviceInfo {
-        queues: options.queues,
-        depth: DEPTH,
-        io_bytes_max: IO_BYTES_MAX,
-        id,
-        pid: std::process::id() as i32,
-        features: FEATURES,
-        mark: mark(uuid),
-        ..DeviceInfo::default()
-    };
-    let added = ask("add", control::ADD_DEVICE, id, 0, wanted.encode().to_vec(), COMMAND_LIMIT);
-    let bytes = added.map_err(|error| match error {
-        UblkError::Refused { source, .. } if source.kind() == io::ErrorKind::AlreadyExists => UblkError::Taken(id),
-        error => error,
-    })?;
-    Ok(DeviceInfo::decode(&bytes))
-}
-
-fn delete(id: u32) -> Result<(), UblkError> {
-    ask("remove", control::DELETE_DEVICE, id, 0, Vec::new(), COMMAND_LIMIT).map(drop)
-}
-
-/// Makes the driver ready for a new server of a device, once it has noticed that the last one is dead.
-fn take_over(info: &DeviceInfo, parameters: &Parameters, options: &UblkOptions) -> Result<(), UblkError> {
-    let id = info.id;
-    if options.id.is_some_and(|wanted| wanted != id) {
-        return Err(UblkError::OtherNumber { id });
-    }
-    let mut given = vec![0; Parameters::BYTES];
-    given[..4].copy_from_slice(&(Parameters::BYTES as u32).to_ne_bytes());
-    let present = ask("describe", control::GET_PARAMETERS, id, 0, given, COMMAND_LIMIT)?;
-    if Parameters::decode(&present) != *parameters {
-        return Err(UblkError::Different { id });
-    }
-    let end = Instant::now() + DEATH_LIMIT;
-    loop {
-        match ask("begin the recovery of", control::START_RECOVERY, id, 0, Vec::new(), COMMAND_LIMIT) {
-            Err(UblkError::Refused { source, .. }) if Errno::from_io_error(&source) == Some(Errno::BUSY) => {}
-            outcome => return outcome.map(drop),
-        }
-        if Instant::now() >= end {
-            return Err(UblkError::Served { id, pid: info.pid });
-        }
-        thread::sleep(LOOK_AGAIN);
-    }
-}
-
-/// The character device, which may take a moment to appear, and which the kernel gives to one server at a time.
-fn open_queues(id: u32) -> io::Result<File> {
-    let end = Instant::now() + COMMAND_LIMIT;
-    loop {
-        match File::options().read(true).write(true).open(format!("/dev/ublkc{id}")) {
-            Err(error) if Instant::now() < end && error.kind() != io::ErrorKind::PermissionDenied => drop(error),
-            outcome => return outcome,
-        }
-        thread::sleep(LOOK_AGAIN);
-    }
-}
-
-/// Describes the mounts and processes that use the block device or one of its partitions. udev opens every new device and does not
-/// count.
-fn users(id: u32) -> Vec<String> {
-    let path = block_path(id);
-    let mut users = Vec::new();
-    // Not kept open: it would count itself.
-    let held = open(&path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).err();
-    if held == Some(Errno::BUSY) {
-        users.push("it is mounted, or another device or program holds it".to_owned());
-    }
-    let path = path.display().to_string();
-    let is_device = |link: &Path| {
-        let rest = link.to_str().and_then(|link| link.strip_prefix(&path));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('p'))
-    };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_process = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit));
-    for process in processes.filter(is_process) {
-        let files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-        if files.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| is_device(&link)) {
-            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
-            let pid = process.file_name().unwrap_or_default().display().to_string();
-            if !name.contains("udev") {
-                users.push(format!("{} (process {pid})", name.trim_end()));
-            }
-        }
-    }
-    users
-}
-
-/// Gives the driver a command and waits for its answer, for so long at most. Returns the buffer that the driver has filled.
-fn ask(action: &'static str, number: u32, id: u32, data: u64, buffer: Vec<u8>, limit: Duration) -> Result<Vec<u8>, UblkError> {
-    ask_while(action, number, id, data, buffer, limit, || Ok(()))
-}
-
-/// As [`ask`], as long as there is `hope`.
-fn ask_while(
-    action: &'static str,
-    number: u32,
-    id: u32,
-    data: u64,
-    mut buffer: Vec<u8>,
-    limit: Duration,
-    hope: impl Fn() -> Result<(), UblkError>,
-) -> Result<Vec<u8>, UblkError> {
-    let (sender, answer) = channel();
-    // The buffer is the thread's: a driver that never answers has it for ever.
-    let asking = move || {
-        let command = ControlCommand { device: id, data };
-        let _ = sender.send(kernel::control(number, command, &mut buffer).map(|()| buffer));
-    };
-    let refused = |source| UblkError::Refused { action, id, source };
-    thread::Builder::new().name("ublk-control".into()).spawn(asking).map_err(refused)?;
-    let end = Instant::now() + limit;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        match answer.recv_timeout(left.min(Duration::from_millis(100))) {
-            Ok(answered) => return answered.map_err(refused),
-            Err(RecvTimeoutError::Timeout) if !left.is_zero() => hope()?,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                return Err(UblkError::Silent { action, id, seconds: limit.as_secs() });
-            }
-        }
-    }
 }
 
 #[cfg(test)]

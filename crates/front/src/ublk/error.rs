@@ -1,0 +1,90 @@
+//! Errors of block devices, each with its remedy.
+
+use super::driver::FEATURES;
+use super::uapi::CONTROL_PATH;
+use std::io;
+
+/// Why there is no block device, or it cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum UblkError {
+    /// The kernel has no driver.
+    #[error(
+        "this kernel has no ublk driver ({CONTROL_PATH} is missing): load it with `modprobe ublk_drv` (Linux 6.5 or later, built with \
+         CONFIG_BLK_DEV_UBLK), or serve over NBD"
+    )]
+    NoDriver,
+    /// The user may not.
+    #[error("{CONTROL_PATH}: permission denied; block devices are made by root, or serve over NBD")]
+    NotAllowed,
+    /// The driver is old.
+    #[error(
+        "this kernel's ublk driver is too old (features {0:#x}, needed {FEATURES:#x}): use Linux 6.5 or later, or serve over NBD"
+    )]
+    TooOld(u64),
+    /// The driver refuses a command.
+    #[error("the kernel cannot {action} /dev/ublkb{id}: {source}")]
+    Refused {
+        /// What it was asked for.
+        action: &'static str,
+        /// The device.
+        id: u32,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The number is in use.
+    #[error("/dev/ublkb{0} is taken by another device: choose another number, or none")]
+    Taken(u32),
+    /// The driver does not answer.
+    #[error("the kernel did not {action} /dev/ublkb{id} within {seconds} s; `dmesg` may say why")]
+    Silent {
+        /// What it was asked for.
+        action: &'static str,
+        /// The device.
+        id: u32,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The array's device cannot be taken over: it has another number.
+    #[error(
+        "the array has /dev/ublkb{id}, which another server left: take that over (--ublk={id}), or remove it: `stria ublk remove {id}`"
+    )]
+    OtherNumber {
+        /// Its number.
+        id: u32,
+    },
+    /// The array's device cannot be taken over: it has a server.
+    #[error("/dev/ublkb{id} of this array is in the hands of process {pid}, and Linux does not give it free")]
+    Served {
+        /// The device.
+        id: u32,
+        /// The process.
+        pid: i32,
+    },
+    /// The array's device cannot be taken over: it is not as the array is.
+    #[error(
+        "/dev/ublkb{id}, which another server left, has another size, block size or mode than the array: remove it (`stria ublk remove {id}`)"
+    )]
+    Different {
+        /// The device.
+        id: u32,
+    },
+    /// Somebody uses it.
+    #[error("/dev/ublkb{id} is in use: {users}")]
+    InUse {
+        /// The device.
+        id: u32,
+        /// Its users, as [`UblkDevice::users`] describes them.
+        users: String,
+    },
+    /// A queue cannot be served.
+    #[error("/dev/ublkb{id} cannot be served: {reason}")]
+    Queue {
+        /// The device.
+        id: u32,
+        /// Why.
+        reason: String,
+    },
+    /// There is no such device, or it is not Stria's.
+    #[error("there is no /dev/ublkb{0} of Stria's: `stria ublk` lists them")]
+    Unknown(u32),
+}
