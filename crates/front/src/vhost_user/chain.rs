@@ -27,7 +27,7 @@ pub(super) struct Ranges {
     len: usize,
 }
 
-/// Some of the memory is not there.
+/// Some of the named memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unmapped;
 
@@ -103,7 +103,7 @@ pub(super) struct Chain {
     pub writable: Ranges,
 }
 
-/// The chain is none: it leaves memory or its table, has no end, or readable memory behind writable.
+/// The chain breaks the rules: it leaves memory or its table, has no end, or has readable memory behind writable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 

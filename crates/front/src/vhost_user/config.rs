@@ -9,7 +9,7 @@ use virtio_bindings::bindings::{virtio_blk as blk, virtio_config, virtio_ring};
 pub(super) const QUEUES_MAX: u16 = 64;
 /// Descriptors of a queue, as many as QEMU allows.
 pub(super) const QUEUE_SIZE_MAX: u16 = 1024;
-/// A queue of 128, QEMU's own size, holds as many in one chain, beside header and status.
+/// 126: the segments of one chain in a queue of 128, QEMU's own size. Header and status take the other two.
 const SEGMENTS_MAX: u32 = 126;
 /// 256 KiB: with as many segments a request has at most 31.5 MiB.
 const SEGMENT_BYTES_MAX: u32 = 256 << 10;

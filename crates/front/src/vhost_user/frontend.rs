@@ -48,7 +48,8 @@ pub(super) struct Frontend {
     regions: Vec<VhostUserMemoryRegion>,
     map: Map,
     inflight: Option<Inflight>,
-    /// Whether the driver takes the write cache to be on. `None`: another server may have told it, so it is taken to be off.
+    /// Whether the driver takes the write cache to be on. `None` means that an earlier server may have told the driver. Then the cache
+    /// counts as off.
     write_cache: Option<bool>,
 }
 
@@ -64,7 +65,7 @@ impl Frontend {
         if index < self.setups.len() { Ok(index) } else { Err(refused(format!("there is no queue {index}"))) }
     }
 
-    /// Only while the queue does not run.
+    /// The set-up of a queue. A queue that runs is refused.
     fn setup(&mut self, index: u32) -> Result<&mut Setup> {
         let index = self.index(index)?;
         match self.common.queues[index].is_running() {

@@ -172,20 +172,20 @@ impl InflightRing {
         again.into_iter().map(|(_, head)| head).collect()
     }
 
-    /// A request begins.
+    /// Marks the request at `head` as in flight.
     pub fn begin(&mut self, head: u16) {
         self.put(Self::entry(head) + ENTRY_COUNTER, self.counter);
         self.counter = self.counter.wrapping_add(1);
         self.put(Self::entry(head), 1_u8);
     }
 
-    /// It goes into the used ring next.
+    /// Names the request at `head` as the next one that goes into the used ring.
     pub fn name_last(&mut self, head: u16) {
         self.put(Self::entry(head) + ENTRY_NEXT, self.get::<u16>(LAST_HEAD));
         self.put(LAST_HEAD, head);
     }
 
-    /// It is in the used ring, whose index is `used_index` now.
+    /// Takes the mark away. The request is in the used ring, whose index is `used_index` now.
     pub fn end(&mut self, head: u16, used_index: u16) {
         self.put(Self::entry(head), 0_u8);
         self.put(USED_INDEX, used_index);

@@ -25,7 +25,7 @@ use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress};
 
-/// Requests that one turn begins: then other clients of the lane have theirs.
+/// The most requests that one turn begins. After that the lane's other clients have their turns.
 const BEGUN_MAX: usize = 64;
 /// One second: then an idle queue's buffers return to the system.
 const COOL_AFTER: Nanos = 1_000_000_000;
@@ -171,7 +171,7 @@ impl Line {
     }
 }
 
-/// Tells an eventfd. It does not block: a counter that is full has been told.
+/// Signals an eventfd without blocking. A full counter is a signal already.
 fn signal(file: &Mutex<Option<OwnedFd>>) {
     if let Some(file) = &*lock(file) {
         let _ = rustix::io::write(file, &1u64.to_ne_bytes());
@@ -208,7 +208,7 @@ pub(super) struct Run {
     inflight: Option<InflightRing>,
     /// Heads of requests that the last server did not end.
     again: VecDeque<u16>,
-    /// By head.
+    /// The requests that the device has, by head.
     slots: Vec<Option<Slot>>,
     in_flight: usize,
     bytes_in_flight: usize,
@@ -496,7 +496,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns an idle queue's memory. Until when it is kept otherwise.
+    /// Gives the memory of a queue that has been idle for long enough back to the system. Returns until when memory is kept, if some is.
     fn cool(&mut self, now: Nanos) -> Option<Nanos> {
         if self.in_flight > 0 || self.pool.kept_bytes() == 0 {
             return None;
@@ -510,7 +510,7 @@ impl Run {
         None
     }
 
-    /// What a queue does that was told to stop.
+    /// The turn of a queue that was told to stop.
     fn leave(&mut self, now: Nanos) -> Stay {
         let is_closing = self.common.closing.load(Ordering::SeqCst);
         let until = is_closing.then(|| *self.leaves_by.get_or_insert(now.saturating_add(DRAIN_WITHIN)));
