@@ -27,6 +27,8 @@ use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// How long a stop waits for clients to leave before it is refused, as long as mdadm's.
+const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
 /// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
 const STATUS_WITHIN: Duration = Duration::from_millis(1200);
 /// How often the watchdog checks that lanes make progress.
@@ -518,19 +520,31 @@ impl Service {
         self.done(sequence, format!("{} stopped", names.join(", ")))
     }
 
+    /// Refuses to stop arrays that are in use. A client that has just left is given the time until its lanes have seen that.
     fn refuse_clients(&self, arrays: &[Arc<Served>], force: bool) -> Result<(), ApiError> {
+        let refused_at = Instant::now() + CLIENTS_LEAVE;
         for served in arrays.iter().filter(|_| !force) {
-            let mut clients: Vec<String> = self.clients(served).into_iter().map(|client| client.peer).collect();
-            if let Some(block) = &*lock(&served.block) {
-                let path = block.path();
-                clients.extend(block.users().into_iter().map(|user| format!("{}: {user}", path.display())));
+            let mut users = self.users(served);
+            while !users.is_empty() && Instant::now() < refused_at {
+                std::thread::sleep(LOOK_AGAIN);
+                users = self.users(served);
             }
-            if !clients.is_empty() {
-                let message = format!("array \"{}\" is in use by {}; --force disconnects them", served.name, clients.join(", "));
+            if !users.is_empty() {
+                let message = format!("array \"{}\" is in use by {}; --force disconnects them", served.name, users.join(", "));
                 return Err(ApiError::new(ApiErrorKind::Unsafe, message));
             }
         }
         Ok(())
+    }
+
+    /// The clients of an array and the users of its block device, as people read them.
+    fn users(&self, served: &Served) -> Vec<String> {
+        let mut users: Vec<String> = self.clients(served).into_iter().map(|client| client.peer).collect();
+        if let Some(block) = &*lock(&served.block) {
+            let path = block.path();
+            users.extend(block.users().into_iter().map(|user| format!("{}: {user}", path.display())));
+        }
+        users
     }
 
     /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes.

@@ -250,6 +250,24 @@ fn stop_under_load_ends_clean() {
     drop(serve);
 }
 
+/// A client that has left is often still known to its lanes when `stop` comes.
+#[test]
+fn a_stop_waits_for_clients_that_are_leaving() {
+    let place = Place::new();
+    let images = place.images(2, 32 << 20);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    let serve = place.serve(&[&images[0], &images[1]]);
+    let client = serve.client("tank");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            drop(client);
+        });
+        place.ok(&["stop", "tank"]);
+    });
+    serve.ended_well();
+}
+
 /// Trim is refused unless insisted on; then the range reads as zeros on files.
 #[test]
 fn trim_destroys_only_when_insisted_on() {
