@@ -95,7 +95,7 @@ enum UpdateStep {
     End,
 }
 
-type Places<R> = <<R as MetadataWriter>::Log as LaneLog>::Places;
+type LogLayout<R> = <<R as MetadataWriter>::Log as LaneLog>::Layout;
 
 struct Driver<R: MetadataWriter> {
     engine: Engine,
@@ -103,7 +103,7 @@ struct Driver<R: MetadataWriter> {
     recorder: Option<R>,
     log: R::Log,
     /// Where there are several lanes.
-    relay: Option<Relay<Places<R>>>,
+    relay: Option<Relay<LogLayout<R>>>,
     /// Each of several lanes owns a partition. Levels without redundancy need none: every lane does what it is asked.
     is_divided: bool,
     /// On the coordinator of a divided array.
@@ -153,7 +153,7 @@ impl<R: MetadataWriter> ArrayDevice<R> {
         devices: Vec<Box<dyn BlockDevice>>,
         recorder: Option<R>,
         unix_seconds_at_zero: u64,
-        ports: &Ports<Places<R>>,
+        ports: &Ports<LogLayout<R>>,
         lane: usize,
     ) -> Self {
         assert_eq!(lane == 0, recorder.is_some(), "the home lane records for all");

@@ -39,7 +39,7 @@ pub(crate) enum Message<P> {
     /// An instruction that follows from what other lanes want.
     Instruction(Instruction),
     /// From now on the logs lie here.
-    Places(P),
+    LogLayout(P),
     /// A spare was given a slot.
     SpareTaken { member: MemberId, slot: usize },
     /// A lane no longer needs the log records of the last run.

@@ -79,7 +79,8 @@ pub use lanes::{LaneEvents, Ports};
 pub use level::{Copies, Layout, Level, ParityLayout, Zones};
 pub use log_record::{AppendTerms, LogConfig, LogRecord, REDO_SECTORS_MAX};
 pub use record::{
-    ArrayState, IoFailures, LaneLog, MetadataUpdate, MetadataWrite, MetadataWriter, NoMetadata, Place, SlotState, UpdateEnd,
+    ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, MetadataWriter, NoMetadata, SlotState,
+    UpdateEnd,
 };
 pub use status::{ArrayStatus, Event, Health, LogStatus, MemberState, MemberStatus, Refusal, SweepKind, SweepStatus};
 pub use steer::LatencyTarget;

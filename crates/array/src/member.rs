@@ -3,7 +3,8 @@
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberState, MemberStatus, Place, SlotState, Synced,
+    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberProgress, MemberState, MemberStatus,
+    SlotState, Synced,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -65,8 +66,8 @@ impl Member {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { member: self.config.id, recovered: self.config.recovered, by_bitmap: self.config.by_bitmap }
+    fn progress(&self) -> MemberProgress {
+        MemberProgress { member: self.config.id, recovered: self.config.recovered, by_bitmap: self.config.by_bitmap }
     }
 
     /// Adds to the bad blocks, which stay sorted and disjoint.
@@ -426,14 +427,14 @@ impl Members {
 
     /// The state for the superblocks.
     pub fn state(&self, clean: bool, synced: Synced) -> ArrayState {
-        let place = |id: Option<MemberId>| id.map(|id| self.all[id.0].place());
+        let progress = |id: Option<MemberId>| id.map(|id| self.all[id.0].progress());
         ArrayState {
             clean,
             synced,
             slots: self
                 .slots
                 .iter()
-                .map(|slot| SlotState { member: place(slot.member), replacement: place(slot.replacement) })
+                .map(|slot| SlotState { member: progress(slot.member), replacement: progress(slot.replacement) })
                 .collect(),
             spares: self.spares.clone(),
             failed: self.failed.iter().map(|&id| (id, self.all[id.0].slot)).collect(),

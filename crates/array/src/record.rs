@@ -10,7 +10,7 @@ use stria_block::{Data, IoError};
 
 /// A member of an array, and how much of it is trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemberProgress {
     /// The member.
     pub member: MemberId,
     /// The recovery offset: as far as this its data area holds what it should.
@@ -23,9 +23,9 @@ pub struct Place {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotState {
     /// The member; `None`: missing or failed.
-    pub member: Option<Place>,
+    pub member: Option<MemberProgress>,
     /// Receives a copy of the member, to replace it.
-    pub replacement: Option<Place>,
+    pub replacement: Option<MemberProgress>,
 }
 
 /// What every superblock of the array must say.
@@ -51,12 +51,12 @@ impl ArrayState {
         self.clean &= earlier.clean;
         self.synced = self.synced.min(earlier.synced);
         self.whole &= earlier.whole;
-        let places = earlier.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
-        let known: Vec<_> = places.map(|place| (place.member, place.recovered)).collect();
-        for place in self.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {
+        let progresses = earlier.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
+        let known: Vec<_> = progresses.map(|progress| (progress.member, progress.recovered)).collect();
+        for progress in self.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {
             let before =
-                known.iter().find(|(member, _)| *member == place.member).map_or(Synced::UpTo(0), |(_, recovered)| *recovered);
-            place.recovered = place.recovered.min(before);
+                known.iter().find(|(member, _)| *member == progress.member).map_or(Synced::UpTo(0), |(_, recovered)| *recovered);
+            progress.recovered = progress.recovered.min(before);
         }
     }
 }
@@ -157,16 +157,16 @@ pub trait MetadataWriter: Clone {
 
     /// What lanes must know to append to the members' logs. Called again after each [`MetadataWriter::reset_log`] and each change of
     /// members.
-    fn log_places(&self) -> <Self::Log as LaneLog>::Places;
+    fn log_layout(&self) -> <Self::Log as LaneLog>::Layout;
 }
 
 /// One lane's part of the members' write logs. Each lane appends by itself.
 pub trait LaneLog: Default {
     /// The log session, and where each member's log lies. Goes from the coordinator to the other lanes.
-    type Places: Clone + Send + 'static;
+    type Layout: Clone + Send + 'static;
 
     /// Sets the lane, and where the logs lie from now on. Logs of members that stay the same within a session continue.
-    fn know(&mut self, lane: usize, places: Self::Places);
+    fn know(&mut self, lane: usize, layout: Self::Layout);
 
     /// The write that appends `records` to a member's log. `None`: no space until more is free; without records: it would free
     /// none.
@@ -194,12 +194,12 @@ impl MetadataWriter for NoMetadata {
     fn record_bad_blocks(&mut self, _member: MemberId, _blocks: &[Range<u64>], _unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
         Some(Vec::new())
     }
-    fn log_places(&self) {}
+    fn log_layout(&self) {}
 }
 
 /// Never used, since an array without metadata has no log.
 impl LaneLog for NoMetadata {
-    type Places = ();
+    type Layout = ();
 
     fn know(&mut self, _lane: usize, (): ()) {}
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {

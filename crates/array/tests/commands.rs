@@ -31,7 +31,7 @@ impl MetadataWriter for Recorder {
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
     }
-    fn log_places(&self) {}
+    fn log_layout(&self) {}
 }
 
 struct Array {

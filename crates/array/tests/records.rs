@@ -91,7 +91,7 @@ impl MetadataWriter for TellingRecorder {
         }
         self.writes(Effect::Intent { set: set.to_vec(), clear: clear.to_vec() })
     }
-    fn log_places(&self) {}
+    fn log_layout(&self) {}
 }
 
 /// Watches what reaches a member.

@@ -5,7 +5,7 @@
 
 mod support;
 
-use stria_array::{AppendTerms, LaneLog, Level, LogRecord, MemberId, MetadataWrite, MetadataWriter, Place, Synced};
+use stria_array::{AppendTerms, LaneLog, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, MetadataWriter, Synced};
 use stria_format::md::{BitmapChoice, Candidate, Create, LogChoice, MdLog, MdMetadata, Options};
 use stria_parity::crc32c;
 use support::running::*;
@@ -115,7 +115,7 @@ fn lanes(count: usize, recorder: &MdMetadata) -> Vec<MdLog> {
 }
 
 fn tell(lanes: &mut [MdLog], recorder: &MdMetadata) {
-    lanes.iter_mut().enumerate().for_each(|(lane, log)| log.know(lane, recorder.log_places()));
+    lanes.iter_mut().enumerate().for_each(|(lane, log)| log.know(lane, recorder.log_layout()));
 }
 
 /// A record of a lane's stripe.
@@ -242,7 +242,7 @@ fn who_returns_in_a_session_begins_anew_on_every_lane() {
 
     recorder.take_back(MemberId(3), &drives[1].candidate()).expect("by the bitmap");
     tell(&mut lanes, &recorder);
-    state.slots[1].member = Some(Place { member: MemberId(3), recovered: Synced::UpTo(0), by_bitmap: true });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::UpTo(0), by_bitmap: true });
     let mut kept = vec![append(&mut lanes[1], 3, 1, 4, 4)];
     kept.extend(recorder.record_state(&state, 3));
     kept.push(append(&mut lanes[1], 3, 1, 5, 4));

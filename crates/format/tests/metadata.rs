@@ -3,7 +3,7 @@
 
 mod support;
 
-use stria_array::{ArrayState, Layout, Level, MemberId, MetadataWriter, Place, SlotState, Synced};
+use stria_array::{ArrayState, Layout, Level, MemberId, MemberProgress, MetadataWriter, SlotState, Synced};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::{BitmapChoice, Options, Role, Superblock, Verdict, assemble};
 use support::*;
@@ -50,8 +50,8 @@ fn recorded_state_is_found_again() {
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, true);
     // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, a resync stands at 4096.
-    state.slots[1].member = Some(Place { member: MemberId(5), recovered: Synced::UpTo(2048), by_bitmap: false });
-    state.slots[3].replacement = Some(Place { member: MemberId(6), recovered: Synced::UpTo(1024), by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(5), recovered: Synced::UpTo(2048), by_bitmap: false });
+    state.slots[3].replacement = Some(MemberProgress { member: MemberId(6), recovered: Synced::UpTo(1024), by_bitmap: false });
     state.spares.clear();
     state.failed.push((MemberId(1), Some(1)));
     state.whole = false;
@@ -163,7 +163,7 @@ fn bitmap_of_another_kind_on_a_member_that_was_away_stops_nobody() {
 fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare takes the slot; the array is whole again and forgets.
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     state.whole = true;
     let away = drives[1].clone();
@@ -185,7 +185,7 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
 fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
     let (mut drives, mut start, mut state) = with_one_away();
     // The spare is filled, and the run ends before the bits are cleared.
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 3));
     let away = drives.remove(1);
@@ -209,7 +209,7 @@ fn a_finished_copy_may_be_all_that_is_left() {
     let mut drives = created(Level::Raid1, 2, 1);
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, false);
-    state.slots[1].replacement = Some(Place { member: MemberId(2), recovered: Synced::All, by_bitmap: false });
+    state.slots[1].replacement = Some(MemberProgress { member: MemberId(2), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     apply(&mut drives, &start.recorder.record_intent(&[3], &[]));
@@ -338,7 +338,7 @@ fn new_spare_joins_and_takes_a_slot() {
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
     state.spares.clear();
-    state.slots[0].member = Some(Place { member: MemberId(3), recovered: Synced::UpTo(128), by_bitmap: false });
+    state.slots[0].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::UpTo(128), by_bitmap: false });
     state.whole = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     drives.remove(0);
@@ -523,7 +523,7 @@ fn a_stale_member_that_is_taken_by_force_is_alone_in_its_slot() {
         let mut drives = created(Level::Raid5, 3, 1);
         let mut start = started(&drives, &Options::default());
         let mut state = state_of(&start.config, true);
-        let filled = Place { member: MemberId(3), recovered: Synced::UpTo(2048), by_bitmap: false };
+        let filled = MemberProgress { member: MemberId(3), recovered: Synced::UpTo(2048), by_bitmap: false };
         state.spares.clear();
         if replaces {
             state.slots[1] = SlotState { member: None, replacement: Some(filled) };

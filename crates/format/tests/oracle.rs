@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use stria_array::{Geometry, Layout, Level, MemberId, MetadataWriter, Place, Synced};
+use stria_array::{Geometry, Layout, Level, MemberId, MemberProgress, MetadataWriter, Synced};
 use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::Header;
@@ -563,8 +563,9 @@ fn kernel_understands_recorded_states() {
         let state = state_of(&start.config, true);
         (drives, start.recorder, state)
     };
-    let place_on =
-        |member: usize, recovered: Synced, by_bitmap: bool| Some(Place { member: MemberId(member), recovered, by_bitmap });
+    let place_on = |member: usize, recovered: Synced, by_bitmap: bool| {
+        Some(MemberProgress { member: MemberId(member), recovered, by_bitmap })
+    };
     // Name, drives, expected in sysfs: sync state of the array and of disks.
     let mut cases: Vec<(&str, Vec<MemoryDrive>, Vec<(&str, &str)>)> = Vec::new();
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::cell::Cell;
-use stria_array::{ArrayState, Level, MemberId, MetadataWriter, Place, Synced};
+use stria_array::{ArrayState, Level, MemberId, MemberProgress, MetadataWriter, Synced};
 use stria_format::md::bitmap::Header as BitmapHeader;
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::{EVENTS_MAX, Header, feature};
@@ -151,9 +151,9 @@ fn honest_histories_do_not_contradict_themselves() {
     state.whole = false;
     step(&mut drives, &state);
     state.spares.clear();
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered: Synced::UpTo(0), by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::UpTo(0), by_bitmap: false });
     step(&mut drives, &state);
-    state.slots[1].member = Some(Place { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.whole = true;
     step(&mut drives, &state);
     state.slots[2].member = None;

@@ -3,7 +3,7 @@
 use crate::tree::{Member, MemberDrive, Tree};
 use stria_array::{ArrayDevice, MemberId, Ports};
 use stria_block::BlockDevice;
-use stria_format::md::LogPlaces;
+use stria_format::md::LogLayout;
 use stria_format::md::assemble::Start;
 
 /// The most lanes of an array whose metadata sets no bound.
@@ -18,7 +18,7 @@ pub struct Plan<R> {
     pub start: Start,
     /// By handle.
     pub members: Vec<PlannedMember<R>>,
-    ports: Ports<LogPlaces>,
+    ports: Ports<LogLayout>,
 }
 
 /// What a member is made of.
@@ -83,7 +83,7 @@ impl<R> Plan<R> {
 
     /// The same, for simulations of small arrays: `with` may change how an array is dealt out to its lanes.
     #[must_use]
-    pub fn on_lanes_with(self, count: usize, with: &impl Fn(&Start, Ports<LogPlaces>) -> Ports<LogPlaces>) -> Self {
+    pub fn on_lanes_with(self, count: usize, with: &impl Fn(&Start, Ports<LogLayout>) -> Ports<LogLayout>) -> Self {
         let members = self.members.into_iter().map(|member| match member {
             PlannedMember::Drive(drive) => PlannedMember::Drive(drive),
             PlannedMember::Array(span) => PlannedMember::Array(Box::new(span.on_lanes_with(count, with))),

@@ -177,12 +177,12 @@ impl<R: MetadataWriter> Driver<R> {
     /// Takes over where the logs lie, as the recorder knows it.
     pub(super) fn update_layout(&mut self) {
         let Some(recorder) = &self.recorder else { return };
-        let places = recorder.log_places();
+        let layout = recorder.log_layout();
         if let Some(relay) = self.relay.as_mut().filter(|_| self.is_divided) {
-            relay.tell_all(|| Message::Places(places.clone()));
+            relay.tell_all(|| Message::LogLayout(layout.clone()));
             // R39: another lane may be told of a new member next, and append to its log.
             relay.post();
         }
-        self.log.know(0, places);
+        self.log.know(0, layout);
     }
 }

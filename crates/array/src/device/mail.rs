@@ -1,6 +1,6 @@
 //! Messages between the lanes of an array, and what a lane does with them.
 
-use super::{Driver, Places};
+use super::{Driver, LogLayout};
 use crate::lanes::{Coordinator, Instruction, Message, Ports, Relay, Way};
 use crate::member::Members;
 use crate::{ArrayConfig, IoFailures, LaneLog, LogRecord, MemberId, MetadataUpdate, MetadataWriter, Synced, UpdateEnd};
@@ -42,7 +42,7 @@ fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
 
 impl<R: MetadataWriter> Driver<R> {
     /// The messages to and from the other lanes.
-    pub(super) fn others(&mut self) -> &mut Relay<Places<R>> {
+    pub(super) fn others(&mut self) -> &mut Relay<LogLayout<R>> {
         self.relay.as_mut().expect("there are several lanes")
     }
 
@@ -130,9 +130,9 @@ impl<R: MetadataWriter> Driver<R> {
                 Message::Update { lane, update } => self.register(lane, update),
                 Message::Updated { end, failures } => self.end_update(end, &failures),
                 Message::Instruction(order) => self.obey(order),
-                Message::Places(places) => {
+                Message::LogLayout(layout) => {
                     let lane = self.others().partition.lane;
-                    self.log.know(lane, places);
+                    self.log.know(lane, layout);
                 }
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
                 Message::Filled { lane, member } => self.note_filled(lane, member),

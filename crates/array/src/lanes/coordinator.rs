@@ -9,7 +9,7 @@
 //! - *Bad blocks*: what any lane has added, without what any has removed.
 //! - *Log reset*: once. A lane that asks later is told that it is done.
 
-use crate::{ArrayState, IntentConfig, MemberId, MetadataUpdate, Place, SlotState, Synced};
+use crate::{ArrayState, IntentConfig, MemberId, MemberProgress, MetadataUpdate, SlotState, Synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -239,7 +239,7 @@ fn dropped(state: &ArrayState) -> impl Iterator<Item = MemberId> {
     state.failed.iter().map(|(member, _)| *member)
 }
 
-fn places(state: &ArrayState) -> impl Iterator<Item = &Place> {
+fn places(state: &ArrayState) -> impl Iterator<Item = &MemberProgress> {
     state.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten()
 }
 
@@ -250,7 +250,7 @@ fn whole_members(state: &ArrayState) -> impl Iterator<Item = MemberId> {
 /// What holds for all lanes. Slots are as the first lane, the coordinator, knows them.
 fn join(states: &[&ArrayState]) -> ArrayState {
     let home = states[0];
-    let place = |slot: usize, place: &Place| {
+    let place = |slot: usize, place: &MemberProgress| {
         let mut joined = place.clone();
         for state in states {
             let SlotState { member, replacement } = &state.slots[slot];
@@ -291,8 +291,8 @@ fn without(ranges: &[Range<u64>], taken: &[Range<u64>]) -> Vec<Range<u64>> {
 mod tests {
     use super::*;
 
-    fn place(member: usize, recovered: Synced) -> Option<Place> {
-        Some(Place { member: MemberId(member), recovered, by_bitmap: false })
+    fn place(member: usize, recovered: Synced) -> Option<MemberProgress> {
+        Some(MemberProgress { member: MemberId(member), recovered, by_bitmap: false })
     }
 
     /// Three members, the last of them filled so far.

@@ -23,11 +23,11 @@ impl MetadataWriter for Nowhere {
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
     }
-    fn log_places(&self) {}
+    fn log_layout(&self) {}
 }
 
 impl LaneLog for Nowhere {
-    type Places = ();
+    type Layout = ();
 
     fn know(&mut self, _: usize, (): ()) {}
     fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {

@@ -7,14 +7,14 @@ use stria_array::{AppendTerms, Geometry, LaneLog, LogRecord, MemberId, MetadataW
 
 /// Where each member's log lies in a session.
 #[derive(Clone, Debug)]
-pub struct LogPlaces {
+pub struct LogLayout {
     pub(crate) session: u64,
-    pub(crate) members: BTreeMap<MemberId, Place>,
+    pub(crate) members: BTreeMap<MemberId, LogArea>,
 }
 
 /// A member's log, of either kind. A log whose area stays equal continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LogArea {
     /// With the salt of its checksums.
     Ring(LogPlace, [u8; 16]),
     /// With the geometry, for the positions of parity.
@@ -26,7 +26,7 @@ pub(crate) enum Place {
 pub struct MdLog {
     lane: usize,
     session: u64,
-    members: BTreeMap<MemberId, (Place, Kept)>,
+    members: BTreeMap<MemberId, (LogArea, Kept)>,
     memory: Memory,
 }
 
@@ -38,9 +38,9 @@ struct Kept {
 }
 
 impl LaneLog for MdLog {
-    type Places = LogPlaces;
+    type Layout = LogLayout;
 
-    fn know(&mut self, lane: usize, LogPlaces { session, members }: LogPlaces) {
+    fn know(&mut self, lane: usize, LogLayout { session, members }: LogLayout) {
         self.lane = lane;
         let mut before = std::mem::take(&mut self.members);
         if std::mem::replace(&mut self.session, session) != session {
@@ -56,16 +56,16 @@ impl LaneLog for MdLog {
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
         let (place, kept) = self.members.get_mut(&member).expect("an array with a log has room for it on every member");
         let (start_sector, data) = match place {
-            Place::Ring(place, salt) => {
+            LogArea::Ring(place, salt) => {
                 kept.ring.append((place, self.lane, salt, self.session), records, terms, &mut self.memory)?
             }
-            Place::Ppl(place, geometry) => kept.ppl.append(place, geometry, records, terms.retired_below, &mut self.memory)?,
+            LogArea::Ppl(place, geometry) => kept.ppl.append(place, geometry, records, terms.retired_below, &mut self.memory)?,
         };
         Some(MetadataWrite { member, start_sector, data })
     }
 
     fn append_failed(&mut self, member: MemberId) {
-        if let Some((Place::Ring(..), kept)) = self.members.get_mut(&member) {
+        if let Some((LogArea::Ring(..), kept)) = self.members.get_mut(&member) {
             kept.ring.take_back();
         }
     }

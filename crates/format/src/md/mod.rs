@@ -26,7 +26,7 @@ pub use assemble::{Assembly, Options, Start, Verdict, assemble};
 pub use bitmap::Bitmap;
 pub use checksums::Checksums;
 pub use create::{BitmapChoice, Create, CreateMember, CreateZeros, Creation, LogChoice};
-pub use lane::{LogPlaces, MdLog};
+pub use lane::{LogLayout, MdLog};
 pub use member::{Candidate, Member, Read};
 pub use recorder::MdMetadata;
 pub use shape::{LayoutNumbers, layout_of, numbers_of};

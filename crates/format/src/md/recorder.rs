@@ -13,7 +13,7 @@
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
-use super::lane::{LogPlaces, MdLog, Place};
+use super::lane::{LogArea, LogLayout, MdLog};
 use super::log::{LogRoom, Session, encode_head, salt_of};
 use super::member::BitmapPlace;
 use super::ppl::{self, Ppl, PplPlace};
@@ -827,16 +827,16 @@ impl MetadataWriter for MdMetadata {
         members.into_iter().filter_map(|member| self.log_head(member)).collect()
     }
 
-    fn log_places(&self) -> LogPlaces {
+    fn log_layout(&self) -> LogLayout {
         let place = |(&member, keeper): (&MemberId, &MemberMetadata)| {
             let superblock = &keeper.superblock;
             let place = match PplPlace::of(superblock) {
-                Some(place) => Place::Ppl(place, self.geometry()),
-                None => Place::Ring(self.log_room(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_life)),
+                Some(place) => LogArea::Ppl(place, self.geometry()),
+                None => LogArea::Ring(self.log_room(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_life)),
             };
             Some((member, place))
         };
         let session = self.log.session.map_or(0, |session| session.number);
-        LogPlaces { session, members: self.keepers.iter().filter_map(place).collect() }
+        LogLayout { session, members: self.keepers.iter().filter_map(place).collect() }
     }
 }

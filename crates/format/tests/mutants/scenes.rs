@@ -4,7 +4,9 @@ use super::support::firmware::{firmware_raids, sector_with};
 use super::support::running::pattern;
 use super::support::{MemoryDrive, carry_out, request, state_of};
 use super::tree::{Node, World, activate};
-use stria_array::{AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MetadataWrite, MetadataWriter, Place, Synced};
+use stria_array::{
+    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, MetadataWriter, Synced,
+};
 use stria_block::Buffer;
 use stria_format::md::superblock::feature;
 use stria_format::md::{BitmapChoice, Create, CreateMember, LogChoice, MdLog, Options, Superblock, assemble};
@@ -126,7 +128,7 @@ fn in_the_making() -> Vec<Scene> {
             let (mut assemblies, _) = assemble(&super::support::candidates(&drives), &Options::default());
             let mut start = assemblies.remove(0).outcome.expect("it starts");
             let mut state = state_of(&start.config, true);
-            let place = Some(Place { member: MemberId(count), recovered: Synced::UpTo(256), by_bitmap: false });
+            let place = Some(MemberProgress { member: MemberId(count), recovered: Synced::UpTo(256), by_bitmap: false });
             state.spares.retain(|spare| *spare != MemberId(count));
             if replaces {
                 state.slots[1].replacement = place;
@@ -160,7 +162,7 @@ pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
     super::support::apply(&mut drives, &recorder.record_state(&state, NOW));
     let mut logs: Vec<MdLog> = (0..lanes).map(|_| MdLog::default()).collect();
     for (lane, log) in logs.iter_mut().enumerate() {
-        log.know(lane, recorder.log_places());
+        log.know(lane, recorder.log_layout());
     }
     let data = |sectors: u64, byte: u64| Buffer::copy_of(&vec![byte as u8; (sectors * 512) as usize]).freeze();
     let geometry = &start.config.geometry;

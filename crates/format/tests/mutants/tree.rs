@@ -11,7 +11,7 @@ use stria_array::{
 };
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::Assembly;
-use stria_format::md::{Candidate, LogPlaces, MdLog, MdMetadata, Options, assemble};
+use stria_format::md::{Candidate, LogLayout, MdLog, MdMetadata, Options, assemble};
 use stria_integrity::IntegrityDevice;
 
 /// Far beyond what the longest of these histories takes.
@@ -140,8 +140,8 @@ impl MetadataWriter for Watched {
         let writes = self.recorder.reset_log();
         self.look(writes)
     }
-    fn log_places(&self) -> (LogPlaces, Bounds) {
-        (self.recorder.log_places(), Arc::clone(&self.bounds))
+    fn log_layout(&self) -> (LogLayout, Bounds) {
+        (self.recorder.log_layout(), Arc::clone(&self.bounds))
     }
 }
 
@@ -152,10 +152,10 @@ pub struct WatchedLog {
 }
 
 impl LaneLog for WatchedLog {
-    type Places = (LogPlaces, Bounds);
+    type Layout = (LogLayout, Bounds);
 
-    fn know(&mut self, lane: usize, (places, bounds): Self::Places) {
-        self.log.know(lane, places);
+    fn know(&mut self, lane: usize, (layout, bounds): Self::Layout) {
+        self.log.know(lane, layout);
         self.bounds = bounds;
     }
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {

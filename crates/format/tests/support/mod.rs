@@ -6,7 +6,8 @@ pub mod running;
 
 use std::collections::BTreeMap;
 use stria_array::{
-    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Place, SlotState, Synced,
+    ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MemberProgress, MetadataWrite, MetadataWriter, SlotState,
+    Synced,
 };
 use stria_block::{ErrorKind, IoError};
 use stria_format::detect::{detect, wipes};
@@ -132,7 +133,8 @@ pub fn created(level: Level, count: usize, spares: usize) -> Vec<MemoryDrive> {
 
 /// The state that a configuration starts in.
 pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
-    let place = |member: &MemberConfig| Place { member: member.id, recovered: member.recovered, by_bitmap: member.by_bitmap };
+    let place =
+        |member: &MemberConfig| MemberProgress { member: member.id, recovered: member.recovered, by_bitmap: member.by_bitmap };
     let slots: Vec<_> = config
         .slots
         .iter()
