@@ -166,7 +166,7 @@ pub trait LaneLog: Default {
     type Layout: Clone + Send + 'static;
 
     /// Sets the lane, and where the logs lie from now on. Logs of members that stay the same within a session continue.
-    fn know(&mut self, lane: usize, layout: Self::Layout);
+    fn set_layout(&mut self, lane: usize, layout: Self::Layout);
 
     /// The write that appends `records` to a member's log. `None`: no space until more is free; without records: it would free
     /// none.
@@ -201,7 +201,7 @@ impl MetadataWriter for NoMetadata {
 impl LaneLog for NoMetadata {
     type Layout = ();
 
-    fn know(&mut self, _lane: usize, (): ()) {}
+    fn set_layout(&mut self, _lane: usize, (): ()) {}
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
         panic!("{} records for {member:?}, {terms:?}, and no log to keep them", records.len());
     }

@@ -115,7 +115,7 @@ fn lanes(count: usize, recorder: &MdMetadata) -> Vec<MdLog> {
 }
 
 fn tell(lanes: &mut [MdLog], recorder: &MdMetadata) {
-    lanes.iter_mut().enumerate().for_each(|(lane, log)| log.know(lane, recorder.log_layout()));
+    lanes.iter_mut().enumerate().for_each(|(lane, log)| log.set_layout(lane, recorder.log_layout()));
 }
 
 /// A record of a lane's stripe.

@@ -183,6 +183,6 @@ impl<R: MetadataWriter> Driver<R> {
             // R39: another lane may be told of a new member next, and append to its log.
             relay.post();
         }
-        self.log.know(0, layout);
+        self.log.set_layout(0, layout);
     }
 }

@@ -132,7 +132,7 @@ impl<R: MetadataWriter> Driver<R> {
                 Message::Instruction(order) => self.obey(order),
                 Message::LogLayout(layout) => {
                     let lane = self.others().partition.lane;
-                    self.log.know(lane, layout);
+                    self.log.set_layout(lane, layout);
                 }
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
                 Message::Filled { lane, member } => self.note_filled(lane, member),

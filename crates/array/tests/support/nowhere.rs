@@ -29,7 +29,7 @@ impl MetadataWriter for Nowhere {
 impl LaneLog for Nowhere {
     type Layout = ();
 
-    fn know(&mut self, _: usize, (): ()) {}
+    fn set_layout(&mut self, _: usize, (): ()) {}
     fn append(&mut self, member: MemberId, _: &[LogRecord], _: AppendTerms) -> Option<MetadataWrite> {
         Some(MetadataWrite { member, start_sector: 0, data: self.0.clone() })
     }

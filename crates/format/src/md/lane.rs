@@ -40,7 +40,7 @@ struct Kept {
 impl LaneLog for MdLog {
     type Layout = LogLayout;
 
-    fn know(&mut self, lane: usize, LogLayout { session, members }: LogLayout) {
+    fn set_layout(&mut self, lane: usize, LogLayout { session, members }: LogLayout) {
         self.lane = lane;
         let mut before = std::mem::take(&mut self.members);
         if std::mem::replace(&mut self.session, session) != session {

@@ -162,7 +162,7 @@ pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
     super::support::apply(&mut drives, &recorder.record_state(&state, NOW));
     let mut logs: Vec<MdLog> = (0..lanes).map(|_| MdLog::default()).collect();
     for (lane, log) in logs.iter_mut().enumerate() {
-        log.know(lane, recorder.log_layout());
+        log.set_layout(lane, recorder.log_layout());
     }
     let data = |sectors: u64, byte: u64| Buffer::copy_of(&vec![byte as u8; (sectors * 512) as usize]).freeze();
     let geometry = &start.config.geometry;

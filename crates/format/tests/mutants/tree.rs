@@ -154,8 +154,8 @@ pub struct WatchedLog {
 impl LaneLog for WatchedLog {
     type Layout = (LogLayout, Bounds);
 
-    fn know(&mut self, lane: usize, (layout, bounds): Self::Layout) {
-        self.log.know(lane, layout);
+    fn set_layout(&mut self, lane: usize, (layout, bounds): Self::Layout) {
+        self.log.set_layout(lane, layout);
         self.bounds = bounds;
     }
     fn append(&mut self, member: MemberId, records: &[LogRecord], terms: AppendTerms) -> Option<MetadataWrite> {
