@@ -245,7 +245,7 @@ impl Engine {
         let core = &self.core;
         let (slot, start_sector, sectors) = of_level!(core, P => P::extents(core, request.start_sector, request.sectors));
         let rows = start_sector..start_sector + sectors;
-        let whole = core.members.borrow().presence(slot, &rows) == Presence::Whole && !core.log.is_not_in_place(slot, &rows);
+        let whole = core.members.borrow().presence(slot, &rows) == Presence::Readable && !core.log.is_not_in_place(slot, &rows);
         let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
         let Some(member) = member else {
             let extents = vec![Extent { sectors: request.sectors, hole: false }];

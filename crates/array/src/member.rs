@@ -222,7 +222,7 @@ impl Members {
     pub fn presence(&self, slot: usize, rows: &Range<u64>) -> Presence {
         let Some(id) = self.slots[slot].member else { return Presence::Missing };
         let member = &self.all[id.0];
-        if member.config.recovered.covers(rows.end) && !member.has_bad(rows) { Presence::Whole } else { Presence::WriteOnly }
+        if member.config.recovered.covers(rows.end) && !member.has_bad(rows) { Presence::Readable } else { Presence::WriteOnly }
     }
 
     /// How many of `rows`, from the first on, are alike: readable on a slot's member as the first is, or not as the first is

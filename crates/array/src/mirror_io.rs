@@ -68,7 +68,8 @@ pub(crate) fn choose_for_all(core: &Core, start: u64, sectors: u64) -> Option<(C
 /// The copies that can be read, with their members.
 pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[(Copy, MemberId); 4]> {
     let members = core.members.borrow();
-    let there = |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Whole;
+    let there =
+        |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Readable;
     copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
 }
 
@@ -101,7 +102,7 @@ fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, Mem
     let mut best = None;
     let mut least = (true, usize::MAX, u64::MAX);
     for copy in from_first.iter().chain(before) {
-        if members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) != Presence::Whole {
+        if members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) != Presence::Readable {
             continue;
         }
         let id = members.slots()[copy.slot].member.expect("whole");

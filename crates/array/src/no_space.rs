@@ -60,7 +60,7 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<u64>, failed: &[
 pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
     let map = core.map(stripe);
     let wanted: SmallVec<[(Unit, Range<u64>); 8]> = (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
-    let whole = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Whole;
+    let whole = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
     let read = match map.data.iter().all(whole) {
         true => read_units(core, map, &wanted, &mut Strips::new()).await,
         false => None,

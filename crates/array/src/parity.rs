@@ -40,7 +40,7 @@ impl Personality for Parity {
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
         let rows = row..row + request.sectors;
         let is_in_place = || !core.log.is_not_in_place(slot, &rows) && !members.get(member).is_unresponsive;
-        let allows = members.presence(slot, &rows) == Presence::Whole && core.consistency.covers(&rows) && is_in_place();
+        let allows = members.presence(slot, &rows) == Presence::Readable && core.consistency.covers(&rows) && is_in_place();
         allows.then_some((member, row))
     }
 
@@ -53,7 +53,7 @@ impl Personality for Parity {
         let members = core.members.borrow();
         let source = |run: Run| {
             let rows = rows(&run);
-            let whole = members.presence(run.slot, &rows) == Presence::Whole && !core.log.is_not_in_place(run.slot, &rows);
+            let whole = members.presence(run.slot, &rows) == Presence::Readable && !core.log.is_not_in_place(run.slot, &rows);
             let source = match members.slots()[run.slot].member.filter(|_| whole) {
                 Some(member) if members.get(member).is_unresponsive => Source::OthersFirst(member),
                 Some(member) => Source::Member(member),

@@ -19,7 +19,7 @@ pub(crate) const PAGE_SECTORS: u64 = 8;
 pub(crate) fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strips) -> [SmallVec<[Presence; 16]>; 2] {
     let members = core.members.borrow();
     let of = |&slot: &u16| match members.presence(slot.into(), rows) {
-        Presence::Whole if unreadable.contains(&slot.into()) => Presence::WriteOnly,
+        Presence::Readable if unreadable.contains(&slot.into()) => Presence::WriteOnly,
         presence => presence,
     };
     [map.data.iter().map(of).collect(), map.parity.iter().map(of).collect()]

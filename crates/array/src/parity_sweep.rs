@@ -184,7 +184,7 @@ async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usi
     {
         let members = core.members.borrow();
         for slot in 0..core.geometry.slot_count() {
-            if members.presence(slot, rows) == Presence::Whole && !unreadable.contains(&slot) {
+            if members.presence(slot, rows) == Presence::Readable && !unreadable.contains(&slot) {
                 let into = std::iter::once(core.buffers.take(rows.end - rows.start)).collect();
                 let member = members.slots()[slot].member.expect("whole");
                 slots.push((slot, member));
@@ -384,7 +384,7 @@ pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip:
     }
     let lost = {
         let members = core.members.borrow();
-        (0..members.slots().len()).filter(|&slot| members.presence(slot, &on_members) != Presence::Whole).count()
+        (0..members.slots().len()).filter(|&slot| members.presence(slot, &on_members) != Presence::Readable).count()
     };
     if !(1..core.geometry.level().parity_count()).contains(&lost) {
         return;

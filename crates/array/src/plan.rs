@@ -22,7 +22,7 @@ pub type Strips = SmallVec<[usize; 6]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Read and write.
-    Whole,
+    Readable,
     /// Write only: its member is rebuilding, or these sectors cannot be read.
     WriteOnly,
     /// Nothing.
@@ -88,8 +88,8 @@ impl WritePlan {
     /// # Panics
     /// Never: nothing is missing.
     pub fn optimal(data_count: usize, parity_count: usize, written: Range<usize>) -> Self {
-        let whole = |count| SmallVec::<[Presence; 16]>::from_elem(Presence::Whole, count);
-        plan_write(&whole(data_count), &whole(parity_count), written, true).expect("nothing is missing")
+        let readable = |count| SmallVec::<[Presence; 16]>::from_elem(Presence::Readable, count);
+        plan_write(&readable(data_count), &readable(parity_count), written, true).expect("nothing is missing")
     }
 }
 
@@ -112,7 +112,7 @@ pub fn plan_write(
     written: Range<usize>,
     parity_agrees: bool,
 ) -> Result<WritePlan, Unrecoverable> {
-    use Presence::{Missing, Whole};
+    use Presence::{Missing, Readable};
     let parity_there = indices(parity, |_, presence| presence != Missing);
     let plan =
         |method, read_data, read_parity| Ok(WritePlan { method, read_data, read_parity, write_parity: parity_there.clone() });
@@ -120,7 +120,7 @@ pub fn plan_write(
         return plan(Method::Full, Strips::new(), Strips::new());
     }
     let others = indices(data, |index, _| !written.contains(&index));
-    let reconstruct = others.iter().all(|&index| data[index] == Whole);
+    let reconstruct = others.iter().all(|&index| data[index] == Readable);
     if parity_there.is_empty() {
         // Strips without a member would live in parity alone, and there is none: nothing can be lost here
         // only if every written strip has its member, which holds as long as the array has not failed.
@@ -130,7 +130,8 @@ pub fn plan_write(
             Err(Unrecoverable)
         };
     }
-    let modify = written.clone().all(|index| data[index] == Whole) && parity_there.iter().all(|&index| parity[index] == Whole);
+    let modify =
+        written.clone().all(|index| data[index] == Readable) && parity_there.iter().all(|&index| parity[index] == Readable);
     let modify_reads = written.len() + parity_there.len();
     if reconstruct && !(modify && parity_agrees && modify_reads < others.len()) {
         return plan(Method::ReconstructWrite, others, Strips::new());
@@ -147,8 +148,8 @@ pub fn plan_write(
 /// # Errors
 /// [`Unrecoverable`] when there are more of them than parities to read.
 pub fn sources(data: &[Presence], parity: &[Presence]) -> Result<(Strips, Strips), Unrecoverable> {
-    let read_data = indices(data, |_, presence| presence == Presence::Whole);
-    let mut read_parity = indices(parity, |_, presence| presence == Presence::Whole);
+    let read_data = indices(data, |_, presence| presence == Presence::Readable);
+    let mut read_parity = indices(parity, |_, presence| presence == Presence::Readable);
     let lost_count = data.len() - read_data.len();
     if read_parity.len() < lost_count {
         return Err(Unrecoverable);
@@ -182,13 +183,14 @@ mod tests {
 
     #[test]
     fn the_fewest_reads_win() {
-        let method =
-            |count: usize, written| plan_write(&vec![Whole; count], &[Whole, Whole], written, true).expect("whole").method;
+        let method = |count: usize, written| {
+            plan_write(&vec![Readable; count], &[Readable, Readable], written, true).expect("nothing is missing").method
+        };
         assert_eq!(method(8, 0..1), Method::ReadModifyWrite, "3 reads against 7");
         assert_eq!(method(8, 0..4), Method::ReconstructWrite, "6 against 4");
         assert_eq!(method(3, 0..1), Method::ReconstructWrite, "3 against 2");
         assert_eq!(method(8, 0..8), Method::Full);
-        let unsynced = plan_write(&[Whole; 8], &[Whole], 0..1, false).expect("whole");
+        let unsynced = plan_write(&[Readable; 8], &[Readable], 0..1, false).expect("nothing is missing");
         assert_eq!(unsynced.method, Method::ReconstructWrite, "parity that may be wrong is not carried forward");
     }
 
@@ -197,14 +199,14 @@ mod tests {
         let plan =
             |data: &[Presence], parity: &[Presence], written| plan_write(data, parity, written, true).map(|plan| plan.method);
         assert_eq!(
-            plan(&[Missing, Whole, Whole], &[Whole], 0..1),
+            plan(&[Missing, Readable, Readable], &[Readable], 0..1),
             Ok(Method::ReconstructWrite),
             "the written strip lives in parity"
         );
-        assert_eq!(plan(&[Whole, Missing, Whole], &[Whole], 0..1), Ok(Method::ReadModifyWrite));
-        assert_eq!(plan(&[Missing, Missing, Whole], &[Whole, Whole], 0..1), Ok(Method::RecoverWrite));
-        assert_eq!(plan(&[Missing, Missing, Whole], &[Whole], 0..1), Err(Unrecoverable));
-        assert_eq!(plan(&[Whole, Whole], &[Missing], 0..1), Ok(Method::DataOnly));
-        assert_eq!(plan(&[WriteOnly, Whole, Whole], &[Whole, Missing], 0..2), Ok(Method::ReconstructWrite));
+        assert_eq!(plan(&[Readable, Missing, Readable], &[Readable], 0..1), Ok(Method::ReadModifyWrite));
+        assert_eq!(plan(&[Missing, Missing, Readable], &[Readable, Readable], 0..1), Ok(Method::RecoverWrite));
+        assert_eq!(plan(&[Missing, Missing, Readable], &[Readable], 0..1), Err(Unrecoverable));
+        assert_eq!(plan(&[Readable, Readable], &[Missing], 0..1), Ok(Method::DataOnly));
+        assert_eq!(plan(&[WriteOnly, Readable, Readable], &[Readable, Missing], 0..2), Ok(Method::ReconstructWrite));
     }
 }

@@ -116,7 +116,7 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
         for start in rows.clone().step_by(BAND_SECTORS as usize) {
             let rows = start..rows.end.min(start + BAND_SECTORS);
             let there = presences(core, core.map(stripe), &(base + rows.start..base + rows.end), &Strips::new());
-            let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Whole).collect();
+            let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Readable).collect();
             pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
         }
     });
@@ -143,13 +143,13 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
         let written = newest[0].written.clone();
         let redone = !newest[0].new_data.is_empty() || newest[0].zeros;
         let there = presences(core, map, &on_member, &unreadable);
-        let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Whole).collect();
+        let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Readable).collect();
         let by_parity = !redone && !unread.is_empty();
         let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
         let found = written.clone().filter(|index| !unread.contains(index));
         wanted.extend(found.map(|index| (Unit::Data(index), on_member.clone())));
         if by_parity {
-            let sources = parities.iter().filter(|&&parity| there[1][parity] == Presence::Whole).take(unread.len());
+            let sources = parities.iter().filter(|&&parity| there[1][parity] == Presence::Readable).take(unread.len());
             wanted.extend(sources.map(|&parity| (Unit::Parity(parity), on_member.clone())));
         }
         let Some(read) = read_units(core, map, &wanted, &mut unreadable).await else {

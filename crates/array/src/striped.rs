@@ -66,14 +66,14 @@ impl Personality for Striped {
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
         let rows = member_sector..member_sector + request.sectors;
         let reads = matches!(request.operation, Operation::Read { .. });
-        (!reads || members.presence(slot, &rows) == Presence::Whole).then_some((member, member_sector))
+        (!reads || members.presence(slot, &rows) == Presence::Readable).then_some((member, member_sector))
     }
 
     fn read(core: &Core, range: Range<u64>) -> Option<Runs> {
         let members = core.members.borrow();
         let source = |run: Run| {
             let rows = run.start_sector..run.start_sector + run.sectors;
-            let whole = members.presence(run.slot, &rows) == Presence::Whole;
+            let whole = members.presence(run.slot, &rows) == Presence::Readable;
             let member = members.slots()[run.slot].member.filter(|_| whole);
             (run, member.map_or(Source::Others, Source::Member))
         };

@@ -19,7 +19,7 @@ pub fn write_kind(geometry: &Geometry, status: &ArrayStatus, range: &Range<u64>)
     let within = range.start - stripe * width..(range.end - stripe * width).min(width);
     let map = geometry.stripe_map(stripe);
     let presence = |&slot: &u16| match status.slots[usize::from(slot)].map(|member| status.members[member.0].role) {
-        Some(MemberState::InSync) => Presence::Whole,
+        Some(MemberState::InSync) => Presence::Readable,
         Some(_) => Presence::WriteOnly,
         None => Presence::Missing,
     };

@@ -98,11 +98,11 @@ pub(crate) fn gate_plan(plan: &WritePlan, data: &[Presence], parity: &[Presence]
         return;
     }
     assert!(
-        plan.read_data.iter().all(|&index| data[index] == Presence::Whole),
+        plan.read_data.iter().all(|&index| data[index] == Presence::Readable),
         "{plan:?} reads data that is not there: {data:?}"
     );
     assert!(
-        plan.read_parity.iter().all(|&index| parity[index] == Presence::Whole),
+        plan.read_parity.iter().all(|&index| parity[index] == Presence::Readable),
         "{plan:?} reads parity that is not there: {parity:?}"
     );
     let read_or_new = |index: usize| written.contains(&index) || plan.read_data.contains(&index);

@@ -91,7 +91,7 @@ fn are_usual<'a>(core: &Core, mut slots: impl Iterator<Item = &'a u16>, rows: &R
     let members = core.members.borrow();
     slots.all(|&slot| {
         let slot = usize::from(slot);
-        members.presence(slot, rows) == Presence::Whole && members.slots()[slot].replacement.is_none()
+        members.presence(slot, rows) == Presence::Readable && members.slots()[slot].replacement.is_none()
     })
 }
 
