@@ -80,7 +80,7 @@ pub struct SlotConfig {
 
 impl SlotConfig {
     /// True if an in-sync member fills the slot and no replacement is being filled.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_in_sync(&self) -> bool {
         self.member.as_ref().is_some_and(|member| member.recovered == Synced::All) && self.replacement.is_none()
     }
 }

@@ -77,7 +77,7 @@ pub(crate) struct Core {
 
 /// True if some slot is empty, rebuilding, or has a replacement.
 pub(crate) fn lacks_members(config: &ArrayConfig) -> bool {
-    config.geometry.level().is_redundant() && !config.slots.iter().all(SlotConfig::is_whole)
+    config.geometry.level().is_redundant() && !config.slots.iter().all(SlotConfig::is_in_sync)
 }
 
 impl Core {

@@ -146,7 +146,7 @@ pub(crate) struct Members {
     spares: Vec<MemberId>,
     failed: Vec<MemberId>,
     /// Every slot has an in-sync member. Cached, because every write asks.
-    whole: bool,
+    optimal: bool,
 }
 
 impl Members {
@@ -157,7 +157,7 @@ impl Members {
             slots: vec![Slot::default(); config.slots.len()],
             spares: Vec::new(),
             failed: Vec::new(),
-            whole: false,
+            optimal: false,
         };
         let mut found: Vec<(&MemberConfig, MemberState, Option<usize>)> = Vec::new();
         for (index, slot) in config.slots.iter().enumerate() {
@@ -185,7 +185,7 @@ impl Members {
     }
 
     fn look(&mut self) {
-        self.whole = (0..self.slots.len()).all(|slot| self.is_whole(slot));
+        self.optimal = (0..self.slots.len()).all(|slot| self.is_in_sync(slot));
     }
 
     pub fn get(&self, id: MemberId) -> &Member {
@@ -249,7 +249,7 @@ impl Members {
         [slot.member, slot.replacement].into_iter().flatten()
     }
 
-    fn is_whole(&self, slot: usize) -> bool {
+    fn is_in_sync(&self, slot: usize) -> bool {
         self.slots[slot].member.is_some_and(|id| self.all[id.0].config.recovered == Synced::All)
     }
 
@@ -264,8 +264,8 @@ impl Members {
     }
 
     /// True if every slot has an in-sync member.
-    pub fn whole(&self) -> bool {
-        self.whole
+    pub fn is_optimal(&self) -> bool {
+        self.optimal
     }
 
     /// True if any member has bad blocks.
@@ -273,33 +273,33 @@ impl Members {
         self.all.iter().any(|member| !member.config.bad_blocks.is_empty())
     }
 
-    /// True if the slots for which `whole` is true hold all data.
-    fn suffices(&self, whole: impl Fn(usize) -> bool) -> bool {
+    /// True if the slots for which `is_in_sync` is true hold all data.
+    fn suffices(&self, is_in_sync: impl Fn(usize) -> bool) -> bool {
         let count = self.slots.len();
-        let missing = (0..count).filter(|&slot| !whole(slot)).count();
+        let missing = (0..count).filter(|&slot| !is_in_sync(slot)).count();
         match self.geometry.level() {
             Level::Linear | Level::Raid0 => missing == 0,
             Level::Raid1 => missing < count,
             Level::Raid4 | Level::Raid5 | Level::Raid6 => missing <= self.geometry.level().parity_count(),
-            Level::Raid10 => {
-                self.strips_of_each_group().all(|sector| self.geometry.copies_of(sector, 1).0.iter().any(|copy| whole(copy.slot)))
-            }
+            Level::Raid10 => self
+                .strips_of_each_group()
+                .all(|sector| self.geometry.copies_of(sector, 1).0.iter().any(|copy| is_in_sync(copy.slot))),
         }
     }
 
     /// How many more members may be lost, whichever they are.
     pub fn losses_survived(&self) -> usize {
-        let whole_count = |slots: &mut dyn Iterator<Item = usize>| slots.filter(|&slot| self.is_whole(slot)).count();
+        let in_sync_count = |slots: &mut dyn Iterator<Item = usize>| slots.filter(|&slot| self.is_in_sync(slot)).count();
         let count = self.geometry.slot_count();
         match self.geometry.level() {
             Level::Linear | Level::Raid0 => 0,
-            Level::Raid1 => whole_count(&mut (0..count)).saturating_sub(1),
+            Level::Raid1 => in_sync_count(&mut (0..count)).saturating_sub(1),
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                self.geometry.level().parity_count().saturating_sub(count - whole_count(&mut (0..count)))
+                self.geometry.level().parity_count().saturating_sub(count - in_sync_count(&mut (0..count)))
             }
             Level::Raid10 => {
                 let copies = self.strips_of_each_group().map(|sector| self.geometry.copies_of(sector, 1).0);
-                let left = copies.map(|copies| whole_count(&mut copies.iter().map(|copy| copy.slot)));
+                let left = copies.map(|copies| in_sync_count(&mut copies.iter().map(|copy| copy.slot)));
                 left.min().unwrap_or(0).saturating_sub(1)
             }
         }
@@ -316,9 +316,9 @@ impl Members {
     pub fn health(&self) -> Health {
         if self.slots.iter().any(|slot| slot.member.is_some_and(|id| self.all[id.0].is_gone)) {
             Health::Failed
-        } else if self.whole() {
+        } else if self.is_optimal() {
             Health::Optimal
-        } else if self.suffices(|slot| self.is_whole(slot)) {
+        } else if self.suffices(|slot| self.is_in_sync(slot)) {
             Health::Degraded
         } else {
             Health::Failed
@@ -334,7 +334,7 @@ impl Members {
     pub fn may_lose(&self, id: MemberId) -> bool {
         let holder = self.slots.iter().position(|slot| slot.member == Some(id));
         // A member that is not in sync adds nothing that others lack.
-        holder.is_none_or(|lost| !self.is_whole(lost) || self.suffices(|slot| slot != lost && self.is_whole(slot)))
+        holder.is_none_or(|lost| !self.is_in_sync(lost) || self.suffices(|slot| slot != lost && self.is_in_sync(slot)))
     }
 
     /// Takes a member out of its slot.
@@ -438,7 +438,7 @@ impl Members {
                 .collect(),
             spares: self.spares.clone(),
             failed: self.failed.iter().map(|&id| (id, self.all[id.0].slot)).collect(),
-            whole: self.whole(),
+            optimal: self.is_optimal(),
         }
     }
 }

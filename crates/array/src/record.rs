@@ -42,7 +42,7 @@ pub struct ArrayState {
     /// Members that were dropped since the array started, with the slot they had. They are not written to.
     pub failed: Vec<(MemberId, Option<usize>)>,
     /// Every slot has an in-sync member, so that bits may be cleared without a missing member needing them.
-    pub whole: bool,
+    pub optimal: bool,
 }
 
 impl ArrayState {
@@ -50,7 +50,7 @@ impl ArrayState {
     pub(crate) fn claim_no_more_than(&mut self, earlier: &Self) {
         self.clean &= earlier.clean;
         self.synced = self.synced.min(earlier.synced);
-        self.whole &= earlier.whole;
+        self.optimal &= earlier.optimal;
         let progresses = earlier.slots.iter().flat_map(|slot| [&slot.member, &slot.replacement]).flatten();
         let known: Vec<_> = progresses.map(|progress| (progress.member, progress.recovered)).collect();
         for progress in self.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {

@@ -67,7 +67,7 @@ impl Core {
 
     /// R3: true if no member needs the bits of idle chunks.
     fn may_clear_intents(&self) -> bool {
-        self.members.borrow().whole() && self.consistency.resync_from() == Synced::All
+        self.members.borrow().is_optimal() && self.consistency.resync_from() == Synced::All
     }
 
     /// Writes bitmap updates. Bits that were wanted while the last update ran share the next.

@@ -474,7 +474,7 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
     let copied = fills.iter().any(|fill| fill.copied);
-    if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().whole() {
+    if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().is_optimal() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
         if all && core.consistency.resync_from() != Synced::All && fills.len() == 1 {
             core.consistency.resynced(Synced::All);

@@ -223,7 +223,7 @@ fn who_returns_in_a_session_begins_anew_on_every_lane() {
         apply(&mut drives, &kept);
     }
     state.slots[1].member = None;
-    state.whole = false;
+    state.optimal = false;
     state.failed.push((MemberId(1), Some(1)));
     for _ in 0..2 {
         apply(&mut drives, &recorder.record_state(&state, 2));

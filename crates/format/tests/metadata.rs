@@ -54,7 +54,7 @@ fn recorded_state_is_found_again() {
     state.slots[3].replacement = Some(MemberProgress { member: MemberId(6), recovered: Synced::UpTo(1024), by_bitmap: false });
     state.spares.clear();
     state.failed.push((MemberId(1), Some(1)));
-    state.whole = false;
+    state.optimal = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
 
     let assembly = assembled(&drives, &Options::default());
@@ -114,7 +114,7 @@ fn with_one_away() -> (Vec<MemoryDrive>, stria_format::md::Start, ArrayState) {
     let away = drives[1].clone();
     state.slots[1].member = None;
     state.failed.push((MemberId(1), Some(1)));
-    state.whole = false;
+    state.optimal = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 1));
     apply(&mut drives, &start.recorder.record_intent(&[5, 6], &[]));
     apply(&mut drives, &start.recorder.record_intent(&[], &[5]));
@@ -165,12 +165,12 @@ fn member_that_was_away_too_long_may_not_return_by_the_bitmap() {
     // The spare takes the slot; the array is whole again and forgets.
     state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.spares.clear();
-    state.whole = true;
+    state.optimal = true;
     let away = drives[1].clone();
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 3));
     apply(&mut drives, &start.recorder.record_intent(&[], &[5, 6]));
     state.slots[1].member = None;
-    state.whole = false;
+    state.optimal = false;
     state.failed.push((MemberId(4), Some(1)));
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 4));
     drives[1] = away;
@@ -195,7 +195,7 @@ fn bits_that_a_start_drops_are_not_missed_by_who_was_away() {
     let mut state = state_of(&start.config, false);
     let holder = state.slots[1].member.take().expect("the spare").member;
     state.failed.push((holder, Some(1)));
-    state.whole = false;
+    state.optimal = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW + 4));
     drives.remove(holder.0);
     drives.push(away);
@@ -269,7 +269,7 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
     let before = drives.clone();
     for slot in [3, 2] {
         state.slots[slot].member = None;
-        state.whole = false;
+        state.optimal = false;
         for _ in 0..2 {
             apply(&mut drives, &start.recorder.record_state(&state, NOW));
         }
@@ -339,7 +339,7 @@ fn new_spare_joins_and_takes_a_slot() {
     assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
     state.spares.clear();
     state.slots[0].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::UpTo(128), by_bitmap: false });
-    state.whole = false;
+    state.optimal = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     drives.remove(0);
     let config = started(&drives, &Options::default()).config;
@@ -359,7 +359,7 @@ fn members_that_were_run_apart_are_not_put_together() {
         let mut state = state_of(&start.config, true);
         apply(&mut drives, &start.recorder.record_state(&state, NOW));
         state.slots[1 - drive].member = None;
-        state.whole = false;
+        state.optimal = false;
         for _ in 0..records {
             apply(&mut drives, &start.recorder.record_state(&state, NOW));
         }
@@ -531,7 +531,7 @@ fn a_stale_member_that_is_taken_by_force_is_alone_in_its_slot() {
             state.slots[1].member = Some(filled);
         }
         state.failed.push((MemberId(1), Some(1)));
-        state.whole = false;
+        state.optimal = false;
         for _ in 0..2 {
             apply(&mut drives, &start.recorder.record_state(&state, NOW));
         }

@@ -576,7 +576,7 @@ fn kernel_understands_recorded_states() {
     let (mut drives, mut recorder, mut state) = r5();
     state.slots[2].member = None;
     state.spares.clear();
-    state.whole = false;
+    state.optimal = false;
     state.failed.push((MemberId(2), Some(2)));
     apply(&mut drives, &recorder.record_state(&state, NOW));
     apply(&mut drives, &recorder.record_state(&state, NOW));
@@ -585,7 +585,7 @@ fn kernel_understands_recorded_states() {
     let (mut drives, mut recorder, mut state) = r5();
     state.slots[2].member = place_on(4, Synced::UpTo(8192), false);
     state.spares.clear();
-    state.whole = false;
+    state.optimal = false;
     state.failed.push((MemberId(2), Some(2)));
     apply(&mut drives, &recorder.record_state(&state, NOW));
     apply(&mut drives, &recorder.record_state(&state, NOW));

@@ -40,7 +40,7 @@ fn stale_and_fresh() -> Vec<MemoryDrive> {
     let stale = drives[1].clone();
     state.slots[1].member = None;
     state.failed.push((MemberId(1), Some(1)));
-    state.whole = false;
+    state.optimal = false;
     for _ in 0..3 {
         state.clean = !state.clean;
         apply(&mut drives, &start.recorder.record_state(&state, NOW + 1));
@@ -109,7 +109,7 @@ fn a_larger_count_of_one_member_keeps_an_array_from_starting_on_any_level() {
         let mut state = state_of(&start.config, true);
         let stale = drives[1].clone();
         state.slots[1].member = None;
-        state.whole = false;
+        state.optimal = false;
         for _ in 0..4 {
             apply(&mut drives, &start.recorder.record_state(&state, NOW));
         }
@@ -148,16 +148,16 @@ fn honest_histories_do_not_contradict_themselves() {
     // One leaves, the spare takes its slot, is filled, and another one leaves.
     state.slots[1].member = None;
     state.failed.push((MemberId(1), Some(1)));
-    state.whole = false;
+    state.optimal = false;
     step(&mut drives, &state);
     state.spares.clear();
     state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::UpTo(0), by_bitmap: false });
     step(&mut drives, &state);
     state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
-    state.whole = true;
+    state.optimal = true;
     step(&mut drives, &state);
     state.slots[2].member = None;
-    state.whole = false;
+    state.optimal = false;
     step(&mut drives, &state);
     state.clean = true;
     step(&mut drives, &state);

@@ -74,7 +74,7 @@ fn newcomers_and_members_that_return_are_marked() {
 
     let mut state = state_of(&start.config, false);
     state.slots[1].member = None;
-    state.whole = false;
+    state.optimal = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     unmark(&mut drives[1]);
     let (_, place) = start.recorder.take_back(MemberId(5), &drives[1].candidate()).expect("by the bitmap");

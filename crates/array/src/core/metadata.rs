@@ -133,9 +133,9 @@ impl Core {
 
     /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.
     pub fn write_ended(&self, range: &Range<u64>) {
-        let whole = self.members.borrow().whole();
+        let is_optimal = self.members.borrow().is_optimal();
         if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
-            intent.end(range, whole, self.now());
+            intent.end(range, is_optimal, self.now());
         }
         self.activity.end_write(self.now());
     }

@@ -72,7 +72,7 @@ impl Engine {
         let core = &self.core;
         let is_consistent = core.consistency.resync_from() == Synced::All && core.peers.is_resynced() && core.peers.is_replayed();
         let members = core.members.borrow();
-        core.serves() && is_consistent && members.whole() && !members.have_bad_blocks()
+        core.serves() && is_consistent && members.is_optimal() && !members.have_bad_blocks()
     }
 
     /// True if others may read this lane's partition directly, given [`Engine::may_read_directly`].
@@ -85,7 +85,7 @@ impl Engine {
     /// Does a direct read. Returns the request if its owner must do it after all.
     pub(crate) fn read_directly(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) -> Option<Request> {
         // Since the last iteration a member may have been failed by command.
-        if !self.core.members.borrow().whole() || request.check(self.limits()).is_err() {
+        if !self.core.members.borrow().is_optimal() || request.check(self.limits()).is_err() {
             return Some(request);
         }
         self.core.activity.note_request(self.core.now());

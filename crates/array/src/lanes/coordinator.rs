@@ -271,7 +271,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
         slots: slots.collect(),
         spares: home.spares.clone(),
         failed: home.failed.clone(),
-        whole: states.iter().all(|state| state.whole),
+        optimal: states.iter().all(|state| state.optimal),
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
             slots: (0..3).map(slot).collect(),
             spares: Vec::new(),
             failed: failed.iter().map(|&member| (MemberId(member), Some(member))).collect(),
-            whole: failed.is_empty() && filled == Synced::All,
+            optimal: failed.is_empty() && filled == Synced::All,
         }
     }
 

@@ -122,9 +122,9 @@ pub struct MdMetadata {
     redundant: bool,
     /// The members that carry the bitmap: those of the last state that have a slot.
     active: Vec<MemberId>,
-    whole: bool,
+    optimal: bool,
     /// The members of the slots when the array was last optimal.
-    whole_holders: Vec<MemberId>,
+    optimal_holders: Vec<MemberId>,
     log: LogKeeping,
     /// The number of lanes.
     lanes: usize,
@@ -166,7 +166,7 @@ impl MdMetadata {
         let is_behind = |keeper: &MemberMetadata| keeper.superblock.header.events + 1 == common.header.events;
         let one_event_behind = holders().filter(|(_, keeper)| is_behind(keeper)).map(|(&member, _)| member).collect();
         let to_rewrite = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
-        let (active, whole_holders) = (Vec::new(), Vec::new());
+        let (active, optimal_holders) = (Vec::new(), Vec::new());
         let (page_bytes, later_pages_laid) = (PAGE_BYTES, false);
         Self {
             keepers,
@@ -178,8 +178,8 @@ impl MdMetadata {
             later_pages_laid,
             redundant,
             active,
-            whole: false,
-            whole_holders,
+            optimal: false,
+            optimal_holders,
             log,
             lanes: 1,
             checksums,
@@ -729,13 +729,13 @@ impl MetadataWriter for MdMetadata {
         if let Some(bitmap) = &mut self.bitmap {
             bitmap.header.events = common.header.events;
             bitmap.header.state &= !bitmap::state::WRITE_ERROR;
-            if state.whole && (!self.whole || holders != self.whole_holders) {
+            if state.optimal && (!self.optimal || holders != self.optimal_holders) {
                 bitmap.header.events_cleared = common.header.events;
             }
         }
-        self.whole = state.whole;
-        if state.whole {
-            self.whole_holders = holders;
+        self.optimal = state.optimal;
+        if state.optimal {
+            self.optimal_holders = holders;
         }
 
         let mut writes = Vec::new();
@@ -799,7 +799,7 @@ impl MetadataWriter for MdMetadata {
             }
         }
         // R3: a missing member must find every bit that was set since it left.
-        for &chunk in clear.iter().filter(|_| self.whole) {
+        for &chunk in clear.iter().filter(|_| self.optimal) {
             if bitmap.put(chunk, false) {
                 pages.insert(page_of(chunk));
                 if bitmap.header.events_cleared != bitmap.header.events {

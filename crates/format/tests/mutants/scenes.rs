@@ -135,7 +135,7 @@ fn in_the_making() -> Vec<Scene> {
             } else {
                 state.slots[1].member = place;
                 state.failed.push((MemberId(1), Some(1)));
-                state.whole = false;
+                state.optimal = false;
             }
             for _ in 0..2 {
                 super::support::apply(&mut drives, &start.recorder.record_state(&state, NOW));

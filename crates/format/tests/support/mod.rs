@@ -140,9 +140,9 @@ pub fn state_of(config: &ArrayConfig, clean: bool) -> ArrayState {
         .iter()
         .map(|slot| SlotState { member: slot.member.as_ref().map(place), replacement: slot.replacement.as_ref().map(place) })
         .collect();
-    let whole = slots.iter().all(|slot| slot.member.as_ref().is_some_and(|place| place.recovered == Synced::All));
+    let optimal = slots.iter().all(|slot| slot.member.as_ref().is_some_and(|place| place.recovered == Synced::All));
     let spares: Vec<MemberId> = config.spares.iter().map(|spare| spare.id).collect();
-    ArrayState { clean, synced: config.synced, slots, spares, failed: Vec::new(), whole }
+    ArrayState { clean, synced: config.synced, slots, spares, failed: Vec::new(), optimal }
 }
 
 /// By slot: the index of the drive that holds it.
