@@ -47,12 +47,12 @@ impl Consistency {
     }
 
     /// Redundancy is consistent below a position.
-    pub fn resynced(&self, synced: Synced) {
+    pub fn mark_consistent_below(&self, synced: Synced) {
         for place in [&self.synced, &self.parity_trusted] {
             place.set(if place.get() == Synced::All { Synced::All } else { synced });
         }
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
-            intent.resynced(synced);
+            intent.mark_consistent_below(synced);
         }
         if synced == Synced::All {
             self.by_reads.forget();

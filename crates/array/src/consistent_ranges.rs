@@ -1,4 +1,4 @@
-//! Ranges of the sync space whose redundancy [reads have made consistent](crate::align).
+//! Ranges of the sync space whose redundancy [reads have made consistent](crate::resync_on_read).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

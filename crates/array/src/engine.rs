@@ -24,8 +24,8 @@ use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, align, hedge, mirror_write, parity_write,
-    split_read,
+    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, hedge, mirror_write, parity_write,
+    resync_on_read, split_read,
 };
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, bytes};
@@ -221,7 +221,7 @@ impl Engine {
         let range = request.start_sector..request.end_sector();
         match of_level!(self.core, P => P::read(&self.core, range)) {
             Some(runs) => split_read::read(&self.core, request, runs),
-            None => align::read_after_resync(&self.core, request),
+            None => resync_on_read::read_after_resync(&self.core, request),
         }
     }
 

@@ -145,7 +145,7 @@ impl Intent {
     }
 
     /// Redundancy is consistent in the chunks that lie entirely below a position.
-    pub fn resynced(&mut self, synced: Synced) {
+    pub fn mark_consistent_below(&mut self, synced: Synced) {
         let count = self.chunks.len();
         let end = synced.end_in(count as u64 * self.chunk_sectors) / self.chunk_sectors;
         let end = end as usize;

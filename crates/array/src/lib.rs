@@ -6,7 +6,6 @@
 
 mod action;
 mod activity;
-mod align;
 mod buffers;
 mod carry_out;
 mod clock;
@@ -56,6 +55,7 @@ mod recording;
 mod refill;
 mod replay;
 mod requests;
+mod resync_on_read;
 mod segments;
 mod space;
 mod split_read;

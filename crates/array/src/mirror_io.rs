@@ -1,7 +1,7 @@
 //! Reads and corrections on RAID 1 and 10. [`mirror_write`](crate::mirror_write) writes.
 //!
 //! A read takes no lock: whatever copy it finds is one that a running write may leave. Where copies may differ after a crash, a
-//! read [resyncs](crate::align) them first (R36).
+//! read [resyncs](crate::resync_on_read) them first (R36).
 
 use crate::core::{Core, FailedPart, rewrite};
 use crate::lock::Mode;

@@ -411,7 +411,7 @@ async fn run(
                     take_over(core, &sweep.fills, from_start).await;
                 }
             }
-            SweepKind::Resync => core.consistency.resynced(Synced::All),
+            SweepKind::Resync => core.consistency.mark_consistent_below(Synced::All),
             SweepKind::Scrub { repair } => sweeper.last_mismatch.set(Some((mismatch_sectors, repair))),
         }
         let mut wrong = Vec::new();
@@ -477,7 +477,7 @@ pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
     if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().is_optimal() {
         let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
         if all && core.consistency.resync_from() != Synced::All && fills.len() == 1 {
-            core.consistency.resynced(Synced::All);
+            core.consistency.mark_consistent_below(Synced::All);
         }
     }
 }
@@ -623,7 +623,7 @@ fn advance(core: &Core, sweep: &Sweep) {
                 }
             }
         }
-        SweepKind::Resync => core.consistency.resynced(Synced::UpTo(watermark)),
+        SweepKind::Resync => core.consistency.mark_consistent_below(Synced::UpTo(watermark)),
         SweepKind::Scrub { .. } => {}
     }
     let now = core.now();

@@ -13,7 +13,7 @@ const ORDER: &str = "
     core window
     personality logging parity_code mirror_io parity_io replay recording no_space mirror_sweep parity_sweep mirror_write parity_write
     striped mirror parity of_level
-    hedge refill align sweep split_read carry_out engine lanes device
+    hedge refill resync_on_read sweep split_read carry_out engine lanes device
 ";
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -16,7 +16,7 @@ use stria_block::Request;
 
 impl Core {
     /// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
-    async fn align(&self, range: &Range<u64>) -> Result<(), String> {
+    async fn resync_on_read(&self, range: &Range<u64>) -> Result<(), String> {
         let mut next = range.start;
         while next < range.end {
             let (part, sectors) = of_level!(self, P => P::resync_piece(self, &(next..range.end)));
@@ -34,12 +34,12 @@ impl Core {
 /// A client's read of a range that may be inconsistent: resyncs it, then reads.
 pub(crate) fn read_after_resync(core: &Rc<Core>, request: Request) {
     core.requests.begin_resync();
-    let aligns = Rc::clone(core);
+    let reader = Rc::clone(core);
     core.ready.spawn(async move {
-        let core = aligns;
-        let aligned = core.align(&(request.start_sector..request.end_sector())).await;
+        let core = reader;
+        let resynced = core.resync_on_read(&(request.start_sector..request.end_sector())).await;
         core.requests.end_resync();
-        match aligned {
+        match resynced {
             Ok(()) => core.requests.hold(request),
             Err(reason) => {
                 let what = format!("read at sector {}", request.start_sector);
