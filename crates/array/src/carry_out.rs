@@ -9,7 +9,7 @@
 
 use crate::action::Action;
 use crate::core::Core;
-use crate::log::Stage;
+use crate::log::StartStage;
 use crate::{Command, CommandId, Flaw, MemberId, MemberState, Refusal, Step};
 use stria_block::Nanos;
 
@@ -25,7 +25,7 @@ impl Core {
     /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
     /// have forgotten (R30).
     pub fn is_replaying(&self) -> bool {
-        self.log.stage() < Stage::Replayed && !self.run.is_read_only()
+        self.log.stage() < StartStage::Replayed && !self.run.is_read_only()
     }
 
     /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
@@ -179,7 +179,7 @@ impl Core {
                 Ok(())
             }
             Step::CommitDrops if self.has(Flaw::ReturnBeforeDrop) => Ok(()),
-            Step::CommitDrops => match self.wait_at_most(PATIENCE, |core| core.serves() && !core.acks_are_held()).await {
+            Step::CommitDrops => match self.wait_at_most(PATIENCE, |core| core.is_serving() && !core.acks_are_held()).await {
                 true => Ok(()),
                 false => Err(Refusal(
                     "the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into(),

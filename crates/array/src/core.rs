@@ -23,7 +23,7 @@ use crate::command::Commands;
 use crate::consistency::Consistency;
 use crate::gather::Coalescer;
 use crate::lock::{Guard, Locks, Mode};
-use crate::log::{Log, Stage, Waiter};
+use crate::log::{Log, StartStage, Waiter};
 use crate::member::Members;
 use crate::member_requests::MemberRequests;
 use crate::metadata::MetadataUpdates;
@@ -128,8 +128,8 @@ impl Core {
     }
 
     /// True if clients' requests may begin.
-    pub fn serves(&self) -> bool {
-        self.run.is_prepared() || self.run.is_read_only() && self.log.stage() > Stage::Replaying
+    pub fn is_serving(&self) -> bool {
+        self.run.is_prepared() || self.run.is_read_only() && self.log.stage() > StartStage::Replaying
     }
 
     pub fn map(&self, stripe: u64) -> &StripeMap {

@@ -12,7 +12,7 @@ mod commands;
 mod lanes;
 
 use crate::core::{Core, Fate, Then, is_no_space, lacks_members, lost};
-use crate::log::Stage;
+use crate::log::StartStage;
 use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
 use crate::partition::Partition;
@@ -68,7 +68,7 @@ impl Engine {
         core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
         if !core.run.is_prepared() {
             let (prepares, lacks) = (Rc::clone(&core), lacks_members(config));
-            core.ready.spawn(async move { prepares.prepare(lacks, replays).await });
+            core.ready.spawn(async move { prepares.prepare_start(lacks, replays).await });
         }
         core.ready.spawn(settle(Rc::clone(&core)));
         if config.geometry.level().is_redundant() {
@@ -93,7 +93,7 @@ impl Engine {
     /// True while the array starts: a crash is being repaired, or the superblocks do not name the missing members yet. Requests
     /// wait, and no member may return (R31).
     pub fn is_starting(&self) -> bool {
-        !self.core.serves()
+        !self.core.is_serving()
     }
 
     /// True while log records of the last run are being replayed (R30).
@@ -136,7 +136,7 @@ impl Engine {
         }
         hedge::look(&self.core);
         self.advance();
-        while self.core.requests.has_held() && self.core.serves() {
+        while self.core.requests.has_held() && self.core.is_serving() {
             for request in self.core.requests.take_held() {
                 let core = Rc::clone(&self.core);
                 self.submit(request, &mut |member, request| core.outbox.push(Action::Io { member, request }));
@@ -181,7 +181,7 @@ impl Engine {
     /// A client's request. Requests that one member can do alone go to `send` at once; for everything else see
     /// [`Engine::next_action`].
     pub fn submit(&mut self, mut request: Request, send: &mut impl FnMut(MemberId, Request)) {
-        if !self.core.serves() {
+        if !self.core.is_serving() {
             return self.core.requests.hold(request);
         }
         let mutates = matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
@@ -499,7 +499,8 @@ async fn clear_intents(core: Rc<Core>) {
 }
 
 async fn stop(core: &Core, sweeper: &Sweeper) {
-    let replays = || core.log.stage() < Stage::Replayed && !core.run.is_read_only() || core.log.stage() == Stage::Opening;
+    let replays =
+        || core.log.stage() < StartStage::Replayed && !core.run.is_read_only() || core.log.stage() == StartStage::Opening;
     let is_busy = || core.requests_in_flight() > 0 || core.activity.writes() || sweeper.is_running() || replays();
     let flushed = loop {
         while is_busy() {

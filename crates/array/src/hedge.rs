@@ -55,7 +55,7 @@ pub(crate) fn look(core: &Rc<Core>) {
     let least = slow.iter().copied().min().unwrap_or(Nanos::MAX);
     core.hedging.look_again_at(now.saturating_add((least / 2).clamp(*LOOK.start(), *LOOK.end())));
     // The overlay is not on the members yet.
-    if least == Nanos::MAX || core.log.stage() < crate::log::Stage::Replayed {
+    if least == Nanos::MAX || core.log.stage() < crate::log::StartStage::Replayed {
         return;
     }
     let hedging = &core.hedging;

@@ -158,7 +158,7 @@ struct Unflushed {
 
 /// How far the start of the array has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
+pub(crate) enum StartStage {
     /// The log records of the last run are being evaluated. Nothing is served.
     Replaying,
     /// Reads are served through the overlay. Writes wait.
@@ -173,7 +173,7 @@ pub(crate) enum Stage {
 
 pub(crate) struct Log {
     pub config: Option<LogConfig>,
-    stage: Cell<Stage>,
+    stage: Cell<StartStage>,
     pub stage_changed: Waiters,
     pub behind: Behind,
     pub overlay: Overlay,
@@ -196,7 +196,7 @@ impl Log {
     pub fn new(config: Option<LogConfig>, replayed_count: usize) -> Self {
         Self {
             config,
-            stage: Cell::new(if replayed_count > 0 { Stage::Replaying } else { Stage::Replayed }),
+            stage: Cell::new(if replayed_count > 0 { StartStage::Replaying } else { StartStage::Replayed }),
             stage_changed: Waiters::default(),
             queues: RefCell::default(),
             waits: RefCell::default(),
@@ -237,19 +237,19 @@ impl Log {
     }
 
     /// How far the start of the array has come.
-    pub fn stage(&self) -> Stage {
+    pub fn stage(&self) -> StartStage {
         self.stage.get()
     }
 
     /// The start has come this far.
-    pub fn enter(&self, stage: Stage, ready: &Ready) {
+    pub fn enter(&self, stage: StartStage, ready: &Ready) {
         self.stage.set(stage);
         self.stage_changed.wake_all(ready);
     }
 
     /// A new log session is about to begin. No task waits for that.
     pub fn begin_opening(&self) {
-        self.stage.set(Stage::Opening);
+        self.stage.set(StartStage::Opening);
     }
 
     /// A write to these rows of slots is acknowledged early.
@@ -274,7 +274,7 @@ impl Log {
     pub fn status(&self) -> Option<LogStatus> {
         self.config.map(|config| LogStatus {
             newest_only: config.newest_only,
-            replaying: self.stage() < Stage::Replayed,
+            replaying: self.stage() < StartStage::Replayed,
             ..self.done.get()
         })
     }
@@ -321,7 +321,7 @@ impl Log {
     where
         G: IntoIterator<Item = (MemberId, LogRecord)>,
     {
-        debug_assert!(self.stage() == Stage::Open, "a record is logged before this run's log session began");
+        debug_assert!(self.stage() == StartStage::Open, "a record is logged before this run's log session began");
         let wait = self.waits.borrow_mut().insert(Wait { waiter, unkept: 0, undurable: 0, error: None });
         let mut logged = Logged { numbers: SmallVec::new(), wait: Some(wait) };
         let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
@@ -661,7 +661,7 @@ impl Log {
 
     /// True if replay may go on whichever members are dropped: the remaining ones hold every log record that awaits it (R30).
     pub fn replay_has_holders(&self, members: &Members) -> bool {
-        self.stage() >= Stage::Replayed || self.overlay.has_holders(members)
+        self.stage() >= StartStage::Replayed || self.overlay.has_holders(members)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::action::Action;
 use crate::core::{Core, drop_failed_flushes, lost};
 use crate::lists::few;
-use crate::log::{Full, LogHolders, Logged, Stage, Waiter};
+use crate::log::{Full, LogHolders, Logged, StartStage, Waiter};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::MemberIo;
 use crate::plan::Rectangle;
@@ -26,7 +26,7 @@ impl Core {
     pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
         let Some(config) = self.log.config else { return true };
         let fits = !config.newest_only && part.rows.end - part.rows.start <= BAND_SECTORS;
-        fits && self.log.stage() == Stage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
+        fits && self.log.stage() == StartStage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
     }
 
     /// Waits until the log takes records. The first write of a run begins a new log session, after a flush: the old records
@@ -36,27 +36,27 @@ impl Core {
     /// When a member cannot flush and cannot be dropped.
     pub async fn log_open(&self) -> Result<(), IoError> {
         let log = &self.log;
-        if log.config.is_none() || log.stage() == Stage::Open {
+        if log.config.is_none() || log.stage() == StartStage::Open {
             return Ok(());
         }
-        self.ready.until(&log.stage_changed, || log.stage() >= Stage::Replayed).await;
-        if log.stage() == Stage::Replayed {
+        self.ready.until(&log.stage_changed, || log.stage() >= StartStage::Replayed).await;
+        if log.stage() == StartStage::Replayed {
             log.begin_opening();
             if let Err(error) = self.flush_volatile().await {
-                log.enter(Stage::Replayed, &self.ready);
+                log.enter(StartStage::Replayed, &self.ready);
                 return Err(error);
             }
             if !self.all_replayed().await {
-                log.enter(Stage::Replayed, &self.ready);
+                log.enter(StartStage::Replayed, &self.ready);
                 return Err(lost("write", "another lane could not carry out what the last run left"));
             }
             // R5, R32: a superblock update beside it would name a session that some member's log does not have yet.
             let lock = self.metadata.lock(&self.ready).await;
             self.update(&lock, MetadataUpdate::ResetLog).await;
         }
-        self.ready.until(&log.stage_changed, || log.stage() != Stage::Opening).await;
+        self.ready.until(&log.stage_changed, || log.stage() != StartStage::Opening).await;
         match log.stage() {
-            Stage::Open => Ok(()),
+            StartStage::Open => Ok(()),
             _ => Err(lost("write", "members cannot flush what the last run left in their caches")),
         }
     }

@@ -3,7 +3,7 @@
 //! One update runs at a time (R5). Each carries everything wanted by then, so many writes share one.
 
 use crate::core::Core;
-use crate::log::Stage;
+use crate::log::StartStage;
 use crate::{MetadataUpdate, Synced, UpdateEnd};
 
 impl Core {
@@ -11,7 +11,7 @@ impl Core {
     /// superblocks say so: otherwise the member could return after another crash as if it had never left, without what its
     /// cache held. If log records were replayed, a new log session voids them: replayed again with a member less, they could
     /// give the new data of a write whose old data a client has read.
-    pub async fn prepare(&self, lacks: bool, replays: bool) {
+    pub async fn prepare_start(&self, lacks: bool, replays: bool) {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
         if lacks {
             self.raise_ack_barrier();
@@ -32,7 +32,7 @@ impl Core {
             // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
             // waits for that.
-            let settled = || self.log.stage() >= Stage::Replayed && !self.consistency.suspects_parity();
+            let settled = || self.log.stage() >= StartStage::Replayed && !self.consistency.suspects_parity();
             let clean = || self.metadata.is_clean() && settled();
             let state = || self.members.borrow().state(clean(), self.consistency.synced());
             let (lock, state) = loop {

@@ -12,7 +12,7 @@ use crate::StripeMap;
 use crate::action::Action;
 use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
-use crate::log::{ReplayHolders, Stage};
+use crate::log::{ReplayHolders, StartStage};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
@@ -44,7 +44,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     for piece in &pieces {
         compute_rows(&core, piece, piece.rows.clone()).await;
     }
-    core.log.enter(Stage::Readable, &core.ready);
+    core.log.enter(StartStage::Readable, &core.ready);
     core.ready.until(&core.sweep_changed, || !core.run.is_read_only()).await;
     // R31: what was read from logs may still lie in volatile caches, and is needed until replay has ended.
     if let Err(error) = core.flush_members().await {
@@ -76,7 +76,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
     let readers = core.lock(0..core.geometry.sync_sectors(), Mode::Exclusive).await;
     core.log.overlay.clear();
     drop(readers);
-    core.log.enter(Stage::Replayed, &core.ready);
+    core.log.enter(StartStage::Replayed, &core.ready);
     core.sweep_changed.wake_all(&core.ready);
 }
 

@@ -285,7 +285,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     if core.run.is_read_only() {
         return ordered_scrub(sweeper).filter(|(kind, ..)| *kind == SweepKind::Scrub { repair: false });
     }
-    if core.log.stage() < crate::log::Stage::Replayed {
+    if core.log.stage() < crate::log::StartStage::Replayed {
         return None;
     }
     while let Some((member, slot)) = core.take_spare() {

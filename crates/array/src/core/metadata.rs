@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::action::Action;
-use crate::log::Stage;
+use crate::log::StartStage;
 use crate::metadata::UpdateLock;
 use crate::task::Waiters;
 use crate::{Event, MemberId, MemberState, MetadataUpdate, UpdateEnd};
@@ -56,7 +56,7 @@ impl Core {
     /// Lets the task go on whose metadata update has ended.
     pub fn wake_updater(&self, update: &MetadataUpdate) {
         match update {
-            MetadataUpdate::ResetLog => self.log.enter(Stage::Open, &self.ready),
+            MetadataUpdate::ResetLog => self.log.enter(StartStage::Open, &self.ready),
             update => self.waiters_of(update).wake_all(&self.ready),
         }
     }

@@ -72,7 +72,7 @@ impl Engine {
         let core = &self.core;
         let is_consistent = core.consistency.resync_from() == Synced::All && core.peers.is_resynced() && core.peers.is_replayed();
         let members = core.members.borrow();
-        core.serves() && is_consistent && members.is_optimal() && !members.have_bad_blocks()
+        core.is_serving() && is_consistent && members.is_optimal() && !members.have_bad_blocks()
     }
 
     /// True if others may read this lane's partition directly, given [`Engine::may_read_directly`].
