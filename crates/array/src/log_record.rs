@@ -40,7 +40,7 @@ pub struct LogRecord {
     /// revoke record.
     pub new_data: SmallVec<[Data; 1]>,
     /// The new data is zeros, and `new_data` is empty.
-    pub zeros: bool,
+    pub new_data_is_zeros: bool,
 }
 
 impl LogRecord {
@@ -57,7 +57,7 @@ impl LogRecord {
     }
 
     pub(crate) fn is_revoke(&self) -> bool {
-        self.partial.is_none() && self.new_data.is_empty() && !self.zeros
+        self.partial.is_none() && self.new_data.is_empty() && !self.new_data_is_zeros
     }
 }
 

@@ -175,7 +175,7 @@ impl Core {
                 parity,
                 partial: None,
                 new_data: SmallVec::new(),
-                zeros: false,
+                new_data_is_zeros: false,
             };
             members.targets(usize::from(slot)).into_iter().map(move |member| (member, record.clone()))
         };

@@ -224,7 +224,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
     let records = recorded.into_iter().map(|stripe| {
         let mut records = core.revoke_records(stripe, &(0..strip));
-        records.iter_mut().for_each(|(_, record)| record.zeros = small);
+        records.iter_mut().for_each(|(_, record)| record.new_data_is_zeros = small);
         records
     });
     let records = records.collect();

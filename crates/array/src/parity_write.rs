@@ -137,7 +137,7 @@ fn records<'a>(
                 parity,
                 partial,
                 new_data: few(new_data.iter().cloned()),
-                zeros: false,
+                new_data_is_zeros: false,
             },
         )
     })

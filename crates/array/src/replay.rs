@@ -141,7 +141,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
     let mut unreadable = Strips::new();
     loop {
         let written = newest[0].written.clone();
-        let redone = !newest[0].new_data.is_empty() || newest[0].zeros;
+        let redone = !newest[0].new_data.is_empty() || newest[0].new_data_is_zeros;
         let there = presences(core, map, &on_member, &unreadable);
         let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Readable).collect();
         let by_parity = !redone && !unread.is_empty();
@@ -173,7 +173,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
             }
         } else {
             for (index, buffer) in &mut data {
-                match newest[0].zeros {
+                match newest[0].new_data_is_zeros {
                     true => buffer.fill(0),
                     false => buffer.copy_from_slice(part(newest[0], &newest[0].new_data[*index - written.start], &rows)),
                 }

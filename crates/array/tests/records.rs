@@ -284,7 +284,7 @@ fn nobody_is_failed_on_command_while_records_of_the_last_run_are_carried_out() {
         parity: 0,
         partial: Some(bytes()),
         new_data: std::iter::once(bytes()).collect(),
-        zeros: false,
+        new_data_is_zeros: false,
     };
     let log = LogConfig { append_sectors_max: 1024, redo_sectors_max: REDO_SECTORS_MAX, newest_only: false };
     let mut array = on_ram(&ArrayConfig { log: Some(log), replay: vec![record], ..ArrayConfig::optimal("test", geometry) });

@@ -128,7 +128,7 @@ fn append(log: &mut MdLog, member: usize, stripe: u64, number: u64, retired_belo
         parity: 0,
         partial: None,
         new_data: Default::default(),
-        zeros: false,
+        new_data_is_zeros: false,
     };
     let terms = AppendTerms { retired_below, free_below: 0, unsure_count: 0 };
     log.append(MemberId(member), &[record], terms).expect("there is room")
@@ -328,7 +328,7 @@ fn fill(drives: &mut [MemoryDrive], lanes: &mut [MdLog], members: std::ops::Rang
                         parity: 0,
                         partial: None,
                         new_data: Default::default(),
-                        zeros: true,
+                        new_data_is_zeros: true,
                     })
                     .collect();
                 let terms = AppendTerms { retired_below: 0, free_below: 0, unsure_count: 0 };

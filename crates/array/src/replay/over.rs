@@ -80,7 +80,16 @@ mod tests {
     use super::*;
 
     fn record(number: u64, parity: usize, rows: Range<u64>) -> LogRecord {
-        LogRecord { number, stripe: 7, rows, written: 0..1, parity, partial: None, new_data: SmallVec::new(), zeros: true }
+        LogRecord {
+            number,
+            stripe: 7,
+            rows,
+            written: 0..1,
+            parity,
+            partial: None,
+            new_data: SmallVec::new(),
+            new_data_is_zeros: true,
+        }
     }
 
     /// A number below `bound`, by a multiplicative generator.

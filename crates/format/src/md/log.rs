@@ -391,7 +391,7 @@ impl FoundLog {
 
 /// What replay computes of a record, in sectors: its parity, and the new data that the record holds.
 pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
-    let redone = if record.zeros { record.written.len() } else { record.new_data.len() };
+    let redone = if record.new_data_is_zeros { record.written.len() } else { record.new_data.len() };
     (record.rows.end - record.rows.start) * (1 + redone as u64)
 }
 
@@ -526,7 +526,7 @@ fn record_of(entry: &Entry, payload: &Data, rest: &mut Range<usize>) -> Option<L
         parity: entry.parity.into(),
         partial: (entry.holds & HOLDS_PARTIAL != 0).then(&mut take),
         new_data: (0..strips).map(|_| take()).collect(),
-        zeros: entry.holds & HOLDS_ZEROS != 0,
+        new_data_is_zeros: entry.holds & HOLDS_ZEROS != 0,
     })
 }
 
@@ -604,7 +604,7 @@ impl Ring {
         for (record, slot) in records.iter().zip(page[AppendHead::SIZE_BYTES..].chunks_exact_mut(Entry::SIZE_BYTES)) {
             let holds = if record.partial.is_some() { HOLDS_PARTIAL } else { 0 }
                 | if record.new_data.is_empty() { 0 } else { HOLDS_REDO }
-                | if record.zeros { HOLDS_ZEROS } else { 0 };
+                | if record.new_data_is_zeros { HOLDS_ZEROS } else { 0 };
             let entry = Entry {
                 number: record.number,
                 stripe: record.stripe,
@@ -748,7 +748,7 @@ mod tests {
                 parity: 0,
                 partial: (sectors > 0).then(|| Buffer::zeroed(bytes(sectors)).freeze()),
                 new_data: Default::default(),
-                zeros: false,
+                new_data_is_zeros: false,
             });
             let (part, ring) = to;
             let at = (&self.place, part, &salt_of(&self.superblock, self.life), self.session.number);
@@ -828,7 +828,7 @@ mod tests {
             parity: 0,
             partial: Some(Buffer::copy_of(&[number as u8; 512]).freeze()),
             new_data: std::iter::once(Buffer::copy_of(&[!(number as u8); 512]).freeze()).collect(),
-            zeros: false,
+            new_data_is_zeros: false,
         };
         let records: Vec<LogRecord> = (1..50).map(record).collect();
         let at = (&bench.place, 0, &salt_of(&bench.superblock, 0), bench.session.number);

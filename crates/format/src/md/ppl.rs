@@ -247,7 +247,7 @@ fn entry_records(entry: &PplEntry, partial: &Data, geometry: &Geometry, slot: us
                 parity: 0,
                 partial: (partial_sectors > 0).then(|| partial.slice(bytes(pair[0]), bytes(pair[1] - pair[0]))),
                 new_data: Default::default(),
-                zeros: false,
+                new_data_is_zeros: false,
             });
         }
     }

@@ -184,7 +184,7 @@ pub fn logs(level: Level, lanes: usize, full: bool) -> Vec<MemoryDrive> {
                     parity,
                     partial: (!full && geometry.data_count() > 1).then(|| data(1 + number % 3, number)),
                     new_data: if full { Default::default() } else { std::iter::once(data(1 + number % 3, number + 1)).collect() },
-                    zeros: false,
+                    new_data_is_zeros: false,
                 };
                 let batch = if full { LogRecord::APPEND_COUNT_MAX as u64 } else { 1 };
                 let records: Vec<LogRecord> = (number..number + batch).map(record).collect();
