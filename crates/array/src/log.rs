@@ -108,17 +108,17 @@ pub(crate) enum Waiter {
 struct Wait {
     waiter: Waiter,
     /// Appends that have not ended.
-    unkept: usize,
+    not_logged: usize,
     /// Appends that are not durable.
-    undurable: usize,
+    not_durable: usize,
     error: Option<IoError>,
 }
 
 impl Wait {
     /// An append is durable, or never will be.
     fn end(&mut self) {
-        self.unkept -= 1;
-        self.undurable -= 1;
+        self.not_logged -= 1;
+        self.not_durable -= 1;
     }
 }
 
@@ -322,7 +322,7 @@ impl Log {
         G: IntoIterator<Item = (MemberId, LogRecord)>,
     {
         debug_assert!(self.stage() == StartStage::Open, "a record is logged before this run's log session began");
-        let wait = self.waits.borrow_mut().insert(Wait { waiter, unkept: 0, undurable: 0, error: None });
+        let wait = self.waits.borrow_mut().insert(Wait { waiter, not_logged: 0, not_durable: 0, error: None });
         let mut logged = Logged { numbers: SmallVec::new(), wait: Some(wait) };
         let mut members: SmallVec<[MemberId; 6]> = SmallVec::new();
         let mut queues = self.queues.borrow_mut();
@@ -343,7 +343,7 @@ impl Log {
         }
         drop(queues);
         let state = &mut self.waits.borrow_mut()[wait];
-        (state.unkept, state.undurable) = (members.len(), members.len());
+        (state.not_logged, state.not_durable) = (members.len(), members.len());
         (logged, members)
     }
 
@@ -351,7 +351,7 @@ impl Log {
     pub fn progress(&self, logged: &Logged) -> (bool, bool) {
         let waits = self.waits.borrow();
         let state = &waits[logged.wait.expect("somebody waits for it")];
-        (state.unkept == 0 && state.error.is_none(), state.undurable == 0)
+        (state.not_logged == 0 && state.error.is_none(), state.not_durable == 0)
     }
 
     /// The result of logging, once it has ended.
@@ -366,7 +366,7 @@ impl Log {
     /// Waits until records are logged. Returns whether they are.
     pub async fn logged(&self, logged: &Logged) -> bool {
         let wait = logged.wait.expect("something was sent");
-        poll_fn(|_| if self.waits.borrow()[wait].unkept > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|_| if self.waits.borrow()[wait].not_logged > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
         self.waits.borrow()[wait].error.is_none()
     }
 
@@ -376,7 +376,7 @@ impl Log {
     /// As [`Log::result`].
     pub async fn durable(&self, logged: &mut Logged) -> Result<(), IoError> {
         let Some(wait) = logged.wait else { return Ok(()) };
-        poll_fn(|_| if self.waits.borrow()[wait].undurable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|_| if self.waits.borrow()[wait].not_durable > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
         self.result(logged)
     }
 
@@ -548,8 +548,8 @@ impl Log {
         done.record_count += waits.len() as u64;
         self.done.set(done);
         self.release(&waits, error, wake, |wait| {
-            wait.unkept -= 1;
-            wait.undurable -= usize::from(durable);
+            wait.not_logged -= 1;
+            wait.not_durable -= usize::from(durable);
         });
         self.release(&hopeless, error, wake, Wait::end);
         flush
@@ -608,7 +608,7 @@ impl Log {
         };
         let (waiting, unflushed) = self.queues.borrow_mut().get_mut(member.0).map(taken).unwrap_or_default();
         self.release(&waiting, None, wake, Wait::end);
-        self.release(&unflushed, None, wake, |wait| wait.undurable -= 1);
+        self.release(&unflushed, None, wake, |wait| wait.not_durable -= 1);
     }
 
     fn release(&self, waits: &[usize], error: Option<&IoError>, wake: &mut impl FnMut(Waiter), mut step: impl FnMut(&mut Wait)) {
@@ -619,7 +619,7 @@ impl Log {
             if state.error.is_none() {
                 state.error = error.cloned();
             }
-            if state.unkept == 0 || state.undurable == 0 {
+            if state.not_logged == 0 || state.not_durable == 0 {
                 wake(state.waiter);
             }
         }
@@ -650,7 +650,7 @@ impl Log {
                 Err(_) => {}
             }
         }
-        self.release(&flush.waits, result.err(), wake, |wait| wait.undurable -= 1);
+        self.release(&flush.waits, result.err(), wake, |wait| wait.not_durable -= 1);
     }
 
     /// Members whose appends found no space, and may find some now.
