@@ -20,7 +20,7 @@
 mod behind;
 mod overlay;
 
-pub(crate) use behind::{Behind, BehindWrite, LogHolders};
+pub(crate) use behind::{BehindWrite, LogHolders, WriteBehind};
 pub(crate) use overlay::{Overlay, ReplayHolders};
 
 use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SECTORS_MAX};
@@ -175,7 +175,7 @@ pub(crate) struct Log {
     pub config: Option<LogConfig>,
     stage: Cell<StartStage>,
     pub stage_changed: Waiters,
-    pub behind: Behind,
+    pub behind: WriteBehind,
     pub overlay: Overlay,
     queues: RefCell<Vec<Queue>>,
     waits: RefCell<Slab<Wait>>,
@@ -201,7 +201,7 @@ impl Log {
             queues: RefCell::default(),
             waits: RefCell::default(),
             numbers: RefCell::new(Numbers { first: 1, ended: VecDeque::new() }),
-            behind: Behind::default(),
+            behind: WriteBehind::default(),
             covered: RefCell::default(),
             unflushed: RefCell::default(),
             ended: RefCell::default(),

@@ -19,7 +19,7 @@ const REQUESTS_MAX: usize = 16;
 
 /// All write-behinds, and what waits for them.
 #[derive(Default)]
-pub(crate) struct Behind {
+pub(crate) struct WriteBehind {
     /// The end of each range of rows, by slot and first row.
     rows: RefCell<BTreeMap<(usize, u64), u64>>,
     numbers: RefCell<Numbers>,
@@ -35,13 +35,13 @@ pub(crate) struct Behind {
 /// The in-sync parity members whose logs hold the records of a write.
 pub(crate) type LogHolders = SmallVec<[MemberId; 4]>;
 
-/// One write-behind; end it with [`Behind::end`].
+/// One write-behind; end it with [`WriteBehind::end`].
 pub(crate) struct BehindWrite {
     number: u64,
     sectors: u64,
 }
 
-impl Behind {
+impl WriteBehind {
     /// True if there is any write-behind.
     pub fn is_any(&self) -> bool {
         self.sectors.get() > 0
