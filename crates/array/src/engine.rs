@@ -70,7 +70,7 @@ impl Engine {
             let (prepares, lacks) = (Rc::clone(&core), lacks_members(config));
             core.ready.spawn(async move { prepares.prepare_start(lacks, replays).await });
         }
-        core.ready.spawn(settle(Rc::clone(&core)));
+        core.ready.spawn(mark_clean_when_idle(Rc::clone(&core)));
         if config.geometry.level().is_redundant() {
             core.ready.spawn(refill_forever(Rc::clone(&core)));
         }
@@ -470,7 +470,7 @@ async fn flush(core: Rc<Core>, parent: usize) {
 }
 
 /// Makes the superblocks clean once writes have paused.
-async fn settle(core: Rc<Core>) {
+async fn mark_clean_when_idle(core: Rc<Core>) {
     loop {
         core.ready.until(&core.metadata.state_waiters, || !core.metadata.is_clean()).await;
         loop {
