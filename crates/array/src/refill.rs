@@ -5,7 +5,7 @@ use crate::lock::Mode;
 use crate::no_space::write_back;
 use crate::of_level::of_level;
 use crate::personality::Personality;
-use crate::space::Lacking;
+use crate::space::Unfilled;
 use std::rc::Rc;
 use stria_block::Nanos;
 
@@ -16,23 +16,23 @@ const REFILL_EVERY: Nanos = 2_000_000_000;
 /// Rows that no other member can tell wait for a client's write.
 pub(crate) async fn refill_forever(core: Rc<Core>) {
     loop {
-        core.ready.until(&core.no_space.refill, || core.no_space.is_lacking()).await;
+        core.ready.until(&core.no_space.refill, || core.no_space.has_unfilled()).await;
         core.sleep_until(core.now() + REFILL_EVERY).await;
-        let lacking = core.no_space.take_lacking();
-        for piece in lacking {
+        let unfilled = core.no_space.take_unfilled();
+        for piece in unfilled {
             if core.run.is_stopping() || core.run.is_read_only() {
                 return;
             }
             if refill(&core, &piece).await.is_err() {
-                core.no_space.lacks(piece);
+                core.no_space.add_unfilled(piece);
             }
         }
     }
 }
 
 /// `Err`: there is still no space.
-async fn refill(core: &Core, piece: &Lacking) -> Result<(), ()> {
-    let Lacking { member, rows, sync } = piece;
+async fn refill(core: &Core, piece: &Unfilled) -> Result<(), ()> {
+    let Unfilled { member, rows, sync } = piece;
     let _guard = core.lock(sync.clone(), Mode::Exclusive).await;
     let slot = {
         let members = core.members.borrow();

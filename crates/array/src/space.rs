@@ -19,7 +19,7 @@ pub(crate) struct NoSpace {
     /// Some member is a file with holes.
     is_expected: Cell<bool>,
     /// Bad blocks for lack of space, which a task fills.
-    lacking: RefCell<Vec<Lacking>>,
+    unfilled: RefCell<Vec<Unfilled>>,
     pub refill: Waiters,
 }
 
@@ -47,18 +47,18 @@ impl NoSpace {
     }
 
     /// Rows of a member are to be filled later.
-    pub fn lacks(&self, piece: Lacking) {
-        self.lacking.borrow_mut().push(piece);
+    pub fn add_unfilled(&self, piece: Unfilled) {
+        self.unfilled.borrow_mut().push(piece);
     }
 
     /// True if some rows are to be filled.
-    pub fn is_lacking(&self) -> bool {
-        !self.lacking.borrow().is_empty()
+    pub fn has_unfilled(&self) -> bool {
+        !self.unfilled.borrow().is_empty()
     }
 
     /// Takes the rows that are to be filled.
-    pub fn take_lacking(&self) -> Vec<Lacking> {
-        self.lacking.take()
+    pub fn take_unfilled(&self) -> Vec<Unfilled> {
+        self.unfilled.take()
     }
 
     /// True if writes may be acknowledged early, since their places have their space.
@@ -74,7 +74,7 @@ impl NoSpace {
 
 /// Bad blocks of a member, and where in the sync space they lie.
 #[derive(Clone)]
-pub(crate) struct Lacking {
+pub(crate) struct Unfilled {
     pub member: MemberId,
     pub rows: Range<u64>,
     pub sync: Range<u64>,

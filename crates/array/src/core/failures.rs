@@ -2,7 +2,7 @@
 
 use super::{Core, lost};
 use crate::member_requests::write_io;
-use crate::space::Lacking;
+use crate::space::Unfilled;
 use crate::{Event, MemberId, MemberState};
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
@@ -107,7 +107,7 @@ impl Core {
     /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
     pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
         if self.no_space.is_careful(self.now()) {
-            self.no_space.lacks(Lacking { member, rows: rows.clone(), sync });
+            self.no_space.add_unfilled(Unfilled { member, rows: rows.clone(), sync });
             self.no_space.refill.wake_all(&self.ready);
         }
     }
