@@ -164,7 +164,7 @@ pub(crate) async fn read_without(core: &Core, member: MemberId, range: Range<u64
 
 /// Reads a range that the copy in slot `failed` could not read, from the first copies that can, and writes it back. Where
 /// copies may differ, only the unreadable blocks are taken from another copy, so that what was seen of the rest stays.
-pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
+pub(crate) async fn read_corrected(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
     let sectors = range.end - range.start;
     let (least, known) = if may_be_inconsistent(core, &range) {
         (core.members.borrow().block_sectors_of_all(), None)
@@ -200,7 +200,7 @@ pub(crate) async fn read_mended(core: &Core, range: Range<u64>, copies: &[Copy],
             core.buffers.give(whole);
             return None;
         };
-        mend(core, &copies, &unreadable, &buffer).await;
+        correct(core, &copies, &unreadable, &buffer).await;
         whole[bytes(part.start)..bytes(part.end)].copy_from_slice(&buffer);
         core.buffers.give(buffer);
     }
@@ -214,7 +214,7 @@ pub(crate) fn halves(range: Range<u64>, block_sectors: u64) -> [Range<u64>; 2] {
 }
 
 /// Writes good data back to the copies that could not be read.
-pub(crate) async fn mend(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer) {
+pub(crate) async fn correct(core: &Core, copies: &[Copy], unreadable: &[usize], good: &Buffer) {
     if unreadable.is_empty() {
         return;
     }
@@ -233,7 +233,7 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
     let range = part.array_sector..part.array_sector + part.sectors;
     let guard = core.lock(range.clone(), Mode::Exclusive).await;
     let copies = core.geometry.copies_of(range.start, part.sectors).0;
-    let read = read_mended(&core, range, &copies, slot).await;
+    let read = read_corrected(&core, range, &copies, slot).await;
     drop(guard);
     core.wait_for_ack_barrier().await;
     part.deliver(&core, read);

@@ -3,7 +3,7 @@
 use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
 use crate::member_requests::{Batch, write_io};
-use crate::mirror_io::{copies_to_read, halves, is_there, may_be_inconsistent, mend, read_mended, read_runs, readable};
+use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, read_runs, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, Work};
@@ -129,7 +129,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
         let mut buffer = into.into_iter().next().expect("one buffer was given");
         if result.is_err() || !is_there(core, &copies[0], source) {
             core.buffers.give(buffer);
-            let other = read_mended(core, range, &copies, copies[0].slot).await;
+            let other = read_corrected(core, range, &copies, copies[0].slot).await;
             buffer = other.ok_or_else(|| format!("row {row} of slot {slot} has no readable copy"))?;
         }
         claims.push(buffer.claim());
@@ -211,7 +211,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
         let (_, good) = read.swap_remove(0);
         read.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
         let copies: SmallVec<[Copy; 4]> = there.iter().map(|(copy, _)| *copy).collect();
-        mend(core, &copies, &unreadable, &good).await;
+        correct(core, &copies, &unreadable, &good).await;
         if wrong.is_empty() || kind == (SweepKind::Scrub { repair: false }) {
             core.buffers.give(good);
             continue;

@@ -214,7 +214,7 @@ impl Sweeper {
         }
         if core.run.is_read_only() && (core.consistency.resync_from() != Synced::All || core.log.overlay.is_any()) {
             return Err(Refusal(
-                "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot mend that; serve it without --read-only first"
+                "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot correct that; serve it without --read-only first"
                     .into(),
             ));
         }

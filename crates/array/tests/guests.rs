@@ -119,7 +119,7 @@ fn where_a_member_is_missing_the_owner_is_asked() {
 }
 
 #[test]
-fn what_a_guest_cannot_read_its_owner_mends() {
+fn what_a_guest_cannot_read_its_owner_corrects() {
     each("unreadable", |world| {
         // Nobody else is spoiled there.
         world.faults[1].borrow_mut().bad.push((8..16, FaultKind::Read));

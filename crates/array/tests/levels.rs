@@ -111,7 +111,7 @@ fn a_replacement_is_copied_under_load_and_takes_over() {
 }
 
 #[test]
-fn scrub_finds_what_was_damaged_and_repair_mends_redundancy() {
+fn scrub_finds_what_was_damaged_and_repair_corrects_redundancy() {
     each("scrub", 3..7, |world| {
         if !world.geometry.level().is_redundant() {
             return;

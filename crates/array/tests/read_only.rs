@@ -46,7 +46,7 @@ fn commands_are_refused_and_a_scrub_only_reads() {
                 assert!(!world.faults[0].borrow().bad.is_empty(), "nothing was rewritten");
                 assert_eq!(world.status().health, Health::Optimal);
                 assert!(before == bytes_of(world), "bytes of a member changed");
-                // Once it may be written to, the next scrub mends them.
+                // Once it may be written to, the next scrub corrects them.
                 set_read_only(world, false);
                 if world.geometry.array_sector_of(0, 0, 1).0.is_some() || world.geometry.level().parity_count() > 0 {
                     world.scrub(false);
