@@ -19,9 +19,9 @@ use crate::action::Outbox;
 use crate::activity::{Activity, RunState};
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::coalesce::Coalescer;
 use crate::command::Commands;
 use crate::consistency::Consistency;
-use crate::gather::Coalescer;
 use crate::lock::{Guard, Locks, Mode};
 use crate::log::{Log, StartStage, Waiter};
 use crate::member::Members;
@@ -58,7 +58,7 @@ pub(crate) struct Core {
     pub consistency: Consistency,
     pub metadata: MetadataUpdates,
     pub log: Log,
-    pub gathers: Coalescer,
+    pub coalescer: Coalescer,
     pub hedging: Hedging,
     /// This engine's partition of the array.
     pub partition: Partition,
@@ -99,7 +99,7 @@ impl Core {
             consistency: Consistency::new(config, &geometry),
             metadata: MetadataUpdates::new(),
             log: Log::new(config.log, replayed_count),
-            gathers: Coalescer::default(),
+            coalescer: Coalescer::default(),
             hedging: Hedging::new(geometry.level().is_redundant()),
             partition,
             peers: Peers::new(config, partition),

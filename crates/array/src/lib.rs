@@ -9,6 +9,7 @@ mod activity;
 mod buffers;
 mod carry_out;
 mod clock;
+mod coalesce;
 mod command;
 mod config;
 mod consistency;
@@ -18,7 +19,6 @@ mod device;
 #[cfg(test)]
 mod driver_tests;
 mod engine;
-mod gather;
 mod geometry;
 mod hedge;
 mod intent;

@@ -1,7 +1,7 @@
 //! RAID 4, 5 and 6: what the engine asks of them, and where it is done.
 
+use crate::coalesce::Part;
 use crate::core::{Core, FailedPart};
-use crate::gather::Part;
 use crate::log_record::LogRecord;
 use crate::parity_io;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};

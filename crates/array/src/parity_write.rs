@@ -23,8 +23,8 @@ mod task;
 pub(crate) use straight::go_on;
 
 use crate::MemberId;
+use crate::coalesce::Part;
 use crate::core::{Core, drop_failed, is_no_space, mark_half_written};
-use crate::gather::Part;
 use crate::lists::few;
 use crate::log::{BehindWrite, LogHolders, Logged};
 use crate::log_record::LogRecord;
@@ -42,7 +42,7 @@ use stria_block::{Claim, Data, IoError, Operation, Request, Segments, bytes};
 /// A client's write.
 #[inline]
 pub(crate) fn write(core: &Rc<Core>, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) {
-    let goes_on = core.gathers.is_of_stream(&(request.start_sector..request.end_sector()));
+    let goes_on = core.coalescer.is_of_stream(&(request.start_sector..request.end_sector()));
     if goes_on || !straight::begin(core, request, send) {
         write_by_task(core, request, goes_on);
     }
@@ -71,7 +71,7 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request, goes_on: boo
 
 /// Writes a part of a client's request by a task, together with others where possible.
 pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
-    if let Some(worker) = core.gathers.join(&core.ready, &core.geometry, core.log.together_sectors_max(), stripe, part) {
+    if let Some(worker) = core.coalescer.join(&core.ready, &core.geometry, core.log.together_sectors_max(), stripe, part) {
         core.ready.spawn(task::write_forever(Rc::clone(core), worker));
     }
 }

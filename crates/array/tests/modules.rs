@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const ORDER: &str = "
     level geometry partition lists segments task lock steer plan log_record config status record command action
     buffers clock stripes activity
-    intent member consistent_ranges consistency space gather peers log metadata
+    intent member consistent_ranges consistency space coalesce peers log metadata
     requests member_requests races mirror_ledger parity_ledger
     core window
     personality logging parity_code mirror_io parity_io replay recording no_space mirror_sweep parity_sweep mirror_write parity_write

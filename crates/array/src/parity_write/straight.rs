@@ -12,8 +12,8 @@
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
 use crate::MemberId;
+use crate::coalesce::Part;
 use crate::core::Core;
-use crate::gather::Part;
 use crate::lists::few;
 use crate::log::{LogHolders, Logged, Waiter};
 use crate::member_requests::{MemberIo, Waiting};
@@ -39,7 +39,8 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let (stripe, index, in_strip) = core.geometry.strip_of(start_sector);
     let rows = stripe * strip + in_strip..stripe * strip + in_strip + sectors;
     let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
-    let fits = in_strip + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.gathers.is_open(stripe);
+    let fits =
+        in_strip + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.coalescer.is_open(stripe);
     if !fits || !core.may_write_directly(&rows) || !core.consistency.covers(&rows) {
         return false;
     }
@@ -52,7 +53,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     }
     let Some(lock) = core.locks.try_lock(&rows) else { return false };
     core.begin_directly(&rows);
-    core.gathers.begin();
+    core.coalescer.begin();
     core.straight_writes.begin();
     let mut writes = core.straight_writes.all();
     let entry = writes.vacant_entry();
@@ -138,7 +139,7 @@ fn send_all(core: &Core, write: &mut StraightWrite, to: impl FnMut(MemberIo)) {
 
 /// Acknowledges a write, which keeps `operation`.
 fn acknowledge(core: &Core, write: &mut StraightWrite, result: Result<(), IoError>, operation: Operation) {
-    core.gathers.end(&core.ready, std::iter::once(write.start_sector + write.sectors()));
+    core.coalescer.end(&core.ready, std::iter::once(write.start_sector + write.sectors()));
     core.steering.ended(write.begun, core.now());
     core.straight_writes.acknowledged();
     let operation = std::mem::replace(&mut write.operation, operation);
@@ -240,7 +241,7 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
     write.read.into_iter().flatten().for_each(|buffer| core.buffers.give(buffer));
     core.write_ended(&write.rows);
     core.locks.unlock(write.lock, &core.ready);
-    core.gathers.end(&core.ready, std::iter::empty());
+    core.coalescer.end(&core.ready, std::iter::empty());
     core.straight_writes.acknowledged();
     let sectors = write.rows.end - write.rows.start;
     let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;

@@ -1,8 +1,8 @@
 //! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
+use crate::coalesce::{Part, rows_of};
 use crate::core::{Core, gate_plan, lost};
-use crate::gather::{Part, rows_of};
 use crate::lock::Mode;
 use crate::log::LogHolders;
 use crate::log_record::{BAND_SECTORS, LogRecord};
@@ -25,29 +25,29 @@ use stria_block::{Data, IoError, Nanos, Segments, bytes};
 
 pub(super) async fn write_forever(core: Rc<Core>, worker: Rc<Worker<usize>>) {
     loop {
-        let key = core.gathers.job(&core.ready, &worker).await;
-        write_gathered(&core, key).await;
+        let key = core.coalescer.job(&core.ready, &worker).await;
+        write_coalesced(&core, key).await;
     }
 }
 
 /// Performs a write to one stripe, with everything that was coalesced with it until its rows were locked.
-async fn write_gathered(core: &Rc<Core>, key: usize) {
+async fn write_coalesced(core: &Rc<Core>, key: usize) {
     let opened = core.log_open().await;
-    let locked = hold(core, key).await;
+    let locked = wait_for_more(core, key).await;
     if !core.has(Flaw::SuspectParityUpdated) {
-        resync_before_write(core, core.gathers.stripe(key), &locked).await;
+        resync_before_write(core, core.coalescer.stripe(key), &locked).await;
     }
     let strip = core.geometry.strip_sectors();
-    let base = core.gathers.stripe(key) * strip;
+    let base = core.coalescer.stripe(key) * strip;
     let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
-    let mut gather = core.gathers.close(key);
+    let mut coalesced = core.coalescer.close(key);
     let write = StripeWrite {
-        stripe: gather.stripe,
-        range: gather.range,
-        fua: gather.parts.iter().any(|part| part.fua),
-        small: gather.parts.iter().any(|part| part.small),
-        parts: &gather.parts,
-        start_sector: gather.stripe * strip * core.geometry.data_count() as u64,
+        stripe: coalesced.stripe,
+        range: coalesced.range,
+        fua: coalesced.parts.iter().any(|part| part.fua),
+        small: coalesced.parts.iter().any(|part| part.small),
+        parts: &coalesced.parts,
+        start_sector: coalesced.stripe * strip * core.geometry.data_count() as u64,
         acknowledged: Cell::new(false),
     };
     let result = match opened {
@@ -58,23 +58,23 @@ async fn write_gathered(core: &Rc<Core>, key: usize) {
     if !write.acknowledged.get() {
         write.acknowledge(core, &result);
     }
-    gather.parts.clear();
-    core.gathers.reuse(gather.parts);
+    coalesced.parts.clear();
+    core.coalescer.reuse(coalesced.parts);
 }
 
 /// 50 µs: a client that was told of the end of its writes sends the next ones within that.
 const TURN: Nanos = 50_000;
 
 /// Waits for other parts, if they are likely to come soon. Returns the rows of the strips to lock.
-async fn hold(core: &Core, key: usize) -> Range<u64> {
-    let gathers = &core.gathers;
-    if let Some(count) = gathers.wait_for_more(key, core.ready.current()) {
+async fn wait_for_more(core: &Core, key: usize) -> Range<u64> {
+    let coalescer = &core.coalescer;
+    if let Some(count) = coalescer.wait_for_more(key, core.ready.current()) {
         let mut due = None;
         poll_fn(|_| {
-            if !gathers.is_held(key) {
+            if !coalescer.is_held(key) {
                 return Poll::Ready(());
             }
-            if !gathers.have_ended(count) {
+            if !coalescer.have_ended(count) {
                 return Poll::Pending;
             }
             let due = *due.get_or_insert_with(|| core.clock.wake_at(&core.ready, core.now() + TURN));
@@ -82,7 +82,7 @@ async fn hold(core: &Core, key: usize) -> Range<u64> {
         })
         .await;
     }
-    gathers.begin_held(key, core.geometry.strip_sectors())
+    coalescer.begin_held(key, core.geometry.strip_sectors())
 }
 
 /// A write to one stripe.
@@ -105,7 +105,7 @@ impl StripeWrite<'_> {
     /// Completes the clients' parts.
     fn acknowledge(&self, core: &Core, result: &Result<(), IoError>) {
         self.acknowledged.set(true);
-        core.gathers.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector()));
+        core.coalescer.end(&core.ready, self.parts.iter().map(|part| self.start_sector + part.end_sector()));
         self.parts.iter().for_each(|part| core.part_done(part.parent, None, result.clone()));
     }
 

@@ -48,7 +48,7 @@ impl Part {
 }
 
 /// Parts that follow each other.
-pub(crate) struct Gather {
+pub(crate) struct Coalesced {
     pub stripe: u64,
     /// Of the stripe's data.
     pub range: Range<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct Gather {
     task: Option<TaskId>,
 }
 
-impl Gather {
+impl Coalesced {
     fn takes(&self, stripe: u64, range: &Range<u64>, small: bool, strip: u64, small_sectors_max: u64) -> bool {
         let sectors = self.range.end - self.range.start + range.end - range.start;
         let follows = range.start == self.range.end || range.end == self.range.start;
@@ -70,7 +70,7 @@ impl Gather {
         self.stripe == stripe && follows && fits && within
     }
 
-    fn let_go(&mut self, ready: &Ready) {
+    fn release(&mut self, ready: &Ready) {
         self.held = false;
         self.task.take().into_iter().for_each(|task| ready.wake(task));
     }
@@ -85,7 +85,7 @@ pub(crate) fn rows_of(range: &Range<u64>, strip: u64) -> Range<u64> {
 
 /// Writes to parity stripes from their arrival to their end.
 pub(crate) struct Coalescer {
-    all: RefCell<Slab<Gather>>,
+    all: RefCell<Slab<Coalesced>>,
     crew: Crew<usize>,
     /// Lists of parts for reuse.
     spare: RefCell<Vec<Vec<Part>>>,
@@ -148,11 +148,11 @@ impl Coalescer {
     }
 
     /// A write has the lock of its rows: no other can join it any more.
-    pub fn close(&self, key: usize) -> Gather {
-        let gather = self.all.borrow_mut().remove(key);
-        let open = &mut self.open.borrow_mut()[gather.stripe as usize % OPEN_COUNT];
+    pub fn close(&self, key: usize) -> Coalesced {
+        let write = self.all.borrow_mut().remove(key);
+        let open = &mut self.open.borrow_mut()[write.stripe as usize % OPEN_COUNT];
         *open = open.filter(|&other| other != key);
-        gather
+        write
     }
 
     /// Returns the list of a write that has ended, for reuse.
@@ -194,25 +194,25 @@ impl Coalescer {
         let mut all = self.all.borrow_mut();
         let open = &mut self.open.borrow_mut()[stripe as usize % OPEN_COUNT];
         if let Some(key) = open.take() {
-            let gather = &mut all[key];
-            if !part.alone && gather.takes(stripe, &range, part.small, strip, together_sectors_max) {
-                gather.small |= part.small;
-                gather.held = (gather.held || held) && range.end < width;
-                gather.range = gather.range.start.min(range.start)..gather.range.end.max(range.end);
-                let place = if range.start < gather.parts[0].offset_sectors { 0 } else { gather.parts.len() };
-                gather.parts.insert(place, part);
-                if !gather.held {
-                    gather.let_go(ready);
+            let write = &mut all[key];
+            if !part.alone && write.takes(stripe, &range, part.small, strip, together_sectors_max) {
+                write.small |= part.small;
+                write.held = (write.held || held) && range.end < width;
+                write.range = write.range.start.min(range.start)..write.range.end.max(range.end);
+                let place = if range.start < write.parts[0].offset_sectors { 0 } else { write.parts.len() };
+                write.parts.insert(place, part);
+                if !write.held {
+                    write.release(ready);
                 }
                 *open = Some(key);
                 return None;
             }
-            gather.let_go(ready);
+            write.release(ready);
         }
         let (small, alone) = (part.small, part.alone || range == (0..width));
         let mut parts = self.spare.borrow_mut().pop().unwrap_or_default();
         parts.push(part);
-        let key = all.insert(Gather { stripe, range, parts, small, held, locked: None, task: None });
+        let key = all.insert(Coalesced { stripe, range, parts, small, held, locked: None, task: None });
         if !alone {
             *open = Some(key);
         }
@@ -244,9 +244,9 @@ impl Coalescer {
     /// A write begins that need not wait any longer. Returns the rows of the strips to lock.
     pub fn begin_held(&self, key: usize, strip_sectors: u64) -> Range<u64> {
         self.begin();
-        let gather = &mut self.all.borrow_mut()[key];
-        let several = gather.held || gather.parts.len() > 1;
-        let rows = if several { 0..strip_sectors } else { rows_of(&gather.range, strip_sectors) };
-        gather.locked.insert(rows).clone()
+        let write = &mut self.all.borrow_mut()[key];
+        let several = write.held || write.parts.len() > 1;
+        let rows = if several { 0..strip_sectors } else { rows_of(&write.range, strip_sectors) };
+        write.locked.insert(rows).clone()
     }
 }
