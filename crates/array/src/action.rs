@@ -31,7 +31,7 @@ pub enum Action {
     /// Several lanes: this lane could not replay the log records of the last run, so no lane may write. No answer.
     GiveUp,
     /// Several lanes: this lane's partition of a member is rebuilt. The answer comes when every lane's is.
-    Filled(MemberId),
+    Rebuilt(MemberId),
     /// Several lanes: ask the owner of these sectors to read them. The answer is found by the tag.
     AskOwner {
         /// The read.

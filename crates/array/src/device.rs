@@ -333,7 +333,7 @@ impl<R: MetadataWriter> Driver<R> {
             Action::Io { member, request } => self.submit(member, request),
             Action::Update(update) => self.request_update(update),
             Action::SpareTaken { member, slot } => self.others().tell_all(|| Message::SpareTaken { member, slot }),
-            Action::Filled(member) => self.share_filled(member),
+            Action::Rebuilt(member) => self.share_rebuilt(member),
             Action::AskOwner { request, slow } => self.others().ask_owner(request, slow),
             Action::Replayed => self.share_replayed(),
             Action::GiveUp => self.others().tell_all(|| Message::GiveUp),

@@ -51,9 +51,9 @@ pub(crate) enum Message<P> {
     /// A lane could not replay its records: no lane may write.
     GiveUp,
     /// A lane has rebuilt its partition of a member.
-    Filled { lane: usize, member: MemberId },
+    Rebuilt { lane: usize, member: MemberId },
     /// All lanes have.
-    AllFilled(MemberId),
+    AllRebuilt(MemberId),
     /// Take this step of a command.
     Step { number: u64, step: Step },
     /// A lane has taken it, or refuses it.

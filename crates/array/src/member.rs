@@ -132,7 +132,7 @@ pub(crate) struct Slot {
 
 /// One member to be rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fill {
+pub(crate) struct RebuildTarget {
     pub slot: usize,
     pub member: MemberId,
     /// It is copied from the member in the slot, at least in part.
@@ -391,7 +391,7 @@ impl Members {
         if fits {
             self.spares.retain(|&spare| spare != id);
             self.slots[slot].member = Some(id);
-            self.begin_fill(id, slot, MemberState::Rebuilding);
+            self.begin_rebuild(id, slot, MemberState::Rebuilding);
         }
         fits
     }
@@ -400,17 +400,17 @@ impl Members {
     pub fn replace(&mut self, slot: usize, spare: MemberId) {
         self.spares.retain(|&id| id != spare);
         self.slots[slot].replacement = Some(spare);
-        self.begin_fill(spare, slot, MemberState::Replacing);
+        self.begin_rebuild(spare, slot, MemberState::Replacing);
     }
 
-    fn begin_fill(&mut self, id: MemberId, slot: usize, role: MemberState) {
+    fn begin_rebuild(&mut self, id: MemberId, slot: usize, role: MemberState) {
         let member = &mut self.all[id.0];
         (member.role, member.slot) = (role, Some(slot));
         (member.config.recovered, member.config.by_bitmap) = (Synced::UpTo(0), false);
     }
 
     /// A rebuilt member takes its slot. Returns the member that it replaced.
-    pub fn filled(&mut self, id: MemberId) -> Option<MemberId> {
+    pub fn take_slot(&mut self, id: MemberId) -> Option<MemberId> {
         let member = &mut self.all[id.0];
         (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         member.role = MemberState::InSync;

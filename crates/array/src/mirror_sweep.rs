@@ -42,17 +42,17 @@ fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u
 pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
     match work.kind {
         SweepKind::Rebuild => {
-            for fill in work.fills {
-                if fill_window(core, fill.slot, fill.member, &window).await.is_ok() {
+            for target in work.targets {
+                if copy_window(core, target.slot, target.member, &window).await.is_ok() {
                     continue;
                 }
                 // Page by page: what is lost becomes a bad block, the rest is filled.
                 for row in window.clone().step_by(PAGE_SECTORS as usize) {
                     let page = row..window.end.min(row + PAGE_SECTORS);
-                    let failed = core.members.borrow().get(fill.member).role == crate::MemberState::Failed;
+                    let failed = core.members.borrow().get(target.member).role == crate::MemberState::Failed;
                     if !failed
-                        && let Err(reason) = fill_window(core, fill.slot, fill.member, &page).await
-                        && !core.mark_bad(fill.member, page).await
+                        && let Err(reason) = copy_window(core, target.slot, target.member, &page).await
+                        && !core.mark_bad(target.member, page).await
                     {
                         return Err(format!("{reason}, and the bad-block log has no room to say so"));
                     }
@@ -60,8 +60,8 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<u64>) -> 
             }
             core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
-            match work.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberState::Failed) {
-                Some(fill) => Err(format!("member {} failed", members.get(fill.member).config.name)),
+            match work.targets.iter().find(|target| members.get(target.member).role == crate::MemberState::Failed) {
+                Some(target) => Err(format!("member {} failed", members.get(target.member).config.name)),
                 None => Ok(Found::default()),
             }
         }
@@ -85,7 +85,7 @@ pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>)
 
 /// Copies rows of one member from copies that can be read. Repeats that if a source is dropped meanwhile where copies may
 /// differ (R14).
-async fn fill_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>) -> Result<(), String> {
+async fn copy_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>) -> Result<(), String> {
     let Some(range) = sync_range(core, slot, rows) else { return Ok(()) };
     while !try_fill(core, slot, member, rows, &range).await? {}
     Ok(())

@@ -145,7 +145,7 @@ impl Personality for Parity {
     }
 
     async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String> {
-        let work = Work { kind: SweepKind::Resync, fills: &[] };
+        let work = Work { kind: SweepKind::Resync, targets: &[] };
         parity_sweep::rows(core, &work, range.clone()).await.map(drop)
     }
 

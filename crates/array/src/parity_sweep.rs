@@ -5,7 +5,7 @@
 
 use crate::core::{Core, drop_failed_writes, rewrite};
 use crate::lock::Mode;
-use crate::member::Fill;
+use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, MemberIo, write_io};
 use crate::parity_code::code_strips;
 use crate::parity_io::PAGE_SECTORS;
@@ -55,8 +55,8 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     };
     // Slots whose content must be computed: rebuilding ones without a member to copy, and those that failed to read.
     let wanted: SmallVec<[usize; 4]> = {
-        let filled = work.fills.iter().map(|fill| fill.slot).filter(|slot| !known.contains_key(slot));
-        let mut wanted: SmallVec<[usize; 4]> = filled.chain(unreadable.iter().copied()).collect();
+        let rebuilt = work.targets.iter().map(|target| target.slot).filter(|slot| !known.contains_key(slot));
+        let mut wanted: SmallVec<[usize; 4]> = rebuilt.chain(unreadable.iter().copied()).collect();
         wanted.sort_unstable();
         wanted.dedup();
         wanted
@@ -107,12 +107,12 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
         {
             rewrites.push((member, data.clone()));
         }
-        for Fill { member, .. } in work.fills.iter().filter(|fill| fill.slot == slot) {
+        for RebuildTarget { member, .. } in work.targets.iter().filter(|target| target.slot == slot) {
             batch.push(write_io(*member, rows.start, data.clone(), false));
             targets.push(*member);
         }
     }
-    for &Fill { slot, member, .. } in work.fills {
+    for &RebuildTarget { slot, member, .. } in work.targets {
         if let Some(buffer) = known.remove(&slot) {
             claims.push(buffer.claim());
             batch.push(write_io(member, rows.start, buffer.freeze(), false));
@@ -153,8 +153,8 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
         return Box::pin(piece(core, work, rows, page)).await;
     }
     let members = core.members.borrow();
-    if let Some(fill) = work.fills.iter().find(|fill| members.get(fill.member).role == crate::MemberState::Failed) {
-        return Err(format!("member {} failed", members.get(fill.member).config.name));
+    if let Some(target) = work.targets.iter().find(|target| members.get(target.member).role == crate::MemberState::Failed) {
+        return Err(format!("member {} failed", members.get(target.member).config.name));
     }
     Ok(Some(found))
 }
@@ -162,14 +162,14 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
 /// A page that is lost. It becomes a bad block of the rebuilding member, so that reading it fails instead of returning garbage,
 /// and the sweep goes on.
 async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, String> {
-    let targets: SmallVec<[Fill; 2]> = {
+    let targets: SmallVec<[RebuildTarget; 2]> = {
         let members = core.members.borrow();
-        work.fills.iter().copied().filter(|fill| members.get(fill.member).role != crate::MemberState::Failed).collect()
+        work.targets.iter().copied().filter(|target| members.get(target.member).role != crate::MemberState::Failed).collect()
     };
     if targets.is_empty() {
         core.event(Event::Unreadable { sync_sector: rows.start, sectors: rows.end - rows.start });
     }
-    for Fill { member, .. } in targets {
+    for RebuildTarget { member, .. } in targets {
         if !core.mark_bad(member, rows.clone()).await {
             return Err(format!("rows {}.. cannot be reconstructed, and the bad-block log has no room to say so", rows.start));
         }
@@ -389,7 +389,7 @@ pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip:
     if !(1..core.geometry.level().parity_count()).contains(&lost) {
         return;
     }
-    let work = Work { kind: SweepKind::Resync, fills: &[] };
+    let work = Work { kind: SweepKind::Resync, targets: &[] };
     let mut next = on_members.start;
     while next < on_members.end {
         let part = next..on_members.end.min(next + WINDOW_SECTORS);

@@ -3,7 +3,7 @@
 //! Each engine drops members by itself, and hears of those that others dropped. Every other change of slots begins on the
 //! coordinator. A rebuilding member is in sync when every lane has rebuilt its partition of it (R43).
 
-use crate::member::{Fill, Members};
+use crate::member::{Members, RebuildTarget};
 use crate::partition::Partition;
 use crate::task::{Ready, Waiters};
 use crate::{ArrayConfig, MemberId, MemberState, Synced};
@@ -19,7 +19,7 @@ pub(crate) struct Peers {
     /// Members that others dropped before this lane was told of them.
     dropped: RefCell<BTreeSet<MemberId>>,
     /// Members whose partition here is rebuilt while others still rebuild theirs, and whether from the start.
-    filled: RefCell<BTreeMap<MemberId, (Fill, bool)>>,
+    rebuilt: RefCell<BTreeMap<MemberId, (RebuildTarget, bool)>>,
     is_replayed: Cell<bool>,
     is_resynced: Cell<bool>,
     /// Direct reads that need their owner after all.
@@ -33,7 +33,7 @@ impl Peers {
         Self {
             assigned: RefCell::default(),
             dropped: RefCell::default(),
-            filled: RefCell::default(),
+            rebuilt: RefCell::default(),
             is_replayed: Cell::new(alone || config.replay.is_empty()),
             is_resynced: Cell::new(alone || config.synced == Synced::All),
             owner_reads: OwnerReads::default(),
@@ -83,18 +83,18 @@ impl Peers {
     }
 
     /// This lane's partition of a member is rebuilt.
-    pub fn note_filled(&self, fill: Fill, from_start: bool) {
-        self.filled.borrow_mut().insert(fill.member, (fill, from_start));
+    pub fn note_rebuilt(&self, target: RebuildTarget, from_start: bool) {
+        self.rebuilt.borrow_mut().insert(target.member, (target, from_start));
     }
 
-    /// What [`Peers::note_filled`] was told, while other lanes still rebuild their partition of a member.
-    pub fn filled(&self, member: MemberId) -> Option<(Fill, bool)> {
-        self.filled.borrow().get(&member).copied()
+    /// What [`Peers::note_rebuilt`] was told, while other lanes still rebuild their partition of a member.
+    pub fn rebuilt(&self, member: MemberId) -> Option<(RebuildTarget, bool)> {
+        self.rebuilt.borrow().get(&member).copied()
     }
 
     /// The member is in sync.
-    pub fn forget_filled(&self, member: MemberId) {
-        self.filled.borrow_mut().remove(&member);
+    pub fn forget_rebuilt(&self, member: MemberId) {
+        self.rebuilt.borrow_mut().remove(&member);
     }
 }
 

@@ -6,7 +6,7 @@
 //! latency ([`steer`](crate::steer)), but not below the lower bound.
 
 use crate::core::Core;
-use crate::member::Fill;
+use crate::member::RebuildTarget;
 use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
@@ -39,7 +39,7 @@ const SPEED_MIN: u64 = (20 << 20) / 512;
 /// A running sweep.
 struct Sweep {
     kind: SweepKind,
-    fills: SmallVec<[Fill; 2]>,
+    targets: SmallVec<[RebuildTarget; 2]>,
     /// Only chunks that the write-intent bitmap marks.
     by_bitmap: bool,
     window: u64,
@@ -255,15 +255,15 @@ pub(crate) fn name(kind: SweepKind) -> &'static str {
 }
 
 /// Members that are rebuilding, the position from which they lack data, and whether they lack only marked chunks.
-fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, Synced, bool) {
+fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced, bool) {
     let members = core.members.borrow();
-    let mut found: SmallVec<[Fill; 2]> = SmallVec::new();
+    let mut found: SmallVec<[RebuildTarget; 2]> = SmallVec::new();
     let (mut from, mut by_bitmap) = (Synced::All, true);
     for id in members.active() {
         let member = members.get(id);
-        if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && core.peers.filled(id).is_none() {
+        if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) && core.peers.rebuilt(id).is_none() {
             let copied = member.role == MemberState::Replacing;
-            found.push(Fill { slot: member.slot.expect("it has a role"), member: id, copied });
+            found.push(RebuildTarget { slot: member.slot.expect("it has a role"), member: id, copied });
             from = from.min(member.config.recovered);
             by_bitmap &= member.config.by_bitmap;
         }
@@ -272,7 +272,7 @@ fn fills(core: &Core) -> (SmallVec<[Fill; 2]>, Synced, bool) {
 }
 
 /// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
-type Job = (SweepKind, SmallVec<[Fill; 2]>, Synced, bool, u64);
+type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced, bool, u64);
 
 /// What should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
@@ -293,9 +293,9 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
         core.request_commit();
         sweeper.gave_up.set(false);
     }
-    let (filled, from, by_bitmap) = fills(core);
-    if !filled.is_empty() && !sweeper.gave_up.get() {
-        return Some((SweepKind::Rebuild, filled, from, by_bitmap, 0));
+    let (targets, from, by_bitmap) = rebuild_targets(core);
+    if !targets.is_empty() && !sweeper.gave_up.get() {
+        return Some((SweepKind::Rebuild, targets, from, by_bitmap, 0));
     }
     let resync = core.consistency.resync_from();
     if resync != Synced::All {
@@ -319,8 +319,8 @@ pub(crate) async fn sweep_forever(core: Rc<Core>, sweeper: Rc<Sweeper>) {
                 job.is_some()
             })
             .await;
-        let (kind, fills, from, by_bitmap, found) = job.expect("waited for one");
-        run(&core, &sweeper, kind, fills, from, by_bitmap, found).await;
+        let (kind, targets, from, by_bitmap, found) = job.expect("waited for one");
+        run(&core, &sweeper, kind, targets, from, by_bitmap, found).await;
     }
 }
 
@@ -331,7 +331,7 @@ async fn run(
     core: &Rc<Core>,
     sweeper: &Rc<Sweeper>,
     kind: SweepKind,
-    fills: SmallVec<[Fill; 2]>,
+    targets: SmallVec<[RebuildTarget; 2]>,
     from: Synced,
     by_bitmap: bool,
     found: u64,
@@ -346,7 +346,7 @@ async fn run(
     let from = from.end_in(end) / window * window;
     let sweep = Rc::new(Sweep {
         kind,
-        fills,
+        targets,
         by_bitmap,
         window,
         start: from,
@@ -381,7 +381,7 @@ async fn run(
     let duration = core.now() - sweep.started;
     if let Some(reason) = error {
         let no_space = core.no_space.is_careful(core.now());
-        sweeper.gave_up.set(kind == SweepKind::Rebuild && fills_alive(core, &sweep) && !no_space);
+        sweeper.gave_up.set(kind == SweepKind::Rebuild && targets_alive(core, &sweep) && !no_space);
         core.event(Event::SweepStopped { kind, reason });
         // What failed now may work later; at once it would fail again.
         let due = core.now() + AGAIN_AFTER;
@@ -407,8 +407,8 @@ async fn run(
         match kind {
             SweepKind::Rebuild => {
                 let from_start = sweep.start == 0 && !sweep.by_bitmap;
-                if core.share_filled(&sweep.fills, from_start) {
-                    take_over(core, &sweep.fills, from_start).await;
+                if core.share_rebuilt(&sweep.targets, from_start) {
+                    take_slots(core, &sweep.targets, from_start).await;
                 }
             }
             SweepKind::Resync => core.consistency.mark_consistent_below(Synced::All),
@@ -431,21 +431,21 @@ async fn run(
     core.metadata.intent_waiters.wake_all(&core.ready);
 }
 
-fn fills_alive(core: &Core, sweep: &Sweep) -> bool {
+fn targets_alive(core: &Core, sweep: &Sweep) -> bool {
     let members = core.members.borrow();
-    sweep.fills.iter().all(|fill| members.get(fill.member).role != MemberState::Failed)
+    sweep.targets.iter().all(|target| members.get(target.member).role != MemberState::Failed)
 }
 
 /// Writes superblocks that call rebuilt members in sync, before they count as such. What is in sync only in memory is
 /// rebuilding again after a power cut. A replacement gets its slot after that, in an update of its own: torn, it must leave the
 /// old member or the new (R12).
-async fn hand_over(core: &Core, fills: &[Fill]) {
+async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
     // R12: the update that says they are back writes the heads of their logs. Together with this one, a crash could leave a
     // member in sync without a log, and such a member is not trusted.
     core.all_committed().await;
-    for fill in fills {
+    for target in targets {
         let mut members = core.members.borrow_mut();
-        let member = members.get_mut(fill.member);
+        let member = members.get_mut(target.member);
         if member.role != MemberState::Failed {
             (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         }
@@ -454,29 +454,29 @@ async fn hand_over(core: &Core, fills: &[Fill]) {
 }
 
 /// Rebuilt members take their slots. `from_start`: all of them was rebuilt in this run.
-pub(crate) async fn take_over(core: &Core, fills: &[Fill], from_start: bool) {
-    hand_over(core, fills).await;
-    for fill in fills {
+pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_start: bool) {
+    commit_rebuilt(core, targets).await;
+    for target in targets {
         let mut members = core.members.borrow_mut();
-        if members.get(fill.member).role == MemberState::Failed {
+        if members.get(target.member).role == MemberState::Failed {
             continue;
         }
-        let replaced = members.filled(fill.member);
+        let replaced = members.take_slot(target.member);
         drop(members);
-        core.event(Event::MemberInSync { member: fill.member, slot: fill.slot });
+        core.event(Event::MemberInSync { member: target.member, slot: target.slot });
         if let Some(member) = replaced {
             // R6: until that is durable, a crash brings the old member back.
             core.raise_ack_barrier();
-            core.event(Event::MemberFailed { member, slot: Some(fill.slot), reason: "replaced".into() });
+            core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
             // R10: it gets no more writes.
             core.raise_ack_barrier();
         }
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction. A copy is not.
-    let copied = fills.iter().any(|fill| fill.copied);
+    let copied = targets.iter().any(|target| target.copied);
     if !copied && core.geometry.level().parity_count() == 1 && from_start && core.members.borrow().is_optimal() {
-        let all = fills.iter().all(|fill| core.members.borrow().slots()[fill.slot].member == Some(fill.member));
-        if all && core.consistency.resync_from() != Synced::All && fills.len() == 1 {
+        let all = targets.iter().all(|target| core.members.borrow().slots()[target.slot].member == Some(target.member));
+        if all && core.consistency.resync_from() != Synced::All && targets.len() == 1 {
             core.consistency.mark_consistent_below(Synced::All);
         }
     }
@@ -515,7 +515,8 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
             // The window stays in `running`: a resumed sweep begins with it.
             break;
         }
-        let result = of_level!(core, P => P::sweep(&core, &Work { kind: sweep.kind, fills: &sweep.fills }, window.clone()).await);
+        let result =
+            of_level!(core, P => P::sweep(&core, &Work { kind: sweep.kind, targets: &sweep.targets }, window.clone()).await);
         match result {
             Ok(found) => {
                 sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);
@@ -543,9 +544,9 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
     match sweep.kind {
         SweepKind::Resync => intent.needs_resync(window),
         SweepKind::Rebuild if core.geometry.level() == Level::Raid10 => sweep
-            .fills
+            .targets
             .iter()
-            .any(|fill| mirror_sweep::sync_range(core, fill.slot, window).is_some_and(|range| intent.is_marked(&range))),
+            .any(|target| mirror_sweep::sync_range(core, target.slot, window).is_some_and(|range| intent.is_marked(&range))),
         SweepKind::Rebuild => intent.is_marked(window),
         SweepKind::Scrub { .. } => true,
     }
@@ -616,8 +617,8 @@ fn advance(core: &Core, sweep: &Sweep) {
     match sweep.kind {
         SweepKind::Rebuild => {
             let mut members = core.members.borrow_mut();
-            for fill in &sweep.fills {
-                let member = members.get_mut(fill.member);
+            for target in &sweep.targets {
+                let member = members.get_mut(target.member);
                 if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) {
                     member.config.recovered = member.config.recovered.max(Synced::UpTo(watermark.min(sweep.end)));
                 }

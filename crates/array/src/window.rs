@@ -1,7 +1,7 @@
 //! One window of a sweep: what is to be done there, and what was found.
 
 use crate::core::Core;
-use crate::member::Fill;
+use crate::member::RebuildTarget;
 use crate::status::{Event, SweepKind};
 use std::ops::Range;
 
@@ -53,5 +53,5 @@ impl Found {
 pub(crate) struct Work<'a> {
     pub kind: SweepKind,
     /// The members to rebuild.
-    pub fills: &'a [Fill],
+    pub targets: &'a [RebuildTarget],
 }

@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::action::Action;
-use crate::member::Fill;
+use crate::member::RebuildTarget;
 use crate::{MemberId, MemberState};
 use stria_block::{Buffer, Completion, Operation, Request};
 
@@ -32,14 +32,14 @@ impl Core {
     }
 
     /// This lane's partition of a member is rebuilt. Returns `true` if so is the member.
-    pub fn share_filled(&self, fills: &[Fill], from_start: bool) -> bool {
+    pub fn share_rebuilt(&self, targets: &[RebuildTarget], from_start: bool) -> bool {
         if self.partition.lane_count == 1 {
             return true;
         }
-        let alive = |fill: &&Fill| self.members.borrow().get(fill.member).role != MemberState::Failed;
-        for fill in fills.iter().filter(alive) {
-            self.peers.note_filled(*fill, from_start);
-            self.outbox.push(Action::Filled(fill.member));
+        let alive = |target: &&RebuildTarget| self.members.borrow().get(target.member).role != MemberState::Failed;
+        for target in targets.iter().filter(alive) {
+            self.peers.note_rebuilt(*target, from_start);
+            self.outbox.push(Action::Rebuilt(target.member));
         }
         false
     }

@@ -12,7 +12,7 @@ use stria_block::{Completion, Request};
 pub(super) struct Home {
     pub coordinator: Coordinator,
     /// Lanes that have rebuilt their partition of a member.
-    filled: BTreeMap<MemberId, BTreeSet<usize>>,
+    rebuilt: BTreeMap<MemberId, BTreeSet<usize>>,
     /// Lanes that still need log records of the last run.
     replaying: BTreeSet<usize>,
 }
@@ -21,7 +21,7 @@ impl Home {
     pub fn new<P>(config: &ArrayConfig, ports: &Ports<P>) -> Self {
         let replaying = replaying(config, ports);
         let coordinator = coordinator(config, &(0..ports.lane_count()).map(|lane| replaying.contains(&lane)).collect::<Vec<_>>());
-        Self { coordinator, filled: BTreeMap::new(), replaying }
+        Self { coordinator, rebuilt: BTreeMap::new(), replaying }
     }
 }
 
@@ -135,14 +135,14 @@ impl<R: MetadataWriter> Driver<R> {
                     self.log.set_layout(lane, layout);
                 }
                 Message::SpareTaken { member, slot } => self.engine.assign_spare(member, slot),
-                Message::Filled { lane, member } => self.note_filled(lane, member),
+                Message::Rebuilt { lane, member } => self.note_rebuilt(lane, member),
                 Message::Replayed { lane } => self.note_replayed(lane),
                 Message::Step { number, step } => self.take_step_for_home(number, step),
                 Message::StepDone { number, result } => self.note_step(number, result),
                 Message::AllReplayed => self.engine.all_replayed(),
                 Message::AllResynced => self.engine.all_resynced(),
                 Message::GiveUp => self.engine.set_read_only(true),
-                Message::AllFilled(member) => self.engine.all_filled(member),
+                Message::AllRebuilt(member) => self.engine.all_rebuilt(member),
             }
             self.actions = true;
         }
@@ -221,10 +221,10 @@ impl<R: MetadataWriter> Driver<R> {
     }
 
     /// This lane's partition of a member is rebuilt.
-    pub(super) fn share_filled(&mut self, member: MemberId) {
+    pub(super) fn share_rebuilt(&mut self, member: MemberId) {
         match self.others().partition.lane {
-            0 => self.note_filled(0, member),
-            lane => self.others().send(0, Message::Filled { lane, member }),
+            0 => self.note_rebuilt(0, member),
+            lane => self.others().send(0, Message::Rebuilt { lane, member }),
         }
     }
 
@@ -245,15 +245,15 @@ impl<R: MetadataWriter> Driver<R> {
         }
     }
 
-    fn note_filled(&mut self, lane: usize, member: MemberId) {
+    fn note_rebuilt(&mut self, lane: usize, member: MemberId) {
         let lane_count = self.others().partition.lane_count;
-        let filled = &mut self.home().filled;
-        let lanes = filled.entry(member).or_default();
+        let rebuilt = &mut self.home().rebuilt;
+        let lanes = rebuilt.entry(member).or_default();
         lanes.insert(lane);
         if lanes.len() == lane_count {
-            filled.remove(&member);
-            self.others().tell_all(|| Message::AllFilled(member));
-            self.engine.all_filled(member);
+            rebuilt.remove(&member);
+            self.others().tell_all(|| Message::AllRebuilt(member));
+            self.engine.all_rebuilt(member);
             self.actions = true;
         }
     }

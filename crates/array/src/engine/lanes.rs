@@ -11,7 +11,7 @@
 
 use super::Engine;
 use crate::core::{Core, FailedPart};
-use crate::sweep::take_over;
+use crate::sweep::take_slots;
 use crate::{MemberId, Synced, hedge, parity};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
@@ -55,12 +55,12 @@ impl Engine {
     }
 
     /// Every lane has rebuilt its partition of a member: it takes its slot.
-    pub(crate) fn all_filled(&mut self, member: MemberId) {
-        let Some((fill, from_start)) = self.core.peers.filled(member) else { return };
+    pub(crate) fn all_rebuilt(&mut self, member: MemberId) {
+        let Some((target, from_start)) = self.core.peers.rebuilt(member) else { return };
         let core = Rc::clone(&self.core);
         self.core.ready.spawn(async move {
-            take_over(&core, &[fill], from_start).await;
-            core.peers.forget_filled(member);
+            take_slots(&core, &[target], from_start).await;
+            core.peers.forget_rebuilt(member);
             core.recorded(core.request_commit()).await;
             core.sweep_changed.wake_all(&core.ready);
             core.metadata.intent_waiters.wake_all(&core.ready);

@@ -29,7 +29,7 @@ struct Round {
     lanes: Vec<Part>,
     told: bool,
     /// A member was rebuilt on every lane: no other lane begins.
-    filled: bool,
+    rebuilt: bool,
 }
 
 #[derive(Clone)]
@@ -71,7 +71,7 @@ impl LaneEvents {
             Event::MemberInSync { member, .. } => {
                 let mut told = self.change(member, Change::InSync, event);
                 if let Some(round) = self.rounds[place_of(SweepKind::Rebuild)].as_mut().filter(|_| !told.is_empty()) {
-                    round.filled = true;
+                    round.rebuilt = true;
                     told.splice(..0, self.end(SweepKind::Rebuild, paused));
                 }
                 told
@@ -122,7 +122,7 @@ impl LaneEvents {
             }
         }
         // A lane that has not begun will, unless the member to be rebuilt is gone or in sync.
-        if idle && !(kind == SweepKind::Rebuild && (stopped.is_some() || round.filled)) {
+        if idle && !(kind == SweepKind::Rebuild && (stopped.is_some() || round.rebuilt)) {
             return None;
         }
         match stopped {
@@ -133,7 +133,7 @@ impl LaneEvents {
                     _ => *part = Part::Idle,
                 };
                 round.lanes.iter_mut().for_each(goes_on);
-                (round.told, round.filled) = (false, false);
+                (round.told, round.rebuilt) = (false, false);
                 Some(Event::SweepStopped { kind, reason })
             }
             None => {
@@ -147,7 +147,7 @@ impl LaneEvents {
 
 impl Round {
     fn new(lane_count: usize) -> Self {
-        Self { lanes: vec![Part::Idle; lane_count], told: false, filled: false }
+        Self { lanes: vec![Part::Idle; lane_count], told: false, rebuilt: false }
     }
 }
 
