@@ -227,7 +227,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
     }
     let outcomes = core.io(writes).await;
     drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result)).map_err(|error| error.to_string())?;
-    found.tell(core, kind);
+    found.report(core, kind);
     core.wait_for_ack_barrier().await;
     Ok(Some(found))
 }

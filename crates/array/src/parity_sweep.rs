@@ -146,7 +146,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     known.into_values().for_each(|buffer| core.buffers.give(buffer));
     settled.map_err(|error| error.to_string())?;
-    found.tell(core, work.kind);
+    found.report(core, work.kind);
     core.wait_for_ack_barrier().await;
     if work.kind == SweepKind::Resync && !unreadable.is_empty() {
         // What could not be read was computed from some of the rest. Now everything can be compared.

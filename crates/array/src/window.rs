@@ -32,7 +32,7 @@ impl Found {
     }
 
     /// Reports and counts mismatches, after a scrub has written its repairs.
-    pub fn tell(&mut self, core: &Core, kind: SweepKind) {
+    pub fn report(&mut self, core: &Core, kind: SweepKind) {
         let damages = std::mem::take(&mut self.damages);
         let SweepKind::Scrub { repair } = kind else { return };
         for Damage { range, culprit } in damages {

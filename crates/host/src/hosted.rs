@@ -110,7 +110,7 @@ pub struct HostedArray {
     ring: Ring,
     /// Which of the array's lanes this is. 0: its home lane, which makes the metadata updates.
     lane: usize,
-    teller: Option<EventSender>,
+    reporter: Option<EventSender>,
     /// When to check drives next.
     look_at: Nanos,
     /// Commands for arrays of this tree.
@@ -158,7 +158,7 @@ impl HostedArray {
         plan.on_mail(lane, &move || nudge());
         let mut binder = OnRing { ring, told: Vec::new() };
         let tree = plan.bind(lane, unix_seconds_at_zero(monotonic_now()), &mut binder);
-        let array = Self { tree, ring: ring.clone(), lane, teller: None, look_at: 0, given: Vec::new() };
+        let array = Self { tree, ring: ring.clone(), lane, reporter: None, look_at: 0, given: Vec::new() };
         (array, binder.told)
     }
 
@@ -178,17 +178,17 @@ impl HostedArray {
     }
 
     /// Sets where to send events of this array and its spans.
-    pub(crate) fn tell(&mut self, teller: EventSender) {
-        self.teller = Some(teller);
+    pub(crate) fn report_to(&mut self, reporter: EventSender) {
+        self.reporter = Some(reporter);
     }
 
     /// Sends the events of the whole tree.
-    fn forward(&self, teller: &EventSender) {
+    fn forward(&self, reporter: &EventSender) {
         for array in self.tree() {
             let say = |event: Event| {
                 let text = words(array, &event);
                 // Fails if there is no listener.
-                let _ = teller.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Engine(event), text });
+                let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Engine(event), text });
             };
             for (index, drive) in array.members().iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?)))
             {
@@ -198,13 +198,13 @@ impl HostedArray {
                 }
             }
             for event in array.take_events() {
-                teller.merger.hear(self.lane, array.uuid(), event).into_iter().for_each(say);
+                reporter.merger.merge(self.lane, array.uuid(), event).into_iter().for_each(say);
             }
         }
     }
 
     /// Reports drives of the whole tree that leave requests unanswered, and those that have answered after that.
-    fn look_for_silence(&self, teller: &EventSender, now: Nanos) {
+    fn look_for_silence(&self, reporter: &EventSender, now: Nanos) {
         for array in self.tree() {
             let status = array.status();
             for (drive, member) in
@@ -216,7 +216,7 @@ impl HostedArray {
                     continue;
                 }
                 let path = drive.path.display();
-                let (kind, text) = match teller.merger.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
+                let (kind, text) = match reporter.merger.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
                     Hush::Nothing => continue,
                     Hush::Over => (NoticeKind::Answers, format!("{path} answers again")),
                     Hush::Longer => {
@@ -225,7 +225,7 @@ impl HostedArray {
                         (NoticeKind::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
                     }
                 };
-                let _ = teller.notices.send(Notice { array: array.name().to_owned(), kind, text });
+                let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind, text });
             }
         }
     }
@@ -495,10 +495,10 @@ impl BlockDevice for HostedArray {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.tree.poll(now, completions);
         self.answer();
-        let Some(teller) = &self.teller else { return };
-        self.forward(teller);
+        let Some(reporter) = &self.reporter else { return };
+        self.forward(reporter);
         if self.look_at <= now {
-            self.look_for_silence(teller, now);
+            self.look_for_silence(reporter, now);
             if self.is_home() {
                 self.look_at_sizes();
             }
@@ -507,8 +507,8 @@ impl BlockDevice for HostedArray {
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        let teller = self.teller.as_ref();
-        let looks = teller.is_some_and(|teller| self.is_home() || self.ring.is_busy() || teller.merger.knows_silent());
+        let reporter = self.reporter.as_ref();
+        let looks = reporter.is_some_and(|reporter| self.is_home() || self.ring.is_busy() || reporter.merger.knows_silent());
         self.tree.next_wake().into_iter().chain(looks.then_some(self.look_at)).min()
     }
 }

@@ -82,8 +82,8 @@ impl ArrayLanes {
         };
         let merger = Arc::new(EventMerger::new(lanes.len()));
         let array = Self { lanes, merger, remote, order: Mutex::default(), offer_count: AtomicU64::new(0) };
-        let teller = EventSender { notices, merger: Arc::clone(&array.merger) };
-        array.each(move |array| array.tell(teller.clone()))?;
+        let reporter = EventSender { notices, merger: Arc::clone(&array.merger) };
+        array.each(move |array| array.report_to(reporter.clone()))?;
         array.each(|array| array.look_for_holes())?;
         if !options.read_only {
             array.each(|array| array.activate())?;

@@ -60,10 +60,10 @@ impl EventMerger {
     }
 
     /// Takes an event of a lane. Returns the events to report.
-    pub fn hear(&self, lane: usize, array: [u8; 16], event: Event) -> Vec<Event> {
+    pub fn merge(&self, lane: usize, array: [u8; 16], event: Event) -> Vec<Event> {
         let paused = self.is_paused();
         let mut heard = self.lock();
-        heard.events.entry(array).or_insert_with(|| LaneEvents::new(self.lane_count)).hear(lane, event, paused)
+        heard.events.entry(array).or_insert_with(|| LaneEvents::new(self.lane_count)).merge(lane, event, paused)
     }
 
     /// On this lane the drive's oldest request has waited for `silent`. It is reported from `after` on.

@@ -298,7 +298,7 @@ impl<'a> Array<'a> {
         let mut events = self.node.events[self.index].borrow_mut();
         let mut told = Vec::new();
         for (lane, array) in self.lanes().enumerate() {
-            told.extend(array.take_events().into_iter().flat_map(|event| events.hear(lane, event, false)));
+            told.extend(array.take_events().into_iter().flat_map(|event| events.merge(lane, event, false)));
         }
         told
     }

@@ -1,7 +1,7 @@
-//! Merges the events of an array's lanes into those that people hear.
+//! Merges the events of an array's lanes into those that are reported.
 //!
 //! What concerns a range is reported by the lane that owns it. That a member was dropped, took a slot or came in sync, and that
-//! a sweep began or ended, every lane reports: people hear it once. A sweep has ended when it has on every lane.
+//! a sweep began or ended, every lane reports: it is reported on once. A sweep has ended when it has on every lane.
 
 use crate::{Event, MemberId, SweepKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,8 +59,8 @@ impl LaneEvents {
         Self { lane_count, changes: BTreeSet::new(), rounds: [const { None }; 4] }
     }
 
-    /// What people must hear, now that a lane reports this. `paused`: sweeps are paused, so those that stop will go on.
-    pub fn hear(&mut self, lane: usize, event: Event, paused: bool) -> Vec<Event> {
+    /// The events to report, now that a lane reports this one. `paused`: sweeps are paused, so those that stop will go on.
+    pub fn merge(&mut self, lane: usize, event: Event, paused: bool) -> Vec<Event> {
         if self.lane_count == 1 {
             return vec![event];
         }
@@ -170,53 +170,53 @@ mod tests {
     fn a_change_of_a_member_is_heard_once() {
         let mut events = LaneEvents::new(3);
         let failed = |reason: &str| Event::MemberFailed { member: MemberId(1), slot: Some(1), reason: reason.into() };
-        assert_eq!(events.hear(1, failed("it did"), false), [failed("it did")]);
-        assert_eq!(events.hear(0, failed("by others"), false), []);
-        assert_eq!(events.hear(2, failed("by others"), false), []);
+        assert_eq!(events.merge(1, failed("it did"), false), [failed("it did")]);
+        assert_eq!(events.merge(0, failed("by others"), false), []);
+        assert_eq!(events.merge(2, failed("by others"), false), []);
         let mut alone = LaneEvents::new(1);
-        (0..2).for_each(|_| assert_eq!(alone.hear(0, failed("it did"), false).len(), 1));
+        (0..2).for_each(|_| assert_eq!(alone.merge(0, failed("it did"), false).len(), 1));
     }
 
     #[test]
     fn a_sweep_ends_when_it_has_on_every_lane() {
         let mut events = LaneEvents::new(2);
-        assert_eq!(events.hear(0, Event::SweepStarted(SCRUB), false), [Event::SweepStarted(SCRUB)]);
+        assert_eq!(events.merge(0, Event::SweepStarted(SCRUB), false), [Event::SweepStarted(SCRUB)]);
         // Lane 1 has been told, and not begun.
-        assert_eq!(events.hear(0, finished(SCRUB, 3, 70), false), []);
-        assert_eq!(events.hear(1, Event::SweepStarted(SCRUB), false), []);
-        assert_eq!(events.hear(1, finished(SCRUB, 4, 50), false), [finished(SCRUB, 7, 70)]);
-        assert_eq!(events.hear(1, Event::SweepStarted(SCRUB), false).len(), 1, "the next one");
+        assert_eq!(events.merge(0, finished(SCRUB, 3, 70), false), []);
+        assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false), []);
+        assert_eq!(events.merge(1, finished(SCRUB, 4, 50), false), [finished(SCRUB, 7, 70)]);
+        assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false).len(), 1, "the next one");
     }
 
     #[test]
     fn lanes_that_were_through_before_a_pause_count_when_the_others_go_on() {
         let mut events = LaneEvents::new(2);
-        (0..2).for_each(|lane| drop(events.hear(lane, Event::SweepStarted(SCRUB), false)));
-        assert_eq!(events.hear(0, finished(SCRUB, 1, 5), true), []);
-        assert_eq!(events.hear(1, stopped(SCRUB), true), [stopped(SCRUB)]);
-        assert_eq!(events.hear(1, Event::SweepStarted(SCRUB), false).len(), 1);
-        assert_eq!(events.hear(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
+        (0..2).for_each(|lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
+        assert_eq!(events.merge(0, finished(SCRUB, 1, 5), true), []);
+        assert_eq!(events.merge(1, stopped(SCRUB), true), [stopped(SCRUB)]);
+        assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false).len(), 1);
+        assert_eq!(events.merge(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
     }
 
     #[test]
     fn what_was_cancelled_does_not_count_for_the_next() {
         let mut events = LaneEvents::new(2);
-        (0..2).for_each(|lane| drop(events.hear(lane, Event::SweepStarted(SCRUB), false)));
-        events.hear(0, finished(SCRUB, 1, 5), false);
-        assert_eq!(events.hear(1, stopped(SCRUB), false), [stopped(SCRUB)]);
-        events.hear(1, Event::SweepStarted(SCRUB), false);
-        assert_eq!(events.hear(1, finished(SCRUB, 0, 5), false), [], "lane 0 has not been through it");
-        events.hear(0, Event::SweepStarted(SCRUB), false);
-        assert_eq!(events.hear(0, finished(SCRUB, 0, 5), false), [finished(SCRUB, 0, 5)]);
+        (0..2).for_each(|lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
+        events.merge(0, finished(SCRUB, 1, 5), false);
+        assert_eq!(events.merge(1, stopped(SCRUB), false), [stopped(SCRUB)]);
+        events.merge(1, Event::SweepStarted(SCRUB), false);
+        assert_eq!(events.merge(1, finished(SCRUB, 0, 5), false), [], "lane 0 has not been through it");
+        events.merge(0, Event::SweepStarted(SCRUB), false);
+        assert_eq!(events.merge(0, finished(SCRUB, 0, 5), false), [finished(SCRUB, 0, 5)]);
     }
 
     #[test]
     fn a_rebuild_ends_before_its_member_is_in_sync_also_where_a_lane_had_no_part_in_it() {
         let mut events = LaneEvents::new(2);
-        events.hear(0, Event::SweepStarted(SweepKind::Rebuild), false);
-        assert_eq!(events.hear(0, finished(SweepKind::Rebuild, 0, 5), false), []);
+        events.merge(0, Event::SweepStarted(SweepKind::Rebuild), false);
+        assert_eq!(events.merge(0, finished(SweepKind::Rebuild, 0, 5), false), []);
         let in_sync = Event::MemberInSync { member: MemberId(3), slot: 0 };
-        assert_eq!(events.hear(1, in_sync.clone(), false), [finished(SweepKind::Rebuild, 0, 5), in_sync.clone()]);
-        assert_eq!(events.hear(0, in_sync, false), []);
+        assert_eq!(events.merge(1, in_sync.clone(), false), [finished(SweepKind::Rebuild, 0, 5), in_sync.clone()]);
+        assert_eq!(events.merge(0, in_sync, false), []);
     }
 }
