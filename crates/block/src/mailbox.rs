@@ -1,6 +1,6 @@
 //! Messages between threads: from front ends to a lane, and the lane's answers back.
 
-use crate::{Completion, Guest, Limits, Request};
+use crate::{Completion, LaneClient, Limits, Request};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,14 +89,14 @@ pub trait RemoteDevice: Send + Sync {
     /// Sends requests. Each ends with one completion in `reply`, also after the device's thread has ended.
     fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>);
 
-    /// Moves a guest to the device's thread, where it lives as long as it wishes.
+    /// Moves an on-lane client to the device's thread, where it lives as long as it wishes.
     ///
     /// # Errors
-    /// The guest itself, if the device takes none: it then talks to the device by message, from a thread of its own.
-    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
-        Err(guest)
+    /// The on-lane client itself, if the device takes none: it then talks to the device by message, from a thread of its own.
+    fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
+        Err(client)
     }
 
-    /// Gives every guest a turn: one of them has something new to look at.
+    /// Gives every on-lane client a turn: one of them has something new to look at.
     fn stir(&self) {}
 }

@@ -4,8 +4,8 @@
 //! and hands everything queued for the drives to the kernel. The same system call sleeps if nothing else is due. The lane knows
 //! nothing about its device.
 //!
-//! Clients are other threads, which send messages, or [`Guest`]s, which live on the lane and take part in its turns: the ring
-//! watches their sockets. A guest costs no message between threads, and shares the lane's processor.
+//! Clients are other threads, which send messages, or [`LaneClient`]s, which live on the lane and take part in its turns: the ring
+//! watches their sockets. An on-lane client costs no message between threads, and shares the lane's processor.
 //!
 //! Invariant: every request taken from the mailbox is answered exactly once. The [`RequestTable`] remembers the client and its
 //! tag, and gives the request the number of a slot as its tag. When the thread ends, normally or by a panic, the table answers
@@ -14,8 +14,8 @@
 //! Several lanes may serve one device: a [`LaneRouter`] represents them to clients, and a [`PanicGroup`] ends them together.
 
 mod bond;
+mod clients;
 mod dealer;
-mod guests;
 mod patience;
 mod request_table;
 
@@ -23,7 +23,7 @@ pub use bond::PanicGroup;
 pub use dealer::LaneRouter;
 
 use crate::{DriveError, Ring};
-use guests::Guests;
+use clients::LaneClients;
 use patience::Patience;
 use request_table::RequestTable;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -35,14 +35,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Request};
+use stria_block::{BlockDevice, Completion, LaneClient, Limits, Mailbox, Nanos, RemoteDevice, Request};
 
 /// The settings of a lane; [`Lane::spawn`] starts it.
 pub struct Lane {
     name: String,
     cpus: Vec<usize>,
     spin_max: Duration,
-    takes_guests: bool,
+    takes_clients: bool,
     bond: PanicGroup,
 }
 
@@ -67,7 +67,7 @@ enum Message<D> {
     Client(Arc<Mailbox<Completion>>),
     Request(Request),
     Call(Box<dyn FnOnce(&mut D) + Send>),
-    Guest(Box<dyn Guest>),
+    LaneClient(Box<dyn LaneClient>),
     Stir,
     Stop,
     /// End now; open requests end with an error.
@@ -84,7 +84,7 @@ struct Shared<D> {
     thread_id: AtomicI32,
     mailbox: Arc<Mailbox<Message<D>>>,
     limits: Limits,
-    takes_guests: bool,
+    takes_clients: bool,
     /// Set before the thread empties the mailbox for the last time.
     stopped: AtomicBool,
     panicked: AtomicBool,
@@ -97,12 +97,12 @@ pub fn monotonic_now() -> Nanos {
 }
 
 impl Lane {
-    /// A lane on any processor that spins for at most 50 microseconds. It takes guests if there are at most two processors:
-    /// with more, clients on threads of their own take work off the lane's processor.
+    /// A lane on any processor that spins for at most 50 microseconds. It takes on-lane clients if there are at most two
+    /// processors: with more, clients on threads of their own take work off the lane's processor.
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::SPIN_MAX };
-        Self { name: name.into(), cpus: Vec::new(), spin_max, takes_guests: processor_count <= 2, bond: PanicGroup::default() }
+        Self { name: name.into(), cpus: Vec::new(), spin_max, takes_clients: processor_count <= 2, bond: PanicGroup::default() }
     }
 
     /// Restricts the thread to these processors, counted from 0; any if empty.
@@ -116,9 +116,9 @@ impl Lane {
         Self { spin_max, ..self }
     }
 
-    /// Whether [`Guest`]s may live on the lane.
-    pub fn takes_guests(self, takes_guests: bool) -> Self {
-        Self { takes_guests, ..self }
+    /// Whether [`LaneClient`]s may live on the lane.
+    pub fn takes_clients(self, takes_clients: bool) -> Self {
+        Self { takes_clients, ..self }
     }
 
     /// A lane that breaks off when another lane of the same bond does.
@@ -163,7 +163,7 @@ impl Lane {
                     thread_id: AtomicI32::new(rustix::thread::gettid().as_raw_nonzero().get()),
                     mailbox,
                     limits: device.limits().clone(),
-                    takes_guests: self.takes_guests,
+                    takes_clients: self.takes_clients,
                     stopped: AtomicBool::new(false),
                     panicked: AtomicBool::new(false),
                 });
@@ -288,9 +288,9 @@ impl<D: BlockDevice + 'static> LaneHandle<D> {
         }
     }
 
-    /// Whether guests may live on it.
-    pub fn takes_guests(&self) -> bool {
-        self.shared.takes_guests
+    /// Whether on-lane clients may live on it.
+    pub fn takes_clients(&self) -> bool {
+        self.shared.takes_clients
     }
 
     /// True if the lane serves.
@@ -328,8 +328,13 @@ impl<D> Shared<D> {
                     let reply = client.as_ref().expect("requests follow their client");
                     reply.push(request.complete(Err(request_table::stopped(&self.name))));
                 }
-                // A guest that is dropped closes its connection.
-                Message::Call(_) | Message::Guest(_) | Message::Stir | Message::Stop | Message::Leave | Message::BreakOff => {}
+                // An on-lane client that is dropped closes its connection.
+                Message::Call(_)
+                | Message::LaneClient(_)
+                | Message::Stir
+                | Message::Stop
+                | Message::Leave
+                | Message::BreakOff => {}
             }
         }
     }
@@ -351,11 +356,11 @@ impl<D: 'static> RemoteDevice for Shared<D> {
         }
     }
 
-    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
-        if !self.takes_guests {
-            return Err(guest);
+    fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
+        if !self.takes_clients {
+            return Err(client);
         }
-        self.send([Message::Guest(guest)]);
+        self.send([Message::LaneClient(client)]);
         Ok(())
     }
 
@@ -367,10 +372,10 @@ impl<D: 'static> RemoteDevice for Shared<D> {
 /// The life of a lane's thread.
 fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, bond: &PanicGroup) {
     let mut request_table = RequestTable::new(&shared.name, shared.limits.optimal_io_bytes);
-    let mut guests = Guests::default();
+    let mut clients = LaneClients::default();
     let mut inbox = Vec::new();
     let served = catch_unwind(AssertUnwindSafe(|| {
-        serve(shared, ring, &mut device, &mut request_table, &mut guests, &mut inbox, spin_max)
+        serve(shared, ring, &mut device, &mut request_table, &mut clients, &mut inbox, spin_max)
     }));
     let broke_off = !matches!(served, Ok(End::Stopped));
     shared.panicked.store(broke_off, Ordering::SeqCst);
@@ -379,11 +384,11 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
         bond.break_off();
     }
     request_table.close();
-    request_table.send(|room| guests.call(room));
+    request_table.send(|room| clients.call(room));
     shared.refuse(&mut inbox);
-    // Guests send their last answers; their new requests are refused, and those refusals are not sent. A panic may have
-    // interrupted a guest's turn, so a second one is caught here.
-    let _ = catch_unwind(AssertUnwindSafe(|| guests.turn(monotonic_now(), ring, &mut request_table, RequestTable::refuse)));
+    // On-lane clients send their last answers; their new requests are refused, and those refusals are not sent. A panic may have
+    // interrupted an on-lane client's turn, so a second one is caught here.
+    let _ = catch_unwind(AssertUnwindSafe(|| clients.turn(monotonic_now(), ring, &mut request_table, RequestTable::refuse)));
 }
 
 /// How a lane's work ended, if not by a panic of its own.
@@ -397,7 +402,7 @@ fn serve<D: BlockDevice>(
     ring: &Ring,
     device: &mut D,
     request_table: &mut RequestTable,
-    guests: &mut Guests,
+    clients: &mut LaneClients,
     inbox: &mut Vec<Message<D>>,
     spin_max: Duration,
 ) -> End {
@@ -423,8 +428,8 @@ fn serve<D: BlockDevice>(
                     }
                 }
                 Message::Call(work) => work(device),
-                Message::Guest(guest) => guests.admit(guest, request_table),
-                Message::Stir => guests.call_all(),
+                Message::LaneClient(client) => clients.admit(client, request_table),
+                Message::Stir => clients.call_all(),
                 Message::Stop => stopping = true,
                 Message::Leave => leaves = true,
                 Message::BreakOff => return End::BrokenOff,
@@ -442,9 +447,9 @@ fn serve<D: BlockDevice>(
             }
         };
         // In one turn, new requests go in and results go out.
-        if guests.look(ring, now) {
+        if clients.look(ring, now) {
             active = true;
-            guests.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
+            clients.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
         }
         device.poll(now, &mut ended);
         active |= !ended.is_empty();
@@ -454,14 +459,14 @@ fn serve<D: BlockDevice>(
             device.submit(request);
             asked = true;
         }
-        request_table.send(|room| guests.call(room));
-        asked |= guests.is_due()
-            && guests.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
+        request_table.send(|room| clients.call(room));
+        asked |= clients.is_due()
+            && clients.turn(now, ring, request_table, |request_table, request| submit(device, request_table, request));
         if stopping && request_table.is_clear() {
             return End::Stopped;
         }
-        let wake = [device.next_wake(), guests.next_wake()].into_iter().flatten().min();
-        let at_once = asked || guests.is_due() || ring.has_ready() || ring.is_polling() || wake.is_some_and(|wake| wake <= now);
+        let wake = [device.next_wake(), clients.next_wake()].into_iter().flatten().min();
+        let at_once = asked || clients.is_due() || ring.has_ready() || ring.is_polling() || wake.is_some_and(|wake| wake <= now);
         if patience.lasts(active, now) || at_once {
             ring.poll();
             std::hint::spin_loop();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use stria_block::{
-    BlockDevice, Buffer, Completion, ErrorKind, Guest, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request,
-    Segments, Stay,
+    BlockDevice, Buffer, Completion, ErrorKind, KeepOn, LaneClient, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice,
+    Request, Segments,
 };
 use stria_drive::{Access, DriveError, Lane, LaneHandle, LaneRouter, PanicGroup, SyncDrive, monotonic_now};
 
@@ -276,7 +276,7 @@ fn requests_are_dealt_out_to_the_lanes_that_own_them() {
 
 #[test]
 fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
-    let lane = |_| Lane::new("inn").takes_guests(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
+    let lane = |_| Lane::new("inn").takes_clients(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let lanes: Vec<_> = (0..3).map(lane).collect();
     let counts: Vec<Arc<Housed>> = lanes.iter().map(|lane| Arc::new(Housed(lane.remote(), AtomicUsize::new(0)))).collect();
     let dealer = LaneRouter::new(counts.iter().map(|lane| Arc::<Housed>::clone(lane) as Arc<dyn RemoteDevice>).collect(), None);
@@ -299,7 +299,7 @@ fn guests_are_dealt_out_to_the_lanes_that_have_the_fewest() {
     assert_eq!(housed(), [2, 4, 2]);
 }
 
-/// A lane that counts its guests.
+/// A lane that counts its on-lane clients.
 struct Housed(Arc<dyn RemoteDevice>, AtomicUsize);
 
 impl RemoteDevice for Housed {
@@ -309,9 +309,9 @@ impl RemoteDevice for Housed {
     fn submit(&self, requests: &mut Vec<Request>, reply: &Arc<Mailbox<Completion>>) {
         self.0.submit(requests, reply);
     }
-    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+    fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
         self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.take_in(guest)
+        self.0.take_in(client)
     }
 }
 
@@ -387,23 +387,23 @@ impl Echo {
     }
 }
 
-impl Guest for Echo {
-    fn turn(&mut self, _: Nanos, _: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+impl LaneClient for Echo {
+    fn turn(&mut self, _: Nanos, _: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         for completion in ended.drain(..) {
             let Operation::Read { into } = completion.operation else { panic!("a read comes back as one") };
             self.0.write_all(&[into[0][0]]).unwrap();
         }
         let mut byte = [0];
         match self.0.read(&mut byte) {
-            Ok(0) => return Stay::Leave,
+            Ok(0) => return KeepOn::Leave,
             Ok(_) if byte[0] == 99 => panic!("told to panic (this message belongs to a test that passes)"),
             Ok(_) => {
                 requests.push(read(7, u64::from(byte[0])));
-                return Stay::Again;
+                return KeepOn::Again;
             }
             Err(error) => assert_eq!(error.kind(), ErrorKindOfIo::WouldBlock),
         }
-        Stay::Wait { readable: true, writable: false, until: None }
+        KeepOn::Wait { readable: true, writable: false, until: None }
     }
 
     fn socket(&self) -> &Arc<OwnedFd> {
@@ -419,7 +419,7 @@ impl Drop for Echo {
 
 #[test]
 fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
-    let lane = Lane::new("inn").takes_guests(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(256))).unwrap();
+    let lane = Lane::new("inn").takes_clients(true).spawn(|_| Ok::<_, DriveError>(RamDevice::new(256))).unwrap();
     let client = Client::new(lane.remote());
     client.submit((0..256).map(|sector| write(sector, sector, sector as u8)));
     let mut written = client.answers().len();
@@ -451,7 +451,7 @@ fn guests_get_their_own_answers_and_one_that_panics_goes_alone() {
     peers[0].read_exact(&mut answer[..1]).unwrap();
     lane.stop().unwrap();
     assert_eq!(peers[0].read(&mut answer).unwrap(), 0, "the house is closed");
-    let apart = Lane::new("full").takes_guests(false).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
+    let apart = Lane::new("full").takes_clients(false).spawn(|_| Ok::<_, DriveError>(RamDevice::new(8))).unwrap();
     let (near, _far) = UnixStream::pair().unwrap();
     assert!(apart.remote().take_in(Box::new(Echo::new(near))).is_err());
 }

@@ -3,7 +3,7 @@
 //!     cargo run --release -p stria-front --example ram_server -- unix:/tmp/ram.sock 1024
 //!
 //! Arguments: where to listen (`unix:PATH` or `tcp:ADDRESS:PORT`), the size in MiB, and, if the lane should not decide, where
-//! clients live: `guests` on the device's lane, `apart` on threads of their own. `tls=FOLDER` as the last one requires TLS, with
+//! clients live: `on-lane` on the device's lane, `apart` on threads of their own. `tls=FOLDER` as the last one requires TLS, with
 //! `server-cert.pem`, `server-key.pem` and `ca-cert.pem` of that folder.
 
 use std::error::Error;
@@ -21,9 +21,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     let (address, size_mib, lane) = match arguments.as_slice() {
         [address, size] => (address, size, Lane::new("ram")),
-        [address, size, clients] if clients == "guests" => (address, size, Lane::new("ram").takes_guests(true)),
-        [address, size, clients] if clients == "apart" => (address, size, Lane::new("ram").takes_guests(false)),
-        _ => return Err("usage: ram_server unix:PATH|tcp:ADDRESS:PORT MIB [guests|apart] [tls=FOLDER]".into()),
+        [address, size, clients] if clients == "on-lane" => (address, size, Lane::new("ram").takes_clients(true)),
+        [address, size, clients] if clients == "apart" => (address, size, Lane::new("ram").takes_clients(false)),
+        _ => return Err("usage: ram_server unix:PATH|tcp:ADDRESS:PORT MIB [on-lane|apart] [tls=FOLDER]".into()),
     };
     let listener = match address.split_once(':') {
         Some(("unix", path)) => Listener::Unix(path.into()),

@@ -1,4 +1,4 @@
-//! Clients on threads of their own: [`Guest`]s of a device that takes none on its own thread.
+//! Clients on threads of their own: [`LaneClient`]s of a device that takes none on its own thread.
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use stria_block::{Guest, Mailbox, Nanos, RemoteDevice, Stay};
+use stria_block::{KeepOn, LaneClient, Mailbox, Nanos, RemoteDevice};
 
 /// Wakes a thread that sleeps in poll.
 pub(crate) struct Wake(OwnedFd);
@@ -35,12 +35,12 @@ impl AsFd for Wake {
     }
 }
 
-/// Runs the guest on this thread, with the device behind a mailbox, until it leaves. The device is dropped before the guest, as
-/// other threads wait for the guest's end.
+/// Runs the on-lane client on this thread, with the device behind a mailbox, until it leaves. The device is dropped before the
+/// on-lane client, as other threads wait for the on-lane client's end.
 ///
 /// # Errors
 /// When the thread cannot sleep.
-pub(crate) fn live(mut guest: Box<dyn Guest>, device: Arc<dyn RemoteDevice>, wake: &Arc<Wake>) -> io::Result<()> {
+pub(crate) fn live(mut client: Box<dyn LaneClient>, device: Arc<dyn RemoteDevice>, wake: &Arc<Wake>) -> io::Result<()> {
     let ring = Arc::clone(wake);
     let mailbox = Arc::new(Mailbox::new(move || ring.ring()));
     let (mut requests, mut completions) = (Vec::new(), Vec::new());
@@ -49,15 +49,15 @@ pub(crate) fn live(mut guest: Box<dyn Guest>, device: Arc<dyn RemoteDevice>, wak
     loop {
         let now = started.elapsed().as_nanos() as Nanos;
         mailbox.take(&mut completions);
-        let stay = guest.turn(now, std::mem::take(&mut signalled), &mut completions, &mut requests);
+        let stay = client.turn(now, std::mem::take(&mut signalled), &mut completions, &mut requests);
         device.submit(&mut requests, &mailbox);
         match stay {
-            Stay::Again => {}
-            Stay::Leave => return Ok(()),
-            Stay::Wait { readable, writable, until } => {
+            KeepOn::Again => {}
+            KeepOn::Leave => return Ok(()),
+            KeepOn::Wait { readable, writable, until } => {
                 if mailbox.prepare_sleep() {
                     let timeout = until.map(|until| Duration::from_nanos(until.saturating_sub(now)));
-                    signalled = sleep(wake, guest.socket().as_fd(), readable, writable, timeout)?;
+                    signalled = sleep(wake, client.socket().as_fd(), readable, writable, timeout)?;
                     mailbox.awake();
                 }
             }

@@ -1,5 +1,5 @@
-//! One client. Its handshake runs on a thread of its own. Then it is a [`Guest`] on the device's thread; if the device takes no
-//! guests, it stays on its own thread, which sleeps on socket and mailbox.
+//! One client. Its handshake runs on a thread of its own. Then it is a [`LaneClient`] on the device's thread; if the device takes
+//! no on-lane clients, it stays on its own thread, which sleeps on socket and mailbox.
 //!
 //! A turn takes the device's answers, sends what can be sent, receives once, and submits the requests that arrived. A client
 //! without work sleeps, without time-outs while it is idle. The protocol itself is in `handshake` and `session`; this file only
@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
-use stria_block::{Completion, Guest, Nanos, RemoteDevice, Request, Stay};
+use stria_block::{Completion, KeepOn, LaneClient, Nanos, RemoteDevice, Request};
 
 /// 128 slices: 64 reads of one buffer each in one send.
 const SLICE_COUNT_MAX: usize = 128;
@@ -185,7 +185,7 @@ impl Connection {
         };
         // Set before the first turn, so that a stop is either seen by that turn or finds the device to stir.
         self.landlord.get_or_init(|| Arc::downgrade(&device));
-        Ok(device.take_in(Box::new(transmission)).or_else(|guest| apart::live(guest, device, &self.wake))?)
+        Ok(device.take_in(Box::new(transmission)).or_else(|client| apart::live(client, device, &self.wake))?)
     }
 
     fn log_end(&self, shared: &Shared, ended: Result<(), End>) {
@@ -307,7 +307,7 @@ impl Transmission {
         signalled: bool,
         ended: &mut Vec<Completion>,
         requests: &mut Vec<Request>,
-    ) -> Result<Stay, End> {
+    ) -> Result<KeepOn, End> {
         if self.is_gone {
             return Ok(self.outlive(now, ended));
         }
@@ -348,14 +348,14 @@ impl Transmission {
         if session.finished() && !link.has_unsent() {
             link.close_tls();
             connection.log_end(shared, Ok(()));
-            return Ok(Stay::Leave);
+            return Ok(KeepOn::Leave);
         }
         if progress {
             self.idle_since = now;
         }
         let (receives, sends) = (session.wants_input(), session.has_output() || link.has_unsent());
         if session.wants_turn() || (sends && link.writable) || (receives && link.readable) {
-            return Ok(Stay::Again);
+            return Ok(KeepOn::Again);
         }
         let stalls_at = match (session.owed_by_client(), self.owes) {
             (None, _) => {
@@ -395,7 +395,7 @@ impl Transmission {
         };
         let refuses_until = self.refuses_until.filter(|_| !session.ended());
         let until = until.into_iter().chain(stalls_at).chain(refuses_until).min();
-        Ok(Stay::Wait { readable: receives, writable: sends, until })
+        Ok(KeepOn::Wait { readable: receives, writable: sends, until })
     }
 }
 
@@ -403,21 +403,21 @@ impl Transmission {
     /// The client is gone. Its requests at the device still hold memory, so its place and its lease stay taken until that
     /// memory is free. Otherwise a client that connects, sends requests and leaves, again and again, could fill the machine's
     /// memory through a slow device.
-    fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> Stay {
+    fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         let Self { session, entry: Entry { connection, shared }, .. } = self;
         ended.drain(..).for_each(|completion| session.forget(completion));
         connection.publish(session);
         let drain_nanos = shared.options.drain_timeout.as_nanos() as Nanos;
         let until = connection.stopping().then(|| *self.drained_by.get_or_insert(now.saturating_add(drain_nanos)));
         if session.requests_at_device() == 0 || until.is_some_and(|until| until <= now) {
-            return Stay::Leave;
+            return KeepOn::Leave;
         }
-        Stay::Wait { readable: false, writable: false, until }
+        KeepOn::Wait { readable: false, writable: false, until }
     }
 }
 
-impl Guest for Transmission {
-    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+impl LaneClient for Transmission {
+    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         let outcome = self.advance(now, signalled, ended, requests);
         outcome.unwrap_or_else(|end| {
             self.entry.connection.log_end(&self.entry.shared, Err(end));

@@ -13,7 +13,7 @@
 //!               └ wire    every constant and structure of the protocol (pure)
 //!   vhost_user  disks of virtual machines; its head lists its parts
 //!   ublk        a block device: made, taken over, removed
-//!     ├ guest        one queue: its driver and its device
+//!     ├ lane_client  one queue: its driver and its device
 //!     ├ queue        requests of the kernel in, results out           (pure)
 //!     ├ kernel       system calls
 //!     └ uapi         every constant and structure of the driver       (pure)

@@ -1,8 +1,8 @@
 //! The server: listeners, exports, and the list of clients.
 //!
 //! One thread accepts clients. Each client agrees on its export on a thread of its own, so that no client can delay another.
-//! Then it moves to the device's thread, or stays on its own if the device takes no guests. One lock protects the lists; it is
-//! taken when a client connects, agrees on an export, or leaves, never for a request.
+//! Then it moves to the device's thread, or stays on its own if the device takes no on-lane clients. One lock protects the lists;
+//! it is taken when a client connects, agrees on an export, or leaves, never for a request.
 
 use crate::apart::Wake;
 use crate::budget::{Budget, Lease};

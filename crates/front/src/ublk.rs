@@ -10,8 +10,8 @@
 
 mod driver;
 mod error;
-mod guest;
 mod kernel;
+mod lane_client;
 mod note;
 mod queue;
 mod uapi;
@@ -24,8 +24,8 @@ use crate::apart::{self, Wake};
 use driver::{
     COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, delete, device_info, ids, open_queues, parameters, take_over,
 };
-use guest::{Crew, Place, QueueGuest};
 use kernel::KernelPort;
+use lane_client::{Crew, Place, QueueClient};
 use note::{Note, mark};
 use queue::Queue;
 use std::fs;
@@ -85,9 +85,9 @@ pub struct UblkStatus {
 pub struct UblkDevice {
     id: u32,
     crew: Arc<Crew>,
-    /// For guests on the device's thread.
+    /// For on-lane clients on the device's thread.
     device: Weak<dyn RemoteDevice>,
-    /// For guests on threads of their own.
+    /// For on-lane clients on threads of their own.
     wakes: Vec<Arc<Wake>>,
     note: PathBuf,
     taken_over: bool,
@@ -154,13 +154,13 @@ impl UblkDevice {
             let place = Place::take(&self.crew);
             let queue = Queue::new(limits.clone(), info.io_bytes_max, info.depth, export.read_only);
             let port = KernelPort::open(&device, index, info.depth).map_err(failed)?;
-            let guest = QueueGuest::new(format!("/dev/ublkb{id}"), queue, port, place).map_err(failed)?;
-            if let Err(guest) = export.device.take_in(Box::new(guest)) {
+            let client = QueueClient::new(format!("/dev/ublkb{id}"), queue, port, place).map_err(failed)?;
+            if let Err(client) = export.device.take_in(Box::new(client)) {
                 let wake = Arc::new(Wake::new().map_err(failed)?);
                 self.wakes.push(Arc::clone(&wake));
                 let device = Arc::clone(&export.device);
                 let alone = move || {
-                    if let Err(error) = apart::live(guest, device, &wake) {
+                    if let Err(error) = apart::live(client, device, &wake) {
                         log::error!(
                             "/dev/ublkb{id}: queue {index} cannot sleep: {error}; its requests wait until the array is served anew"
                         );

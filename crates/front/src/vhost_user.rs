@@ -3,7 +3,7 @@
 //! ```text
 //!   vhost_user     a socket, and the one front-end (a VMM) that it serves at a time
 //!     ├ frontend   its messages, on a thread of its own
-//!     ├ queue      a running queue, a guest of a lane: rings in, requests out, completions in, rings out
+//!     ├ queue      a running queue, an on-lane client: rings in, requests out, completions in, rings out
 //!     ├ inflight   memory that tells the next server what to do again
 //!     ├ command    requests of the driver, checked                                 (pure)
 //!     ├ chain      descriptor chains in memory that nobody can trust               (pure)

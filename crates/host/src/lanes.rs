@@ -101,9 +101,9 @@ impl ArrayLanes {
         Arc::clone(&self.remote)
     }
 
-    /// Whether guests may live on the lanes.
-    pub fn takes_guests(&self) -> bool {
-        self.lanes[0].takes_guests()
+    /// Whether on-lane clients may live on the lanes.
+    pub fn takes_clients(&self) -> bool {
+        self.lanes[0].takes_clients()
     }
 
     /// The present state of the array.

@@ -96,7 +96,7 @@ impl LaneSpec {
                 lane = lane.on_cpus(near.cpus.clone());
             }
             match self.clients {
-                Some(clients) => lane.takes_guests(clients),
+                Some(clients) => lane.takes_clients(clients),
                 None => lane,
             }
         };
@@ -107,7 +107,7 @@ impl LaneSpec {
     pub fn view(
         &self,
         near: Option<&Near>,
-        takes_guests: bool,
+        takes_clients: bool,
         index: usize,
         count: usize,
         (ring, counters): (&str, RingCounters),
@@ -119,7 +119,7 @@ impl LaneSpec {
             (None, None) => "on any processor".into(),
         };
         let rest = if self.polls { "polls (--poll)" } else { "sleeps when idle (the default)" };
-        let clients = if takes_guests { "on it" } else { "on threads of their own" };
+        let clients = if takes_clients { "on it" } else { "on threads of their own" };
         let by_processors = || format!("the default for {} processors", processor_count());
         let why = if self.clients.is_some() { "--clients".into() } else { by_processors() };
         let why_so_many = if self.count.is_some() { "--lanes".into() } else { by_processors() };
@@ -130,7 +130,7 @@ impl LaneSpec {
             ),
             cpu,
             polls: self.polls,
-            clients_on_lane: takes_guests,
+            clients_on_lane: takes_clients,
             ring_calls: counters.call_count,
             ring_entries: counters.entry_count,
             ring_fixed: counters.fixed_count,

@@ -288,11 +288,12 @@ impl Service {
             view.headline = format!("{silence}; before that: {}", view.headline);
             return Ok(view);
         };
-        let takes_guests = served.lanes.takes_guests();
+        let takes_clients = served.lanes.takes_clients();
         let mut view = view::array(&report);
         let count = rings.len();
         let lanes = rings.into_iter().enumerate();
-        view.lanes = lanes.map(|(index, ring)| served.how.view(served.near.as_ref(), takes_guests, index, count, ring)).collect();
+        view.lanes =
+            lanes.map(|(index, ring)| served.how.view(served.near.as_ref(), takes_clients, index, count, ring)).collect();
         view.name.clone_from(&served.name);
         view.paused = served.paused.load(Ordering::SeqCst);
         view::describe_state(&mut view);

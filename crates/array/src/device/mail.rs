@@ -54,7 +54,7 @@ impl<R: MetadataWriter> Driver<R> {
     pub(super) fn relay(&mut self, request: Request) {
         let request = match self.others().way(&request) {
             Way::Own => return self.take_request(request),
-            Way::Guest => match self.read_directly(request) {
+            Way::Direct => match self.read_directly(request) {
                 Some(back) => back,
                 None => return,
             },

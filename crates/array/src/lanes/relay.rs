@@ -44,7 +44,7 @@ pub(crate) enum Way {
     /// This lane owns all of it, and the relay is not needed.
     Own,
     /// A direct read of another lane's partition.
-    Guest,
+    Direct,
     /// By the owners.
     Owners,
 }
@@ -75,7 +75,7 @@ impl<P: Clone> Relay<P> {
             Operation::Flush => Way::Owners,
             _ if !whole => Way::Owners,
             _ if lane == self.partition.lane => Way::Own,
-            _ if self.may_read(lane, &request.operation) => Way::Guest,
+            _ if self.may_read(lane, &request.operation) => Way::Direct,
             _ => Way::Owners,
         }
     }

@@ -3,16 +3,16 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use stria_block::{Completion, Guest, Limits, Mailbox, Nanos, RemoteDevice, Request, Stay};
+use stria_block::{Completion, KeepOn, LaneClient, Limits, Mailbox, Nanos, RemoteDevice, Request};
 
-/// Lanes any of which takes any request of one device. A guest lives on the lane that has the fewest. A client on a thread of
-/// its own sends each request to the lane that owns its first sector; if sectors have no owners, the lanes take turns.
+/// Lanes any of which takes any request of one device. An on-lane client lives on the lane that has the fewest. A client on a
+/// thread of its own sends each request to the lane that owns its first sector; if sectors have no owners, the lanes take turns.
 pub struct LaneRouter {
     lanes: Vec<Arc<dyn RemoteDevice>>,
     /// How many consecutive sectors one lane owns before the next lane's begin.
     group_sectors: Option<u64>,
-    /// By lane: one reference for each guest, and one here.
-    guests: Mutex<Vec<Arc<()>>>,
+    /// By lane: one reference for each on-lane client, and one here.
+    clients: Mutex<Vec<Arc<()>>>,
     next: AtomicUsize,
 }
 
@@ -24,8 +24,8 @@ impl LaneRouter {
     /// Without lanes.
     pub fn new(lanes: Vec<Arc<dyn RemoteDevice>>, group_sectors: Option<u64>) -> Self {
         assert!(!lanes.is_empty(), "somebody must serve");
-        let guests = Mutex::new(lanes.iter().map(|_| Arc::default()).collect());
-        Self { lanes, group_sectors, guests, next: AtomicUsize::new(0) }
+        let clients = Mutex::new(lanes.iter().map(|_| Arc::default()).collect());
+        Self { lanes, group_sectors, clients, next: AtomicUsize::new(0) }
     }
 }
 
@@ -50,14 +50,14 @@ impl RemoteDevice for LaneRouter {
         }
     }
 
-    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
+    fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
         let (lane, place) = {
-            let guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
-            let places = guests.iter().enumerate();
+            let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let places = clients.iter().enumerate();
             let (lane, place) = places.min_by_key(|(_, place)| Arc::strong_count(place)).expect("there is a lane");
             (lane, Arc::clone(place))
         };
-        self.lanes[lane].take_in(Box::new(Lodger { _place: place, guest }))
+        self.lanes[lane].take_in(Box::new(Lodger { _place: place, client }))
     }
 
     fn stir(&self) {
@@ -65,19 +65,19 @@ impl RemoteDevice for LaneRouter {
     }
 }
 
-/// A guest that is counted for its lane.
+/// An on-lane client that is counted for its lane.
 struct Lodger {
-    /// Released before the guest's end can be noticed.
+    /// Released before the on-lane client's end can be noticed.
     _place: Arc<()>,
-    guest: Box<dyn Guest>,
+    client: Box<dyn LaneClient>,
 }
 
-impl Guest for Lodger {
-    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
-        self.guest.turn(now, signalled, ended, requests)
+impl LaneClient for Lodger {
+    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
+        self.client.turn(now, signalled, ended, requests)
     }
 
     fn socket(&self) -> &Arc<OwnedFd> {
-        self.guest.socket()
+        self.client.socket()
     }
 }

@@ -81,9 +81,9 @@ struct Client {
 /// Where a client's answers go.
 enum Reply {
     Mailbox(Arc<Mailbox<Completion>>),
-    /// To the guest in this room, which takes them with [`RequestTable::answers`].
-    Guest(u32),
-    /// The guest has left: answers are discarded.
+    /// To the on-lane client in this room, which takes them with [`RequestTable::answers`].
+    LaneClient(u32),
+    /// The on-lane client has left: answers are discarded.
     Gone,
 }
 
@@ -92,7 +92,7 @@ impl Client {
     fn has_left(&self) -> bool {
         let gone = match &self.reply {
             Reply::Mailbox(reply) => Arc::strong_count(reply) == 1,
-            Reply::Guest(_) => false,
+            Reply::LaneClient(_) => false,
             Reply::Gone => true,
         };
         gone && self.open == 0 && self.answers.is_empty() && self.held.is_empty()
@@ -145,17 +145,17 @@ impl RequestTable {
         };
     }
 
-    /// Makes the guest in this room a client. Returns the client's index.
+    /// Makes the on-lane client in this room a client. Returns the client's index.
     pub(super) fn admit(&mut self, room: u32) -> usize {
-        self.seat(Reply::Guest(room))
+        self.seat(Reply::LaneClient(room))
     }
 
-    /// The requests that follow come from this guest.
-    pub(super) fn turn_to_guest(&mut self, client: usize) {
+    /// The requests that follow come from this on-lane client.
+    pub(super) fn turn_to_client(&mut self, client: usize) {
         self.current = client;
     }
 
-    /// The guest wants no more answers.
+    /// The on-lane client wants no more answers.
     pub(super) fn dismiss(&mut self, client: usize) {
         self.clients[client].reply = Reply::Gone;
         self.clients[client].answers.clear();
@@ -163,7 +163,7 @@ impl RequestTable {
         self.clients[client].held.clear();
     }
 
-    /// A guest's answers; it takes all of them.
+    /// An on-lane client's answers; it takes all of them.
     pub(super) fn answers(&mut self, client: usize) -> &mut Vec<Completion> {
         &mut self.clients[client].answers
     }
@@ -290,13 +290,13 @@ impl RequestTable {
         self.put(self.current, request.complete(Err(error)));
     }
 
-    /// Sends the answers, each client's with one lock and at most one wake-up. Guests are called by their rooms.
+    /// Sends the answers, each client's with one lock and at most one wake-up. On-lane clients are called by their rooms.
     pub(super) fn send(&mut self, mut call: impl FnMut(u32)) {
         for client in self.waiting.drain(..) {
             let client = &mut self.clients[client];
             match &client.reply {
                 Reply::Mailbox(reply) => reply.push_all(client.answers.drain(..)),
-                Reply::Guest(room) => call(*room),
+                Reply::LaneClient(room) => call(*room),
                 Reply::Gone => client.answers.clear(),
             }
         }

@@ -1,4 +1,4 @@
-//! One running queue: a [`Guest`] on a lane of its device, or on a thread of its own.
+//! One running queue: a [`LaneClient`] on a lane of its device, or on a thread of its own.
 //!
 //! A turn puts what the device has done into the used ring, takes new requests from the available ring, and notifies the
 //! driver once. Reads are copied to guest memory when they end, writes are copied from it when they begin: the copy is what
@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use stria_block::{Completion, Guest, Nanos, Operation, Pool, RemoteDevice, Request, SECTOR_BYTES, Stay};
+use stria_block::{Completion, KeepOn, LaneClient, Nanos, Operation, Pool, RemoteDevice, Request, SECTOR_BYTES};
 use virtio_bindings::bindings::virtio_ring::VRING_AVAIL_F_NO_INTERRUPT;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress};
@@ -266,7 +266,7 @@ impl Run {
         signalled: bool,
         ended: &mut Vec<Completion>,
         requests: &mut Vec<Request>,
-    ) -> Result<Stay, Broken> {
+    ) -> Result<KeepOn, Broken> {
         if signalled {
             // Fails only if the kick was read already.
             let _ = rustix::io::read(&*self.kick, &mut [0; 8]);
@@ -302,11 +302,11 @@ impl Run {
         self.line().counters.in_flight.store(self.in_flight as u64, Ordering::Relaxed);
         Ok(match taken {
             _ if !takes && self.line().is_stopping.load(Ordering::SeqCst) => self.leave(now),
-            Taken::Some => Stay::Again,
-            Taken::All => Stay::Wait { readable: true, writable: false, until: self.cool(now) },
+            Taken::Some => KeepOn::Again,
+            Taken::All => KeepOn::Wait { readable: true, writable: false, until: self.cool(now) },
             Taken::Starved => {
                 let until = self.lease.waits().then(|| now.saturating_add(LOOK_FOR_MEMORY_AFTER));
-                Stay::Wait { readable: true, writable: false, until }
+                KeepOn::Wait { readable: true, writable: false, until }
             }
         })
     }
@@ -511,12 +511,12 @@ impl Run {
     }
 
     /// The turn of a queue that was told to stop.
-    fn leave(&mut self, now: Nanos) -> Stay {
+    fn leave(&mut self, now: Nanos) -> KeepOn {
         let is_closing = self.common.closing.load(Ordering::SeqCst);
         let until = is_closing.then(|| *self.leaves_by.get_or_insert(now.saturating_add(DRAIN_WITHIN)));
         match self.in_flight == 0 || until.is_some_and(|until| until <= now) {
-            true => Stay::Leave,
-            false => Stay::Wait { readable: false, writable: false, until },
+            true => KeepOn::Leave,
+            false => KeepOn::Wait { readable: false, writable: false, until },
         }
     }
 
@@ -533,11 +533,11 @@ impl Run {
     }
 
     /// A ring that is broken is left alone. What the device has ends unseen.
-    fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> Stay {
+    fn outlive(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         ended.drain(..).for_each(|completion| self.forget(&completion));
         match self.line().is_stopping.load(Ordering::SeqCst) {
             true => self.leave(now),
-            false => Stay::Wait { readable: false, writable: false, until: None },
+            false => KeepOn::Wait { readable: false, writable: false, until: None },
         }
     }
 }
@@ -550,8 +550,8 @@ enum Taken {
     Starved,
 }
 
-impl Guest for Run {
-    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+impl LaneClient for Run {
+    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         if self.is_broken {
             return self.outlive(now, ended);
         }

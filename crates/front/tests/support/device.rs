@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use stria_block::{BlockDevice, Completion, Guest, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request};
+use stria_block::{BlockDevice, Completion, LaneClient, Limits, Mailbox, Nanos, Operation, RamDevice, RemoteDevice, Request};
 use stria_drive::{DriveError, Lane, LaneHandle};
 
 /// A device that lives as long as its last handle.
@@ -27,8 +27,8 @@ pub struct Gate {
 }
 
 impl LaneDevice {
-    /// Starts the lane. `takes_guests`: whether clients live on it.
-    pub fn spawn(limits: Limits, takes_guests: bool) -> Self {
+    /// Starts the lane. `takes_clients`: whether clients live on it.
+    pub fn spawn(limits: Limits, takes_clients: bool) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("ram-{}", COUNT.fetch_add(1, Ordering::SeqCst));
         let hold = Arc::<AtomicBool>::default();
@@ -41,12 +41,18 @@ impl LaneDevice {
             let (ram, kept) = (RamDevice::with_limits(limits), Vec::new());
             Ok::<_, DriveError>(Gate { ram, hold: gate_hold, held_sector: gate_sector, kept, durable: gate_durable })
         };
-        Self { lane: Lane::new(&name).takes_guests(takes_guests).spawn(build).expect("a lane"), name, hold, held_sector, durable }
+        Self {
+            lane: Lane::new(&name).takes_clients(takes_clients).spawn(build).expect("a lane"),
+            name,
+            hold,
+            held_sector,
+            durable,
+        }
     }
 
     /// The thread that clients live on, if it is the device's.
     pub fn thread_of_clients(&self) -> Option<&str> {
-        self.lane.takes_guests().then_some(&self.name)
+        self.lane.takes_clients().then_some(&self.name)
     }
 
     /// While it is blocked, requests wait: to see what a server does with a slow device.
@@ -78,8 +84,8 @@ impl RemoteDevice for LaneDevice {
         self.lane.remote().submit(requests, reply);
     }
 
-    fn take_in(&self, guest: Box<dyn Guest>) -> Result<(), Box<dyn Guest>> {
-        self.lane.remote().take_in(guest)
+    fn take_in(&self, client: Box<dyn LaneClient>) -> Result<(), Box<dyn LaneClient>> {
+        self.lane.remote().take_in(client)
     }
 
     fn stir(&self) {

@@ -26,7 +26,7 @@ impl Bench {
 
     /// The client asks; whether the device has it at once.
     fn ask(&mut self, client: usize, request: Request) -> bool {
-        self.request_table.turn_to_guest(client);
+        self.request_table.turn_to_client(client);
         let accepted = self.request_table.accept(request);
         let at_once = accepted.is_some();
         self.device.extend(accepted);

@@ -1,4 +1,4 @@
-//! A queue as a guest of the array's thread, or on a thread of its own.
+//! A queue as an on-lane client of the array's thread, or on a thread of its own.
 
 use super::kernel::KernelPort;
 use super::queue::{Broken, Counters, Queue};
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_block::{Completion, Guest, Nanos, Request, Stay};
+use stria_block::{Completion, KeepOn, LaneClient, Nanos, Request};
 
 /// One second: then an idle queue's buffers return to the system.
 const COOL_AFTER: Nanos = 1_000_000_000;
@@ -79,7 +79,7 @@ impl Crew {
     }
 }
 
-/// A queue's place among those of its device, from before its guest is made until after it is dropped.
+/// A queue's place among those of its device, from before its on-lane client is made until after it is dropped.
 pub(super) struct Place(Arc<Crew>);
 
 impl Place {
@@ -106,7 +106,7 @@ enum End {
 }
 
 /// A queue, its driver, and its place.
-pub(super) struct QueueGuest {
+pub(super) struct QueueClient {
     name: String,
     queue: Queue,
     port: KernelPort,
@@ -119,7 +119,7 @@ pub(super) struct QueueGuest {
     place: Place,
 }
 
-impl QueueGuest {
+impl QueueClient {
     /// `name`: of the device, for messages.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl QueueGuest {
         Ok(Self { name, queue, port, readiness, has_begun: false, idle_since: 0, counted: (Counters::default(), 0), place })
     }
 
-    fn advance(&mut self, now: Nanos, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Result<Stay, End> {
+    fn advance(&mut self, now: Nanos, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Result<KeepOn, End> {
         let Self { queue, port, place: Place(crew), .. } = self;
         if !std::mem::replace(&mut self.has_begun, true) {
             port.begin()?;
@@ -147,7 +147,7 @@ impl QueueGuest {
         crew.count(&self.counted.0, &counted.0, self.counted.1, counted.1);
         self.counted = counted;
         if queue.is_over() || is_leaving && queue.at_device() == 0 && !port.is_due() {
-            return Ok(Stay::Leave);
+            return Ok(KeepOn::Leave);
         }
         if worked || !requests.is_empty() {
             self.idle_since = now;
@@ -155,20 +155,20 @@ impl QueueGuest {
             queue.cool();
         }
         if port.is_due() {
-            return Ok(Stay::Again);
+            return Ok(KeepOn::Again);
         }
         let until = queue.keeps_warm().then_some(self.idle_since + COOL_AFTER);
-        Ok(Stay::Wait { readable: !is_leaving, writable: false, until })
+        Ok(KeepOn::Wait { readable: !is_leaving, writable: false, until })
     }
 }
 
-impl Guest for QueueGuest {
-    fn turn(&mut self, now: Nanos, _signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay {
+impl LaneClient for QueueClient {
+    fn turn(&mut self, now: Nanos, _signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         self.advance(now, ended, requests).unwrap_or_else(|end| {
             log::error!("{}: {end}; its requests wait until the array is served anew", self.name);
             self.place.0.lock().failure.get_or_insert_with(|| end.to_string());
             self.place.0.changed.notify_all();
-            Stay::Leave
+            KeepOn::Leave
         })
     }
 

@@ -5,20 +5,20 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A client on the device's thread, driven by a socket. No call of it may block.
-pub trait Guest: Send {
+pub trait LaneClient: Send {
     /// Makes progress: takes those of its requests that `ended`, adds new ones to `requests`, and returns what it waits for.
-    /// `signalled`: the socket is as the last [`Stay::Wait`] asked for.
-    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> Stay;
+    /// `signalled`: the socket is as the last [`KeepOn::Wait`] asked for.
+    fn turn(&mut self, now: Nanos, signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn;
 
-    /// The socket. The thread that watches it holds it as well, so it must be shut down when the guest is dropped: the watch
-    /// then ends.
+    /// The socket. The thread that watches it holds it as well, so it must be shut down when the on-lane client is dropped: the
+    /// watch then ends.
     fn socket(&self) -> &Arc<OwnedFd>;
 }
 
-/// What a guest wants after a turn. In every case it gets another turn when one of its requests ends.
+/// What an on-lane client wants after a turn. In every case it gets another turn when one of its requests ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stay {
-    /// Another turn, after all other guests had theirs.
+pub enum KeepOn {
+    /// Another turn, after all other on-lane clients had theirs.
     Again,
     /// A turn when the socket is ready, or at the time `until`.
     Wait {
@@ -29,6 +29,6 @@ pub enum Stay {
         /// At the latest then.
         until: Option<Nanos>,
     },
-    /// No further turn: the guest is dropped, and completions of its open requests are discarded.
+    /// No further turn: the on-lane client is dropped, and completions of its open requests are discarded.
     Leave,
 }

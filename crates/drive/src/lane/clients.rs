@@ -1,30 +1,30 @@
-//! The guests of a lane: which are due a turn, and what the others wait for.
+//! The clients that live on a lane: which are due a turn, and what the others wait for.
 //!
-//! A guest has a room, whose number is its socket's key on the ring. A socket is watched once for each direction at a time. A
-//! watch for a guest that has left may still fire for the next guest in the room, which costs that guest a needless turn.
+//! A client has a room, whose number is its socket's key on the ring. A socket is watched once for each direction at a time. A
+//! watch for a client that has left may still fire for the next client in the room, which costs that client a needless turn.
 
 use super::request_table::RequestTable;
 use crate::Ring;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use stria_block::{Guest, Nanos, Request, Stay};
+use stria_block::{KeepOn, LaneClient, Nanos, Request};
 
 /// Set in the key of a socket that is watched for space to send.
 const ROOM_TO_SEND: u32 = 1 << 31;
 
-/// All guests of the lane.
+/// All clients of the lane.
 #[derive(Default)]
-pub(super) struct Guests {
+pub(super) struct LaneClients {
     rooms: Vec<Option<Resident>>,
-    /// Rooms of guests that are due a turn, each once.
+    /// Rooms of clients that are due a turn, each once.
     due: Vec<u32>,
-    /// No `until` of any guest is before this.
+    /// No `until` of any client is before this.
     earliest: Option<Nanos>,
     keys: Vec<u32>,
     requests: Vec<Request>,
 }
 
 struct Resident {
-    guest: Box<dyn Guest>,
+    lane_client: Box<dyn LaneClient>,
     /// Its index in the request table.
     client: usize,
     is_due: bool,
@@ -35,20 +35,21 @@ struct Resident {
     watched_out: bool,
 }
 
-impl Guests {
-    /// Gives the guest a room and a first turn.
-    pub(super) fn admit(&mut self, guest: Box<dyn Guest>, request_table: &mut RequestTable) {
+impl LaneClients {
+    /// Gives the client a room and a first turn.
+    pub(super) fn admit(&mut self, lane_client: Box<dyn LaneClient>, request_table: &mut RequestTable) {
         let room = self.rooms.iter().position(Option::is_none).unwrap_or_else(|| {
             self.rooms.push(None);
             self.rooms.len() - 1
         });
         let client = request_table.admit(room as u32);
         let (is_due, signalled, until) = (false, false, None);
-        self.rooms[room] = Some(Resident { guest, client, is_due, signalled, until, watched_in: false, watched_out: false });
+        self.rooms[room] =
+            Some(Resident { lane_client, client, is_due, signalled, until, watched_in: false, watched_out: false });
         self.call(room as u32);
     }
 
-    /// The guest in this room is due a turn.
+    /// The client in this room is due a turn.
     pub(super) fn call(&mut self, room: u32) {
         if let Some(Some(resident)) = self.rooms.get_mut(room as usize)
             && !std::mem::replace(&mut resident.is_due, true)
@@ -57,12 +58,12 @@ impl Guests {
         }
     }
 
-    /// All guests are due a turn.
+    /// All clients are due a turn.
     pub(super) fn call_all(&mut self) {
         (0..self.rooms.len()).for_each(|room| self.call(room as u32));
     }
 
-    /// Calls guests whose socket is ready or whose time has come. True if any guest is due a turn.
+    /// Calls clients whose socket is ready or whose time has come. True if any client is due a turn.
     pub(super) fn look(&mut self, ring: &Ring, now: Nanos) -> bool {
         let mut keys = std::mem::take(&mut self.keys);
         ring.take_ready(&mut keys);
@@ -86,17 +87,17 @@ impl Guests {
         self.is_due()
     }
 
-    /// True if any guest is due a turn.
+    /// True if any client is due a turn.
     pub(super) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// When the next guest's time comes.
+    /// When the next client's time comes.
     pub(super) fn next_wake(&self) -> Option<Nanos> {
         self.earliest
     }
 
-    /// Gives a turn to every guest that is due one. True if any of them sent a request.
+    /// Gives a turn to every client that is due one. True if any of them sent a request.
     pub(super) fn turn(
         &mut self,
         now: Nanos,
@@ -105,35 +106,35 @@ impl Guests {
         mut submit: impl FnMut(&mut RequestTable, Request),
     ) -> bool {
         let mut asked = false;
-        // A guest that is called meanwhile gets its turn in the next round.
+        // a client that is called meanwhile gets its turn in the next round.
         let count = self.due.len();
         for index in 0..count {
             let room = self.due[index];
             let resident = self.rooms[room as usize].as_mut().expect("only residents are called");
             resident.is_due = false;
-            let (guest, answers) = (&mut resident.guest, request_table.answers(resident.client));
+            let (lane_client, answers) = (&mut resident.lane_client, request_table.answers(resident.client));
             let signalled = std::mem::take(&mut resident.signalled);
-            let turn = catch_unwind(AssertUnwindSafe(|| guest.turn(now, signalled, answers, &mut self.requests)));
+            let turn = catch_unwind(AssertUnwindSafe(|| lane_client.turn(now, signalled, answers, &mut self.requests)));
             asked |= !self.requests.is_empty();
-            request_table.turn_to_guest(resident.client);
+            request_table.turn_to_client(resident.client);
             self.requests.drain(..).for_each(|request| submit(request_table, request));
             match turn {
-                Ok(Stay::Again) => {
+                Ok(KeepOn::Again) => {
                     resident.is_due = true;
                     self.due.push(room);
                 }
-                Ok(Stay::Wait { readable, writable, until }) => {
+                Ok(KeepOn::Wait { readable, writable, until }) => {
                     resident.until = until;
                     self.earliest = self.earliest.into_iter().chain(until).min();
                     if readable && !std::mem::replace(&mut resident.watched_in, true) {
-                        ring.watch(resident.guest.socket(), false, room);
+                        ring.watch(resident.lane_client.socket(), false, room);
                     }
                     if writable && !std::mem::replace(&mut resident.watched_out, true) {
-                        ring.watch(resident.guest.socket(), true, room | ROOM_TO_SEND);
+                        ring.watch(resident.lane_client.socket(), true, room | ROOM_TO_SEND);
                     }
                 }
-                // If a guest panics (which is printed), only that guest ends.
-                Ok(Stay::Leave) | Err(_) => {
+                // If a client panics (which is printed), only that client ends.
+                Ok(KeepOn::Leave) | Err(_) => {
                     request_table.dismiss(resident.client);
                     self.rooms[room as usize] = None;
                 }

@@ -6,7 +6,7 @@ use stria_block::*;
 use support::*;
 
 const OWNER: usize = 0;
-const GUEST: usize = 1;
+const READER: usize = 1;
 
 /// Levels with redundancy, on two lanes with groups of a strip.
 fn each(name: &str, mut test: impl FnMut(&mut World)) {
@@ -89,7 +89,7 @@ fn model(world: &World, sector: u64) -> Vec<u8> {
 fn a_plain_share_is_read_without_its_owner() {
     each("plain", |world| {
         for sector in 0..world.geometry.capacity_sectors() {
-            assert_eq!(read(world, GUEST, sector), Some(Ok(model(world, sector))), "sector {sector}");
+            assert_eq!(read(world, READER, sector), Some(Ok(model(world, sector))), "sector {sector}");
             assert_eq!(read(world, OWNER, sector), Some(Ok(model(world, sector))), "sector {sector}");
         }
     });
@@ -105,27 +105,27 @@ fn where_a_member_is_missing_the_owner_is_asked() {
         (0..10).for_each(|_| assert!(world.step()));
         let mut asked = 0;
         for sector in owned(world) {
-            let answer = read(world, GUEST, sector);
+            let answer = read(world, READER, sector);
             if world.status().health == Health::Optimal {
                 // A spare took over.
                 break;
             }
             asked += 1;
             assert_eq!(answer, None, "sector {sector}");
-            assert_eq!(bytes_of(wait_for(world, GUEST)), Ok(model(world, sector)), "sector {sector}");
+            assert_eq!(bytes_of(wait_for(world, READER)), Ok(model(world, sector)), "sector {sector}");
         }
         assert!(asked > 0);
     });
 }
 
 #[test]
-fn what_a_guest_cannot_read_its_owner_corrects() {
+fn what_a_direct_read_cannot_read_its_owner_corrects() {
     each("unreadable", |world| {
         // Nobody else is spoiled there.
         world.faults[1].borrow_mut().bad.push((8..16, FaultKind::Read));
         let sectors: Vec<u64> = (0..world.geometry.capacity_sectors()).collect();
         for sector in sectors {
-            let read = read(world, GUEST, sector).unwrap_or_else(|| bytes_of(wait_for(world, GUEST)));
+            let read = read(world, READER, sector).unwrap_or_else(|| bytes_of(wait_for(world, READER)));
             assert_eq!(read, Ok(model(world, sector)), "sector {sector}");
         }
         settle(world);
@@ -142,19 +142,19 @@ fn a_member_that_was_replaced_is_not_read_any_more() {
         world.carry_out(Command::Replace { member: MemberId(0), spare }).expect("both are there");
         let took_over = |lane: &ArrayDevice<NoMetadata>| lane.status().slots[0] == Some(spare);
         while !took_over(&world.lanes[OWNER]) {
-            world.lanes[GUEST].poll(world.now, &mut Vec::new());
+            world.lanes[READER].poll(world.now, &mut Vec::new());
             world.lanes[OWNER].poll(world.now, &mut Vec::new());
             world.now = world.lanes.iter().filter_map(ArrayDevice::next_wake).min().expect("it is filled").max(world.now);
         }
-        assert!(!took_over(&world.lanes[GUEST]), "it had no turn since");
+        assert!(!took_over(&world.lanes[READER]), "it had no turn since");
         for sector in owned(world) {
             let from = std::iter::once(world.pattern(1).freeze()).collect::<Segments<Data>>();
             let new = from[0].to_vec();
             if ask(world, OWNER, sector, Operation::Write { from, fua: false }).is_none() {
                 wait_for(world, OWNER);
-                assert!(took_over(&world.lanes[GUEST]));
+                assert!(took_over(&world.lanes[READER]));
             }
-            let read = read(world, GUEST, sector).unwrap_or_else(|| bytes_of(wait_for(world, GUEST)));
+            let read = read(world, READER, sector).unwrap_or_else(|| bytes_of(wait_for(world, READER)));
             assert_eq!(read, Ok(new), "sector {sector}");
         }
     });
@@ -174,7 +174,7 @@ fn what_a_member_lacks_is_not_read_past_its_owner() {
         world.run_until_rebuilt();
         settle(world);
         for sector in owned(world) {
-            match read(world, GUEST, sector).unwrap_or_else(|| bytes_of(wait_for(world, GUEST))) {
+            match read(world, READER, sector).unwrap_or_else(|| bytes_of(wait_for(world, READER))) {
                 Ok(read) => assert!(read == model(world, sector), "sector {sector} is made up"),
                 Err(_) => lost += 1,
             }
