@@ -90,7 +90,7 @@ struct RunningUpdate {
 /// What comes next in a metadata update.
 enum UpdateStep {
     /// Members that missed the last superblock update get it (R27).
-    CatchUp,
+    RewriteLast,
     Write,
     End,
 }
@@ -358,7 +358,7 @@ impl<R: MetadataWriter> Driver<R> {
     fn make(&mut self, update: MetadataUpdate) {
         // R27, R32: every member has the last superblock update before the next one, and before a new log session begins.
         let next = match update {
-            MetadataUpdate::State(_) | MetadataUpdate::ResetLog => UpdateStep::CatchUp,
+            MetadataUpdate::State(_) | MetadataUpdate::ResetLog => UpdateStep::RewriteLast,
             MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => UpdateStep::Write,
         };
         let before = self.update.replace(RunningUpdate { update, next, writes: 0, failures: Vec::new() });
@@ -373,8 +373,8 @@ impl<R: MetadataWriter> Driver<R> {
         let running = self.update.as_mut().expect("an update runs");
         let (writes, end) = loop {
             let writes = match running.next {
-                UpdateStep::CatchUp => {
-                    let writes = recorder.catch_up();
+                UpdateStep::RewriteLast => {
+                    let writes = recorder.rewrite_last_update();
                     if writes.is_empty() {
                         running.next = UpdateStep::Write;
                     }

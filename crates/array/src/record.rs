@@ -131,7 +131,7 @@ pub trait MetadataWriter: Clone {
 
     /// The writes that must be durable before the next superblock update: members that missed the last update of the run
     /// before, which a crash tore, get it now (R27). Called until there are none.
-    fn catch_up(&mut self) -> Vec<MetadataWrite> {
+    fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
     }
 

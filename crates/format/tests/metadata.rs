@@ -434,7 +434,7 @@ fn stale_bitmaps_vouch_for_no_page_before_all_are_made_anew() {
     assert!(all > 4 * 4096 * 8, "{all} bits make several pages");
     let state = state_of(&start.config, false);
     loop {
-        let mut writes = start.recorder.catch_up();
+        let mut writes = start.recorder.rewrite_last_update();
         let last = writes.is_empty();
         if last {
             writes = start.recorder.record_state(&state, NOW);

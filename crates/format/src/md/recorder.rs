@@ -635,7 +635,7 @@ impl MetadataWriter for MdMetadata {
         admitted.map_err(|error| Refusal(error.to_string()))
     }
 
-    fn catch_up(&mut self) -> Vec<MetadataWrite> {
+    fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {
         if !std::mem::replace(&mut self.later_pages_laid, true) {
             let later = self.later_pages();
             if !later.is_empty() {

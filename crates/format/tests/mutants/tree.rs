@@ -120,8 +120,8 @@ impl MetadataWriter for Watched {
     type Log = WatchedLog;
     type Newcomer = ();
 
-    fn catch_up(&mut self) -> Vec<MetadataWrite> {
-        let writes = self.recorder.catch_up();
+    fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {
+        let writes = self.recorder.rewrite_last_update();
         self.look(writes)
     }
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
