@@ -242,7 +242,7 @@ impl<'a> Found<'a> {
             bad_blocks: self.member.bad_blocks.clone().unwrap_or_default(),
             bitmap_current: false,
             log_current: false,
-            log_life: 0,
+            log_incarnation: 0,
         }
     }
 }

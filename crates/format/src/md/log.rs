@@ -258,15 +258,15 @@ impl Session {
 
 /// The salt for checksums of a member's appends (R39): copies from elsewhere, and appends of its earlier incarnations, do not
 /// count.
-pub(crate) fn salt_of(superblock: &Superblock, life: u32) -> [u8; 16] {
-    (u128::from_be_bytes(superblock.header.device_uuid) ^ u128::from(life) << 96).to_be_bytes()
+pub(crate) fn salt_of(superblock: &Superblock, incarnation: u32) -> [u8; 16] {
+    (u128::from_be_bytes(superblock.header.device_uuid) ^ u128::from(incarnation) << 96).to_be_bytes()
 }
 
 /// The head's page.
-pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool, life: u32) -> Vec<u8> {
+pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &Session, off: bool, incarnation: u32) -> Vec<u8> {
     let mut head = LogHead {
         magic: MAGIC,
-        version: if life > 0 || place.parts > 1 { 2 } else { 1 },
+        version: if incarnation > 0 || place.parts > 1 { 2 } else { 1 },
         crc: 0,
         set_uuid: superblock.header.set_uuid,
         device_uuid: superblock.header.device_uuid,
@@ -276,7 +276,7 @@ pub(crate) fn encode_head(superblock: &Superblock, place: &LogPlace, session: &S
         ring_sectors: place.ring_sectors(),
         flags: if off { FLAG_OFF } else { 0 },
         sequence_from: 0,
-        life,
+        life: incarnation,
         parts: place.parts as u32,
         reserved: [0; 32],
     };
@@ -700,7 +700,7 @@ mod tests {
         place: LogPlace,
         session: Session,
         memory: Memory,
-        life: u32,
+        incarnation: u32,
     }
 
     impl Bench {
@@ -717,7 +717,7 @@ mod tests {
             let room = LogRoom::of(&superblock, 0).expect("there is room");
             assert_eq!((room.parts_max(), room.cut(parts + 1)), (parts, None));
             let place = room.cut(parts).expect("there is room");
-            Self { drive: vec![0; bytes(data_offset)], superblock, place, session, memory: Memory::default(), life: 0 }
+            Self { drive: vec![0; bytes(data_offset)], superblock, place, session, memory: Memory::default(), incarnation: 0 }
         }
 
         fn room(&self) -> LogRoom {
@@ -725,7 +725,7 @@ mod tests {
         }
 
         fn write_head(&mut self) {
-            let head = encode_head(&self.superblock, &self.place, &self.session, false, self.life);
+            let head = encode_head(&self.superblock, &self.place, &self.session, false, self.incarnation);
             self.drive[bytes(self.place.head_start)..][..head.len()].copy_from_slice(&head);
         }
 
@@ -751,7 +751,7 @@ mod tests {
                 new_data_is_zeros: false,
             });
             let (part, ring) = to;
-            let at = (&self.place, part, &salt_of(&self.superblock, self.life), self.session.number);
+            let at = (&self.place, part, &salt_of(&self.superblock, self.incarnation), self.session.number);
             let (start, data) = ring.append(at, record.as_slice(), terms, &mut self.memory)?;
             let range = bytes(start)..bytes(start) + data.len();
             self.drive[range.clone()].copy_from_slice(&data);
@@ -791,7 +791,7 @@ mod tests {
             bench.append_bare((1, &mut before[1]), number);
         }
         assert_eq!(bench.told(), [(false, vec![1, 2, 3]), (false, vec![1, 2, 3])]);
-        bench.life += 1;
+        bench.incarnation += 1;
         // One lane appends before the head is written, and after it; the other one not at all.
         let mut ring = Ring::default();
         bench.append_bare((0, &mut ring), 7);

@@ -39,7 +39,7 @@ pub(crate) struct MemberMetadata {
     /// The head of its log names the session.
     pub log_current: bool,
     /// Its incarnation: how often it has returned in this run (R39).
-    pub log_life: u32,
+    pub log_incarnation: u32,
 }
 
 /// A drive to join a running array.
@@ -339,7 +339,7 @@ impl MdMetadata {
             bad_blocks: Vec::new(),
             bitmap_current: false,
             log_current: false,
-            log_life: 0,
+            log_incarnation: 0,
         };
         if let Some(place) = PplPlace::of(&keeper.superblock) {
             writes.extend(Ppl::begin(member, &place));
@@ -383,7 +383,7 @@ impl MdMetadata {
         // R39: its earlier incarnation in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
         let before = self.keepers.values().find(|keeper| keeper.superblock.header.device_uuid == uuid);
-        let log_life = before.map_or(0, |keeper| keeper.log_life + 1);
+        let log_incarnation = before.map_or(0, |keeper| keeper.log_incarnation + 1);
         self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
         let mut superblock = Superblock { span_of: self.common.span_of, ..found.superblock.clone() };
         // While it was away, its number may have been given to another member.
@@ -400,7 +400,7 @@ impl MdMetadata {
             bad_blocks,
             bitmap_current: false,
             log_current: false,
-            log_life,
+            log_incarnation,
         };
         let config = MemberConfig { recovered: Synced::UpTo(0), by_bitmap: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
@@ -498,7 +498,7 @@ impl MdMetadata {
         if std::mem::replace(&mut keeper.log_current, true) {
             return None;
         }
-        let page = encode_head(&keeper.superblock, &place, &session, self.log.off, keeper.log_life);
+        let page = encode_head(&keeper.superblock, &place, &session, self.log.off, keeper.log_incarnation);
         Some(MetadataWrite { member, start_sector: place.head_start, data: Buffer::copy_of(&page).freeze() })
     }
 
@@ -832,7 +832,7 @@ impl MetadataWriter for MdMetadata {
             let superblock = &keeper.superblock;
             let place = match PplPlace::of(superblock) {
                 Some(place) => LogArea::Ppl(place, self.geometry()),
-                None => LogArea::Ring(self.log_room(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_life)),
+                None => LogArea::Ring(self.log_room(superblock)?.cut(self.lanes)?, salt_of(superblock, keeper.log_incarnation)),
             };
             Some((member, place))
         };
