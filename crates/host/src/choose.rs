@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use stria_format::md::Verdict;
-use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly};
+use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport};
 
 /// A name without its host.
 pub fn short_name(full_name: &str) -> &str {
@@ -22,7 +22,7 @@ pub fn sort_arguments(what: &[PathBuf]) -> (Vec<PathBuf>, Vec<String>) {
 
 /// All block devices of this machine. Arrays that Linux runs, NBD devices and ublk's are left out: they hold clients' data, which may
 /// look like a member of any array, and those whose server is dead do not answer.
-pub(crate) fn block_devices() -> Vec<PathBuf> {
+pub fn block_devices() -> Vec<PathBuf> {
     let entries = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
     let is_drive = |name: &OsStr| !["md", "nbd", "ublk"].iter().any(|kind| name.to_string_lossy().starts_with(kind));
     let mut devices: Vec<PathBuf> = entries
@@ -61,6 +61,24 @@ pub fn refusal(error: &AssembleError, sentence: String) -> HostError {
     }
 }
 
+/// What the administrator must know about the drives of an array that stay out of it when it starts.
+pub fn stays_out(assembly: &Assembly) -> Vec<String> {
+    let told = |drive: &DriveReport| {
+        let name = &drive.name;
+        Some(match &drive.verdict {
+            Verdict::Away { slot, events_behind, .. } => format!(
+                "{name} (slot {}) missed {events_behind} superblock updates of \"{}\" and stays out; `stria add` brings it back",
+                slot.map_or("unknown".into(), |slot| slot.to_string()),
+                assembly.name
+            ),
+            Verdict::Faulty => format!("{name} was failed in \"{}\" and stays out", assembly.name),
+            Verdict::Unusable { reason } => format!("{name} stays out of \"{}\": {reason}", assembly.name),
+            Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare => return None,
+        })
+    };
+    assembly.drives.iter().filter_map(told).collect()
+}
+
 /// The arrays that were asked for, all of which can start. They lie on these drives, or on any block device if there are none.
 /// `warn` receives what stays out.
 ///
@@ -93,19 +111,7 @@ pub fn choose(
             }
             Ok(_) => {}
         }
-        for drive in &assembly.drives {
-            match &drive.verdict {
-                Verdict::Away { slot, events_behind, .. } => warn(format!(
-                    "{} (slot {}) missed {events_behind} superblock updates of \"{}\" and stays out; `stria add` brings it back",
-                    drive.name,
-                    slot.map_or("unknown".into(), |slot| slot.to_string()),
-                    assembly.name
-                )),
-                Verdict::Faulty => warn(format!("{} was failed in \"{}\" and stays out", drive.name, assembly.name)),
-                Verdict::Unusable { reason } => warn(format!("{} stays out of \"{}\": {reason}", drive.name, assembly.name)),
-                Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare => {}
-            }
-        }
+        stays_out(assembly).into_iter().for_each(warn);
     }
     if let Some(stranger) = stranger {
         return Err(HostError::Refused(format!("{stranger}; leave it out to go without it")));

@@ -21,7 +21,7 @@ mod open;
 mod report;
 mod sync_io;
 
-pub use choose::{choose, named, refusal, short_name, sort_arguments};
+pub use choose::{block_devices, choose, named, refusal, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, create, default_strip_sectors};
 pub use error::HostError;
 pub use examine::{Examined, examine};

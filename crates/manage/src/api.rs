@@ -17,6 +17,15 @@
 //! | `GET /v1/events?since=SEQUENCE` | | list of [`EventView`]; as `text/event-stream` one by one, for ever |
 //! | `POST /v1/stop` | [`StopRequest`] | [`Done`], when everything has stopped |
 //!
+//! Only `stria daemon` has these:
+//!
+//! | method and path | body | answer |
+//! | --- | --- | --- |
+//! | `GET /v1/adopted` | | list of [`AdoptedView`]: the arrays of its configuration |
+//! | `POST /v1/adopted/{name}/start` | [`StartRequest`] | [`Done`], when the array is served |
+//! | `POST /v1/drives` | [`DriveRequest`] | [`Done`], when the drive was looked at |
+//! | `POST /v1/reload` | | [`Done`], when the configuration applies |
+//!
 //! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
 
 use serde::{Deserialize, Serialize};
@@ -34,6 +43,58 @@ pub struct ServiceView {
     pub pid: u32,
     /// Names of the arrays that it serves.
     pub arrays: Vec<String>,
+}
+
+/// An array of the daemon's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptedView {
+    /// Its name here.
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// Whether it is served, or why not.
+    pub state: AdoptedState,
+    /// In words.
+    pub text: String,
+    /// Its drives that are here.
+    pub drives: Vec<String>,
+    /// In how many seconds it is looked at again, and starts without the drives that it lacks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again_in_s: Option<u64>,
+}
+
+/// What has become of an array of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AdoptedState {
+    /// None of its drives is here.
+    Absent,
+    /// It lacks drives.
+    Waiting,
+    /// It is served.
+    Served,
+    /// It was stopped by command, or is not to start by itself.
+    Stopped,
+    /// It could not be started.
+    Refused,
+}
+
+/// `POST /v1/drives`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DriveRequest {
+    /// The drive that has come.
+    pub path: PathBuf,
+    /// It was attached just now, so a running array may take it back.
+    #[serde(default)]
+    pub plugged_in: bool,
+}
+
+/// `POST /v1/adopted/{name}/start`
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StartRequest {
+    /// Start although data may be lost.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// The health of an array: the worst of it and its spans.
@@ -322,7 +383,8 @@ pub struct EventView {
     pub array: String,
     /// `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
     /// `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
-    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`.
+    /// `sweep_finished`, `sweep_stopped`, `mismatch`; of the service itself `started`, `stopping`, `stopped`, `warning`; of the daemon
+    /// `waiting`, `member_returned`, `ordered`.
     pub kind: String,
     /// In words.
     pub text: String,

@@ -1,5 +1,9 @@
 //! The command line: every command and option is declared once, for parser, help and completions.
 
+mod daemon;
+
+pub use daemon::{Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Incremental, Release, Reload, Start};
+
 use crate::api::LatencyBound;
 use crate::nbd::NbdOptions;
 use crate::tools;
@@ -55,6 +59,22 @@ pub enum Command {
     Assemble(Assemble),
     /// Serve arrays over NBD, in the foreground, until stopped by `stria stop` or a signal.
     Serve(Serve),
+    /// Serve all arrays that belong to Stria on this machine, as a service: they start when their drives are here.
+    Daemon(Daemon),
+    /// Give an array to Stria: the daemon starts it from now on, and mdadm leaves it alone.
+    Adopt(Adopt),
+    /// Give an array back: the daemon leaves it alone, and mdadm may have it.
+    Release(Release),
+    /// Start an array that the daemon waits with, or that was stopped.
+    Start(Start),
+    /// Tell the daemon of a drive that has come; udev does so by itself.
+    Incremental(Incremental),
+    /// Make the daemon read its configuration again, and look at all drives.
+    Reload(Reload),
+    /// Check or show the daemon's configuration.
+    Config(ConfigCommand),
+    /// Show what has happened, and who ordered it.
+    Events(Events),
     /// Show the arrays that are served.
     Status(Status),
     /// Show the block devices that `serve --ublk` made, also those that a dead server left; or remove one of those.

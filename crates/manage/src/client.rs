@@ -1,7 +1,7 @@
 //! The client side of the control socket: one HTTP request at a time. The wait is bounded, as a serve may be stopped, or stuck
 //! in a drive that hangs.
 
-use crate::api::{ApiError, ApiErrorKind, ArrayView, ErrorBody};
+use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, ErrorBody};
 use crate::sockets;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -193,6 +193,13 @@ pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Fa
     if found.is_empty() {
         found = others.into_iter().filter(|(_, array)| array.full_name == name || array.uuid == name).collect();
     }
+    if found.is_empty() {
+        let is_it = |array: &AdoptedView| array.name == name || array.uuid == name;
+        let waits = adopted(socket).into_iter().find(|array| is_it(array) && array.state != AdoptedState::Served);
+        if let Some(array) = waits {
+            return Err(Failure::Failed(format!("array \"{name}\" is not served: {}", array.text)));
+        }
+    }
     match found.len() {
         0 if !silent.is_empty() => {
             let errors: Vec<&str> = silent.iter().map(|silent| &*silent.error).collect();
@@ -209,6 +216,19 @@ pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Fa
             Err(Failure::Failed(format!("several arrays \"{name}\" are served ({}): choose with --socket", sockets.join(", "))))
         }
     }
+}
+
+/// The daemon, if one runs.
+pub fn daemon(socket: Option<&Path>) -> Option<Client> {
+    let sockets = socket.map_or_else(sockets::of_daemons, |socket| vec![socket.to_owned()]);
+    sockets.into_iter().map(Client::at).find(|client| client.listener().is_some())
+}
+
+/// The arrays of the daemon's configuration; none if no daemon runs.
+pub fn adopted(socket: Option<&Path>) -> Vec<AdoptedView> {
+    let Some(daemon) = daemon(socket) else { return Vec::new() };
+    // A serve, which `--socket` may name, has no such path.
+    daemon.exchange(Method::GET, "/v1/adopted", &(), Some(GLANCE)).unwrap_or_default()
 }
 
 /// The API's path of an array. Characters that a path cannot hold are escaped.

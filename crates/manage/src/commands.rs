@@ -1,10 +1,15 @@
-//! Every command except `serve`.
+//! Every command except `serve` and `daemon`.
+
+mod adopt;
+mod orders;
 
 use crate::api::{
-    AddRequest, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest, StopRequest, TrimRequest,
+    AddRequest, AdoptedState, ArrayView, Done, HealthView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
+    StopRequest, TrimRequest,
 };
 use crate::cli::{self, Cli, Command};
 use crate::client::{self, Client, SilentServe, array_path};
+use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
 use crate::serve::serve;
 use crate::{progress, status, tools, ublk, view};
@@ -40,6 +45,18 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
             let (drives, names) = sort_arguments(&command.what);
             serve(&drives, &names, &command.options, json)?;
         }
+        Command::Daemon(command) => daemon(&command, json)?,
+        Command::Adopt(command) => adopt::adopt(&command, json)?,
+        Command::Release(command) => adopt::release(&command, json)?,
+        Command::Start(command) => done(&orders::start(&command)?, json),
+        Command::Incremental(command) => {
+            if let Some(answer) = orders::incremental(&command)? {
+                done(&answer, json);
+            }
+        }
+        Command::Reload(command) => done(&orders::reload(&command)?, json),
+        Command::Config(command) => return adopt::config(&command, json),
+        Command::Events(command) => orders::events(&command, json)?,
         Command::Status(status) => return self::status(&status, json),
         Command::Ublk(command) => return ublk::run(command, json),
         Command::Fail(member) => {
@@ -526,25 +543,30 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                 (services.into_iter().flat_map(|(_, arrays)| arrays).collect(), silent)
             }
         };
+        let mut waiting = if command.name.is_some() { Vec::new() } else { client::adopted(socket) };
+        waiting.retain(|array| array.state != AdoptedState::Served);
         arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_mismatch(array))));
         if json {
             let arrays = arrays.iter().map(|array| json!(array));
-            print_json(&arrays.chain(silent.iter().map(|silent| json!(silent))).collect::<Vec<_>>());
+            let others = silent.iter().map(|silent| json!(silent)).chain(waiting.iter().map(|array| json!(array)));
+            print_json(&arrays.chain(others).collect::<Vec<_>>());
         } else {
             if command.watch && std::io::IsTerminal::is_terminal(&std::io::stdout()) {
                 output::clear_terminal();
             }
-            let words =
-                if arrays.is_empty() && !silent.is_empty() { String::new() } else { status::words(&arrays, command.verbose) };
+            let is_quiet = arrays.is_empty() && !(silent.is_empty() && waiting.is_empty());
+            let words = if is_quiet { String::new() } else { status::words(&arrays, command.verbose) };
             let silent: String = silent.iter().map(|silent| format!("{}\n", shown_sentence(&silent.error))).collect();
-            print(&format!("{silent}{words}"));
+            let waiting: String = waiting.iter().map(status::not_served).collect();
+            print(&format!("{silent}{waiting}{words}"));
         }
         if !command.watch {
             if !silent.is_empty() || arrays.iter().any(|array| array.silent_s.is_some()) {
                 return Ok(NO_ANSWER);
             }
             let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::found_mismatch(array);
-            return Ok(if arrays.iter().all(is_well) { 0 } else { NOT_WELL });
+            let is_missed = waiting.iter().any(|array| array.state != AdoptedState::Stopped);
+            return Ok(if arrays.iter().all(is_well) && !is_missed { 0 } else { NOT_WELL });
         }
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -587,7 +609,11 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
         done(&client.send(Method::POST, &array_path(&array.name, "/stop"), &body)?, json);
         return Ok(());
     }
-    let services = client::services(socket)?;
+    let mut services = client::services(socket)?;
+    // A daemon without arrays has nothing to stop.
+    if services.len() > 1 {
+        services.retain(|(_, arrays)| !arrays.is_empty());
+    }
     match &services[..] {
         [] => Err(Failure::Failed("nothing is served, so nothing can be stopped".into())),
         [(client, _)] => {

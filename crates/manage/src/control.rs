@@ -2,7 +2,7 @@
 
 mod listen;
 
-pub use listen::listen;
+pub use listen::{Order, listen};
 
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, MemberRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use stria_front::Closing;
 use tokio::sync::broadcast::error::RecvError;
 
-type Body<T> = Result<Json<T>, JsonRejection>;
+/// The body of a request, or why it is invalid.
+pub type Body<T> = Result<Json<T>, JsonRejection>;
 type On = State<Arc<Service>>;
 
 /// The API's paths, version 1; see [`crate::api`].
@@ -51,12 +51,16 @@ pub fn router(service: Arc<Service>) -> Router {
         .with_state(service)
 }
 
-/// Runs `work`, which may block, on a thread other than that of the sockets.
 async fn on<T: Serialize + Send + 'static>(
     service: Arc<Service>,
     work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
 ) -> Response {
-    let outcome = tokio::task::spawn_blocking(move || work(&service)).await;
+    answer(move || work(&service)).await
+}
+
+/// Runs `work`, which may block, on a thread other than that of the sockets.
+pub async fn answer<T: Serialize + Send + 'static>(work: impl FnOnce() -> Result<T, ApiError> + Send + 'static) -> Response {
+    let outcome = tokio::task::spawn_blocking(work).await;
     let outcome = outcome.unwrap_or_else(|panic| {
         Err(ApiError::new(ApiErrorKind::Failed, format!("the request broke off on an internal error, see the log: {panic}")))
     });
@@ -95,7 +99,7 @@ async fn stop(State(service): On, Path(name): Path<String>, body: Body<StopReque
 }
 
 async fn stop_all(State(service): On, body: Body<StopRequest>) -> Response {
-    with(service, body, |service, body| service.stop_all(body.force, Closing::Shutdown)).await
+    with(service, body, |service, body| service.stop_by_command(body.force)).await
 }
 
 async fn add(State(service): On, Path(name): Path<String>, body: Body<AddRequest>) -> Response {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   cli ─ commands ─ client ──HTTP over a unix socket──▶ control ─ service ─ lanes (stria-host)
+//!                 ├ daemon: makes the service for all arrays of the configuration, and starts each when its drives are here
 //!                 └ serve: makes the service, its control socket, its NBD server and its disks of virtual machines
 //! ```
 //! Everything that crosses the socket is in [`api`]. The crate knows no strips and no parity: it shows what arrays report, and
@@ -12,15 +13,19 @@ pub mod api;
 pub mod cli;
 pub mod client;
 mod commands;
+mod config;
 mod control;
+mod daemon;
 mod drive_name;
 mod event_log;
 mod lane_spec;
 mod log;
+mod mdadm;
 mod nbd;
 mod progress;
 mod serve;
 mod service;
+mod signals;
 mod sockets;
 mod status;
 mod tools;

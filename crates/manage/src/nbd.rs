@@ -172,12 +172,12 @@ fn inherited() -> Result<Vec<Inherited>, Failure> {
     Ok(found)
 }
 
-fn clients(text: &str) -> Result<usize, String> {
+pub(crate) fn clients(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=4096).contains(count));
     count.ok_or_else(|| format!("{text:?} is not a count of clients; write 1 to 4096"))
 }
 
-fn mode(text: &str) -> Result<u32, String> {
+pub(crate) fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
     mode.ok_or_else(|| format!("{text:?} is not a mode; write it in octal, such as 0660"))
 }
@@ -197,7 +197,7 @@ pub fn group(text: &str) -> Result<u32, String> {
     }
 }
 
-fn network(text: &str) -> Result<IpNet, String> {
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     network.map_err(|_| format!("{text:?} is no address or network; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/64"))
 }

@@ -12,28 +12,29 @@ use crate::cli::{Clients, ServeOptions};
 use crate::lane_spec::LaneSpec;
 use crate::log::log_to_stderr;
 use crate::service::Service;
+use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::{control, sockets};
 use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use stria_drive::{Access, DriveError, SyncDrive, held_by};
-use stria_front::{Closing, SocketFile};
+use stria_front::Closing;
 use stria_host::{PlannedArray, choose, short_name};
 use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// `timeout` and some supervisors signal the process and then its group: a second signal within this time is the same request.
-const SAME_WISH: Duration = Duration::from_millis(500);
 /// How long answers in progress may take when everything else has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Checks that the drives are free before anything is changed; the error names the user. Drives that are only read are locked
-/// against writers.
-fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Failure> {
+/// against writers, as long as the files that are returned.
+///
+/// # Errors
+/// When one is in use.
+pub fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>, Failure> {
     let mut held = Vec::new();
     for path in arrays.iter().flat_map(|array| &array.drives) {
         if !read_only {
@@ -123,10 +124,8 @@ fn open_all(
                 return Err(error.into());
             }
         }
-        // The first ten bytes of the UUID in hexadecimal: 20 characters, as many as a driver takes.
-        let serial: String = array.uuid[..10].iter().map(|byte| format!("{byte:02x}")).collect();
         for (_, path) in disks.iter().filter(|(disk, _)| disk == name) {
-            if let Err(error) = service.add_disk(name, path.clone(), options.vhost_user.access(), serial.clone()) {
+            if let Err(error) = service.add_disk(name, path.clone(), options.vhost_user.access(), disk_serial(&array.uuid)) {
                 let _ = service.stop_all(true, Closing::Disconnect);
                 return Err(error.into());
             }
@@ -135,16 +134,10 @@ fn open_all(
     Ok(ways)
 }
 
-/// The sockets of a serve. Their files are removed when this is dropped, even if other code still holds the service.
-struct Sockets {
-    service: Arc<Service>,
-    control: Option<SocketFile>,
-}
-
-impl Drop for Sockets {
-    fn drop(&mut self) {
-        self.service.close();
-    }
+/// The number of an array's disk in virtual machines: the first ten bytes of its UUID in hexadecimal, 20 characters, as many as a driver
+/// takes.
+pub fn disk_serial(uuid: &[u8; 16]) -> String {
+    uuid[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The control socket's file, named after the array. If the name had to be changed, a part of the UUID follows, as another
@@ -164,10 +157,7 @@ async fn run(
     options: &ServeOptions,
     json: bool,
 ) -> Result<(), Failure> {
-    let caught = |kind| signal(kind).map_err(|error| Failure::Failed(format!("cannot catch signals: {error}")));
-    // `nohup` asks for a serve that outlives its terminal.
-    let hangup = if is_ignored(SignalKind::hangup()) { None } else { Some(caught(SignalKind::hangup())?) };
-    let signals = Signals { interrupt: caught(SignalKind::interrupt())?, terminate: caught(SignalKind::terminate())?, hangup };
+    let mut wishes = Wishes::catch(OnHangup::Stop)?;
     let socket = match &options.control.socket {
         Some(path) => absolute(path),
         None => sockets::own_folder()?.join(socket_name(&names[0], &planned[0].uuid)),
@@ -175,7 +165,6 @@ async fn run(
     sockets::check(&socket)?;
     let service = Service::new(options.nbd.server(&socket.with_extension("nbd"))?);
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
-    let mut wishes = Wishes { signals, since: None };
 
     // On another thread, as this one must receive signals meanwhile.
     let mut opening = tokio::task::spawn_blocking({
@@ -189,7 +178,7 @@ async fn run(
         }
     };
     let ways = opened?;
-    if wishes.since.is_some() {
+    if wishes.is_stop() {
         // Asked to stop before any client could connect.
         let stopping = Arc::clone(&service);
         let mut stopped = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect));
@@ -204,7 +193,7 @@ async fn run(
     let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
     sockets.control = Some(control);
     let over = service.shutdown().subscribe();
-    let server = tokio::spawn(control::listen(listener, control::router(Arc::clone(&service)), over));
+    let server = tokio::spawn(control::listen(listener, control::router(Arc::clone(&service)), None, over));
     if let Err(error) = service.listen() {
         let stopping = Arc::clone(&service);
         let _ = tokio::task::spawn_blocking(move || stopping.stop_all(true, Closing::Disconnect)).await;
@@ -255,79 +244,6 @@ fn ended(service: &Service) -> Result<(), Failure> {
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
-}
-
-/// The requests that signals make.
-struct Wishes {
-    signals: Signals,
-    /// When the first one came.
-    since: Option<Instant>,
-}
-
-enum Wish {
-    /// Stop cleanly.
-    Stop,
-    /// End at once, as this signal came again.
-    Exit(&'static str),
-}
-
-impl Wishes {
-    async fn next(&mut self) -> Wish {
-        loop {
-            let name = self.signals.next().await;
-            match self.since {
-                None => {
-                    tracing::info!("{name}: stopping; once more ends at once");
-                    self.since = Some(Instant::now());
-                    return Wish::Stop;
-                }
-                Some(since) if since.elapsed() < SAME_WISH => {}
-                Some(_) => return Wish::Exit(name),
-            }
-        }
-    }
-}
-
-impl Wish {
-    fn obey(self, sockets: &mut Sockets) {
-        if let Self::Exit(name) = self {
-            tracing::error!("{name} again: ended at once; members are left as after a power cut");
-            sockets.control = None;
-            sockets.service.close();
-            process::exit(1);
-        }
-    }
-}
-
-/// The signals that end a serve.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    /// `None`: it is ignored.
-    hangup: Option<Signal>,
-}
-
-impl Signals {
-    async fn next(&mut self) -> &'static str {
-        let hung_up = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = hung_up => "SIGHUP",
-        }
-    }
-}
-
-/// True if this process was started with the signal ignored (proc(5): `SigIgn`, a bit for each signal).
-fn is_ignored(signal: SignalKind) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    mask.is_some_and(|mask| mask >> (signal.as_raw_value() - 1) & 1 == 1)
 }
 
 #[cfg(test)]

@@ -77,6 +77,8 @@ pub struct Service {
     names: Arc<Names>,
     notices: Mutex<Sender<Notice>>,
     shutdown: watch::Sender<bool>,
+    /// The process goes on without arrays, as a daemon does.
+    stays: AtomicBool,
     /// The error of the first array that did not stop cleanly.
     failure: Mutex<Option<ApiError>>,
 }
@@ -107,6 +109,7 @@ impl Service {
             names,
             notices: Mutex::new(notices),
             shutdown,
+            stays: AtomicBool::new(false),
             failure: Mutex::default(),
         });
         let watched = Arc::downgrade(&service);
@@ -117,7 +120,12 @@ impl Service {
         service
     }
 
-    /// Lets clients connect.
+    /// From now on the process does not end with its last array.
+    pub fn stay(&self) {
+        self.stays.store(true, Ordering::SeqCst);
+    }
+
+    /// Lets clients connect. Harmless if repeated, for disks that were added since.
     ///
     /// # Errors
     /// When one of the addresses cannot be listened on.
@@ -238,6 +246,36 @@ impl Service {
         let _ = self.view(&served, STATUS_WITHIN);
         lock(&self.arrays).push(served);
         Ok((ways, count))
+    }
+
+    /// True while an array is served under this name.
+    pub fn serves(&self, name: &str) -> bool {
+        lock(&self.arrays).iter().any(|served| served.name == name)
+    }
+
+    /// Asks every lane of every array for an answer, for `patience` all together.
+    ///
+    /// # Errors
+    /// Names a lane that does not answer although it waits for nothing in the kernel: only a new process helps. A lane that waits there
+    /// for a drive is reported by an event, and would hold up a new process as well.
+    pub fn lanes_answer(&self, patience: Duration) -> Result<(), String> {
+        let end = Instant::now() + patience;
+        for served in self.all() {
+            let left = end.saturating_duration_since(Instant::now());
+            let answer = served.lanes.report_within(left.max(patience / 20));
+            // A lane that has ended by a panic answers nothing any more, and an array that stops has none.
+            let is_gone = answer.is_err() && self.serves(&served.name) && !served.stopping.load(Ordering::SeqCst);
+            let (still, lane, place) = served.lanes.stands_still();
+            let name = &served.name;
+            match answer {
+                Ok(None) if still >= patience && place.is_none() => {
+                    return Err(format!("lane {lane} of array \"{name}\" has not answered for {} s", still.as_secs()));
+                }
+                Err(error) if is_gone => return Err(format!("a lane of array \"{name}\" has ended: {error}")),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     fn all(&self) -> Vec<Arc<Served>> {
@@ -490,17 +528,35 @@ impl Service {
         self.done(sequence, format!("{length} bytes at {start} of \"{name}\" were trimmed and read as zeros"))
     }
 
-    /// Stops one array cleanly. The process ends with its last array.
+    /// Stops one array cleanly. A process that does not stay ends with its last array.
     pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
         let outcome = self.stop_served(&served, Closing::Shutdown);
         // Nothing is left to serve, even if this array did not stop cleanly.
-        if self.all().is_empty() {
+        if self.all().is_empty() && !self.stays.load(Ordering::SeqCst) {
             self.shutdown.send_replace(true);
         }
         outcome?;
         self.done(sequence, format!("array \"{name}\" has stopped"))
+    }
+
+    /// Stops an array whose start failed half-way.
+    pub fn give_up(&self, name: &str, closing: Closing) -> Result<(), ApiError> {
+        self.stop_served(&self.find(name)?, closing)
+    }
+
+    /// Stops everything by command. A process that stays goes on without arrays.
+    pub fn stop_by_command(&self, force: bool) -> Result<Done, ApiError> {
+        if !self.stays.load(Ordering::SeqCst) {
+            return self.stop_all(force, Closing::Shutdown);
+        }
+        let (all, sequence) = (self.all(), self.events.sequence());
+        self.refuse_clients(&all, force)?;
+        all.iter().map(|served| self.stop_served(served, Closing::Shutdown)).fold(Ok(()), Result::and)?;
+        let names: Vec<&str> = all.iter().map(|served| served.name.as_str()).collect();
+        let what = if names.is_empty() { "nothing was served, so nothing".into() } else { names.join(", ") };
+        self.done(sequence, format!("{what} stopped; the daemon goes on"))
     }
 
     /// Stops everything; then the process ends. A stop that is refused changes nothing, so clients are looked for before the sockets

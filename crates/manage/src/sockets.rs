@@ -38,6 +38,22 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
+/// The daemon's control socket, in a folder of control sockets.
+const DAEMON: &str = "stria.sock";
+
+/// The control socket of a new daemon.
+///
+/// # Errors
+/// As [`own_folder`].
+pub fn for_daemon() -> Result<PathBuf, Failure> {
+    Ok(own_folder()?.join(DAEMON))
+}
+
+/// The control sockets that a daemon may listen at.
+pub fn of_daemons() -> Vec<PathBuf> {
+    all().into_iter().filter(|path| path.file_name().is_some_and(|name| name == DAEMON)).collect()
+}
+
 /// True if only this user or root can have put something into the folder.
 fn is_ours(folder: &Path) -> bool {
     let owner = |metadata: fs::Metadata| {

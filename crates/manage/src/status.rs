@@ -1,14 +1,24 @@
 //! The text of `status`: within 80 columns, bad news first. One array is shown in full, several in a line each.
 
-use crate::api::{ArrayView, ChecksumView, LatencyView, MemberView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, LatencyView, MemberView};
 use crate::progress::sweep_line;
 use std::fmt::Write as _;
-use stria_block::shown;
+use stria_block::{shown, shown_sentence};
 use stria_terminal::output::{paragraphs, table};
 use stria_terminal::size;
 
 /// The default width of a terminal.
 const WIDTH: u16 = 80;
+
+/// An array of the daemon's that is not served, in a line.
+pub fn not_served(array: &AdoptedView) -> String {
+    let (name, text) = (shown(&array.name), shown_sentence(&array.text));
+    match (array.state, array.again_in_s) {
+        (AdoptedState::Stopped, _) => format!("{name}: {text}\n"),
+        (_, Some(seconds)) => format!("{name}: NOT SERVED: {text}; in {seconds} s\n"),
+        (_, None) => format!("{name}: NOT SERVED: {text}\n"),
+    }
+}
 
 /// The arrays, the worst first. `verbose`: each in full, and wider than 80 columns if necessary.
 pub fn words(arrays: &[ArrayView], verbose: bool) -> String {

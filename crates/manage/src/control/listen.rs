@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -29,6 +29,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// A larger body is refused: commands are a few paths and numbers.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// How much of a command's body its witness receives.
+const SHOWN_BYTES_MAX: usize = 512;
 /// The pause between attempts to accept when the system refuses, for example for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -39,8 +41,26 @@ struct Connection {
     task: JoinHandle<()>,
 }
 
-/// Answers requests until `over` is true, and then finishes the answers in progress.
-pub async fn listen(listener: UnixListener, router: Router, mut over: watch::Receiver<bool>) {
+/// A command that was given, and who gave it.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The user.
+    pub uid: u32,
+    /// The process, if the system reports it.
+    pub pid: Option<i32>,
+    /// Method and path.
+    pub what: String,
+    /// The body.
+    pub body: String,
+    /// The answer's status, as HTTP has it.
+    pub status: u16,
+}
+
+/// Receives every command once it was carried out or refused.
+pub type Witness = Arc<dyn Fn(Order) + Send + Sync>;
+
+/// Answers requests until `over` is true, and then finishes the answers in progress. `witness` receives what changes something.
+pub async fn listen(listener: UnixListener, router: Router, witness: Option<Witness>, mut over: watch::Receiver<bool>) {
     let mut connections: VecDeque<Connection> = VecDeque::new();
     loop {
         let accepted = tokio::select! {
@@ -52,7 +72,7 @@ pub async fn listen(listener: UnixListener, router: Router, mut over: watch::Rec
         match accepted {
             Ok((stream, _)) if make_room(&mut connections) => {
                 let works = Arc::<AtomicBool>::default();
-                let task = tokio::spawn(answer(stream, router.clone(), Arc::clone(&works), over.clone()));
+                let task = tokio::spawn(answer(stream, router.clone(), witness.clone(), Arc::clone(&works), over.clone()));
                 connections.push_back(Connection { works, task });
             }
             Ok(_) => tracing::warn!("a command was refused: {CONNECTIONS_MAX} commands are running already"),
@@ -76,8 +96,15 @@ fn make_room(connections: &mut VecDeque<Connection>) -> bool {
     idle.and_then(|index| connections.remove(index)).inspect(|connection| connection.task.abort()).is_some()
 }
 
-async fn answer(stream: UnixStream, router: Router, works: Arc<AtomicBool>, mut over: watch::Receiver<bool>) {
-    let service = service_fn(move |request| carry_out(request, router.clone(), Arc::clone(&works)));
+async fn answer(
+    stream: UnixStream,
+    router: Router,
+    witness: Option<Witness>,
+    works: Arc<AtomicBool>,
+    mut over: watch::Receiver<bool>,
+) {
+    let peer = stream.peer_cred().map_or((u32::MAX, None), |peer| (peer.uid(), peer.pid()));
+    let service = service_fn(move |request| carry_out(request, router.clone(), witness.clone(), peer, Arc::clone(&works)));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).max_buf_size(HEAD_BYTES_MAX);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
@@ -94,7 +121,13 @@ async fn answer(stream: UnixStream, router: Router, works: Arc<AtomicBool>, mut 
     }
 }
 
-async fn carry_out(request: Request<Incoming>, mut router: Router, works: Arc<AtomicBool>) -> Result<Response<Body>, Infallible> {
+async fn carry_out(
+    request: Request<Incoming>,
+    mut router: Router,
+    witness: Option<Witness>,
+    (uid, pid): (u32, Option<i32>),
+    works: Arc<AtomicBool>,
+) -> Result<Response<Body>, Infallible> {
     let (head, body) = request.into_parts();
     let refuse = |status, words: &'static str| {
         let mut response = Response::new(Body::from(words));
@@ -107,7 +140,13 @@ async fn carry_out(request: Request<Incoming>, mut router: Router, works: Arc<At
         Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s"),
     };
     works.store(true, Ordering::Relaxed);
+    let witness = witness.filter(|_| head.method != Method::GET);
+    let what = format!("{} {}", head.method, head.uri.path());
+    let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned();
     let answer = router.call(Request::from_parts(head, Body::from(body))).await;
+    if let (Some(witness), Ok(answer)) = (witness, &answer) {
+        witness(Order { uid, pid, what, body: text, status: answer.status().as_u16() });
+    }
     works.store(false, Ordering::Relaxed);
     answer
 }

@@ -1,6 +1,7 @@
 //! What the tests share: the real binary, image files, a serve, and real tools around it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod daemon;
 pub mod disk;
 pub mod hanging;
 pub mod nbd;
@@ -73,6 +74,7 @@ impl Place {
     pub fn command_line(&self, program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(self.folder.path()).env("STRIA_SOCKET", self.path("control.sock"));
+        command.env("STRIA_CONFIG", self.path("stria.toml"));
         command.stdin(Stdio::null());
         command
     }

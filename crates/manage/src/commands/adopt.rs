@@ -1,0 +1,194 @@
+//! Which arrays belong to Stria on this machine: `adopt`, `release`, `config`.
+
+use crate::api::AdoptedState;
+use crate::cli;
+use crate::client;
+use crate::config::edit::Edit;
+use crate::config::{self, Array, Block, Config, Uuid};
+use crate::mdadm;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use stria_block::shown;
+use stria_format::md::Assembly;
+use stria_host::{OpenOptions, find, find_everywhere, short_name, sort_arguments};
+use stria_terminal::output::{print, say};
+use stria_terminal::{Failure, absolute};
+
+/// Gives an array to Stria.
+///
+/// # Errors
+/// When it is not found, or a file cannot be changed.
+pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
+    let (drives, names) = sort_arguments(&command.what);
+    let (assemblies, drives) = look(&drives)?;
+    let array = chosen(&assemblies, &names)?;
+    let uuid = Uuid(array.uuid);
+    let spans = assemblies.iter().filter(|one| one.freshest.span_of == Some(array.uuid)).map(|one| Uuid(one.uuid)).collect();
+    let path = config::path(command.config.config.as_deref());
+    let mut edit = Edit::open(&path)?;
+    let known = edit.before().arrays.iter().find(|known| known.uuid == uuid).cloned();
+    let mut entry = Array { spans, ..known.unwrap_or_else(|| Array::new(uuid)) };
+    entry.name = command.name.clone().or(entry.name).or_else(|| Some(short_name(&array.name).to_owned()));
+    if let Some(number) = command.ublk {
+        entry.ublk = number.map_or(Block::Any, Block::Number);
+    }
+    if !command.vhost_user.is_empty() {
+        entry.vhost_user = command.vhost_user.iter().map(|path| absolute(path)).collect();
+    }
+    entry.read_only |= command.read_only;
+    entry.lanes = command.lanes.or(entry.lanes);
+    edit.put(&entry)?;
+    edit.search(drives.iter().filter(|path| path.is_file()))?;
+    let config = edit.save()?;
+    let mut notes = keep_mdadm_away(&config)?;
+    notes.extend(run_by_linux(&drives).map(|device| {
+        format!("Linux runs it as {device} now: stop that with `mdadm --stop {device}`, then `stria reload` starts it here")
+    }));
+    notes.push(tell_daemon(command.control.socket.as_deref())?);
+    let name = entry.title();
+    let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
+    say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
+    Ok(())
+}
+
+/// Gives an array back.
+///
+/// # Errors
+/// When the daemon serves it, it is not Stria's, or a file cannot be changed.
+pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
+    let path = config::path(command.config.config.as_deref());
+    let socket = command.control.socket.as_deref();
+    let mut edit = Edit::open(&path)?;
+    let known = edit.before().arrays.iter().find(|array| array.is_called(&command.name)).map(|array| (array.uuid, array.title()));
+    let Some((uuid, name)) = known else {
+        return Err(Failure::Failed(format!(
+            "no array \"{}\" belongs to Stria by {}: `stria config show` lists those that do",
+            command.name,
+            path.display()
+        )));
+    };
+    let served = client::adopted(socket).into_iter().find(|array| array.uuid == uuid.to_string());
+    if served.is_some_and(|array| array.state == AdoptedState::Served) {
+        return Err(Failure::Failed(format!("array \"{name}\" is served: `stria stop {name}` first, then release it")));
+    }
+    edit.remove(uuid)?;
+    let config = edit.save()?;
+    let mut notes = keep_mdadm_away(&config)?;
+    notes.push(tell_daemon(socket)?);
+    let words = || format!("array \"{name}\" ({uuid}) is no longer Stria's; {}", notes.join("; "));
+    say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
+    Ok(())
+}
+
+/// `stria config`: the exit code.
+///
+/// # Errors
+/// What is wrong with the configuration.
+pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
+    let path = config::path(command.config.config.as_deref());
+    let config = Config::read(&path)?;
+    match &command.action {
+        cli::ConfigAction::Check => {
+            // Certificates and keys are read, too.
+            config.nbd.options()?.check()?;
+            let there = if path.exists() { "is good" } else { "is not there, which is as good as an empty one" };
+            let count = config.arrays.len();
+            let words = || format!("{} {there}; {count} arrays belong to Stria", path.display());
+            say(json, words, || json!({"config": path, "arrays": count}));
+        }
+        cli::ConfigAction::Show => show(&config, json),
+        cli::ConfigAction::Owns { uuid } => {
+            let uuid: Uuid = uuid.parse().map_err(Failure::Usage)?;
+            return Ok(u8::from(config.owner(uuid, None).is_none()));
+        }
+    }
+    Ok(0)
+}
+
+fn show(config: &Config, json: bool) {
+    for array in &config.arrays {
+        let ublk = match array.ublk {
+            Block::None => None,
+            Block::Any => Some("any".to_owned()),
+            Block::Number(number) => Some(number.to_string()),
+        };
+        let words = || {
+            let mut text = format!("{}  {}", shown(&array.title()), array.uuid);
+            if let Some(ublk) = &ublk {
+                text += &format!("  block device ({ublk})");
+            }
+            array.vhost_user.iter().for_each(|path| text += &format!("  vhost-user {}", path.display()));
+            text + if array.read_only { "  read-only" } else { "" } + if array.start { "" } else { "  not started by itself" }
+        };
+        let spans: Vec<String> = array.spans.iter().map(Uuid::to_string).collect();
+        say(json, words, || {
+            json!({"name": array.title(), "uuid": array.uuid.to_string(), "spans": spans, "start": array.start, "ublk": ublk,
+                "vhost_user": array.vhost_user, "read_only": array.read_only, "lanes": array.lanes})
+        });
+    }
+    if config.arrays.is_empty() && !json {
+        print("no array belongs to Stria: `stria adopt` takes one\n");
+    }
+}
+
+/// What lies on these drives, or on all block devices if none is named; and which drives these are.
+fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
+    let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
+    let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
+    let members = found.assemblies.iter().flat_map(|assembly| &assembly.drives);
+    let members = members.map(|drive| PathBuf::from(&drive.name)).filter(|path| path.exists()).collect();
+    Ok((found.assemblies, members))
+}
+
+/// The one array that is meant, by name, UUID, or because there is no other.
+fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
+    let is_named =
+        |one: &Assembly, name: &String| one.name == *name || short_name(&one.name) == name || name.parse() == Ok(Uuid(one.uuid));
+    let fits =
+        |one: &&Assembly| names.iter().any(|name| is_named(one, name)) || (names.is_empty() && one.freshest.span_of.is_none());
+    let found: Vec<&Assembly> = assemblies.iter().filter(fits).collect();
+    let list = |arrays: &[&Assembly]| {
+        let each = arrays.iter().map(|one| format!("{} ({})", shown(&one.name), Uuid(one.uuid)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    match &found[..] {
+        [one] => match one.freshest.span_of {
+            None => Ok(one),
+            Some(upper) => Err(Failure::Usage(format!("\"{}\" is a span of array {}: adopt that", one.name, Uuid(upper)))),
+        },
+        [] if names.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
+        [] => {
+            let known = list(&assemblies.iter().collect::<Vec<_>>());
+            let known = if known.is_empty() { "no array at all".into() } else { known };
+            let names = names.join(", ");
+            Err(Failure::Failed(format!("no array \"{names}\" was found ({known} was); name its drives if they are image files")))
+        }
+        several => Err(Failure::Usage(format!("several arrays are meant: name one by its UUID, of {}", list(several)))),
+    }
+}
+
+/// Makes mdadm's configuration follow Stria's. Says what was done.
+fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
+    let Some(changed) = mdadm::update(config)? else { return Ok(Vec::new()) };
+    let mut notes = vec![format!("{} was changed so that mdadm knows", changed.display())];
+    if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {
+        notes.push("run `update-initramfs -u`, as the boot image has a copy of it".into());
+    }
+    Ok(notes)
+}
+
+/// The md device that Linux made of these drives, if it runs them.
+fn run_by_linux(drives: &[PathBuf]) -> Option<String> {
+    let holders = |path: &PathBuf| std::fs::read_dir(Path::new("/sys/class/block").join(path.file_name()?).join("holders")).ok();
+    let mut names =
+        drives.iter().filter_map(holders).flatten().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.find(|name| name.starts_with("md")).map(|name| format!("/dev/{name}"))
+}
+
+/// Makes a running daemon follow the configuration.
+fn tell_daemon(socket: Option<&Path>) -> Result<String, Failure> {
+    match client::daemon(socket) {
+        Some(daemon) => Ok(daemon.send::<crate::api::Done>(hyper::Method::POST, "/v1/reload", &())?.message),
+        None => Ok("no daemon runs: `systemctl enable --now stria` starts it, here and at every boot".into()),
+    }
+}

@@ -1,0 +1,80 @@
+//! What the daemon is told and asked: `start`, `incremental`, `reload`, `events`.
+
+use crate::api::{Done, DriveRequest, EventView, StartRequest};
+use crate::cli;
+use crate::client::{self, Client};
+use crate::config::{self, Config};
+use crate::daemon::stored;
+use hyper::Method;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use std::fmt::Write as _;
+use std::time::{Duration, UNIX_EPOCH};
+use stria_block::{shown, shown_sentence};
+use stria_terminal::output::{print, print_json};
+use stria_terminal::{Failure, absolute};
+
+fn daemon(control: &cli::Control) -> Result<Client, Failure> {
+    client::daemon(control.socket.as_deref()).ok_or_else(|| {
+        let what = "`systemctl start stria` starts it; `stria serve` serves one array without it";
+        Failure::Failed(format!("no daemon runs: {what}"))
+    })
+}
+
+/// Starts an array of the daemon's.
+///
+/// # Errors
+/// Why it does not start.
+pub fn start(command: &cli::Start) -> Result<Done, Failure> {
+    let path = format!("/v1/adopted/{}/start", utf8_percent_encode(&command.name, NON_ALPHANUMERIC));
+    daemon(&command.control)?.send(Method::POST, &path, &StartRequest { force: command.force })
+}
+
+/// Tells the daemon of a drive. `None`: there is none, and need not be.
+///
+/// # Errors
+/// When it cannot be read, or belongs to no array of the daemon's.
+pub fn incremental(command: &cli::Incremental) -> Result<Option<Done>, Failure> {
+    let daemon = match daemon(&command.control) {
+        Err(_) if command.if_running => return Ok(None),
+        daemon => daemon?,
+    };
+    let body = DriveRequest { path: absolute(&command.drive), plugged_in: command.plugged_in };
+    daemon.send(Method::POST, "/v1/drives", &body).map(Some)
+}
+
+/// Makes the daemon read its configuration.
+///
+/// # Errors
+/// When that is invalid.
+pub fn reload(command: &cli::Reload) -> Result<Done, Failure> {
+    daemon(&command.control)?.send(Method::POST, "/v1/reload", &())
+}
+
+/// Shows the events that daemons kept.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn events(command: &cli::Events, json: bool) -> Result<(), Failure> {
+    let config = Config::read(&config::path(command.config.config.as_deref()))?;
+    let mut events = stored(&config.daemon.state)?;
+    events.retain(|event| command.name.as_ref().is_none_or(|name| event.array == *name));
+    events.retain(|event| !command.orders || event.kind == "ordered");
+    if let Some(last) = command.last {
+        events.drain(..events.len().saturating_sub(last));
+    }
+    if json {
+        print_json(&events);
+    } else {
+        print(&events.iter().map(words).collect::<String>());
+    }
+    Ok(())
+}
+
+fn words(event: &EventView) -> String {
+    let mut text = String::new();
+    let time = UNIX_EPOCH.checked_add(Duration::from_millis(event.time_ms)).unwrap_or(UNIX_EPOCH);
+    let array = if event.array.is_empty() { "-" } else { &event.array };
+    let time = humantime::format_rfc3339_seconds(time);
+    let _ = writeln!(text, "{time}  {}  {}  {}", shown(array), shown(&event.kind), shown_sentence(&event.text));
+    text
+}

@@ -1,0 +1,315 @@
+//! The configuration of the daemon: which arrays belong to Stria on this machine, and how they are exported.
+//!
+//! It is one small file, `/etc/stria/stria.toml`, which people write and commands change (`edit`). Every key has a default. A key that is
+//! not known is an error with its line, so that a misspelt one is not silently without effect.
+
+pub mod edit;
+mod values;
+
+pub use values::{Block, Patience, Uuid};
+
+use crate::nbd::{Listen, NbdOptions, Tls};
+use ipnet::IpNet;
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use stria_drive::IoOptions;
+use stria_host::OpenOptions;
+use stria_terminal::Failure;
+
+/// Where it lies unless `--config` or `$STRIA_CONFIG` says otherwise.
+pub const PATH: &str = "/etc/stria/stria.toml";
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `[daemon]`
+    pub daemon: Daemon,
+    /// `[nbd]`
+    pub nbd: Nbd,
+    /// `[mdadm]`
+    pub mdadm: Mdadm,
+    /// `[[array]]`, one for each array that belongs to Stria.
+    #[serde(rename = "array")]
+    pub arrays: Vec<Array>,
+}
+
+/// How the daemon works.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Daemon {
+    /// How long an array that could start waits for drives that it lacks.
+    pub degraded_after: Patience,
+    /// Image files to look at besides the machine's block devices, and folders with such files.
+    pub search: Vec<PathBuf>,
+    /// Whether block devices are looked at.
+    pub block_devices: bool,
+    /// The folder for what the daemon remembers.
+    pub state: PathBuf,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        let (degraded_after, state) = (Patience::default(), "/var/lib/stria".into());
+        Self { degraded_after, search: Vec::new(), block_devices: true, state }
+    }
+}
+
+/// Where NBD clients connect: the options of `stria serve --nbd…`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
+pub struct Nbd {
+    /// Addresses, `unix:PATH` or `tcp:HOST:PORT`; if empty, systemd's sockets, or else one beside the control socket.
+    pub listen: Vec<String>,
+    /// Permissions of unix sockets, in octal.
+    pub mode: Option<String>,
+    /// Group of unix sockets.
+    pub group: Option<String>,
+    /// Networks that TCP clients may have.
+    pub allow: Vec<String>,
+    /// The server's certificate.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
+    /// The authorities of clients' certificates.
+    pub tls_ca: Option<PathBuf>,
+    /// `required` or `offered`.
+    pub tls: Option<String>,
+    /// Other machines may connect without a certificate.
+    pub insecure: bool,
+    /// How many clients may be connected.
+    pub clients: usize,
+    /// Memory for their requests.
+    pub memory: String,
+}
+
+impl Default for Nbd {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            mode: None,
+            group: None,
+            allow: Vec::new(),
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
+            tls: None,
+            insecure: false,
+            clients: 128,
+            memory: "512M".into(),
+        }
+    }
+}
+
+/// How mdadm is kept away from Stria's arrays.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Mdadm {
+    /// mdadm's configuration; where Debian or others have it if not given.
+    pub conf: Option<PathBuf>,
+}
+
+/// An array that belongs to Stria.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Array {
+    /// Its identity.
+    pub uuid: Uuid,
+    /// The name of its exports; its own name if not given.
+    pub name: Option<String>,
+    /// The identities of its spans, if it is a 50 or 60.
+    #[serde(default)]
+    pub spans: Vec<Uuid>,
+    /// Whether the daemon starts it by itself.
+    #[serde(default = "yes")]
+    pub start: bool,
+    /// Whether it becomes a block device.
+    #[serde(default)]
+    pub ublk: Block,
+    /// Where it is the disk of virtual machines.
+    #[serde(default)]
+    pub vhost_user: Vec<PathBuf>,
+    /// Group that may connect to these sockets.
+    pub vhost_user_group: Option<String>,
+    /// Serve reads only.
+    #[serde(default)]
+    pub read_only: bool,
+    /// On how many lanes.
+    pub lanes: Option<u8>,
+    /// How many levels of arrays without marks lie on it, as `serve --nested`.
+    #[serde(default)]
+    pub nested: u8,
+    /// Poll for completions, as `serve --io-poll`.
+    #[serde(default)]
+    pub io_poll: bool,
+    /// Send NVMe commands, as `serve --passthrough`.
+    #[serde(default)]
+    pub passthrough: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Array {
+    /// An array of which nothing else is said.
+    pub fn new(uuid: Uuid) -> Self {
+        Self {
+            uuid,
+            name: None,
+            spans: Vec::new(),
+            start: true,
+            ublk: Block::None,
+            vhost_user: Vec::new(),
+            vhost_user_group: None,
+            read_only: false,
+            lanes: None,
+            nested: 0,
+            io_poll: false,
+            passthrough: false,
+        }
+    }
+
+    /// The name for people: the one it is exported by, or its identity.
+    pub fn title(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.uuid.to_string())
+    }
+
+    /// True if `name` means this array.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name.as_deref() == Some(name) || name.parse() == Ok(self.uuid)
+    }
+
+    /// True if a drive with a superblock of array `uuid`, a span of `upper`, belongs to it.
+    pub fn owns(&self, uuid: Uuid, upper: Option<Uuid>) -> bool {
+        uuid == self.uuid || upper == Some(self.uuid) || self.spans.contains(&uuid)
+    }
+
+    /// How to open it.
+    pub fn how(&self) -> OpenOptions {
+        OpenOptions {
+            force: false,
+            read_only: self.read_only,
+            forget_checksums: false,
+            nested: self.nested,
+            io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
+        }
+    }
+}
+
+/// The configuration's path: as named on the command line, or [`PATH`].
+pub fn path(named: Option<&Path>) -> PathBuf {
+    named.map_or_else(|| PATH.into(), stria_terminal::absolute)
+}
+
+impl Config {
+    /// Reads and checks the file. One that is not there is empty: nothing belongs to Stria yet.
+    ///
+    /// # Errors
+    /// When it cannot be read, with the line and the remedy.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text).map_err(|error| Failure::Failed(format!("{}{error}", path.display()))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Failure::Failed(format!("{} cannot be read: {error}", path.display()))),
+        }
+    }
+
+    /// Parses and checks a configuration. The error begins with the line, if one is to blame, for the file's name to precede it.
+    ///
+    /// # Errors
+    /// What is wrong, and the remedy.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or_else(String::new, |span| format!(":{}", line_of(text, span.start)));
+            format!("{line}: {}; see stria.toml(5)", error.message())
+        })?;
+        config.check().map_err(|error| format!(": {error}"))?;
+        Ok(config)
+    }
+
+    /// What each key alone cannot tell.
+    fn check(&self) -> Result<(), String> {
+        self.nbd.options().map_err(|failure| format!("[nbd]: {failure}"))?;
+        let (mut uuids, mut names, mut disks) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+        for array in &self.arrays {
+            let title = array.title();
+            if !uuids.insert(array.uuid) {
+                return Err(format!("array {} is there twice: remove one of its [[array]] parts", array.uuid));
+            }
+            if let Some(name) = &array.name
+                && let Some(other) = names.insert(name, array.uuid)
+            {
+                return Err(format!("{other} and {} are both called \"{name}\": change the name of one", array.uuid));
+            }
+            if let Some(path) = array.vhost_user.iter().find(|path| !disks.insert(*path)) {
+                return Err(format!("{} is the socket of two disks: choose another path for array \"{title}\"", path.display()));
+            }
+            if let Some(path) = array.vhost_user.iter().find(|path| !path.is_absolute()) {
+                let path = path.display();
+                return Err(format!("array \"{title}\": the socket {path} must begin with a slash, as the daemon runs anywhere"));
+            }
+            if array.lanes.is_some_and(|lanes| !(1..=64).contains(&lanes)) {
+                return Err(format!("array \"{title}\": lanes is a number from 1 to 64"));
+            }
+            if let Some(group) = &array.vhost_user_group {
+                crate::nbd::group(group).map_err(|error| format!("array \"{title}\": {error}"))?;
+            }
+        }
+        let relative = self.daemon.search.iter().chain([&self.daemon.state]).find(|path| !path.is_absolute());
+        match relative {
+            Some(path) => Err(format!("[daemon]: {} must begin with a slash, as the daemon runs anywhere", path.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// The array that owns a drive with a superblock of array `uuid`.
+    pub fn owner(&self, uuid: Uuid, upper: Option<Uuid>) -> Option<&Array> {
+        self.arrays.iter().find(|array| array.owns(uuid, upper))
+    }
+}
+
+/// Counted from 1.
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+impl Nbd {
+    /// As `serve` takes them.
+    ///
+    /// # Errors
+    /// Which of them makes no sense.
+    pub fn options(&self) -> Result<NbdOptions, Failure> {
+        let usage = |key: &'static str| move |error: String| Failure::Usage(format!("{key}: {error}"));
+        let tls = match self.tls.as_deref() {
+            None => None,
+            Some("required") => Some(Tls::Required),
+            Some("offered") => Some(Tls::Offered),
+            Some(other) => return Err(Failure::Usage(format!("tls: {other:?} is neither \"required\" nor \"offered\""))),
+        };
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            return Err(Failure::Usage("tls-cert and tls-key go together: give both or none".into()));
+        }
+        if (self.tls_ca.is_some() || tls.is_some()) && self.tls_cert.is_none() {
+            return Err(Failure::Usage("tls and tls-ca need tls-cert and tls-key".into()));
+        }
+        let networks = self.allow.iter().map(|text| crate::nbd::network(text)).collect::<Result<Vec<IpNet>, _>>();
+        Ok(NbdOptions {
+            listen: self.listen.iter().map(|text| text.parse::<Listen>()).collect::<Result<_, _>>().map_err(usage("listen"))?,
+            nbd_mode: self.mode.as_deref().map(crate::nbd::mode).transpose().map_err(usage("mode"))?,
+            nbd_group: self.group.as_deref().map(crate::nbd::group).transpose().map_err(usage("group"))?,
+            nbd_allow: networks.map_err(usage("allow"))?,
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+            tls_ca: self.tls_ca.clone(),
+            tls,
+            nbd_insecure: self.insecure,
+            nbd_clients: crate::nbd::clients(&self.clients.to_string()).map_err(usage("clients"))?,
+            nbd_memory: stria_terminal::size::parse(&self.memory).map_err(usage("memory"))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Changes of the configuration by commands: what people wrote stays as it is, comments too.
+//!
+//! A change is checked as a whole before it is written, replaces the file in one step, and is durable before the command says so. A lock on
+//! the folder keeps two commands from losing each other's changes.
+
+mod replace;
+
+use super::{Array, Block, Config, Uuid};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use stria_terminal::Failure;
+use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value, value};
+
+pub use replace::replace;
+
+/// A new configuration: everything in comments.
+pub const TEMPLATE: &str = include_str!("../../../../packaging/stria.toml");
+
+/// The configuration while a command changes it.
+pub struct Edit {
+    path: PathBuf,
+    document: DocumentMut,
+    before: Config,
+    _lock: OwnedFd,
+}
+
+impl Edit {
+    /// Locks and reads the file. If there is none, [`edit::TEMPLATE`](TEMPLATE) is the start.
+    ///
+    /// # Errors
+    /// When it is invalid or cannot be read.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        // The file may be a link into a repository: its target is changed.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("/"));
+        let told = |error: &dyn std::fmt::Display| Failure::Failed(format!("{} cannot be changed: {error}", path.display()));
+        std::fs::create_dir_all(folder).map_err(|error| told(&error))?;
+        let lock = rustix::fs::open(folder, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let lock = lock.map_err(|error| told(&error))?;
+        rustix::fs::flock(&lock, FlockOperation::LockExclusive).map_err(|error| told(&error))?;
+        let before = Config::read(&path)?;
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => TEMPLATE.into(),
+            Err(error) => return Err(told(&error)),
+        };
+        let document = text.parse::<DocumentMut>().map_err(|error| told(&error))?;
+        Ok(Self { path, document, before, _lock: lock })
+    }
+
+    /// As it was when it was read.
+    pub fn before(&self) -> &Config {
+        &self.before
+    }
+
+    fn arrays(&mut self) -> Result<&mut ArrayOfTables, Failure> {
+        let path = self.path.display().to_string();
+        let arrays = self.document.entry("array").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        arrays.as_array_of_tables_mut().ok_or_else(|| {
+            Failure::Failed(format!(
+                "{path} has its arrays in one line: write each as a part [[array]], then commands can change them"
+            ))
+        })
+    }
+
+    fn index_of(&mut self, uuid: Uuid) -> Result<Option<usize>, Failure> {
+        let is_it = |table: &Table| table.get("uuid").and_then(Item::as_str).and_then(|text| text.parse().ok()) == Some(uuid);
+        Ok(self.arrays()?.iter().position(is_it))
+    }
+
+    /// Adds an array, or replaces what is said about it.
+    ///
+    /// # Errors
+    /// When the file is written in a way that commands cannot change.
+    pub fn put(&mut self, array: &Array) -> Result<(), Failure> {
+        let mut table = Table::new();
+        if let Some(index) = self.index_of(array.uuid)? {
+            let old = self.arrays()?.get_mut(index).expect("it was just found");
+            let comments = old.decor().clone();
+            fill(old, array);
+            *old.decor_mut() = comments;
+            return Ok(());
+        }
+        fill(&mut table, array);
+        // What stands at the end of the file, such as examples, stays above the new part.
+        let end = self.document.trailing().as_str().unwrap_or_default().to_owned();
+        self.document.set_trailing("");
+        let gap = if self.document.is_empty() && end.is_empty() { "" } else { "\n" };
+        table.decor_mut().set_prefix(end + gap);
+        self.arrays()?.push(table);
+        Ok(())
+    }
+
+    /// Adds image files to those that the daemon looks at, unless they are among them.
+    ///
+    /// # Errors
+    /// When the file is written in a way that commands cannot change.
+    pub fn search<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+        let known = self.before.daemon.search.clone();
+        let is_known = |file: &PathBuf| known.iter().any(|path| file == path || file.parent() == Some(path));
+        let mut new: Vec<String> = files.filter(|file| !is_known(file)).map(|file| file.display().to_string()).collect();
+        new.sort();
+        new.dedup();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let path = self.path.display().to_string();
+        let daemon = self.document.entry("daemon").or_insert_with(|| Item::Table(Table::new()));
+        let search = daemon.as_table_mut().map(|daemon| daemon.entry("search").or_insert_with(|| value(toml_edit::Array::new())));
+        let Some(search) = search.and_then(Item::as_array_mut) else {
+            return Err(Failure::Failed(format!(
+                "{path}: write [daemon] as a part of its own, then commands can add to `search`"
+            )));
+        };
+        search.extend(new);
+        Ok(())
+    }
+
+    /// Removes an array; false if it is not there. Comments above it stay.
+    ///
+    /// # Errors
+    /// As [`Edit::put`].
+    pub fn remove(&mut self, uuid: Uuid) -> Result<bool, Failure> {
+        let Some(index) = self.index_of(uuid)? else { return Ok(false) };
+        let arrays = self.arrays()?;
+        let prefix = |table: &Table| table.decor().prefix().and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+        let above = prefix(arrays.get(index).expect("it was just found")).trim_end_matches('\n').to_owned();
+        let above = if above.is_empty() { above } else { above + "\n" };
+        arrays.remove(index);
+        match arrays.get_mut(index) {
+            Some(next) => {
+                let own = prefix(next);
+                next.decor_mut().set_prefix(above + &own);
+            }
+            None => {
+                let end = self.document.trailing().as_str().unwrap_or_default().to_owned();
+                self.document.set_trailing(above + &end);
+            }
+        }
+        if self.arrays()?.is_empty() {
+            self.document.remove("array");
+        }
+        Ok(true)
+    }
+
+    /// Checks and writes the file. Returns the new configuration.
+    ///
+    /// # Errors
+    /// When it would be invalid, or cannot be written; then nothing has changed.
+    pub fn save(self) -> Result<Config, Failure> {
+        let text = self.document.to_string();
+        let config = Config::parse(&text).map_err(|error| {
+            Failure::Failed(format!("{} was not changed, as it would be invalid{error}", self.path.display()))
+        })?;
+        replace(&self.path, &text)?;
+        Ok(config)
+    }
+}
+
+/// Writes the keys of an array that differ from their defaults; removes the others, which commands may have set before.
+fn fill(table: &mut Table, array: &Array) {
+    let list = |values: Vec<String>| {
+        let list: toml_edit::Array = values.into_iter().collect();
+        (!list.is_empty()).then(|| Value::from(list))
+    };
+    let flag = |is_set: bool, default: bool| (is_set != default).then(|| Value::from(is_set));
+    let ublk = match array.ublk {
+        Block::None => None,
+        Block::Any => Some(Value::from(true)),
+        Block::Number(number) => Some(Value::from(i64::from(number))),
+    };
+    let disks = array.vhost_user.iter().map(|path| path.display().to_string()).collect();
+    let keys: [(&str, Option<Value>); 12] = [
+        ("uuid", Some(array.uuid.to_string().into())),
+        ("name", array.name.clone().map(Value::from)),
+        ("spans", list(array.spans.iter().map(Uuid::to_string).collect())),
+        ("start", flag(array.start, true)),
+        ("ublk", ublk),
+        ("vhost-user", list(disks)),
+        ("vhost-user-group", array.vhost_user_group.clone().map(Value::from)),
+        ("read-only", flag(array.read_only, false)),
+        ("lanes", array.lanes.map(|lanes| Value::from(i64::from(lanes)))),
+        ("nested", (array.nested > 0).then(|| Value::from(i64::from(array.nested)))),
+        ("io-poll", flag(array.io_poll, false)),
+        ("passthrough", flag(array.passthrough, false)),
+    ];
+    for (key, wanted) in keys {
+        match (wanted, table.get_mut(key)) {
+            (Some(wanted), Some(known)) => {
+                // A comment behind the value stays.
+                let decor = known.as_value().map(|value| value.decor().clone());
+                *known = value(wanted);
+                if let (Some(value), Some(decor)) = (known.as_value_mut(), decor) {
+                    *value.decor_mut() = decor;
+                }
+            }
+            (Some(wanted), None) => drop(table.insert(key, value(wanted))),
+            (None, Some(_)) => drop(table.remove(key)),
+            (None, None) => {}
+        }
+    }
+}

@@ -1,0 +1,117 @@
+use super::edit::{Edit, TEMPLATE};
+use super::*;
+use std::time::Duration;
+
+const UUID: &str = "3aaa0122:29827cfa:5331ad66:ca767371";
+
+fn uuid(text: &str) -> Uuid {
+    text.parse().expect("a UUID")
+}
+
+#[test]
+fn the_shipped_configuration_says_what_holds_without_it() {
+    assert_eq!(Config::parse(TEMPLATE), Ok(Config::default()));
+    // Its comments are good, too: without the marks it is a configuration that says the same, but for examples.
+    let is_setting = |line: &&str| line.starts_with("# [") || line.starts_with("# ") && line.contains(" = ");
+    let lines = TEMPLATE.lines().filter(is_setting).map(|line| &line[2..]);
+    let text: Vec<&str> = lines.filter(|line| !line.starts_with("group") && !line.starts_with("What")).collect();
+    let config = Config::parse(&text.join("\n")).expect("the examples are valid");
+    assert_eq!(config.daemon.degraded_after, Patience(Some(Duration::from_secs(30))));
+    assert_eq!(config.daemon.state, Daemon::default().state);
+    let array = &config.arrays[0];
+    assert_eq!((array.uuid, array.ublk, array.start), (uuid(UUID), Block::Any, true));
+}
+
+#[test]
+fn mistakes_are_named_with_their_line() {
+    let part = format!("[[array]]\nuuid = \"{UUID}\"\n");
+    for (text, line, words) in [
+        ("[daemon]\ndegraded-aftr = \"1s\"\n", ":2: ", "degraded-aftr"),
+        ("[daemon]\n\ndegraded-after = \"soon\"\n", ":3: ", "never"),
+        ("[[array]]\nuuid = \"3aaa\"\n", ":2: ", "stria examine"),
+        ("[[array]]\nname = \"tank\"\n", ":1: ", "uuid"),
+        ("[daemon\n", ":1: ", ""),
+        (&format!("{part}ublk = \"yes\"\n"), ":3: ", "ublkbN"),
+        (&format!("{part}{part}"), ": ", "twice"),
+        (&format!("{part}lanes = 0\n"), ": ", "1 to 64"),
+        (&format!("{part}vhost-user = [\"tank.disk\"]\n"), ": ", "slash"),
+        ("[daemon]\nsearch = [\"images\"]\n", ": ", "slash"),
+        ("[nbd]\nlisten = [\"tank.sock\"]\n", ": ", "unix:PATH"),
+        ("[nbd]\ntls-ca = \"/ca\"\n", ": ", "tls-cert"),
+    ] {
+        let error = Config::parse(text).expect_err(text);
+        assert!(error.starts_with(line) && error.contains(words), "{text}: {error}");
+    }
+    let twins = format!("{part}name = \"a\"\n[[array]]\nuuid = \"{}\"\nname = \"a\"\n", UUID.replace('3', "4"));
+    assert!(Config::parse(&twins).expect_err("one name").contains("both called \"a\""));
+}
+
+#[test]
+fn identities_are_read_as_every_program_writes_them() {
+    let dashed = "3aaa0122-2982-7cfa-5331-ad66ca767371";
+    assert_eq!(uuid(dashed), uuid(UUID));
+    assert_eq!(uuid(dashed).to_string(), UUID);
+    for text in [
+        "",
+        "3aaa0122",
+        "3aaa0122:29827cfa:5331ad66:ca76737",
+        "+aaa0122:29827cfa:5331ad66:ca767371",
+        "3äaa0122:29827cfa:5331ad66:ca76737",
+    ] {
+        assert!(text.parse::<Uuid>().is_err(), "{text}");
+    }
+}
+
+/// Commands change what they mean, and leave what people wrote.
+#[test]
+fn changes_keep_comments_and_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("stria.toml");
+    let text = format!(
+        "# mine\n[daemon]\ndegraded-after = \"never\" # I wait\n\n# the big one\n[[array]]\nuuid = \"{UUID}\"\nname = \"tank\" # a name\n\n# at the end\n"
+    );
+    std::fs::write(&path, &text).expect("a file");
+    let other = Array { name: Some("pool".into()), ublk: Block::Number(3), ..Array::new(uuid(&UUID.replace('3', "4"))) };
+    let change = |work: &dyn Fn(&mut Edit)| {
+        let mut edit = Edit::open(&path).expect("it is valid");
+        work(&mut edit);
+        let config = edit.save().expect("it stays valid");
+        assert_eq!(Config::read(&path).expect("it was written"), config);
+        (config, std::fs::read_to_string(&path).expect("a text"))
+    };
+    let (config, added) = change(&|edit| edit.put(&other).expect("it takes one"));
+    assert_eq!(config.arrays[1], other);
+    assert!(added.starts_with(text.trim_end()) && added.contains("# at the end\n\n[[array]]"), "{added}");
+    let (config, renamed) = change(&|edit| {
+        let array = Array { name: Some("lake".into()), read_only: true, ..edit.before().arrays[0].clone() };
+        edit.put(&array).expect("it is there");
+    });
+    assert!(renamed.contains("name = \"lake\" # a name\n") && config.arrays[0].read_only, "{renamed}");
+    let (config, removed) = change(&|edit| assert!(edit.remove(uuid(UUID)).expect("it can be changed")));
+    assert_eq!(config.arrays, std::slice::from_ref(&other));
+    assert!(removed.contains("# the big one\n") && removed.contains("# at the end") && removed.contains("# I wait"), "{removed}");
+    let (config, _) = change(&|edit| assert!(edit.remove(other.uuid).expect("it can be changed")));
+    assert_eq!(config.arrays, []);
+    let (_, same) = change(&|edit| assert!(!edit.remove(other.uuid).expect("it can be changed")));
+    assert!(same.contains("# at the end"), "{same}");
+
+    // What would be invalid is not written.
+    let mut edit = Edit::open(&path).expect("it is valid");
+    edit.put(&Array { lanes: Some(200), ..other.clone() }).expect("it takes one");
+    assert!(edit.save().expect_err("too many lanes").to_string().contains("was not changed"));
+    assert_eq!(std::fs::read_to_string(&path).expect("a text"), same);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1, "nothing is left behind");
+}
+
+#[test]
+fn a_new_configuration_begins_with_the_shipped_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("etc/stria.toml");
+    let mut edit = Edit::open(&path).expect("there is none");
+    edit.put(&Array::new(uuid(UUID))).expect("it takes one");
+    edit.search(std::iter::once(&PathBuf::from("/srv/d0"))).expect("it takes one");
+    let config = edit.save().expect("it is valid");
+    assert_eq!(config.daemon.search, [PathBuf::from("/srv/d0")]);
+    let text = std::fs::read_to_string(&path).expect("a text");
+    assert!(text.starts_with("# What `stria daemon` serves") && text.contains("# [nbd]\n"), "{text}");
+}

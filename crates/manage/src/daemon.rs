@@ -1,0 +1,143 @@
+//! `stria daemon`: one process for the machine, which starts every array that belongs to Stria, as its drives come, and stays.
+//!
+//! ```text
+//!   read the configuration ─ take commands ─ look at all drives, start what can start ─ let clients in ─ READY ─ keep ─ stop
+//! ```
+//! The control socket listens before the drives are looked at, so a drive that udev reports meanwhile is not missed. Clients are let in
+//! after the first look: one that reconnects after a restart finds its array there. [`keeper`] decides which array starts when; everything
+//! else is as in `serve`.
+
+mod api;
+mod drives;
+mod judge;
+mod keeper;
+mod notify;
+mod opening;
+mod record;
+
+pub use record::stored;
+
+use crate::config::{self, Config};
+use crate::log::log_to_stderr;
+use crate::service::Service;
+use crate::signals::{OnHangup, Sockets, Wish, Wishes};
+use crate::{cli, control, sockets, view};
+use keeper::Keeper;
+use notify::Supervisor;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process;
+use std::sync::Arc;
+use std::time::Duration;
+use stria_drive::held_by;
+use stria_front::Closing;
+use stria_terminal::output::{line, try_print};
+use stria_terminal::{Failure, absolute};
+use tokio::sync::oneshot;
+
+/// How long answers in progress may take when everything else has ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+/// Serves the arrays of the configuration until told to stop.
+///
+/// # Errors
+/// When the configuration is invalid, a socket cannot be made, or an array does not stop cleanly.
+pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
+    log_to_stderr(if command.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
+    let path = config::path(command.config.config.as_deref());
+    let config = Config::read(&path)?;
+    config.nbd.options()?.check()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let outcome = runtime.block_on(run(path, config, command, json));
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn run(path: PathBuf, config: Config, command: &cli::Daemon, json: bool) -> Result<(), Failure> {
+    let mut wishes = Wishes::catch(OnHangup::Reload)?;
+    let supervisor = Arc::new(Supervisor::of_this_process());
+    let socket = match &command.control.socket {
+        Some(path) => absolute(path),
+        None => sockets::for_daemon()?,
+    };
+    sockets::check(&socket)?;
+    let service = Service::new(config.nbd.options()?.server(&socket.with_extension("nbd"))?);
+    service.stay();
+    let recorder = record::keep(&service, &config.daemon.state);
+    let control = sockets::listen(&socket)?;
+    let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
+    let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
+
+    let (looked, mut ready) = oneshot::channel();
+    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), move || {
+        // Nobody waits any more if the process is ending.
+        let _ = looked.send(());
+    });
+    let router = control::router(Arc::clone(&service)).merge(api::router(Arc::clone(&keeper)));
+    let witness = api::witness(Arc::clone(&service));
+    let over = service.shutdown().subscribe();
+    let server = tokio::spawn(control::listen(listener, router, Some(witness), over));
+    let mut is_ready = false;
+    let mut over = service.shutdown().subscribe();
+    tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
+    loop {
+        tokio::select! {
+            _ = &mut ready, if !is_ready => {
+                is_ready = true;
+                if !wishes.is_stop() {
+                    service.listen().map_err(Failure::failed)?;
+                    supervisor.tell("READY=1\nSTATUS=serving the arrays of the configuration");
+                    let (shown, pid) = (socket.display().to_string(), process::id());
+                    let _ = try_print(&line(json, || format!("control {shown}"), || json!({"control": shown, "pid": pid})));
+                }
+            }
+            wish = wishes.next() => match wish {
+                Wish::Stop => {
+                    supervisor.tell("STOPPING=1");
+                    let (keeper, service) = (Arc::clone(&keeper), Arc::clone(&service));
+                    tokio::task::spawn_blocking(move || {
+                        keeper.end();
+                        service.stop_all(true, Closing::Disconnect)
+                    });
+                }
+                Wish::Reload => {
+                    let (keeper, service) = (Arc::clone(&keeper), Arc::clone(&service));
+                    tokio::task::spawn_blocking(move || {
+                        let told = keeper.reload();
+                        let kind = if told.is_ok() { "reloaded" } else { "warning" };
+                        let text = told.unwrap_or_else(|error| error.to_string());
+                        service.events().push(view::plain_event("", kind, text));
+                    });
+                }
+                end @ Wish::Exit(_) => end.obey(&mut sockets),
+            },
+            _ = over.wait_for(|over| *over) => break,
+        }
+    }
+    let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
+    recorder.finish(&service);
+    drop(sockets);
+    for drive in held_by() {
+        tracing::warn!("{drive} has a request in the kernel, which only its answer may end: until then this process may remain");
+    }
+    match service.failure() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// Pats systemd's watchdog as long as this thread runs and every lane answers.
+async fn pat(supervisor: Arc<Supervisor>, service: Arc<Service>) {
+    let Some(within) = notify::watchdog() else { return };
+    // Twice in its time, and an answer may take as long as is left of that.
+    let every = within / 4;
+    loop {
+        let asked = Arc::clone(&service);
+        match tokio::task::spawn_blocking(move || asked.lanes_answer(every)).await {
+            Ok(Ok(())) => supervisor.tell("WATCHDOG=1"),
+            Ok(Err(silence)) => tracing::error!("{silence}: systemd's watchdog is not patted, and restarts this process"),
+            Err(panic) => tracing::error!("the lanes could not be asked: {panic}"),
+        }
+        tokio::time::sleep(every).await;
+    }
+}

@@ -1,0 +1,60 @@
+//! What the daemon answers beyond a serve, and the record of who ordered what.
+
+use super::keeper::Keeper;
+use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
+use crate::control::{Body, Order, answer};
+use crate::service::Service;
+use crate::view;
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use std::sync::Arc;
+
+type On = State<Arc<Keeper>>;
+
+/// The paths that only the daemon has.
+pub fn router(keeper: Arc<Keeper>) -> Router {
+    Router::new()
+        .route("/v1/adopted", get(|State(keeper): On| answer(move || Ok(keeper.adopted()))))
+        .route("/v1/adopted/{name}/start", post(start))
+        .route("/v1/drives", post(drive))
+        .route("/v1/reload", post(|State(keeper): On| answer(move || keeper.reload().map(done))))
+        .with_state(keeper)
+}
+
+fn done(message: String) -> Done {
+    Done { message, sequence: 0 }
+}
+
+async fn drive(State(keeper): On, body: Body<DriveRequest>) -> Response {
+    match body {
+        Ok(axum::Json(DriveRequest { path, plugged_in })) => answer(move || keeper.drive(path, plugged_in).map(done)).await,
+        Err(rejection) => ApiError::new(ApiErrorKind::Invalid, rejection.body_text()).into_response(),
+    }
+}
+
+async fn start(State(keeper): On, Path(name): Path<String>, body: Body<StartRequest>) -> Response {
+    match body {
+        Ok(axum::Json(StartRequest { force })) => answer(move || keeper.start_array(name, force).map(done)).await,
+        Err(rejection) => ApiError::new(ApiErrorKind::Invalid, rejection.body_text()).into_response(),
+    }
+}
+
+/// Makes an event of every order: who gave it, what it was, and what became of it. udev's reports of drives are no orders.
+pub fn witness(service: Arc<Service>) -> Arc<dyn Fn(Order) + Send + Sync> {
+    Arc::new(move |order: Order| {
+        let Order { uid, pid, what, body, status } = order;
+        if what == "POST /v1/drives" {
+            return;
+        }
+        let user = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten();
+        let user = user.map_or_else(|| format!("user {uid}"), |user| format!("{} (user {uid})", user.name));
+        let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+        let outcome = if status < 300 { "done".to_owned() } else { format!("refused or failed (status {status})") };
+        let array = what.split('/').skip_while(|part| *part != "arrays" && *part != "adopted").nth(1).unwrap_or_default();
+        let array = percent_encoding::percent_decode_str(array).decode_utf8_lossy().into_owned();
+        let text = format!("{user}{process} ordered {what} {body}: {outcome}");
+        service.events().push(view::plain_event(&array, "ordered", text));
+    })
+}

@@ -1,0 +1,84 @@
+//! The drives of this machine that are members of arrays, by what their superblocks say.
+
+use crate::config::{self, Uuid};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use stria_drive::real_path_within;
+use stria_host::{Examined, HostError, block_devices, examine};
+
+/// How long a path may take to be resolved.
+const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
+
+/// The array a drive says it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// That array.
+    pub set: Uuid,
+    /// The array above it, if it is a span.
+    pub upper: Option<Uuid>,
+}
+
+/// Members that were seen, by path.
+#[derive(Debug, Default)]
+pub struct Drives(BTreeMap<PathBuf, Membership>);
+
+impl Drives {
+    /// Looks at all drives again, and at those that were reported. Returns why some could not be read.
+    pub fn scan(&mut self, config: &config::Daemon) -> Vec<HostError> {
+        let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
+        paths.retain(|path| !is_mapped(path));
+        paths.extend(config.search.iter().flat_map(|path| files(path)));
+        paths.extend(self.0.keys().filter(|path| path.exists()).cloned());
+        paths.sort();
+        paths.dedup();
+        self.0.clear();
+        examine(&paths).into_iter().filter_map(|examined| examined.map(|examined| self.note(&examined)).err()).collect()
+    }
+
+    /// Looks at one drive. `None`: it is no member.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn look(&mut self, path: &Path) -> Result<(PathBuf, Option<Membership>), HostError> {
+        let path = real_path_within(path, RESOLVE_WITHIN);
+        self.0.remove(&path);
+        let examined = examine(std::slice::from_ref(&path)).pop().expect("one drive has one answer")?;
+        let membership = self.note(&examined);
+        Ok((path, membership))
+    }
+
+    fn note(&mut self, examined: &Examined) -> Option<Membership> {
+        let superblock = &examined.candidate.found.as_ref().ok()?.superblock;
+        let membership = Membership { set: Uuid(superblock.header.set_uuid), upper: superblock.span_of.map(Uuid) };
+        self.0.insert(examined.info.path.clone(), membership);
+        Some(membership)
+    }
+
+    /// The drives of an array and its spans. Those that have gone since are left out.
+    pub fn of(&mut self, array: &config::Array) -> Vec<PathBuf> {
+        self.0.retain(|path, _| path.exists());
+        let owned = self.0.iter().filter(|(_, membership)| array.owns(membership.set, membership.upper));
+        owned.map(|(path, _)| path.clone()).collect()
+    }
+}
+
+/// True if the device mapper made a device of this one: of the paths to a drive, only the map is used (multipath).
+fn is_mapped(path: &Path) -> bool {
+    let Some(name) = path.file_name() else { return false };
+    let holders = std::fs::read_dir(Path::new("/sys/class/block").join(name).join("holders"));
+    holders.into_iter().flatten().flatten().any(|holder| holder.file_name().to_string_lossy().starts_with("dm-"))
+}
+
+/// The file, or the files of the folder, without links.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let real = real_path_within(path, RESOLVE_WITHIN);
+    if !real.is_dir() {
+        return if real.exists() { vec![real] } else { Vec::new() };
+    }
+    let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> =
+        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path()).collect();
+    files.sort();
+    files
+}

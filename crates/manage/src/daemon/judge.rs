@@ -1,0 +1,52 @@
+//! Whether an array can start now, should wait for more drives, or cannot start.
+
+use crate::config::Uuid;
+use stria_format::md::assemble::{AssembleErrorKind, Assembly};
+use stria_format::md::superblock::Role;
+use stria_host::{Found, PlannedArray, stays_out};
+
+/// What can be done with an array on the drives that are here.
+#[derive(Debug)]
+pub enum Judgement {
+    /// Every member that took part last is here, so nothing is to be waited for.
+    Complete(PlannedArray),
+    /// It can start, but members that took part last are not here yet.
+    Degraded(PlannedArray, String),
+    /// It cannot start on these drives.
+    Impossible {
+        /// In words.
+        reason: String,
+        /// True if `--force` would start it.
+        is_unsafe: bool,
+    },
+}
+
+/// Judges the array `uuid` by what was found on its drives. Also what is to be said about drives that stay out.
+pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
+    let warnings = found.assemblies.iter().flat_map(stays_out).collect();
+    let refused = found.assemblies.iter().find_map(|assembly| assembly.outcome.as_ref().err());
+    let planned = found.arrays.iter().position(|array| array.uuid == uuid.0).map(|index| found.arrays.swap_remove(index));
+    let awaited: Vec<String> = found.assemblies.iter().filter_map(awaited).collect();
+    let judgement = match (planned, refused) {
+        (Some(planned), None) if awaited.is_empty() => Judgement::Complete(planned),
+        (Some(planned), None) => Judgement::Degraded(planned, awaited.join("; ")),
+        (_, Some(error)) => {
+            let is_unsafe = error.kind == AssembleErrorKind::DirtyDegraded;
+            Judgement::Impossible { reason: error.to_string(), is_unsafe }
+        }
+        (None, None) => Judgement::Impossible {
+            reason: format!("the drives that are here hold spans or parts of array {uuid}, and not the array itself"),
+            is_unsafe: false,
+        },
+    };
+    (judgement, warnings)
+}
+
+/// The slots whose member took part last and is not here.
+fn awaited(assembly: &Assembly) -> Option<String> {
+    let took_part =
+        |slot: usize| assembly.freshest.roles.iter().any(|role| matches!(*role, Role::Slot(held) if usize::from(held) == slot));
+    let slots: Vec<String> = assembly.missing_slots.iter().filter(|slot| took_part(**slot)).map(ToString::to_string).collect();
+    let what = if slots.len() == 1 { "the drive of slot" } else { "the drives of slots" };
+    (!slots.is_empty()).then(|| format!("\"{}\" lacks {what} {}", assembly.name, slots.join(", ")))
+}

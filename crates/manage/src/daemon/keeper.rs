@@ -1,0 +1,554 @@
+//! The thread that decides which array of the configuration starts when.
+//!
+//! ```text
+//!   absent ──a drive comes──▶ waiting ──all are here, or time is up──▶ served ──stop──▶ stopped
+//!                                └────cannot start────▶ refused        (a drive that comes, a reload or `start` tries again)
+//! ```
+//! All that happens passes through one queue: drives that come, commands, and time. So no two of them look at an array at once. Opening an
+//! array is the only long step. A drive's message is answered before it: udev holds a lock on the drive until its rule has run, and the
+//! array takes the same lock.
+
+use super::drives::Drives;
+use super::judge::{Judgement, judge};
+use super::opening::{Opened, open};
+use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind};
+use crate::config::{self, Config, Uuid};
+use crate::service::Service;
+use crate::view;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use stria_format::md::Verdict;
+use stria_host::{OpenOptions, find, short_name};
+
+/// How often an array is tried again whose drives were in use, and how many times: another program may only have looked at them.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+const TRIES: u32 = 6;
+
+type Answer = Result<String, ApiError>;
+
+/// What the thread is asked.
+enum Wish {
+    Drive { path: PathBuf, plugged_in: bool },
+    Reload,
+    Start { name: String, force: bool },
+    End,
+}
+
+/// The keeper, for those who ask it.
+pub struct Keeper {
+    wishes: Mutex<Sender<(Wish, Sender<Answer>)>>,
+    shown: Arc<Mutex<Vec<AdoptedView>>>,
+    service: Arc<Service>,
+    ending: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Keeper {
+    /// Starts the thread. It looks at all drives, and starts what can start; then `ready` is called once.
+    pub fn start(
+        config_path: PathBuf,
+        config: Config,
+        service: Arc<Service>,
+        ready: impl FnOnce() + Send + 'static,
+    ) -> Arc<Self> {
+        let (wishes, asked) = channel();
+        let (shown, ending) = (Arc::default(), Arc::<AtomicBool>::default());
+        let arrays = config.arrays.iter().cloned().map(Entry::new).collect();
+        let (listening, told) = (false, Vec::new());
+        let mut work = Work {
+            config_path,
+            config,
+            service: Arc::clone(&service),
+            drives: Drives::default(),
+            arrays,
+            shown: Arc::clone(&shown),
+            ending: Arc::clone(&ending),
+            listening,
+            told,
+        };
+        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+            work.scan();
+            work.consider_all();
+            work.listening = true;
+            work.show();
+            ready();
+            work.run(&asked);
+        });
+        let thread = Mutex::new(Some(thread.expect("a process that starts has room for a thread")));
+        Arc::new(Self { wishes: Mutex::new(wishes), shown, service, ending, thread })
+    }
+
+    /// The arrays of the configuration, as they were when the thread last looked, except that one may have stopped since.
+    pub fn adopted(&self) -> Vec<AdoptedView> {
+        let mut shown = lock(&self.shown).clone();
+        for view in shown.iter_mut().filter(|view| view.state == AdoptedState::Served && !self.service.serves(&view.name)) {
+            (view.state, view.text) = (AdoptedState::Stopped, stopped(&view.name));
+        }
+        shown
+    }
+
+    fn ask(&self, wish: Wish) -> Answer {
+        let (answer, answered) = channel();
+        let sent = lock(&self.wishes).send((wish, answer));
+        let over = || ApiError::new(ApiErrorKind::Refused, "the daemon is stopping");
+        sent.map_err(|_| over())?;
+        answered.recv().map_err(|_| over())?
+    }
+
+    /// A drive has come. `plugged_in`: it was attached just now, so a running array may take it back.
+    ///
+    /// # Errors
+    /// When it cannot be read, or belongs to no array of the configuration.
+    pub fn drive(&self, path: PathBuf, plugged_in: bool) -> Answer {
+        self.ask(Wish::Drive { path, plugged_in })
+    }
+
+    /// Reads the configuration and looks at all drives again.
+    ///
+    /// # Errors
+    /// When the configuration is invalid; then the old one holds.
+    pub fn reload(&self) -> Answer {
+        self.ask(Wish::Reload)
+    }
+
+    /// Starts an array now, degraded too; with `force` also if data may be lost.
+    ///
+    /// # Errors
+    /// Why it does not start.
+    pub fn start_array(&self, name: String, force: bool) -> Answer {
+        self.ask(Wish::Start { name, force })
+    }
+
+    /// Starts nothing any more, and waits until what is being started has.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+        let _ = self.ask(Wish::End);
+        if let Some(thread) = lock(&self.thread).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn stopped(name: &str) -> String {
+    format!("stopped; `stria start {name}` starts it")
+}
+
+/// What is known of an array of the configuration.
+struct Entry {
+    array: config::Array,
+    state: State,
+    /// The name on disk, once a drive was seen.
+    name_on_disk: Option<String>,
+    drives: Vec<PathBuf>,
+    /// How often its drives were in use.
+    busy: u32,
+}
+
+enum State {
+    Absent,
+    /// In words, and when it is looked at again.
+    Waiting(String, Option<Instant>),
+    Served(Opened),
+    Stopped,
+    Refused(String),
+}
+
+impl Entry {
+    fn new(array: config::Array) -> Self {
+        let state = if array.start { State::Absent } else { State::Stopped };
+        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0 }
+    }
+
+    fn name(&self) -> String {
+        let on_disk = self.name_on_disk.as_deref().map(|name| short_name(name).to_owned());
+        self.array.name.clone().or(on_disk).unwrap_or_else(|| self.array.uuid.to_string())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Waiting(_, at) => *at,
+            State::Absent | State::Served(_) | State::Stopped | State::Refused(_) => None,
+        }
+    }
+
+    fn view(&self) -> AdoptedView {
+        let (state, text) = match &self.state {
+            State::Absent => (AdoptedState::Absent, "none of its drives is here".to_owned()),
+            State::Waiting(text, _) => (AdoptedState::Waiting, text.clone()),
+            State::Served(_) => (AdoptedState::Served, "served".to_owned()),
+            State::Stopped => (AdoptedState::Stopped, stopped(&self.name())),
+            State::Refused(text) => (AdoptedState::Refused, text.clone()),
+        };
+        let drives = self.drives.iter().map(|path| path.display().to_string()).collect();
+        let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()).as_secs());
+        AdoptedView { name: self.name(), uuid: self.array.uuid.to_string(), state, text, drives, again_in_s: left }
+    }
+}
+
+struct Work {
+    config_path: PathBuf,
+    config: Config,
+    service: Arc<Service>,
+    drives: Drives,
+    arrays: Vec<Entry>,
+    shown: Arc<Mutex<Vec<AdoptedView>>>,
+    ending: Arc<AtomicBool>,
+    /// Clients may connect.
+    listening: bool,
+    /// Drives that could not be read, as they were reported.
+    told: Vec<String>,
+}
+
+impl Work {
+    fn run(&mut self, asked: &Receiver<(Wish, Sender<Answer>)>) {
+        loop {
+            let next = self.arrays.iter().filter_map(Entry::deadline).min();
+            let patience = next.map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
+            match asked.recv_timeout(patience) {
+                Ok((Wish::End, answer)) => {
+                    let _ = answer.send(Ok(String::new()));
+                    return;
+                }
+                Ok((wish, answer)) => self.obey(wish, &answer),
+                Err(RecvTimeoutError::Timeout) => self.time_is_up(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.show();
+        }
+    }
+
+    fn obey(&mut self, wish: Wish, answer: &Sender<Answer>) {
+        self.note_stops();
+        match wish {
+            Wish::Drive { path, plugged_in } => self.drive(&path, plugged_in, answer),
+            Wish::Reload => {
+                let outcome = self.reload();
+                self.show();
+                let _ = answer.send(outcome);
+            }
+            Wish::Start { name, force } => {
+                let outcome = self.start(&name, force);
+                self.show();
+                let _ = answer.send(outcome);
+            }
+            Wish::End => unreachable!("it ends the loop"),
+        }
+    }
+
+    fn show(&mut self) {
+        self.note_stops();
+        *lock(&self.shown) = self.arrays.iter().map(Entry::view).collect();
+    }
+
+    /// Arrays that were stopped by a command are not started again by themselves.
+    fn note_stops(&mut self) {
+        for entry in &mut self.arrays {
+            if let State::Served(opened) = &entry.state
+                && !self.service.serves(&opened.name)
+            {
+                entry.state = State::Stopped;
+            }
+        }
+    }
+
+    fn event(&self, array: &str, kind: &str, text: String) {
+        self.service.events().push(view::plain_event(array, kind, text));
+    }
+
+    /// Looks at all drives.
+    fn scan(&mut self) {
+        let errors: Vec<String> = self.drives.scan(&self.config.daemon).iter().map(ToString::to_string).collect();
+        for error in errors.iter().filter(|error| !self.told.contains(error)) {
+            tracing::debug!("not looked at: {error}");
+        }
+        self.told = errors;
+    }
+
+    fn consider_all(&mut self) {
+        for index in 0..self.arrays.len() {
+            self.consider(index, false);
+        }
+    }
+
+    /// Starts what waited long enough, after a last look for drives whose coming was missed.
+    fn time_is_up(&mut self) {
+        self.note_stops();
+        let due: Vec<Uuid> = self
+            .arrays
+            .iter()
+            .filter(|entry| entry.deadline().is_some_and(|at| at <= Instant::now()))
+            .map(|entry| entry.array.uuid)
+            .collect();
+        if due.is_empty() {
+            return;
+        }
+        self.scan();
+        for index in 0..self.arrays.len() {
+            let entry = &self.arrays[index];
+            // An array whose drives were in use is only tried again.
+            let is_late = due.contains(&entry.array.uuid) && entry.busy == 0;
+            self.consider(index, is_late);
+        }
+    }
+
+    /// Starts an array if it can start and need not wait. `degraded`: it waits no longer for drives that it lacks.
+    fn consider(&mut self, index: usize, degraded: bool) {
+        if self.ending.load(Ordering::SeqCst) || matches!(self.arrays[index].state, State::Served(_) | State::Stopped) {
+            return;
+        }
+        let how = self.arrays[index].array.how();
+        let judged = self.judge(index, how);
+        let (judgement, warnings) = match judged {
+            None => return self.arrays[index].state = State::Absent,
+            Some(Err(error)) => return self.refuse(index, error),
+            Some(Ok(judged)) => judged,
+        };
+        let entry = &mut self.arrays[index];
+        match judgement {
+            Judgement::Complete(planned) => self.open(index, &planned, how, &warnings),
+            Judgement::Degraded(planned, lacks) if degraded => {
+                let (name, text) = (entry.name(), format!("{lacks}; the array starts without, as nothing came in time"));
+                self.event(&name, "warning", text);
+                self.open(index, &planned, how, &warnings);
+            }
+            Judgement::Degraded(_, lacks) => {
+                let since = match entry.state {
+                    State::Waiting(_, Some(at)) => Some(at),
+                    _ => self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience),
+                };
+                let then = match self.config.daemon.degraded_after.0 {
+                    Some(_) => "it waits for them, and then starts without",
+                    None => "it waits for them",
+                };
+                let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
+                self.wait(index, text, since);
+            }
+            Judgement::Impossible { reason, is_unsafe } => {
+                let insist = if is_unsafe { format!(" (`stria start {} --force` insists)", entry.name()) } else { String::new() };
+                self.wait(index, format!("{reason}{insist}"), None);
+            }
+        }
+    }
+
+    /// `None`: none of its drives is here.
+    fn judge(&mut self, index: usize, how: OpenOptions) -> Option<Result<(Judgement, Vec<String>), String>> {
+        let entry = &mut self.arrays[index];
+        entry.drives = self.drives.of(&entry.array);
+        if entry.drives.is_empty() {
+            return None;
+        }
+        let found = match find(&entry.drives, how) {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error.to_string())),
+        };
+        if let Some(assembly) = found.assemblies.iter().find(|assembly| assembly.uuid == entry.array.uuid.0) {
+            entry.name_on_disk = Some(assembly.name.clone());
+        }
+        Some(Ok(judge(found, entry.array.uuid)))
+    }
+
+    fn wait(&mut self, index: usize, text: String, until: Option<Instant>) {
+        let entry = &mut self.arrays[index];
+        let is_news = !matches!(&entry.state, State::Waiting(known, _) if *known == text);
+        entry.state = State::Waiting(text.clone(), until);
+        let name = entry.name();
+        if is_news {
+            self.event(&name, "waiting", text);
+        }
+    }
+
+    fn refuse(&mut self, index: usize, text: String) {
+        let entry = &mut self.arrays[index];
+        let is_news = !matches!(&entry.state, State::Refused(known) if *known == text);
+        let name = entry.name();
+        entry.state = State::Refused(text.clone());
+        if is_news {
+            self.event(&name, "warning", format!("array \"{name}\" does not start: {text}"));
+        }
+    }
+
+    fn open(&mut self, index: usize, planned: &stria_host::PlannedArray, how: OpenOptions, warnings: &[String]) {
+        let entry = &mut self.arrays[index];
+        let name = entry.name();
+        for warning in warnings {
+            self.service.events().push(view::plain_event(&name, "warning", warning.clone()));
+        }
+        match open(&self.service, planned, &name, &entry.array, how, self.listening) {
+            Ok(opened) => {
+                entry.busy = 0;
+                entry.state = State::Served(opened);
+            }
+            Err(failure) if failure.is_busy && entry.busy < TRIES => {
+                entry.busy += 1;
+                let text = format!("{}; it is tried again", failure.text);
+                self.wait(index, text, Some(Instant::now() + AGAIN_AFTER));
+            }
+            Err(failure) => {
+                entry.busy = 0;
+                let again = format!("{} (`stria start {name}` tries again)", failure.text);
+                self.refuse(index, again);
+            }
+        }
+    }
+
+    fn drive(&mut self, path: &Path, plugged_in: bool, answer: &Sender<Answer>) {
+        let refuse = |kind, text: String| drop(answer.send(Err(ApiError::new(kind, text))));
+        let (path, membership) = match self.drives.look(path) {
+            Ok(looked) => looked,
+            Err(error) => return refuse(ApiErrorKind::Failed, error.to_string()),
+        };
+        let shown = path.display();
+        let Some(membership) = membership else {
+            return refuse(ApiErrorKind::Refused, format!("{shown} is no member of an array"));
+        };
+        let owner = self.arrays.iter().position(|entry| entry.array.owns(membership.set, membership.upper));
+        let Some(index) = owner else {
+            let uuid = membership.upper.unwrap_or(membership.set);
+            let text = format!("{shown} belongs to array {uuid}, which is not Stria's: `stria adopt {uuid}` changes that");
+            return refuse(ApiErrorKind::Refused, text);
+        };
+        let entry = &self.arrays[index];
+        let name = entry.name();
+        match &entry.state {
+            State::Served(_) if plugged_in => {
+                let _ = answer.send(Ok(format!("{shown} was a member of \"{name}\", which is served: it returns if it can")));
+                self.take_back(index, &path);
+            }
+            State::Served(_) => drop(answer.send(Ok(format!("{shown} belongs to \"{name}\", which is served")))),
+            State::Stopped => drop(answer.send(Ok(format!("{shown} belongs to \"{name}\", which is stopped")))),
+            State::Absent | State::Waiting(..) | State::Refused(_) => {
+                let _ =
+                    answer.send(Ok(format!("{shown} belongs to \"{name}\", which starts when enough of its drives are here")));
+                self.consider(index, false);
+            }
+        }
+    }
+
+    /// A drive that was away returns to its array, if the bitmap tells what it missed. Anything else is for people to decide.
+    fn take_back(&mut self, index: usize, path: &Path) {
+        let entry = &mut self.arrays[index];
+        let State::Served(opened) = &entry.state else { return };
+        let name = opened.name.clone();
+        entry.drives = self.drives.of(&entry.array);
+        let how = OpenOptions { read_only: true, ..entry.array.how() };
+        let shown = path.display().to_string();
+        let found = match find(&entry.drives, how) {
+            Ok(found) => found,
+            Err(error) => return self.event(&name, "warning", format!("{shown} came back and cannot be read: {error}")),
+        };
+        let verdicts = found.assemblies.into_iter().flat_map(|assembly| assembly.drives);
+        let verdict = verdicts.filter(|drive| Path::new(&drive.name) == path).map(|drive| drive.verdict).next();
+        match verdict {
+            Some(Verdict::Away { obstacle: None, .. }) => {
+                let request = AddRequest { path: path.to_owned(), span: None, force: false };
+                match self.service.add(&name, request) {
+                    Ok(done) => self.event(&name, "member_returned", done.message),
+                    Err(error) => self.event(&name, "warning", format!("{shown} came back and does not join: {error}")),
+                }
+            }
+            Some(Verdict::Away { obstacle: Some(why), .. }) => {
+                let text = format!("{shown} came back and needs a full rebuild ({why}): `stria add {name} {shown}` begins it");
+                self.event(&name, "warning", text);
+            }
+            Some(Verdict::Faulty | Verdict::Unusable { .. }) => {
+                let text =
+                    format!("{shown} came back and stays out of \"{name}\": `stria add {name} {shown}` makes it a new spare");
+                self.event(&name, "warning", text);
+            }
+            Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) | None => {}
+        }
+    }
+
+    fn start(&mut self, name: &str, force: bool) -> Answer {
+        let refuse = |text: String| Err(ApiError::new(ApiErrorKind::Refused, text));
+        self.scan();
+        let names = |entry: &Entry| {
+            let on_disk = entry.name_on_disk.as_deref();
+            entry.array.is_called(name)
+                || entry.name() == name
+                || on_disk.is_some_and(|known| known == name || short_name(known) == name)
+        };
+        // The names on disk of arrays that were not looked at yet.
+        for index in 0..self.arrays.len() {
+            if self.arrays[index].name_on_disk.is_none() {
+                let how = self.arrays[index].array.how();
+                let _ = self.judge(index, how);
+            }
+        }
+        let Some(index) = self.arrays.iter().position(names) else {
+            let known: Vec<String> = self.arrays.iter().map(Entry::name).collect();
+            let known = if known.is_empty() { "there is none".into() } else { format!("there are {}", known.join(", ")) };
+            let text = format!("no array \"{name}\" belongs to Stria ({known}): `stria adopt` takes one");
+            return Err(ApiError::new(ApiErrorKind::NotFound, text));
+        };
+        if matches!(self.arrays[index].state, State::Served(_)) {
+            return Ok(format!("array \"{name}\" is served already"));
+        }
+        let how = OpenOptions { force, ..self.arrays[index].array.how() };
+        let (judgement, warnings) = match self.judge(index, how) {
+            None => return refuse(format!("array \"{name}\" cannot start: none of its drives is here")),
+            Some(Err(error)) => return refuse(error),
+            Some(Ok(judged)) => judged,
+        };
+        match judgement {
+            Judgement::Complete(planned) | Judgement::Degraded(planned, _) => {
+                self.arrays[index].busy = TRIES;
+                self.open(index, &planned, how, &warnings);
+                match &self.arrays[index].state {
+                    State::Served(opened) => Ok(format!("array \"{}\" is served at {}", opened.name, opened.ways.join(" and "))),
+                    State::Refused(text) => refuse(text.clone()),
+                    State::Absent | State::Waiting(..) | State::Stopped => refuse(format!("array \"{name}\" did not start")),
+                }
+            }
+            Judgement::Impossible { reason, is_unsafe: true } => {
+                Err(ApiError::new(ApiErrorKind::Unsafe, format!("{reason}; --force insists")))
+            }
+            Judgement::Impossible { reason, is_unsafe: false } => refuse(reason),
+        }
+    }
+
+    fn reload(&mut self) -> Answer {
+        let config = Config::read(&self.config_path);
+        let config = config.map_err(|failure| {
+            ApiError::new(ApiErrorKind::Invalid, format!("{failure}; the daemon goes on as it was configured before"))
+        })?;
+        let mut notes = Vec::new();
+        if config.nbd != self.config.nbd {
+            notes.push("[nbd] applies when the daemon restarts".to_owned());
+        }
+        let mut old = std::mem::take(&mut self.arrays);
+        for array in &config.arrays {
+            let Some(index) = old.iter().position(|entry| entry.array.uuid == array.uuid) else {
+                self.arrays.push(Entry::new(array.clone()));
+                continue;
+            };
+            let mut entry = old.swap_remove(index);
+            if entry.array != *array && matches!(entry.state, State::Served(_)) {
+                notes.push(format!("what changed for array \"{}\" applies when it is stopped and started", entry.name()));
+            }
+            let is_due = matches!(entry.state, State::Stopped) && array.start && !entry.array.start;
+            entry.array = array.clone();
+            if is_due || matches!(entry.state, State::Refused(_)) {
+                (entry.state, entry.busy) = (State::Absent, 0);
+            }
+            self.arrays.push(entry);
+        }
+        for entry in old.iter().filter(|entry| matches!(entry.state, State::Served(_))) {
+            notes.push(format!("array \"{}\" is no longer Stria's, and is served until it is stopped", entry.name()));
+        }
+        self.config = config;
+        self.scan();
+        self.consider_all();
+        let served = self.arrays.iter().filter(|entry| matches!(entry.state, State::Served(_))).count();
+        let text = format!("the configuration was read: {} arrays, {served} served", self.arrays.len());
+        Ok([vec![text], notes].concat().join("; "))
+    }
+}

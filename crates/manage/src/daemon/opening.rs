@@ -1,0 +1,80 @@
+//! One array of the configuration, from its drives to its clients.
+
+use crate::config;
+use crate::lane_spec::LaneSpec;
+use crate::serve::{check_free, disk_serial};
+use crate::service::Service;
+use std::fs::File;
+use stria_drive::DriveError;
+use stria_front::{Closing, SocketAccess, VhostUserServer};
+use stria_host::{HostError, OpenOptions, PlannedArray};
+
+/// An array that is served.
+pub struct Opened {
+    /// Its name here.
+    pub name: String,
+    /// How clients reach it.
+    pub ways: Vec<String>,
+    /// Locks on drives that are only read.
+    _held: Vec<File>,
+}
+
+/// Why an array was not opened.
+pub struct Refused {
+    /// In words.
+    pub text: String,
+    /// True if another program uses a drive, which may pass.
+    pub is_busy: bool,
+}
+
+impl Refused {
+    fn new(error: impl std::fmt::Display) -> Self {
+        Self { text: error.to_string(), is_busy: false }
+    }
+}
+
+impl From<HostError> for Refused {
+    fn from(error: HostError) -> Self {
+        Self { is_busy: matches!(&error, HostError::Drive(DriveError::Busy { .. })), text: error.to_string() }
+    }
+}
+
+/// Opens an array and exports it as configured. `listening`: clients may connect at once.
+///
+/// # Errors
+/// What is in the way; then the array is not served.
+pub fn open(
+    service: &Service,
+    planned: &PlannedArray,
+    name: &str,
+    array: &config::Array,
+    how: OpenOptions,
+    listening: bool,
+) -> Result<Opened, Refused> {
+    if service.serves(name) {
+        let text = format!("another array is served as \"{name}\": give one of the two another name (`stria rename`)");
+        return Err(Refused { text, is_busy: false });
+    }
+    for path in &array.vhost_user {
+        VhostUserServer::check(path).map_err(Refused::new)?;
+    }
+    let access = match &array.vhost_user_group {
+        Some(group) => SocketAccess { mode: 0o660, group: Some(crate::nbd::group(group).map_err(Refused::new)?) },
+        None => SocketAccess::default(),
+    };
+    let held = if how.read_only { check_free(std::slice::from_ref(planned), true).map_err(Refused::new)? } else { Vec::new() };
+    let lanes = LaneSpec { count: array.lanes.map(usize::from), ..LaneSpec::default() };
+    let (ways, _) = service.start(planned, name, how, lanes, array.ublk.option())?;
+    let mut ways: Vec<String> = ways.into_iter().map(|(_, way)| way).collect();
+    for path in &array.vhost_user {
+        let added = service.add_disk(name, path.clone(), access, disk_serial(&planned.uuid));
+        let added = added.map_err(Refused::new);
+        let listens = added.and_then(|()| if listening { service.listen().map_err(Refused::new) } else { Ok(()) });
+        if let Err(refused) = listens {
+            let _ = service.give_up(name, Closing::Disconnect);
+            return Err(refused);
+        }
+        ways.push(path.display().to_string());
+    }
+    Ok(Opened { name: name.to_owned(), ways, _held: held })
+}

@@ -1,0 +1,115 @@
+//! mdadm's own configuration, so that mdadm leaves Stria's arrays alone.
+//!
+//! mdadm assembles at boot, and when a drive comes, whatever it is not told to ignore. A marked block in `mdadm.conf` says `ARRAY <ignore>` for every
+//! array of Stria's and for its spans. Lines outside of it that say otherwise about such an array are put into comments, and come back when the
+//! array is released. The functions on text are pure; [`update`] applies them to the file.
+
+use crate::config::{Config, Uuid, edit};
+use std::path::{Path, PathBuf};
+use stria_terminal::Failure;
+
+const BEGIN: &str = "# BEGIN stria: these arrays belong to Stria. `stria adopt` and `stria release` write this block.";
+const END: &str = "# END stria";
+/// Precedes lines that were put into comments.
+const HIDDEN: &str = "#stria# ";
+
+/// mdadm's configuration: as configured, or where Debian and others have it. `None`: mdadm is not here.
+pub fn conf(config: &Config) -> Option<PathBuf> {
+    if let Some(path) = &config.mdadm.conf {
+        return Some(path.clone());
+    }
+    let usual = [Path::new("/etc/mdadm/mdadm.conf"), Path::new("/etc/mdadm.conf")];
+    usual.into_iter().find(|path| path.exists()).map(Path::to_owned)
+}
+
+/// Makes mdadm's configuration say what Stria's does. Returns the file if it changed.
+///
+/// # Errors
+/// When it cannot be read or written, or a person has damaged the block.
+pub fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
+    let Some(path) = conf(config) else { return Ok(None) };
+    let before = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Failure::Failed(format!("{} cannot be read: {error}", path.display()))),
+    };
+    let arrays: Vec<(String, Vec<Uuid>)> =
+        config.arrays.iter().map(|array| (array.title(), [&[array.uuid], &array.spans[..]].concat())).collect();
+    let after = with_block(&before, &arrays).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    if after == before {
+        return Ok(None);
+    }
+    edit::replace(&path, &after)?;
+    Ok(Some(path))
+}
+
+/// The text with a block that ignores these arrays, each a name and the identities of it and its spans; without one if there is none.
+///
+/// # Errors
+/// When the block in it has no end.
+fn with_block(text: &str, arrays: &[(String, Vec<Uuid>)]) -> Result<String, String> {
+    let ours = |uuid: &Uuid| arrays.iter().any(|(_, uuids)| uuids.contains(uuid));
+    let mut kept: Vec<String> = Vec::new();
+    for group in logical_lines(&without_block(text)?) {
+        let shown: Vec<&str> = group.iter().map(|line| line.strip_prefix(HIDDEN).unwrap_or(line)).collect();
+        let is_ours = array_uuid(&shown.join(" ")).as_ref().is_some_and(ours);
+        kept.extend(shown.iter().map(|line| if is_ours { format!("{HIDDEN}{line}") } else { (*line).to_owned() }));
+    }
+    let mut text = kept.join("\n");
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    if arrays.is_empty() {
+        return Ok(text);
+    }
+    text += &format!("{BEGIN}\n");
+    for (name, uuids) in arrays {
+        let name: String = name.chars().map(|char| if char.is_ascii_graphic() { char } else { '_' }).collect();
+        text += &format!("# {name}\n");
+        uuids.iter().for_each(|uuid| text += &format!("ARRAY <ignore> UUID={uuid}\n"));
+    }
+    Ok(text + END + "\n")
+}
+
+fn without_block(text: &str) -> Result<String, String> {
+    let mut kept = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if !line.starts_with("# BEGIN stria") {
+            kept.push(line);
+        } else if !lines.by_ref().any(|line| line == END) {
+            return Err(format!(
+                "the line \"{END}\" is missing, which ends the block of Stria's arrays: put it where the block ends"
+            ));
+        }
+    }
+    Ok(kept.join("\n"))
+}
+
+/// Lines, each with those that continue it: mdadm reads a line that begins with a blank as a part of the line before.
+fn logical_lines(text: &str) -> Vec<Vec<&str>> {
+    let mut groups: Vec<Vec<&str>> = Vec::new();
+    for line in text.lines() {
+        let shown = line.strip_prefix(HIDDEN).unwrap_or(line);
+        let continues = shown.starts_with([' ', '\t']) && !shown.trim().is_empty() && !shown.trim_start().starts_with('#');
+        match groups.last_mut().filter(|_| continues) {
+            Some(group) => group.push(line),
+            None => groups.push(vec![line]),
+        }
+    }
+    groups
+}
+
+/// The identity that a line `ARRAY … UUID=…` names. mdadm ignores case, and takes three letters for a keyword.
+fn array_uuid(line: &str) -> Option<Uuid> {
+    let mut words = line.split_whitespace();
+    let keyword = words.next()?.to_ascii_lowercase();
+    if keyword.len() < 3 || !"array".starts_with(&keyword) {
+        return None;
+    }
+    let uuid = words.find(|word| word.get(..5).is_some_and(|key| key.eq_ignore_ascii_case("uuid=")))?;
+    uuid[5..].replace('.', ":").parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! Goal: one process serves what belongs to Stria on a machine, whatever comes late, leaves, or is in the way.
+//! Method: the real program on image files, which `stria incremental` reports as udev would; real NBD clients.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use support::daemon::Daemon;
+use support::{Place, noise, run_tool, same};
+
+const SIZE: u64 = 64 << 20;
+
+/// A machine with a RAID 5 of three images and a RAID 1 of two, adopted, and a folder `elsewhere` for drives that are not here.
+fn machine() -> (Place, Vec<String>, Vec<String>) {
+    let place = Place::new();
+    let images = place.images(5, SIZE);
+    let (tank, pool) = (images[..3].to_vec(), images[3..].to_vec());
+    place.is_a_machine();
+    place.ok(&["create", "tank", "--level", "5", "--assume-clean", &tank[0], &tank[1], &tank[2]]);
+    place.ok(&["create", "pool", "--level", "1", "--assume-clean", &pool[0], &pool[1]]);
+    for drives in [&tank, &pool] {
+        let arguments: Vec<&str> = ["adopt"].into_iter().chain(drives.iter().map(String::as_str)).collect();
+        place.ok(&arguments);
+    }
+    fs::create_dir(place.path("elsewhere")).expect("a folder");
+    (place, tank, pool)
+}
+
+fn elsewhere(place: &Place, drive: &str) -> PathBuf {
+    place.path("elsewhere").join(PathBuf::from(drive).file_name().expect("a name"))
+}
+
+fn unplug(place: &Place, drive: &str) {
+    fs::rename(drive, elsewhere(place, drive)).expect("a move");
+}
+
+fn plug_in(place: &Place, drive: &str) {
+    fs::rename(elsewhere(place, drive), drive).expect("a move");
+}
+
+fn adopted(place: &Place, name: &str) -> Value {
+    let ran = place.run(&["--json", "status"]);
+    let list: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
+    list.as_array().expect("a list").iter().find(|array| array["name"] == name).cloned().unwrap_or_default()
+}
+
+fn wait_for(place: &Place, name: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let end = Instant::now() + support::PATIENCE;
+    loop {
+        let view = adopted(place, name);
+        if wanted(&view) {
+            return view;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}: {view:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn is_served(view: &Value) -> bool {
+    view["health"] == "optimal"
+}
+
+#[test]
+fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
+    let (place, ..) = machine();
+    let daemon = Daemon::start(&place);
+    for name in ["tank", "pool"] {
+        assert!(is_served(&adopted(&place, name)));
+    }
+    // Both by one socket, and they keep what is written over a restart.
+    let source = place.path("source");
+    noise(&source, 16 << 20, 7);
+    let uri = daemon.uri(&place, "pool");
+    if run_tool("nbdcopy", &["--flush", source.to_str().expect("text"), &uri]).is_none() {
+        return;
+    }
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    let daemon = Daemon::start(&place);
+    let copy = place.path("copy");
+    run_tool("nbdcopy", &[&uri, copy.to_str().expect("text")]).expect("it was here before");
+    fs::File::options().write(true).open(&copy).and_then(|file| file.set_len(16 << 20)).expect("a file");
+    assert!(same(&source, &copy));
+
+    // Stopped by command, an array stays stopped, whatever comes; it starts by command.
+    place.ok(&["stop", "tank"]);
+    let stopped = adopted(&place, "tank");
+    assert_eq!(stopped["state"], "stopped", "{stopped:#}");
+    place.ok(&["incremental", &place.path("d0").display().to_string(), "--plugged-in"]);
+    place.ok(&["reload"]);
+    assert_eq!(adopted(&place, "tank")["state"], "stopped");
+    assert_eq!(place.run(&["status"]).code, 0, "what was stopped on purpose is no fault");
+    place.ok(&["start", "tank"]);
+    assert!(is_served(&adopted(&place, "tank")));
+    assert!(place.ok(&["stop"]).contains("the daemon goes on"));
+    place.run(&["start", "lake"]).refused(1, &["lake", "tank", "stria adopt"]);
+    place.ok(&["start", "pool"]);
+    place.ok(&["fail", "pool", "0", "--force"]);
+    daemon.signal("-TERM");
+    let log = daemon.ended_well();
+    assert!(log.contains("has stopped"), "{log}");
+
+    // Who did what is there after the end.
+    let events = place.ok(&["events", "pool"]);
+    assert!(events.contains("array \"pool\" is served from 2 drives") && events.contains("stops"), "{events}");
+    let user = rustix::process::geteuid().as_raw();
+    let orders = place.ok(&["events", "--orders"]);
+    let words = format!("(user {user})");
+    assert!(orders.contains(&words) && orders.contains("members/fail") && orders.contains("process "), "{orders}");
+    assert!(orders.contains("refused or failed (status 404)"), "{orders}");
+}
+
+/// What is missing is waited for; when all are here nothing is; a degraded array does not wait for what it lost before.
+#[test]
+fn arrays_start_when_their_drives_are_here() {
+    let (place, tank, pool) = machine();
+    place.configure("degraded-after = \"never\"");
+    unplug(&place, &tank[1]);
+    pool.iter().for_each(|drive| unplug(&place, drive));
+    let daemon = Daemon::start(&place);
+    let waiting = adopted(&place, "tank");
+    assert_eq!(waiting["state"], "waiting");
+    assert!(
+        waiting["text"].as_str().is_some_and(|text| text.contains("slot 1") && text.contains("stria start tank")),
+        "{waiting:#}"
+    );
+    assert_eq!(adopted(&place, "pool")["state"], "absent");
+    let status = place.run(&["status"]);
+    assert!(
+        status.code == 3 && status.stdout.contains("tank: NOT SERVED") && status.stdout.contains("pool: NOT SERVED"),
+        "{status:?}"
+    );
+    place.run(&["status", "tank"]).refused(1, &["not served", "slot 1"]);
+
+    // Drives come, one of them twice, and one that is nobody's.
+    plug_in(&place, &tank[1]);
+    place.ok(&["incremental", &tank[1], "--plugged-in"]);
+    place.ok(&["incremental", &tank[1], "--plugged-in"]);
+    wait_for(&place, "tank", "its start", is_served);
+    plug_in(&place, &pool[0]);
+    place.ok(&["incremental", &pool[0]]);
+    wait_for(&place, "pool", "its first drive", |view| view["state"] == "waiting");
+    plug_in(&place, &pool[1]);
+    place.ok(&["incremental", &pool[1]]);
+    wait_for(&place, "pool", "its start", is_served);
+    let stranger = place.path("stranger");
+    fs::File::create(&stranger).and_then(|file| file.set_len(SIZE)).expect("a file");
+    let stranger = stranger.display().to_string();
+    place.run(&["incremental", &stranger]).refused(1, &["no member"]);
+
+    // What was lost while the array ran is not waited for.
+    place.ok(&["fail", "tank", &tank[2], "--force"]);
+    place.ok(&["stop"]);
+    unplug(&place, &tank[2]);
+    place.ok(&["start", "tank"]);
+    assert_eq!(adopted(&place, "tank")["health"], "degraded");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    let daemon = Daemon::start(&place);
+    assert_eq!(adopted(&place, "tank")["health"], "degraded", "it knows that it lacks one");
+
+    // The drive comes back: it returns by the bitmap, as it was attached just now.
+    plug_in(&place, &tank[2]);
+    place.ok(&["incremental", &tank[2]]);
+    assert_eq!(adopted(&place, "tank")["health"], "degraded", "nobody plugged it in");
+    place.ok(&["incremental", &tank[2], "--plugged-in"]);
+    wait_for(&place, "tank", "the return", is_served);
+    daemon.signal("-TERM");
+    let log = daemon.ended_well();
+    assert!(log.contains("is back in slot 2"), "{log}");
+}
+
+#[test]
+fn an_array_starts_degraded_when_time_is_up() {
+    let (place, tank, _) = machine();
+    place.configure("degraded-after = \"2s\"");
+    unplug(&place, &tank[0]);
+    let daemon = Daemon::start(&place);
+    let view = wait_for(&place, "tank", "its start", |view| view["health"] == "degraded");
+    assert_eq!(view["members"].as_array().map(Vec::len), Some(2), "{view:#}");
+    // Too few never start, and nothing is forced.
+    daemon.kill();
+    unplug(&place, &tank[1]);
+    let daemon = Daemon::start(&place);
+    let view = wait_for(&place, "tank", "the reason", |view| view["state"] == "waiting");
+    assert!(view["text"].as_str().is_some_and(|text| text.contains("missing")), "{view:#}");
+    place.run(&["start", "tank"]).refused(1, &["missing"]);
+    // Of two copies of a member none is chosen.
+    fs::copy(&tank[2], place.path("copy")).expect("a copy");
+    plug_in(&place, &tank[1]);
+    let copy = place.path("copy").display().to_string();
+    place.ok(&["incremental", &copy]);
+    place.run(&["start", "tank"]).refused(1, &["copies of the same member"]);
+    fs::remove_file(copy).expect("it is there");
+    // Not stopped cleanly and degraded, but its write log has what it takes.
+    place.ok(&["start", "tank"]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// Whoever comes second refuses with words; and a second daemon does not get far.
+#[test]
+fn an_array_has_one_master() {
+    let (place, tank, pool) = machine();
+    let elsewhere = place.path("other.sock").display().to_string();
+    let serve = place
+        .serve(&[&tank[..], &["--socket".to_owned(), elsewhere.clone()]].concat().iter().map(String::as_str).collect::<Vec<_>>());
+    let daemon = Daemon::start(&place);
+    assert!(is_served(&adopted(&place, "pool")), "the other array does not suffer");
+    let view =
+        wait_for(&place, "tank", "the reason", |view| view["text"].as_str().is_some_and(|text| text.contains("in use by")));
+    assert_eq!(view["state"], "waiting", "{view:#}");
+    place.run(&["start", "tank"]).refused(1, &["in use by", &tank[0], &format!("pid {}", serve.pid())]);
+    let second = [&["serve"], &pool.iter().map(String::as_str).collect::<Vec<_>>()[..], &["--socket", &elsewhere]].concat();
+    place.run(&second).refused(1, &["in use by"]);
+    place.run(&["daemon"]).refused(1, &["another `stria serve` listens"]);
+    drop(serve);
+    place.ok(&["start", "tank"]);
+    assert!(is_served(&adopted(&place, "tank")));
+
+    // A broken configuration changes nothing; a released array is given back.
+    let text = fs::read_to_string(place.config()).expect("a text");
+    fs::write(place.config(), format!("{text}\n[daemn]\n")).expect("a file");
+    place.run(&["reload"]).refused(1, &["daemn", "goes on as it was"]);
+    place.run(&["config", "check"]).refused(1, &["daemn", "stria.toml:"]);
+    fs::write(place.config(), text).expect("a file");
+    place.run(&["release", "pool"]).refused(1, &["is served", "stria stop pool"]);
+    place.ok(&["stop", "pool"]);
+    place.ok(&["release", "pool"]);
+    assert_eq!(adopted(&place, "pool"), Value::Null);
+    place.run(&["start", "pool"]).refused(1, &["no array \"pool\" belongs"]);
+    assert!(!place.ok(&["config", "show"]).contains("pool"));
+    // SIGHUP reads the configuration, as for any daemon.
+    place.ok(&[&["adopt", "--socket", &elsewhere], &pool.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat());
+    daemon.signal("-HUP");
+    wait_for(&place, "pool", "the reload", is_served);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+/// As systemd sees it: ready when clients can come, patted while lanes answer, and not when nothing goes on.
+#[test]
+fn the_supervisor_hears_what_it_must() {
+    let (place, ..) = machine();
+    let path = place.path("notify");
+    let supervisor = UnixDatagram::bind(&path).expect("a socket");
+    supervisor.set_read_timeout(Some(support::PATIENCE)).expect("a time-out");
+    let path = path.display().to_string();
+    let daemon = Daemon::start_with(&place, &[("NOTIFY_SOCKET", &path), ("WATCHDOG_USEC", "2000000")]);
+    let hear = |wanted: &str| {
+        let end = Instant::now() + support::PATIENCE;
+        let mut text = [0; 4096];
+        while Instant::now() < end {
+            let len = supervisor.recv(&mut text).expect("it speaks");
+            if String::from_utf8_lossy(&text[..len]).lines().any(|line| line == wanted) {
+                return;
+            }
+        }
+        panic!("{wanted} was not said");
+    };
+    hear("READY=1");
+    (0..3).for_each(|_| hear("WATCHDOG=1"));
+    daemon.signal("-TERM");
+    hear("STOPPING=1");
+    daemon.ended_well();
+}
