@@ -518,7 +518,7 @@ impl Work {
     fn reload(&mut self) -> Answer {
         let config = Config::read(&self.config_path);
         let config = config.map_err(|failure| {
-            ApiError::new(ApiErrorKind::Invalid, format!("{failure}; the daemon goes on as it was configured before"))
+            ApiError::new(ApiErrorKind::Refused, format!("{failure}; the daemon goes on as it was configured before"))
         })?;
         let mut notes = Vec::new();
         if config.nbd != self.config.nbd {
