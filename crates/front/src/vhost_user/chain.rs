@@ -6,7 +6,7 @@
 //! Source: virtio 1.2, 2.7.5 (descriptors), 2.7.5.3 (indirect ones).
 
 use smallvec::SmallVec;
-use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
+use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
 /// A virtual machine's memory, or another one that is shared with its VMM.
 pub(super) type Map = GuestMemoryMmap<()>;
@@ -30,6 +30,22 @@ pub(super) struct Ranges {
 /// Some of the named memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unmapped;
+
+/// Copies bytes out of memory. One look for the region is enough unless they cross into the next one, which `read_slice` expects always.
+fn read(map: &Map, at: GuestAddress, into: &mut [u8]) -> Result<(), Unmapped> {
+    match map.get_slice(at, into.len()) {
+        Ok(slice) => slice.read_slice(into, 0).map_err(|_| Unmapped),
+        Err(_) => map.read_slice(into, at).map_err(|_| Unmapped),
+    }
+}
+
+/// Copies bytes into memory.
+pub(super) fn write(map: &Map, at: GuestAddress, from: &[u8]) -> Result<(), Unmapped> {
+    match map.get_slice(at, from.len()) {
+        Ok(slice) => slice.write_slice(from, 0).map_err(|_| Unmapped),
+        Err(_) => map.write_slice(from, at).map_err(|_| Unmapped),
+    }
+}
 
 impl Ranges {
     fn push(&mut self, start: u64, len: u32) {
@@ -62,7 +78,7 @@ impl Ranges {
         self.each(skip, into.len(), |at, len| {
             let part = &mut into[filled..filled + len];
             filled += len;
-            map.read_slice(part, at).map_err(|_| Unmapped)
+            read(map, at, part)
         })
     }
 
@@ -72,7 +88,7 @@ impl Ranges {
         self.each(skip, from.len(), |at, len| {
             let part = &from[written..written + len];
             written += len;
-            map.write_slice(part, at).map_err(|_| Unmapped)
+            write(map, at, part)
         })
     }
 
@@ -118,7 +134,7 @@ impl Chain {
             }
             let at = table.checked_add(u64::from(next) * DESCRIPTOR_BYTES).ok_or(Malformed)?;
             let mut bytes = [0; DESCRIPTOR_BYTES as usize];
-            map.read_slice(&mut bytes, GuestAddress(at)).map_err(|_| Malformed)?;
+            read(map, GuestAddress(at), &mut bytes).map_err(|_| Malformed)?;
             let [a0, a1, a2, a3, a4, a5, a6, a7, l0, l1, l2, l3, f0, f1, n0, n1] = bytes;
             let start = u64::from_le_bytes([a0, a1, a2, a3, a4, a5, a6, a7]);
             let len = u32::from_le_bytes([l0, l1, l2, l3]);

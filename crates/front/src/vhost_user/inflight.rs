@@ -12,13 +12,12 @@
 //! Behind the regions follows one of our own: whether the driver has switched the write cache off. Otherwise the next process
 //! would acknowledge writes that the driver takes for durable.
 
-use super::chain::Map;
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vm_memory::{Bytes, FileOffset, GuestAddress};
+use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 /// Offset 0 of a region: features u64, which are 0; 8: version u16; 10: size of the queue u16; 12: the last head u16; 14: index
 /// of the used ring u16; 16: the entries.
@@ -40,7 +39,7 @@ const TRAILER_BYTES: u64 = ALIGN;
 /// The shared memory of one connection.
 #[derive(Clone)]
 pub(super) struct Inflight {
-    map: Arc<Map>,
+    map: Arc<MmapRegion>,
     queue_count: u16,
     queue_size: u16,
     has_trailer: bool,
@@ -78,8 +77,7 @@ impl Inflight {
             return Err(io::Error::other("the memory for requests in flight is smaller than its queues need"));
         }
         let len = usize::try_from(bytes).map_err(io::Error::other)?;
-        let map = Map::from_ranges_with_files([(GuestAddress(0), len, Some(FileOffset::new(file, offset)))]);
-        let map = Arc::new(map.map_err(io::Error::other)?);
+        let map = Arc::new(MmapRegion::from_file(FileOffset::new(file, offset), len).map_err(io::Error::other)?);
         let mut inflight = Self { map, queue_count, queue_size, has_trailer: bytes >= needed + TRAILER_BYTES };
         inflight.has_trailer = inflight.has_trailer && inflight.get::<u64>(inflight.trailer()) == TRAILER_MAGIC;
         Ok(inflight)
@@ -115,11 +113,11 @@ impl Inflight {
 
     /// The mapping has a fixed size that covers every position asked for.
     fn get<T: vm_memory::AtomicAccess>(&self, at: u64) -> T {
-        self.map.load(GuestAddress(at), Ordering::Acquire).expect("within the mapping, and aligned")
+        self.map.as_volatile_slice().load(at as usize, Ordering::Acquire).expect("within the mapping, and aligned")
     }
 
     fn put<T: vm_memory::AtomicAccess>(&self, at: u64, value: T) {
-        self.map.store(value, GuestAddress(at), Ordering::Release).expect("within the mapping, and aligned");
+        self.map.as_volatile_slice().store(value, at as usize, Ordering::Release).expect("within the mapping, and aligned");
     }
 }
 

@@ -7,7 +7,7 @@
 //! Invariants: a descriptor heads at most one request at a time, so a queue of N has at most N. Their memory is within the
 //! [`Lease`]; beyond that the ring is not read. A ring that breaks the rules is left alone until the front-end stops it.
 
-use super::chain::{Chain, Map, Ranges};
+use super::chain::{Chain, Map, Ranges, write};
 use super::command::{Command, Status, Work};
 use super::config::Facts;
 use super::inflight::InflightRing;
@@ -96,6 +96,11 @@ pub(super) struct Counters {
     pub read_bytes: AtomicU64,
     pub written_bytes: AtomicU64,
     pub in_flight: AtomicU64,
+}
+
+/// Adds to a counter that only the running queue changes: others read it, so that no locked instruction is needed.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 /// A queue as its connection reaches it.
@@ -451,11 +456,11 @@ impl Run {
     fn end(&mut self, head: u16, slot: Slot) -> Result<bool, Broken> {
         let counters = &self.line().counters;
         if slot.outcome == Status::Ok {
-            counters.read_bytes.fetch_add(slot.read_bytes as u64, Ordering::Relaxed);
-            counters.written_bytes.fetch_add(slot.written_bytes as u64, Ordering::Relaxed);
+            add(&counters.read_bytes, slot.read_bytes as u64);
+            add(&counters.written_bytes, slot.written_bytes as u64);
         }
         self.count(slot.outcome);
-        let is_told = self.map.write_obj(slot.outcome as u8, slot.status).is_ok();
+        let is_told = write(&self.map, slot.status, &[slot.outcome as u8]).is_ok();
         // All bytes before the status count as written only if all of them are.
         let data_bytes = if slot.outcome == Status::Ok { slot.answer_bytes } else { 0 };
         self.put_used(head, if is_told { data_bytes as u32 + 1 } else { 0 })?;
@@ -464,8 +469,8 @@ impl Run {
 
     fn count(&self, outcome: Status) {
         let counters = &self.line().counters;
-        counters.requests.fetch_add(1, Ordering::Relaxed);
-        counters.errors.fetch_add(u64::from(outcome != Status::Ok), Ordering::Relaxed);
+        add(&counters.requests, 1);
+        add(&counters.errors, u64::from(outcome != Status::Ok));
     }
 
     fn put_used(&mut self, head: u16, len: u32) -> Result<(), Broken> {
