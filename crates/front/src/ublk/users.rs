@@ -1,4 +1,4 @@
-//! The users of a block device: mounts, other devices and processes.
+//! The users of a block device: mounts, other devices, processes, and the kernel's NVMe target.
 
 use super::block_path;
 use rustix::fs::{Mode, OFlags, open};
@@ -6,7 +6,10 @@ use rustix::io::Errno;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Describes the mounts and processes that use the block device or one of its partitions. udev opens every new device and does not
+/// The subsystems of the kernel's NVMe target, which opens devices without holding them.
+const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
+
+/// Describes the mounts, processes and exports that use the block device or one of its partitions. udev opens every new device and does not
 /// count.
 pub(super) fn users(id: u32) -> Vec<String> {
     let path = block_path(id);
@@ -33,5 +36,50 @@ pub(super) fn users(id: u32) -> Vec<String> {
             }
         }
     }
+    users.extend(nvme_exports(Path::new(NVME_TARGET), is_device));
     users
+}
+
+/// Describes the enabled namespaces of the kernel's NVMe target below `subsystems` whose device is one of these.
+fn nvme_exports(subsystems: &Path, is_device: impl Fn(&Path) -> bool) -> Vec<String> {
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let text = |file: PathBuf| fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+    let name = |path: &Path| path.file_name().unwrap_or_default().display().to_string();
+    let mut exports = Vec::new();
+    for subsystem in entries(subsystems) {
+        for namespace in entries(&subsystem.join("namespaces")) {
+            let device = PathBuf::from(text(namespace.join("device_path")));
+            let device = fs::canonicalize(&device).unwrap_or(device);
+            if text(namespace.join("enable")) == "1" && is_device(&device) {
+                exports.push(format!("the kernel's NVMe target exports it as namespace {} of {}", name(&namespace), name(&subsystem)));
+            }
+        }
+    }
+    exports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exports_of_the_nvme_target_count_while_they_are_enabled() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let link = folder.path().join("tank");
+        std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
+        let link = link.to_str().expect("a plain path");
+        for (subsystem, device, enable) in
+            [("nqn.a", "/dev/null", "1"), ("nqn.b", link, "1"), ("nqn.c", "/dev/null", "0"), ("nqn.d", "/dev/zero", "1")]
+        {
+            let namespace = folder.path().join("subsystems").join(subsystem).join("namespaces/7");
+            fs::create_dir_all(&namespace).expect("a folder");
+            fs::write(namespace.join("device_path"), format!("{device}\n")).expect("written");
+            fs::write(namespace.join("enable"), format!("{enable}\n")).expect("written");
+        }
+        let mut exports = nvme_exports(&folder.path().join("subsystems"), |path| path == Path::new("/dev/null"));
+        exports.sort();
+        let expected = ["nqn.a", "nqn.b"].map(|nqn| format!("the kernel's NVMe target exports it as namespace 7 of {nqn}"));
+        assert_eq!(exports, expected);
+        assert!(nvme_exports(&folder.path().join("none"), |_| true).is_empty());
+    }
 }
