@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables in Markdown from bench/run's CSV: table.py MODEL PROCESSORS KERNEL [TABLE CSV]...
+"""Tables in Markdown from bench/run's CSV: table.py MODEL PROCESSORS KERNEL LOAD [TABLE CSV]...
 
 Medians over rounds, with the spread between the lowest and the highest. Ratios are taken within a round, where both
 sides met the same machine, and their median is shown.
@@ -156,6 +156,42 @@ def tls(rows):
     table(["requests a second", *servers, "TLS to plain", "TLS to the better peer"], lines)
 
 
+def fronts(rows):
+    print("## What a front adds, on members that do nothing\n\nProcessor time of a 4 KiB request in nanoseconds: the front's turns, and the engine's own beside it. A client, a front and an array take")
+    print("turns on one thread, as on a lane, with all requests of the queue depth in flight. vhost-user: a driver that writes rings in memory. NBD: a unix")
+    print("socket. ublk: a file in memory in place of the kernel's driver, with the same system calls (one io_uring_enter for each turn, a pread or pwrite for each")
+    print("request), which are a row of their own: the driver's cost differs. Time in the kernel is included, what a lane pays to sleep and wake is not.")
+    print("Instructions are those outside of the kernel, at QD 32.\n")
+    times, counts, calls = collections.defaultdict(dict), {}, collections.defaultdict(list)
+    for row in rows:
+        case, front, values = (row["array"], row["kind"], int(row["depth"])), row["front"], (float(row["front_part"]), float(row["engine_part"]))
+        if row["measure"] == "instructions":
+            counts[case, front] = values
+        elif row["array"] == "none":
+            calls[case[1:]].append(values[0])
+        else:
+            times[case].setdefault(front, []).append(values)
+    lines = []
+    for (array, kind, depth), by_front in times.items():
+        engine = statistics.median(engine for values in by_front.values() for _, engine in values)
+        line = [f"{array}, {kind} QD {depth}", f"{engine:,.0f}"]
+        for front, values in by_front.items():
+            added = [value for value, _ in values]
+            line.append(f"+{statistics.median(added):,.0f} {spread(added)}")
+            if front == "ublk":
+                alone = statistics.median(calls[kind, depth])
+                line += [f"{alone:,.0f}", f"+{statistics.median(added) - alone:,.0f}"]
+        lines.append(line)
+    fronts = list(next(iter(times.values())))
+    names = [name for front in fronts for name in ([front, "its system calls alone", "ublk without them"] if front == "ublk" else [front])]
+    table(["ns a request", "engine", *names], lines)
+    if counts:
+        cases = list(dict.fromkeys(case for case, _ in counts))
+        lines = [[f"{array}, {kind} QD {depth}", f"{counts[(array, kind, depth), fronts[0]][1]:,.0f}"]
+                 + [f"+{counts[(array, kind, depth), front][0]:,.0f}" for front in fronts] for array, kind, depth in cases]
+        table(["instructions a request", "engine", *fronts], lines)
+
+
 def md(rows):
     print("## The real md\n\nUser Mode Linux on the same processor, RAM disks, md without SIMD parity: ratios to its own bare disk.\n")
     cases = collections.defaultdict(dict)
@@ -169,10 +205,10 @@ def md(rows):
     table(["", *devices], lines)
 
 
-def main(model, processors, kernel, *pairs):
-    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. A wide spread tells of other work on the machine.\n")
+def main(model, processors, kernel, load, *pairs):
+    print(f"# How fast\n\n{datetime.datetime.now(datetime.UTC):%F}, {model} ({processors} processors), Linux {kernel}; `make bench` made this page. Load of other work at the start: {load}; a wide spread tells of it as well.\n")
     for name, path in zip(pairs[::2], pairs[1::2]):
-        {"levels": levels, "cost": cost, "sweeps": sweeps, "files": files, "lanes": lanes, "nbd": nbd, "tls": tls, "md": md}[name](rows_of(path))
+        {"levels": levels, "cost": cost, "sweeps": sweeps, "files": files, "lanes": lanes, "nbd": nbd, "tls": tls, "fronts": fronts, "md": md}[name](rows_of(path))
 
 
 main(*sys.argv[1:])

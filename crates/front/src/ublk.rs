@@ -14,6 +14,8 @@ mod kernel;
 mod lane_client;
 mod note;
 mod queue;
+#[cfg(feature = "stand-in")]
+pub mod stand_in;
 mod uapi;
 mod users;
 

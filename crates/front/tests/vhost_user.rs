@@ -78,7 +78,7 @@ fn a_driver_reads_what_it_wrote_on_every_queue() {
         assert_eq!(machine.config(0, 8), SECTORS.to_le_bytes());
         // As many at a time as there are slots, in both queues; those of the upper half lie behind the hole.
         for round in 0..4_u64 {
-            let at = |queue: usize, slot: u64| (round * 2 + queue as u64) * 1000 + slot * 40;
+            let at = |queue: usize, slot: u64| (round * 2 + queue as u64) * 2000 + slot * 45;
             for queue in 0..QUEUES {
                 let slots: Vec<u16> = (0..u64::from(SLOTS))
                     .map(|slot| {

@@ -35,13 +35,13 @@ pub const EVENT_INDEX: u64 = 1 << 29;
 pub const PROTOCOL_FEATURES: u64 = 1 << 30;
 
 /// Descriptors of a queue.
-pub const QUEUE_SIZE: u16 = 64;
+pub const QUEUE_SIZE: u16 = 128;
 /// Requests of a queue at a time.
 pub const SLOTS: u16 = QUEUE_SIZE / 3;
 /// The most data of a request.
 pub const DATA_BYTES: usize = 64 << 10;
 /// Memory of a queue: rings, then requests. The data of the last ones lies behind the hole.
-const QUEUE_BYTES: u64 = 2 << 20;
+const QUEUE_BYTES: u64 = 4 << 20;
 const AVAILABLE: u64 = 0x2000;
 const USED: u64 = 0x4000;
 const REQUESTS: u64 = 0x1_0000;

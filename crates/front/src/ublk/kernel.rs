@@ -5,6 +5,7 @@
 //! and copied out before they are looked at, so that a kernel that changes them meanwhile changes nothing that was checked.
 #![allow(unsafe_code)]
 
+use super::lane_client::Driver;
 use super::queue::Port;
 use super::uapi::{CONTROL_PATH, ControlCommand, Descriptor, IoCommand, data_position, io as command};
 use io_uring::types::Fd;
@@ -83,7 +84,7 @@ impl Drop for Descriptors {
     }
 }
 
-/// A queue of a device, as its driver offers it. One thread uses it, from [`KernelPort::begin`] on.
+/// A queue of a device, as its driver offers it. One thread uses it, from [`Driver::begin`] on.
 pub(super) struct KernelPort {
     uring: IoUring,
     descriptors: Descriptors,
@@ -107,20 +108,21 @@ impl KernelPort {
         Ok(Self { uring, descriptors, device: Arc::clone(device), queue, completed: Vec::new() })
     }
 
-    /// Another handle to the ring, which is readable when the driver has completed something.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
-    pub fn readiness(&self) -> io::Result<OwnedFd> {
+    fn push(&mut self, number: u32, tag: u16, result: i32) {
+        let command = IoCommand { queue: self.queue, tag, result }.encode();
+        let entry = opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), number).cmd(command).build();
+        // SAFETY: the entry names no memory, and a file that lives as long as the ring.
+        unsafe { self.uring.submission().push(&entry.user_data(tag.into())) }.expect("the ring has an entry for each tag");
+    }
+}
+
+impl Driver for KernelPort {
+    fn readiness(&self) -> io::Result<OwnedFd> {
         // SAFETY: the descriptor is open as long as the ring lives, which this call does not outlast.
         unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) }.try_clone_to_owned()
     }
 
-    /// Makes the calling thread the queue's own.
-    ///
-    /// # Errors
-    /// When the ring cannot be enabled.
-    pub fn begin(&self) -> io::Result<()> {
+    fn begin(&self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()?;
         // When memory is short, the kernel must not make the thread that serves this device wait for writes to it. Only root may ask
         // for that, and only root has ublk devices with user copy.
@@ -128,11 +130,7 @@ impl KernelPort {
         Ok(())
     }
 
-    /// Gives the driver what was queued, and calls `arrived` with the tag and the result of every fetch that it has completed.
-    ///
-    /// # Errors
-    /// When the ring fails, or `arrived` does.
-    pub fn turn<E: From<io::Error>>(&mut self, mut arrived: impl FnMut(&mut Self, u64, i32) -> Result<(), E>) -> Result<(), E> {
+    fn turn<E: From<io::Error>>(&mut self, mut arrived: impl FnMut(&mut Self, u64, i32) -> Result<(), E>) -> Result<(), E> {
         let submission = self.uring.submission();
         let needs_kernel = !submission.is_empty() || submission.taskrun();
         drop(submission);
@@ -152,17 +150,9 @@ impl KernelPort {
         outcome
     }
 
-    /// True if another turn has something to do at once.
-    pub fn is_due(&mut self) -> bool {
+    fn is_due(&mut self) -> bool {
         let submission = self.uring.submission();
         !submission.is_empty() || submission.taskrun()
-    }
-
-    fn push(&mut self, number: u32, tag: u16, result: i32) {
-        let command = IoCommand { queue: self.queue, tag, result }.encode();
-        let entry = opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), number).cmd(command).build();
-        // SAFETY: the entry names no memory, and a file that lives as long as the ring.
-        unsafe { self.uring.submission().push(&entry.user_data(tag.into())) }.expect("the ring has an entry for each tag");
     }
 }
 

@@ -1,7 +1,6 @@
 //! A queue as an on-lane client of the array's thread, or on a thread of its own.
 
-use super::kernel::KernelPort;
-use super::queue::{Broken, Counters, Queue};
+use super::queue::{Broken, Counters, Port, Queue};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,6 +95,30 @@ impl Drop for Place {
     }
 }
 
+/// The driver's side of a queue with the ring that brings its requests. One thread uses it, from [`Driver::begin`] on.
+pub(super) trait Driver: Port + Send {
+    /// Another handle to the ring, which is readable when the driver has completed something.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    fn readiness(&self) -> io::Result<OwnedFd>;
+
+    /// Makes the calling thread the queue's own.
+    ///
+    /// # Errors
+    /// When the ring cannot be enabled.
+    fn begin(&self) -> io::Result<()>;
+
+    /// Gives the driver what was queued, and calls `arrived` with the tag and the result of every fetch that it has completed.
+    ///
+    /// # Errors
+    /// When the ring fails, or `arrived` does.
+    fn turn<E: From<io::Error>>(&mut self, arrived: impl FnMut(&mut Self, u64, i32) -> Result<(), E>) -> Result<(), E>;
+
+    /// True if another turn has something to do at once.
+    fn is_due(&mut self) -> bool;
+}
+
 /// Why a queue gives up.
 #[derive(Debug, thiserror::Error)]
 enum End {
@@ -106,10 +129,10 @@ enum End {
 }
 
 /// A queue, its driver, and its place.
-pub(super) struct QueueClient {
+pub(super) struct QueueClient<D> {
     name: String,
     queue: Queue,
-    port: KernelPort,
+    port: D,
     readiness: Arc<OwnedFd>,
     has_begun: bool,
     idle_since: Nanos,
@@ -119,12 +142,12 @@ pub(super) struct QueueClient {
     place: Place,
 }
 
-impl QueueClient {
+impl<D: Driver> QueueClient<D> {
     /// `name`: of the device, for messages.
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub fn new(name: String, queue: Queue, port: KernelPort, place: Place) -> io::Result<Self> {
+    pub fn new(name: String, queue: Queue, port: D, place: Place) -> io::Result<Self> {
         let readiness = Arc::new(port.readiness()?);
         Ok(Self { name, queue, port, readiness, has_begun: false, idle_since: 0, counted: (Counters::default(), 0), place })
     }
@@ -162,7 +185,7 @@ impl QueueClient {
     }
 }
 
-impl LaneClient for QueueClient {
+impl<D: Driver> LaneClient for QueueClient<D> {
     fn turn(&mut self, now: Nanos, _signalled: bool, ended: &mut Vec<Completion>, requests: &mut Vec<Request>) -> KeepOn {
         self.advance(now, ended, requests).unwrap_or_else(|end| {
             log::error!("{}: {end}; its requests wait until the array is served anew", self.name);

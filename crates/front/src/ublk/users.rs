@@ -51,7 +51,11 @@ fn nvme_exports(subsystems: &Path, is_device: impl Fn(&Path) -> bool) -> Vec<Str
             let device = PathBuf::from(text(namespace.join("device_path")));
             let device = fs::canonicalize(&device).unwrap_or(device);
             if text(namespace.join("enable")) == "1" && is_device(&device) {
-                exports.push(format!("the kernel's NVMe target exports it as namespace {} of {}", name(&namespace), name(&subsystem)));
+                exports.push(format!(
+                    "the kernel's NVMe target exports it as namespace {} of {}",
+                    name(&namespace),
+                    name(&subsystem)
+                ));
             }
         }
     }
