@@ -2,7 +2,7 @@
 SHELL := /bin/bash -o pipefail
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build demo check test setup oracle parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
+.PHONY: build demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
 
 build:
 	scripts/setup
@@ -33,6 +33,12 @@ setup:
 # Every combination against the real Linux md: some ten minutes more.
 oracle: setup
 	$(CARGO) test --locked -p stria-format -p stria-host -- --ignored --nocapture
+
+# The recipes of docs/recipes, each in a guest with the drivers that it needs: some five minutes. What is named: make recipes RECIPES=lvm.
+recipes:
+	scripts/setup recipes
+	$(CARGO) build --locked -p stria-manage
+	tests/recipes/run $(RECIPES)
 
 # How fast, beside bare members and peers: tables under bench/results. What is named: make bench TABLES="levels nbd".
 bench: build
