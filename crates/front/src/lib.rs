@@ -17,6 +17,10 @@
 //!     ├ queue        requests of the kernel in, results out           (pure)
 //!     ├ kernel       system calls
 //!     └ uapi         every constant and structure of the driver       (pure)
+//!   nbd_device  a block device of the kernel's NBD client: connected, connected again, removed
+//!     ├ greet        the client's side of the handshake: bytes in, bytes out (pure)
+//!     └ netlink      the driver's messages
+//!   device_note, device_users  the array and the users of a block device
 //!   apart       clients on threads of their own, where the device takes none on its own
 //! ```
 //!
@@ -29,6 +33,8 @@
 mod apart;
 mod budget;
 mod connection;
+mod device_note;
+mod device_users;
 mod door;
 mod error;
 mod export;
@@ -37,6 +43,7 @@ mod export;
 #[allow(missing_docs)]
 pub mod fuzz;
 mod handshake;
+pub mod nbd_device;
 mod server;
 mod session;
 mod socket_file;
@@ -54,5 +61,5 @@ pub use export::Export;
 pub use server::{Closing, Listener, Options, Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
 pub use tls::{TlsConfig, TlsError};
-pub use uri::nbd_uri;
+pub use uri::{nbd_target, nbd_uri};
 pub use vhost_user::{VhostUserDisk, VhostUserServer};

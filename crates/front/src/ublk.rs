@@ -12,23 +12,22 @@ mod driver;
 mod error;
 mod kernel;
 mod lane_client;
-mod note;
 mod queue;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod uapi;
-mod users;
 
 pub use error::UblkError;
 
 use crate::Export;
 use crate::apart::{self, Wake};
+use crate::device_note::{Note, mark};
+use crate::device_users::users;
 use driver::{
     COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, delete, device_info, ids, open_queues, parameters, take_over,
 };
 use kernel::KernelPort;
 use lane_client::{Crew, Place, QueueClient};
-use note::{Note, mark};
 use queue::Queue;
 use std::fs;
 use std::io;
@@ -37,7 +36,6 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use stria_block::{Limits, RemoteDevice};
 use uapi::{DeviceInfo, Parameters, control, state};
-use users::users;
 
 /// 2 s: how long a request may take until Linux looks whether its server lives. Before 6.15 that alone reveals the death of a server
 /// that had a request of every tag. A server that lives has all the time that it needs.
@@ -105,7 +103,7 @@ impl UblkDevice {
         let limits = export.device.limits();
         let parameters = parameters(&limits, export.read_only);
         let own = ids().filter_map(|id| device_info(id).ok()).find(|info| {
-            let note = Note::read(&options.notes, info.id);
+            let note = Note::read(&note_path(&options.notes, info.id));
             info.mark == mark(&uuid) && note.is_none_or(|note| note.uuid == uuid)
         });
         // One that was never started, or was stopped, holds nobody's requests.
@@ -124,7 +122,7 @@ impl UblkDevice {
             }
             None => add(&uuid, options)?,
         };
-        let note = Note::path(&options.notes, info.id);
+        let note = note_path(&options.notes, info.id);
         let (crew, device) = (Arc::<Crew>::default(), Arc::downgrade(&export.device));
         let mut this = Self { id: info.id, crew, device, wakes: Vec::new(), note, taken_over };
         // Without it the device is still found by its mark.
@@ -208,7 +206,7 @@ impl UblkDevice {
 
     /// A description of each user of the block device. The list is empty if there is none.
     pub fn users(&self) -> Vec<String> {
-        users(self.id)
+        users(&self.path())
     }
 
     /// Removes the block device. Requests that its users have under way are served; later ones fail.
@@ -248,7 +246,7 @@ pub fn list(notes: &Path) -> Result<Vec<UblkEntry>, UblkError> {
     check_driver()?;
     let mut entries: Vec<UblkEntry> = ids()
         .filter_map(|id| {
-            let (note, info) = (Note::read(notes, id)?, device_info(id).ok()?);
+            let (note, info) = (Note::read(&note_path(notes, id))?, device_info(id).ok()?);
             let pid = (info.state == state::LIVE && is_alive(info.pid)).then_some(info.pid);
             (info.mark == mark(&note.uuid)).then_some(UblkEntry { id, name: note.name, uuid: note.uuid, pid })
         })
@@ -266,7 +264,7 @@ pub fn remove(notes: &Path, id: u32, force: bool) -> Result<UblkEntry, UblkError
     if let Some(pid) = entry.pid {
         return Err(UblkError::InUse { id, users: format!("process {pid} serves it; `stria stop {}` ends that", entry.name) });
     }
-    let users = users(id);
+    let users = users(&block_path(id));
     if !force && !users.is_empty() {
         return Err(UblkError::InUse {
             id,
@@ -275,8 +273,12 @@ pub fn remove(notes: &Path, id: u32, force: bool) -> Result<UblkEntry, UblkError
     }
     ask("stop", control::STOP_DEVICE, id, 0, Vec::new(), START_LIMIT)?;
     delete(id)?;
-    let _ = fs::remove_file(Note::path(notes, id));
+    let _ = fs::remove_file(note_path(notes, id));
     Ok(entry)
+}
+
+fn note_path(notes: &Path, id: u32) -> PathBuf {
+    Note::path(notes, "ublk", id)
 }
 
 fn block_path(id: u32) -> PathBuf {

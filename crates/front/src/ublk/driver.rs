@@ -6,8 +6,8 @@
 use super::UblkOptions;
 use super::error::UblkError;
 use super::kernel;
-use super::note::mark;
 use super::uapi::{ControlCommand, DeviceInfo, Parameters, control, feature};
+use crate::device_note::mark;
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;

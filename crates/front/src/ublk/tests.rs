@@ -33,15 +33,15 @@ fn a_note_names_the_array_of_a_device() {
     let folder = tempfile::tempdir().expect("a folder");
     let notes = folder.path().join("made");
     let uuid = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255];
-    assert!(Note::read(&notes, 7).is_none());
+    assert!(Note::read(&note_path(&notes, 7)).is_none());
     for (name, noted) in [("tank", "tank"), ("my tank\nSTRIA_UUID=ff", "my_tank_STRIA_UUID_ff-00010203")] {
-        Note { uuid, name: name.into() }.write(&Note::path(&notes, 7)).expect("written");
-        let note = Note::read(&notes, 7).expect("a note");
+        Note { uuid, name: name.into() }.write(&note_path(&notes, 7)).expect("written");
+        let note = Note::read(&note_path(&notes, 7)).expect("a note");
         assert_eq!((note.uuid, note.name.as_str()), (uuid, noted));
     }
     for damaged in ["", "x", "STRIA_NAME=tank", "STRIA_UUID=zz\nSTRIA_NAME=tank", "STRIA_UUID=01\nSTRIA_NAME=tank"] {
-        fs::write(Note::path(&notes, 7), damaged).expect("written");
-        assert!(Note::read(&notes, 7).is_none_or(|note| note.uuid != uuid), "{damaged:?}");
+        fs::write(note_path(&notes, 7), damaged).expect("written");
+        assert!(Note::read(&note_path(&notes, 7)).is_none_or(|note| note.uuid != uuid), "{damaged:?}");
     }
     assert_eq!(mark(&uuid), 0x0001_0203_0405_0607);
 }

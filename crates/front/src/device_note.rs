@@ -1,23 +1,24 @@
-//! The array of a device, as a note in a folder tells it and as a mark in the kernel.
+//! The array of a device, as a note in a folder tells it and as ublk's mark in the kernel.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use stria_block::file_name;
 
-/// A device's array: a file `ublk-N` with the UUID in hexadecimal digits and the name, in the form that udev imports
+/// A device's array: a file `ublk-N` or `nbd-N` with the UUID in hexadecimal digits and the name, in the form that udev imports
 /// (`packaging/udev`). The name is as in `/dev/stria`: a part of the UUID follows a name that had to be changed.
-pub(super) struct Note {
+pub(crate) struct Note {
     pub uuid: [u8; 16],
     pub name: String,
 }
 
 impl Note {
-    pub fn path(notes: &Path, id: u32) -> PathBuf {
-        notes.join(format!("ublk-{id}"))
+    /// Where the note of a device lies. `kind`: `ublk` or `nbd`.
+    pub fn path(notes: &Path, kind: &str, id: u32) -> PathBuf {
+        notes.join(format!("{kind}-{id}"))
     }
 
-    pub fn read(notes: &Path, id: u32) -> Option<Self> {
-        let text = fs::read_to_string(Self::path(notes, id)).ok()?;
+    pub fn read(path: &Path) -> Option<Self> {
+        let text = fs::read_to_string(path).ok()?;
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
         let uuid = u128::from_str_radix(value("STRIA_UUID")?, 16).ok()?.to_be_bytes();
         Some(Self { uuid, name: value("STRIA_NAME")?.to_owned() })
@@ -32,7 +33,7 @@ impl Note {
     }
 }
 
-/// What a device of this array carries in the kernel.
-pub(super) fn mark(uuid: &[u8; 16]) -> u64 {
+/// What a ublk device of this array carries in the kernel.
+pub(crate) fn mark(uuid: &[u8; 16]) -> u64 {
     u64::from_be_bytes(uuid[..8].try_into().expect("8 bytes"))
 }

@@ -1,6 +1,5 @@
 //! The users of a block device: mounts, other devices, processes, and the kernel's NVMe target.
 
-use super::block_path;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::fs;
@@ -11,11 +10,10 @@ const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
 
 /// Describes the mounts, processes and exports that use the block device or one of its partitions. udev opens every new device and does not
 /// count.
-pub(super) fn users(id: u32) -> Vec<String> {
-    let path = block_path(id);
+pub(crate) fn users(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
     // Not kept open: it would count itself.
-    let held = open(&path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).err();
+    let held = open(path, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()).err();
     if held == Some(Errno::BUSY) {
         users.push("it is mounted, or another device or program holds it".to_owned());
     }

@@ -1,0 +1,484 @@
+//! A block device of this machine, `/dev/nbdN`, whose requests the kernel sends to an NBD server: Linux's NBD client.
+//!
+//! ```text
+//!   connect, agree (here) ─ CONNECT with the sockets      the kernel serves the device
+//!   the server is gone: LINK_DEAD ─ connect, agree ─ RECONFIGURE      requests go on
+//! ```
+//! Linux holds back requests while there is no connection, and repeats those that a lost connection had. With one connection it
+//! does so as soon as there is a new one, but looks only when a request times out; a request that merely takes long is left alone.
+//! With several connections every request that takes longer than the time-out counts as lost, and is sent again over another one.
+//! That is why one connection with a short time-out is the usual choice, and several have a long one.
+//!
+//! A device belongs to one array: Linux carries the array's UUID as the device's "backend" and compares it at each RECONFIGURE. A
+//! note in `/run` names the array for udev. The process that watches the device has the note locked.
+
+mod error;
+mod greet;
+mod netlink;
+
+pub use error::NbdDeviceError;
+
+use crate::Listener;
+use crate::device_note::Note;
+use crate::device_users::users;
+use crate::wire::transmission;
+use greet::{Offer, Refusal, agree};
+use netlink::{Driver, Order, command};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the server may take for each step of a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// 1 s: how long a request may take on a single connection until Linux looks whether the connection is still the same.
+const LOOK_AFTER_S: u64 = 1;
+/// 30 s, as for other block devices: how long a request may take where there are several connections.
+const LOST_AFTER_S: u64 = 30;
+
+/// Where a server has an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdTarget {
+    /// Where it listens.
+    pub address: Listener,
+    /// The export.
+    pub export: String,
+}
+
+/// The array behind a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdArray {
+    /// Its identity.
+    pub uuid: [u8; 16],
+    /// Its name.
+    pub name: String,
+}
+
+/// How the kernel uses the server.
+#[derive(Clone, Debug)]
+pub struct NbdDeviceOptions {
+    /// How many connections it has.
+    pub connections: usize,
+    /// After how many seconds a request of a lost connection is repeated; with several connections: after how many any request
+    /// counts as lost. `None`: 1, or 30 with several.
+    pub timeout_s: Option<u64>,
+    /// How many seconds requests wait while there is no connection, before they fail.
+    pub dead_timeout_s: u64,
+    /// The folder with a note for each device.
+    pub notes: PathBuf,
+}
+
+/// A device that this process watches: it alone connects it again.
+pub struct NbdDevice {
+    index: u32,
+    backend: String,
+    options: NbdDeviceOptions,
+    /// Locked.
+    note: File,
+    /// The driver has been asked to take requests back from a lost connection, which changes the time-out.
+    requests_released: bool,
+}
+
+impl NbdDevice {
+    /// Attaches an array to a device, or to any that is free.
+    ///
+    /// # Errors
+    /// When the kernel or the server refuses, or the device is in use.
+    pub fn attach(
+        device: Option<u32>,
+        array: &NbdArray,
+        target: &NbdTarget,
+        options: &NbdDeviceOptions,
+    ) -> Result<Self, NbdDeviceError> {
+        let mut driver = Driver::open()?;
+        let (sockets, offer) = connect(target, options.connections)?;
+        let candidates = match device {
+            Some(index) => vec![index],
+            None => free(),
+        };
+        let last = candidates.last().copied().unwrap_or_default();
+        for index in candidates {
+            let Some(note) = take_note(&options.notes, index)? else { continue };
+            write_note(&options.notes, index, array, options.connections)?;
+            let backend = backend(&array.uuid);
+            let device = Self { index, backend, options: options.clone(), note, requests_released: false };
+            let order = Order {
+                size: Some((offer.size_bytes, u64::from(offer.block_bytes))),
+                server_flags: Some(offer.flags),
+                ..device.order(&sockets)
+            };
+            match driver.ask(command::CONNECT, &order) {
+                Ok(()) => {
+                    device.set_look_after();
+                    announce(index);
+                    return Ok(device);
+                }
+                Err(error) => {
+                    let _ = fs::remove_file(note_path(&options.notes, index));
+                    match Errno::from_io_error(&error) {
+                        Some(Errno::BUSY) => {}
+                        _ => return Err(refused("attach", index, error)),
+                    }
+                }
+            }
+        }
+        Err(NbdDeviceError::Busy(path(last)))
+    }
+
+    /// Watches a device that is attached to the array already, and has as many connections as it was given then. It is to be
+    /// connected again at once, because connections may have been lost meanwhile. `None`: another process watches it.
+    ///
+    /// # Errors
+    /// When its note cannot be made.
+    pub fn adopt(index: u32, array: &NbdArray, options: &NbdDeviceOptions) -> Result<Option<Self>, NbdDeviceError> {
+        let Some(note) = take_note(&options.notes, index)? else { return Ok(None) };
+        let connections = noted_connections(&note_path(&options.notes, index));
+        write_note(&options.notes, index, array, connections)?;
+        announce(index);
+        let (backend, options) = (backend(&array.uuid), NbdDeviceOptions { connections, ..options.clone() });
+        Ok(Some(Self { index, backend, options, note, requests_released: true }))
+    }
+
+    /// The block device.
+    pub fn path(&self) -> PathBuf {
+        path(self.index)
+    }
+
+    /// N of `/dev/nbdN`.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// True until it is detached, by whomever.
+    pub fn is_attached(&self) -> bool {
+        let is_noted = self.note.metadata().is_ok_and(|note| note.nlink() > 0);
+        is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
+    }
+
+    /// Gives the device new connections in place of those that are lost. Connections that live stay.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, has something else than before, or the kernel refuses.
+    pub fn reconnect(&mut self, target: &NbdTarget) -> Result<(), NbdDeviceError> {
+        let (sockets, offer) = connect(target, self.options.connections)?;
+        if !is_as_before(self.index, &offer) {
+            return Err(NbdDeviceError::Different(self.path()));
+        }
+        let mut driver = Driver::open()?;
+        driver.ask(command::RECONFIGURE, &self.order(&sockets)).map_err(|error| refused("connect", self.index, error))?;
+        if std::mem::take(&mut self.requests_released) {
+            self.set_look_after();
+        }
+        Ok(())
+    }
+
+    /// Has Linux take back the requests that a lost connection had, without waiting for a new one. They go on with it at once, and
+    /// fail when the time for that is over.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn release_requests(&mut self) -> Result<(), NbdDeviceError> {
+        // Several connections do so by themselves.
+        if self.options.connections > 1 || self.requests_released {
+            return Ok(());
+        }
+        let order = Order { index: self.index, backend: Some(self.backend.clone()), timeout_s: Some(1), ..Order::default() };
+        Driver::open()?.ask(command::RECONFIGURE, &order).map_err(|error| refused("change", self.index, error))?;
+        self.requests_released = true;
+        Ok(())
+    }
+
+    /// What all connections have in common. A time-out of 0: a single connection is never given up for a slow request.
+    fn order(&self, sockets: &[OwnedFd]) -> Order {
+        let timeout_s = match self.options.connections {
+            ..=1 => 0,
+            _ => self.options.timeout_s.unwrap_or(LOST_AFTER_S),
+        };
+        Order {
+            index: self.index,
+            timeout_s: Some(timeout_s),
+            dead_connection_timeout_s: Some(self.options.dead_timeout_s),
+            sockets: sockets.iter().map(AsRawFd::as_raw_fd).collect(),
+            backend: Some(self.backend.clone()),
+            ..Order::default()
+        }
+    }
+
+    /// Sets when Linux looks after requests of a single connection. It waits for requests in flight first, so a thread does it.
+    fn set_look_after(&self) {
+        if self.options.connections > 1 {
+            return;
+        }
+        let milliseconds = self.options.timeout_s.unwrap_or(LOOK_AFTER_S).saturating_mul(1000).to_string();
+        let file = sysfs(self.index).join("queue/io_timeout");
+        let set = move || {
+            if let Err(error) = fs::write(&file, milliseconds) {
+                log::warn!("{}: {error}; requests may wait 30 s longer than a restart of the server", file.display());
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("io-timeout".into()).spawn(set) {
+            log::warn!("no thread for {}: {error}", self.path().display());
+        }
+    }
+}
+
+/// The kernel's reports of lost connections.
+pub struct NbdWatch {
+    driver: Driver<netlink_sys::Socket>,
+}
+
+impl NbdWatch {
+    /// Begins to listen. What is lost before that is not reported.
+    ///
+    /// # Errors
+    /// When the kernel has no driver or refuses.
+    pub fn open() -> Result<Self, NbdDeviceError> {
+        let mut driver = Driver::open()?;
+        driver.listen()?;
+        Ok(Self { driver })
+    }
+
+    /// Waits until the device has lost a connection, for at most `patience`. Whether it has.
+    ///
+    /// # Errors
+    /// When the kernel cannot be listened to.
+    pub fn lost_connection(&self, device: &NbdDevice, patience: Duration) -> Result<bool, NbdDeviceError> {
+        let lost = self.driver.lost_connection(patience).map_err(NbdDeviceError::Netlink)?;
+        Ok(lost == Some(device.index))
+    }
+}
+
+/// Detaches a device: requests of its users fail from now on.
+///
+/// # Errors
+/// When it is not attached, has users and `force` is not given, or the kernel refuses.
+pub fn detach(index: u32, notes: &Path, force: bool) -> Result<(), NbdDeviceError> {
+    let path = path(index);
+    let mut driver = Driver::open()?;
+    let users = if force { Vec::new() } else { users(&path) };
+    if !users.is_empty() {
+        return Err(NbdDeviceError::InUse { path, users: users.join(", ") });
+    }
+    // First, so that its watcher does not connect it again.
+    let note = note_path(notes, index);
+    let noted = fs::read(&note);
+    let _ = fs::remove_file(&note);
+    let order = Order { index, ..Order::default() };
+    if let Err(error) = driver.ask(command::DISCONNECT, &order) {
+        if let Ok(noted) = noted {
+            let _ = fs::write(&note, noted);
+        }
+        return Err(refused("detach", index, error));
+    }
+    announce(index);
+    Ok(())
+}
+
+/// A device that Stria attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdEntry {
+    /// N of `/dev/nbdN`.
+    pub index: u32,
+    /// The array's name, as in `/dev/stria`; empty if its note is lost.
+    pub name: String,
+    /// The array.
+    pub uuid: [u8; 16],
+}
+
+/// The devices that Stria attached.
+pub fn list(notes: &Path) -> Vec<NbdEntry> {
+    let entry = |index| {
+        let uuid = array_of(index)?;
+        let name = Note::read(&note_path(notes, index)).filter(|note| note.uuid == uuid).map(|note| note.name);
+        Some(NbdEntry { index, name: name.unwrap_or_default(), uuid })
+    };
+    indices().into_iter().filter_map(entry).collect()
+}
+
+/// The devices that an array is attached to.
+pub fn devices_of(uuid: &[u8; 16]) -> Vec<PathBuf> {
+    indices().into_iter().filter(|index| array_of(*index).as_ref() == Some(uuid)).map(path).collect()
+}
+
+/// The identity of the array behind a device that Stria attached.
+fn array_of(index: u32) -> Option<[u8; 16]> {
+    let backend = backend_of(index)?;
+    let digits = backend.strip_prefix(BACKEND)?;
+    u128::from_str_radix(digits, 16).ok().map(u128::to_be_bytes)
+}
+
+/// The number of `/dev/nbdN`, or of a link to it.
+///
+/// # Errors
+/// When it is something else.
+pub fn index_of(path: &Path) -> Result<u32, NbdDeviceError> {
+    let number = |path: &Path| path.to_str()?.strip_prefix("/dev/nbd")?.parse().ok();
+    let linked = || fs::canonicalize(path).ok().and_then(|path| number(&path));
+    number(path).or_else(linked).ok_or_else(|| NbdDeviceError::NoDevice(path.to_owned()))
+}
+
+/// What marks Stria's devices.
+const BACKEND: &str = "stria-";
+
+fn backend(uuid: &[u8; 16]) -> String {
+    format!("{BACKEND}{:032x}", u128::from_be_bytes(*uuid))
+}
+
+fn path(index: u32) -> PathBuf {
+    format!("/dev/nbd{index}").into()
+}
+
+fn sysfs(index: u32) -> PathBuf {
+    format!("/sys/block/nbd{index}").into()
+}
+
+fn attribute(index: u32, name: &str) -> Option<String> {
+    Some(fs::read_to_string(sysfs(index).join(name)).ok()?.trim_end().to_owned())
+}
+
+fn backend_of(index: u32) -> Option<String> {
+    attribute(index, "backend")
+}
+
+fn is_connected(index: u32) -> bool {
+    sysfs(index).join("pid").exists()
+}
+
+/// The devices that the kernel has made.
+fn indices() -> Vec<u32> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let mut indices: Vec<u32> =
+        entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix("nbd")?.parse().ok()).collect();
+    indices.sort_unstable();
+    indices
+}
+
+/// Devices without a server, and one that the kernel makes when it is asked for.
+fn free() -> Vec<u32> {
+    let known = indices();
+    let next = known.last().map_or(0, |last| last.saturating_add(1));
+    known.into_iter().filter(|index| !is_connected(*index)).chain([next]).collect()
+}
+
+/// Whether the device still fits what the server offers.
+fn is_as_before(index: u32, offer: &Offer) -> bool {
+    let number = |name| attribute(index, name).and_then(|value| value.parse::<u64>().ok());
+    number("size") == Some(offer.size_bytes / 512)
+        && number("queue/logical_block_size") == Some(offer.block_bytes.into())
+        && number("ro") == Some((offer.flags & transmission::READ_ONLY != 0).into())
+}
+
+/// Has udev look at the device anew. Without udev there are no names, and nothing else is amiss.
+fn announce(index: u32) {
+    let _ = fs::write(sysfs(index).join("uevent"), "change");
+}
+
+fn note_path(notes: &Path, index: u32) -> PathBuf {
+    Note::path(notes, "nbd", index)
+}
+
+/// The device's note, locked. `None`: another process has it.
+fn take_note(notes: &Path, index: u32) -> Result<Option<File>, NbdDeviceError> {
+    let path = note_path(notes, index);
+    let failed = |source| file_error(&path, source);
+    fs::create_dir_all(notes).map_err(failed)?;
+    loop {
+        let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+        match file.try_lock() {
+            // One that was removed meanwhile is another device's no more.
+            Ok(()) if file.metadata().map_err(failed)?.nlink() > 0 => return Ok(Some(file)),
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Ok(None),
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
+    }
+}
+
+/// The key of a note that says how many connections a device has, which Linux does not say.
+const CONNECTIONS: &str = "STRIA_CONNECTIONS=";
+
+fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) -> Result<(), NbdDeviceError> {
+    let path = note_path(notes, index);
+    let write = || {
+        Note { uuid: array.uuid, name: array.name.clone() }.write(&path)?;
+        writeln!(File::options().append(true).open(&path)?, "{CONNECTIONS}{connections}")
+    };
+    write().map_err(|source| file_error(&path, source))
+}
+
+/// Where the note does not say, there may be several: then no request is taken for lost too soon.
+fn noted_connections(note: &Path) -> usize {
+    let text = fs::read_to_string(note).unwrap_or_default();
+    text.lines().find_map(|line| line.strip_prefix(CONNECTIONS)?.parse().ok()).unwrap_or(2)
+}
+
+fn file_error(path: &Path, source: io::Error) -> NbdDeviceError {
+    NbdDeviceError::File { path: path.to_owned(), source }
+}
+
+fn refused(action: &'static str, index: u32, source: io::Error) -> NbdDeviceError {
+    match Errno::from_io_error(&source) {
+        Some(Errno::PERM | Errno::ACCESS) => NbdDeviceError::NotAllowed(action),
+        _ => NbdDeviceError::Refused { action, path: path(index), source },
+    }
+}
+
+/// A stream to a server.
+trait Stream: Read + Write + Into<OwnedFd> {
+    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for UnixStream {
+    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(patience).and_then(|()| self.set_write_timeout(patience))
+    }
+}
+
+impl Stream for TcpStream {
+    fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(patience).and_then(|()| self.set_write_timeout(patience))
+    }
+}
+
+/// So many connections past their handshakes, and what the server offers on the last.
+fn connect(target: &NbdTarget, count: usize) -> Result<(Vec<OwnedFd>, Offer), NbdDeviceError> {
+    let mut sockets = Vec::new();
+    loop {
+        let outcome = match &target.address {
+            Listener::Unix(path) => UnixStream::connect(path).map_err(Refusal::Io).and_then(|socket| greeted(socket, target)),
+            Listener::Tcp(address) => {
+                let mut address = *address;
+                match address.ip() {
+                    IpAddr::V4(Ipv4Addr::UNSPECIFIED) => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+                    IpAddr::V6(Ipv6Addr::UNSPECIFIED) => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+                    _ => {}
+                }
+                let socket = TcpStream::connect_timeout(&address, HANDSHAKE);
+                let socket = socket.and_then(|socket| socket.set_nodelay(true).map(|()| socket));
+                socket.map_err(Refusal::Io).and_then(|socket| greeted(socket, target))
+            }
+        };
+        let address = || target.address.to_string();
+        let (socket, offer) = outcome.map_err(|refusal| match refusal {
+            Refusal::Io(source) => NbdDeviceError::Unreachable { address: address(), source },
+            Refusal::Declined(reason) => NbdDeviceError::Declined { address: address(), export: target.export.clone(), reason },
+        })?;
+        sockets.push(socket);
+        if sockets.len() >= count {
+            return Ok((sockets, offer));
+        }
+    }
+}
+
+fn greeted(mut socket: impl Stream, target: &NbdTarget) -> Result<(OwnedFd, Offer), Refusal> {
+    socket.set_patience(Some(HANDSHAKE))?;
+    let offer = agree(&mut socket, &target.export)?;
+    // Linux waits on it as long as it takes.
+    socket.set_patience(None)?;
+    Ok((socket.into(), offer))
+}

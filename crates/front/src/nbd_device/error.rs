@@ -1,0 +1,73 @@
+//! Errors of NBD devices, each with its remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no NBD device, or it cannot be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum NbdDeviceError {
+    /// The kernel has no driver.
+    #[error("this kernel has no NBD client: load it with `modprobe nbd` (built with CONFIG_BLK_DEV_NBD)")]
+    NoDriver,
+    /// The kernel cannot be talked to.
+    #[error("the kernel's NBD client cannot be asked (netlink: {0})")]
+    Netlink(#[source] io::Error),
+    /// The user may not.
+    #[error("the kernel does not let this user {0} NBD devices: run it as root")]
+    NotAllowed(&'static str),
+    /// There is no such path.
+    #[error("{0} is no NBD device: write /dev/nbdN, or none for any that is free")]
+    NoDevice(PathBuf),
+    /// The device is used by something else.
+    #[error("{0} is in use already: name another device, or none for any that is free")]
+    Busy(PathBuf),
+    /// It is mounted, or in other hands.
+    #[error("{path} is in use: {users}; end that first, or fail the requests of its users with --force")]
+    InUse {
+        /// The device.
+        path: PathBuf,
+        /// Its users, in words.
+        users: String,
+    },
+    /// The driver refuses a command.
+    #[error("the kernel cannot {action} {path}: {source}; `dmesg` may say why")]
+    Refused {
+        /// What it was asked for.
+        action: &'static str,
+        /// The device.
+        path: PathBuf,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The server cannot be reached.
+    #[error("the NBD server at {address} cannot be reached: {source}")]
+    Unreachable {
+        /// Its address.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server refuses.
+    #[error("the NBD server at {address} refuses \"{export}\": {reason}")]
+    Declined {
+        /// Its address.
+        address: String,
+        /// The export.
+        export: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The server has something else than before.
+    #[error(
+        "the array has another size, block size or mode than {0}, which therefore waits: detach the device and attach the array again"
+    )]
+    Different(PathBuf),
+    /// A file of the device cannot be used.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
