@@ -183,6 +183,9 @@ pub struct ArrayView {
     /// Its block device on this machine.
     #[serde(default)]
     pub block_device: Option<String>,
+    /// Devices of this machine's NBD client that it is attached to (`stria attach`).
+    #[serde(default)]
+    pub attached: Vec<String>,
     /// Sockets at which it is the disk of a virtual machine.
     #[serde(default)]
     pub vhost_user: Vec<String>,

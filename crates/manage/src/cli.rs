@@ -79,6 +79,11 @@ pub enum Command {
     Status(Status),
     /// Show the block devices that `serve --ublk` made, also those that a dead server left; or remove one of those.
     Ublk(Ublk),
+    /// Make a served array a block device of this machine by the kernel's NBD client, /dev/nbdN: a restart of its server is only a
+    /// pause for its users.
+    Attach(Attach),
+    /// Remove the block device that `attach` made.
+    Detach(Detach),
     /// Drop a drive as if it had failed; a spare takes its place.
     Fail(Member),
     /// Remove a drive that has failed, or a spare.
@@ -372,6 +377,55 @@ pub enum UblkAction {
         #[arg(long)]
         force: bool,
     },
+}
+
+/// `stria attach`
+#[derive(Args, Debug)]
+#[command(after_help = ATTACH_HELP)]
+pub struct Attach {
+    /// The array.
+    pub name: String,
+    /// /dev/nbdN. If not given, any that is free; or the array's own block device where `serve --ublk` has made one.
+    #[arg(value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    pub device: Option<PathBuf>,
+    /// How many connections the kernel has to the server, 1 to 64. Several use several lanes at a time; then --timeout has another
+    /// meaning, and a restart of the server a longer pause.
+    #[arg(long, value_name = "COUNT", default_value = "1", value_parser = connections)]
+    pub connections: usize,
+    /// With one connection: after how many seconds a request of a lost connection is repeated; 1 if not given. With several: after
+    /// how many any request counts as lost and is sent again, though it may only be slow; 30 if not given.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub timeout: Option<u64>,
+    /// For how many seconds requests wait for a server that is gone, before they fail.
+    #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub dead_timeout: u64,
+    /// Stay in the foreground and log to standard error, as a service does (systemd: Type=notify). Without it a process in the
+    /// background watches the device and logs to /run/stria/nbd-N.log.
+    #[arg(long, short)]
+    pub foreground: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub control: Control,
+}
+
+const ATTACH_HELP: &str = "\
+A process stays and connects the device again when the array is served anew. SIGTERM ends it: it detaches the device, or
+leaves it if that is in use. `stria attach` watches such a device again. As root; the kernel's driver is loaded by `modprobe nbd`.";
+
+fn connections(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=64).contains(count));
+    count.ok_or_else(|| format!("{text:?} is no count of connections; write 1 to 64"))
+}
+
+/// `stria detach`
+#[derive(Args, Debug)]
+pub struct Detach {
+    /// The array, by name or UUID, or the device.
+    #[arg(value_name = "ARRAY|DEVICE", value_hint = ValueHint::FilePath)]
+    pub what: PathBuf,
+    /// Even though it is mounted or in use: requests of its users fail.
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    pub force: bool,
 }
 
 /// `stria status`

@@ -12,7 +12,7 @@ use crate::client::{self, Client, SilentServe, array_path};
 use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
 use crate::serve::serve;
-use crate::{progress, status, tools, ublk, view};
+use crate::{attach, progress, status, tools, ublk, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -59,6 +59,8 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Events(command) => orders::events(&command, json)?,
         Command::Status(status) => return self::status(&status, json),
         Command::Ublk(command) => return ublk::run(command, json),
+        Command::Attach(attach) => return attach::attach(&attach, json),
+        Command::Detach(detach) => attach::detach(&detach, json)?,
         Command::Fail(member) => {
             let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
             let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;

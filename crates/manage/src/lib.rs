@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+mod attach;
 pub mod cli;
 pub mod client;
 mod commands;

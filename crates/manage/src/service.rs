@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::{Completion, Mailbox, Operation, Request, SECTOR_BYTES};
 use stria_drive::{IoOptions, real_path_within};
+use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
 use stria_front::{Closing, Export, FrontError, ServerHandle, SocketAccess, VhostUserDisk, VhostUserServer};
 use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, NewDrive, Notice, OpenOptions, PlannedArray, short_name};
@@ -42,6 +43,7 @@ const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
 pub struct Served {
     /// Its name here, and that of its export.
     pub name: String,
+    uuid: [u8; 16],
     lanes: ArrayLanes,
     how: LaneSpec,
     near: Option<Near>,
@@ -207,6 +209,7 @@ impl Service {
         };
         let served = Served {
             name: name.to_owned(),
+            uuid: planned.uuid,
             lanes,
             how,
             near,
@@ -337,6 +340,7 @@ impl Service {
         view::describe_state(&mut view);
         view.exports = self.nbd.uris(&served.name);
         view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
+        view.attached = devices_of(&served.uuid).iter().map(|path| path.display().to_string()).collect();
         view.clients = self.clients(served);
         if let Some(block) = &*lock(&served.block) {
             let (path, status) = (block.path().display().to_string(), block.status());
@@ -594,13 +598,14 @@ impl Service {
         Ok(())
     }
 
-    /// The clients of an array and the users of its block device, as people read them.
+    /// The clients of an array, the users of its block device, and the devices it is attached to, as people read them.
     fn users(&self, served: &Served) -> Vec<String> {
         let mut users: Vec<String> = self.clients(served).into_iter().map(|client| client.peer).collect();
         if let Some(block) = &*lock(&served.block) {
             let path = block.path();
             users.extend(block.users().into_iter().map(|user| format!("{}: {user}", path.display())));
         }
+        users.extend(devices_of(&served.uuid).iter().map(|path| format!("{0} (`stria detach {0}` ends that)", path.display())));
         users
     }
 

@@ -54,6 +54,9 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
     if let Some(path) = &view.block_device {
         let _ = writeln!(text, "{indent}ublk  {}", shown(path));
     }
+    for path in &view.attached {
+        let _ = writeln!(text, "{indent}attached  {}", shown(path));
+    }
     for path in &view.vhost_user {
         let _ = writeln!(text, "{indent}vhost-user  {}", shown(path));
     }

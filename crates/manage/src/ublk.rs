@@ -11,7 +11,7 @@ use stria_terminal::Failure;
 use stria_terminal::output::say;
 
 /// The folder with a note for each device. Devices are root's, so it is root's folder whichever way the sockets are named.
-fn notes() -> PathBuf {
+pub fn notes() -> PathBuf {
     "/run/stria".into()
 }
 

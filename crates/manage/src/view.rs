@@ -75,6 +75,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         created_s: description.created_s,
         exports: Vec::new(),
         block_device: None,
+        attached: Vec::new(),
         vhost_user: Vec::new(),
         clients: Vec::new(),
         lanes: Vec::new(),

@@ -6,62 +6,17 @@ mod support;
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use stria_testkit::nvme;
 use support::Place;
+use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
 const SPARE: &str = "/dev/nvme4n1";
 const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["ublk_drv"] };
-const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/udev/65-stria.rules");
 const PROGRAMS: [&str; 6] =
     [env!("CARGO_BIN_EXE_stria"), "/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/blkdiscard", "/usr/bin/udevadm", RULES];
 const DEVICE: &str = "/dev/ublkb3";
-
-/// Runs a program of the guest that must succeed.
-fn ok(program: &str, arguments: &[&str]) {
-    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
-    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
-}
-
-/// What the kernel says about the device's queue.
-fn queue(what: &str) -> String {
-    let path = format!("/sys/block/ublkb3/queue/{what}");
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")).trim().to_owned()
-}
-
-fn fio(job: &str, file: &str, options: &[&str]) -> Child {
-    let mut command = Command::new("/usr/bin/fio");
-    command.args([&format!("--name={job}"), &format!("--filename={file}"), "--verify=crc32c", "--verify_fatal=1"]);
-    command.args(["--direct=1", "--randseed=18", "--group_reporting", "--minimal"]).args(options);
-    command.spawn().expect("fio starts")
-}
-
-fn ends_well(mut fio: Child) {
-    assert!(fio.wait().expect("it is ours").success(), "fio found wrong bytes, or had an error");
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + support::PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-/// The link that udev has made leads to the device, and its server does not matter.
-fn is_named(link: &str, device: &str) {
-    wait_until(link, || fs::canonicalize(link).is_ok_and(|path| path == Path::new(device)));
-}
-
-/// Bytes of the device by the page cache.
-fn read(at: usize, len: usize) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0xaa; len];
-    fs::File::open(DEVICE).and_then(|device| device.read_exact_at(&mut bytes, at as u64)).expect("it reads");
-    bytes
-}
 
 fn is_served(place: &Place, code: i32, words: &str) {
     let listed = place.run(&["ublk"]);
@@ -74,12 +29,7 @@ fn guests_half() {
     if !nvme::is_guest() {
         return;
     }
-    fs::create_dir_all("/etc/udev/rules.d").expect("a folder");
-    // The last of the programs, after this one.
-    let rules = std::env::var(format!("P{}", PROGRAMS.len())).expect("nvme-guest names what it took along");
-    fs::copy(rules, "/etc/udev/rules.d/65-stria.rules").expect("a copy");
-    std::os::unix::fs::symlink("/usr/bin/udevadm", "/bin/systemd-udevd").expect("a link");
-    ok("/bin/systemd-udevd", &["--daemon"]);
+    guest::start_udev(PROGRAMS.len());
     let place = Place::new();
     place.ok(&[&["create", "tank", "--level", "5", "--spare", SPARE], &DRIVES[..]].concat());
     let drives = [&DRIVES[..], &[SPARE]].concat();
@@ -94,29 +44,28 @@ fn guests_half() {
 
     // What the kernel makes of it.
     for (what, value) in [("write_cache", "write back"), ("fua", "1"), ("rotational", "0"), ("logical_block_size", "512")] {
-        assert_eq!(queue(what), value, "{what}");
+        assert_eq!(guest::queue(DEVICE, what), value, "{what}");
     }
-    let (stripe, zeroes) = (queue("optimal_io_size"), queue("write_zeroes_max_bytes"));
+    let (stripe, zeroes) = (guest::queue(DEVICE, "optimal_io_size"), guest::queue(DEVICE, "write_zeroes_max_bytes"));
     assert_eq!((stripe.as_str(), zeroes.as_str()), ("32768", "67108864"), "a strip of 32 KiB, as three are no power of two");
     let size: u64 = fs::read_to_string("/sys/block/ublkb3/size").expect("sysfs").trim().parse().expect("a number");
     assert_eq!(size * 512, place.status("tank")["size_bytes"].as_u64().expect("a size"));
 
     // Bare: mixed sizes at a depth, FUA and flushes among them; then trims and zeroes, read back.
-    ends_well(fio(
+    fio(
         "bare",
         DEVICE,
         &["--rw=randwrite", "--bsrange=512-256k", "--size=6m", "--iodepth=16", "--ioengine=libaio", "--fsync=32"],
-    ));
-    ends_well(fio(
-        "sync",
-        DEVICE,
-        &["--rw=randwrite", "--bs=4k", "--size=256k", "--offset=16m", "--ioengine=sync", "--sync=dsync"],
-    ));
-    assert!(read(0, 1 << 20).iter().any(|byte| *byte != 0));
+    )
+    .ends_well();
+    fio("sync", DEVICE, &["--rw=randwrite", "--bs=4k", "--size=256k", "--offset=16m", "--ioengine=sync", "--sync=dsync"])
+        .ends_well();
+    assert!(guest::read(DEVICE, 0, 1 << 20).iter().any(|byte| *byte != 0));
     ok("/usr/sbin/blkdiscard", &["-o", "1048576", "-l", "4194304", DEVICE]);
-    assert!(read(1 << 20, 4 << 20).iter().all(|byte| *byte == 0), "what is discarded reads as zeros");
+    assert!(guest::read(DEVICE, 1 << 20, 4 << 20).iter().all(|byte| *byte == 0), "what is discarded reads as zeros");
     ok("/usr/sbin/blkdiscard", &["-z", "-o", "512", "-l", "100352", DEVICE]);
-    assert!(read(512, 100_352).iter().all(|byte| *byte == 0) && read(100_864, 4096).iter().any(|byte| *byte != 0));
+    assert!(guest::read(DEVICE, 512, 100_352).iter().all(|byte| *byte == 0));
+    assert!(guest::read(DEVICE, 100_864, 4096).iter().any(|byte| *byte != 0));
 
     // A partition table: one partition of 8 MiB at 1 MiB.
     let mut table = vec![0; 512];
@@ -137,20 +86,7 @@ fn guests_half() {
     fs::create_dir_all("/mnt/tank").expect("a folder");
     ok("mount", &["-t", "ext4", DEVICE, "/mnt/tank"]);
     place.run(&["stop", "tank"]).refused(4, &["/dev/ublkb3", "mounted", "--force"]);
-    let load = fio(
-        "load",
-        "/mnt/tank/load",
-        &[
-            "--rw=randwrite",
-            "--bs=4k",
-            "--size=6m",
-            "--iodepth=32",
-            "--ioengine=libaio",
-            "--loops=400",
-            "--time_based",
-            "--runtime=8",
-        ],
-    );
+    let load = Load::start("/mnt/tank/load");
     let written = |place: &Place| {
         let status = place.status("tank");
         let clients = status["clients"].as_array().expect("a list");
@@ -160,21 +96,25 @@ fn guests_half() {
     };
     let is_loaded = |place: &Place| wait_until("the load", || written(place) > 256 << 10);
     is_loaded(&place);
+    let killed = Instant::now();
     serve.kill();
     is_served(&place, 3, "LEFT BEHIND");
     // The array is found by its name, though its own device does not answer.
     let serve = place.serve(&["tank", "--ublk", "--clients", "apart"]);
     assert_eq!(serve.devices, [("tank".to_owned(), DEVICE.to_owned())], "the same device");
+    let mut restarts = vec![killed.elapsed()];
     is_named("/dev/stria/tank", DEVICE);
     is_loaded(&place);
     place.ok(&["fail", "tank", "2", "--force"]);
     // Writes that are acknowledged after it make it durable.
     let before = written(&place);
     wait_until("the load without the drive", || written(&place) > before + (128 << 10));
+    let killed = Instant::now();
     serve.kill();
     let serve = serve_with(&["--ublk=3"]);
+    restarts.push(killed.elapsed());
     is_loaded(&place);
-    ends_well(load);
+    guest::print_pause("ublk", load.stop(), &restarts);
 
     // SIGTERM, as for an upgrade: what is mounted waits for the next server.
     serve.signal("-TERM");
@@ -182,7 +122,7 @@ fn guests_half() {
     assert!(log.contains("/dev/ublkb3 is in use") && log.contains("it is left"), "{log}");
     place.run(&[&["serve"], &drives[..], &["--ublk=4"]].concat()).refused(1, &["/dev/ublkb3", "--ublk=3", "stria ublk remove 3"]);
     let serve = serve_with(&["--ublk"]);
-    ends_well(fio("again", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=1m", "--ioengine=sync", "--end_fsync=1"]));
+    fio("again", "/mnt/tank/load", &["--rw=randwrite", "--bs=4k", "--size=1m", "--ioengine=sync", "--end_fsync=1"]).ends_well();
     ok("umount", &["/mnt/tank"]);
     let status = place.wait_for("tank", "the rebuild", |status| status["health"] == "optimal" && status["sweep"].is_null());
     let spare = status["members"].as_array().expect("a list").iter().find(|member| member["path"] == SPARE);
@@ -218,6 +158,6 @@ fn guests_half() {
 fn an_array_is_a_block_device_that_outlives_its_server() {
     if nvme::wanted() {
         let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 5];
-        nvme::run_test_on(LINUX_6_12, "ublk", "guests_half", &drives, &PROGRAMS);
+        print!("{}", nvme::run_test_on(LINUX_6_12, "ublk", "guests_half", &drives, &PROGRAMS));
     }
 }

@@ -64,12 +64,15 @@ pub fn run_test(name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
 
 /// The same, on this kernel.
 ///
+/// Returns what it printed.
+///
 /// # Panics
 /// When it fails there, with all it said.
-pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], programs: &[&str]) {
+pub fn run_test_on(kernel: Kernel, name: &str, test: &str, drives: &[Drive], programs: &[&str]) -> String {
     let script = format!("mkdir -p {}; {IN_GUEST}=1 $P0 --exact {test} --nocapture", scratch().display());
     let output = run(kernel, name, drives, programs, &script);
     assert!(output.contains("test result: ok. 1 passed"), "{output}");
+    output
 }
 
 /// Runs a script (busybox's sh -eu, as root) in a guest with this kernel, these drives and programs, the test's own first, and

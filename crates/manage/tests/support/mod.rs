@@ -3,6 +3,7 @@
 
 pub mod daemon;
 pub mod disk;
+pub mod guest;
 pub mod hanging;
 pub mod nbd;
 

@@ -1,0 +1,302 @@
+//! `attach` and `detach`: arrays as devices of this machine's NBD client.
+//!
+//! `attach` leaves a process, the watcher, that gives the device new connections whenever the array is served anew. It is this program
+//! again, in a session of its own; with `--foreground` it is this process. What goes wrong before the device is there is reported
+//! by the command; afterwards the watcher logs.
+
+use crate::api::ArrayView;
+use crate::cli::{Attach, Detach};
+use crate::client::{self, Client};
+use crate::log::log_to_stderr;
+use crate::ublk::notes;
+use sd_notify::NotifyState;
+use serde_json::json;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use stria_block::{file_name, shown};
+use stria_format::md::uuid_text;
+use stria_front::nbd_device::{self, NbdArray, NbdDevice, NbdDeviceError, NbdDeviceOptions, NbdTarget, NbdWatch};
+use stria_front::nbd_target;
+use stria_terminal::Failure;
+use stria_terminal::output::{print, say};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Says to this program that it is the watcher of an `attach`.
+const WATCHER: &str = "STRIA_ATTACH_WATCHER";
+/// How often a watcher looks whether its device is still attached.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often a watcher tries to connect its device again.
+const TRY_EVERY: Duration = Duration::from_millis(100);
+/// For how long Linux is left to wait by itself for a server that is gone. It logs each request every second meanwhile.
+const SOON_BACK: Duration = Duration::from_secs(2);
+
+/// Attaches an array to a device, and returns when that can be used. Returns the exit code.
+///
+/// # Errors
+/// When the array is not served, or the kernel or its server refuses.
+pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
+    if !command.foreground && std::env::var_os(WATCHER).is_none() {
+        return start_watcher();
+    }
+    log_to_stderr(tracing::Level::INFO);
+    let (client, view) = client::find(command.control.socket.as_deref(), &command.name)?;
+    let array = NbdArray { uuid: parse_uuid(&view.uuid)?, name: view.name.clone() };
+    if let (None, Some(path)) = (&command.device, &view.block_device) {
+        answer(&array, path, "ublk", json, || {
+            format!("array \"{}\" is {path} already, made by `serve --ublk`", shown(&array.name))
+        });
+        return Ok(0);
+    }
+    let options = NbdDeviceOptions {
+        connections: command.connections,
+        timeout_s: command.timeout,
+        dead_timeout_s: command.dead_timeout,
+        notes: notes(),
+    };
+    let asked = command.device.as_deref().map(nbd_device::index_of).transpose().map_err(failure)?;
+    let watch = NbdWatch::open().map_err(failure)?;
+    let (device, is_adopted) = match nbd_device::devices_of(&array.uuid).first() {
+        None => (NbdDevice::attach(asked, &array, &target(&view)?, &options).map_err(failure)?, false),
+        Some(path) => {
+            let index = nbd_device::index_of(path).map_err(failure)?;
+            let path = path.display().to_string();
+            if asked.is_some_and(|asked| asked != index) {
+                let name = &array.name;
+                return Err(Failure::Failed(format!(
+                    "array \"{name}\" is attached as {path} already: `stria detach {path}` first"
+                )));
+            }
+            let Some(device) = NbdDevice::adopt(index, &array, &options).map_err(failure)? else {
+                answer(&array, &path, "nbd", json, || format!("array \"{}\" is attached as {path} already", shown(&array.name)));
+                return Ok(0);
+            };
+            (device, true)
+        }
+    };
+    let path = device.path().display().to_string();
+    answer(&array, &path, "nbd", json, || path.clone());
+    if !command.foreground {
+        to_log(&notes().join(format!("nbd-{}.log", device.index())))?;
+    }
+    // Nobody need listen.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    tracing::info!("array \"{}\" is {path}{}", array.name, if is_adopted { ", and is watched again" } else { "" });
+    let watcher = Watcher { device, watch, uuid: view.uuid, control: client, given: command.control.socket.clone() };
+    watcher.run(is_adopted)
+}
+
+/// Starts this program again as a watcher, passes on what it answers, and leaves it alone.
+fn start_watcher() -> Result<u8, Failure> {
+    let failed = |error| Failure::Failed(format!("cannot start the process that watches the device: {error}"));
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.args(std::env::args_os().skip(1)).env(WATCHER, "1").env("NO_COLOR", "1");
+    let watcher = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut watcher = watcher;
+    let mut text = String::new();
+    // It closes its end when it has answered.
+    if let Some(mut stdout) = watcher.stdout.take() {
+        std::io::Read::read_to_string(&mut stdout, &mut text).map_err(failed)?;
+    }
+    if !text.is_empty() {
+        print(&text);
+        return Ok(0);
+    }
+    // It has told why.
+    let code = watcher.wait().map_err(failed)?.code();
+    Ok(code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1))
+}
+
+/// Leaves the terminal: what is written from now on goes to a log.
+fn to_log(path: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
+    let log = File::options().create(true).write(true).truncate(true).open(path).map_err(|error| failed(&error))?;
+    // Fails if it leads a session already.
+    let _ = rustix::process::setsid();
+    rustix::stdio::dup2_stderr(&log).and_then(|()| rustix::stdio::dup2_stdout(&log)).map_err(|error| failed(&error))
+}
+
+fn answer(array: &NbdArray, path: &str, driver: &str, json: bool, words: impl FnOnce() -> String) {
+    let uuid = uuid_text(&array.uuid);
+    say(json, words, || json!({"array": array.name, "uuid": uuid, "device": path, "driver": driver}));
+}
+
+/// The address of an array that the kernel can use.
+fn target(view: &ArrayView) -> Result<NbdTarget, Failure> {
+    let targets = || view.exports.iter().filter_map(|uri| nbd_target(uri));
+    let unix = targets().find(|target| matches!(target.address, stria_front::Listener::Unix(_)));
+    unix.or_else(|| targets().next()).ok_or_else(|| {
+        let (name, uris) = (&view.name, view.exports.join(", "));
+        Failure::Failed(format!(
+            "array \"{name}\" is served where Linux cannot connect ({uris}): serve it at a unix socket too, with --nbd unix:PATH"
+        ))
+    })
+}
+
+fn parse_uuid(text: &str) -> Result<[u8; 16], Failure> {
+    let digits = text.replace(':', "");
+    let number = u128::from_str_radix(&digits, 16).map_err(|error| Failure::Failed(format!("{text} is no UUID: {error}")))?;
+    Ok(number.to_be_bytes())
+}
+
+/// The process that keeps a device connected.
+struct Watcher {
+    device: NbdDevice,
+    watch: NbdWatch,
+    /// The array's.
+    uuid: String,
+    /// Where it was served last.
+    control: Client,
+    /// The control socket that was given on the command line.
+    given: Option<PathBuf>,
+}
+
+impl Watcher {
+    /// Watches until the device is detached, or a signal comes. `is_lost`: connections may have been lost before.
+    fn run(self, is_lost: bool) -> Result<u8, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+        let index = self.device.index();
+        let (tell, over) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || tell.send(self.keep_connected(is_lost)));
+        let signalled = async {
+            let caught = |kind| signal(kind).map_err(Failure::failed);
+            let (mut interrupt, mut terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            Ok::<_, Failure>(())
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                outcome = over => outcome.map_err(Failure::failed)?,
+                caught = signalled => caught.and_then(|()| leave(index)),
+            }
+        })?;
+        Ok(0)
+    }
+
+    fn keep_connected(mut self, mut is_lost: bool) -> Result<(), Failure> {
+        loop {
+            if !self.device.is_attached() {
+                tracing::info!("{} was detached", self.device.path().display());
+                return Ok(());
+            }
+            if is_lost {
+                self.connect_again();
+            }
+            is_lost = self.watch.lost_connection(&self.device, LOOK_EVERY).map_err(failure)?;
+        }
+    }
+
+    /// Tries until there are new connections, or the device is no longer attached.
+    fn connect_again(&mut self) {
+        let (path, since) = (self.device.path(), Instant::now());
+        let path = path.display();
+        let mut told = String::new();
+        loop {
+            let error = match self.try_once() {
+                Ok(()) => {
+                    tracing::info!("{path} is connected again, after {:.1} s", since.elapsed().as_secs_f32());
+                    return;
+                }
+                Err(error) => error.to_string(),
+            };
+            if told != error {
+                tracing::warn!("{path} has lost its server, and its requests wait: {error}");
+                told = error;
+            }
+            if since.elapsed() > SOON_BACK
+                && let Err(error) = self.device.release_requests()
+            {
+                tracing::debug!("{path}: {error}");
+            }
+            if !self.device.is_attached() {
+                return;
+            }
+            std::thread::sleep(TRY_EVERY);
+        }
+    }
+
+    fn try_once(&mut self) -> Result<(), Failure> {
+        // First where it was: other serves may take a while to answer.
+        let found = client::find(Some(self.control.socket()), &self.uuid);
+        let (client, view) = match &self.given {
+            None => found.or_else(|_| client::find(None, &self.uuid))?,
+            Some(_) => found?,
+        };
+        self.device.reconnect(&target(&view)?).map_err(failure)?;
+        self.control = client;
+        Ok(())
+    }
+}
+
+/// What a signal asks of a watcher: the device is detached, unless it is in use.
+fn leave(index: u32) -> Result<(), Failure> {
+    match nbd_device::detach(index, &notes(), false) {
+        Ok(()) => tracing::info!("/dev/nbd{index} was detached"),
+        Err(NbdDeviceError::InUse { path, users }) => {
+            let path = path.display();
+            tracing::warn!(
+                "{path} is in use ({users}), so it is left: without this process it is not connected again until `stria attach` watches it"
+            );
+        }
+        Err(error) => return Err(failure(error)),
+    }
+    Ok(())
+}
+
+/// Detaches a device, by its path or its array.
+///
+/// # Errors
+/// When there is none, it is in use, or the kernel refuses.
+pub fn detach(command: &Detach, json: bool) -> Result<(), Failure> {
+    let entries = nbd_device::list(&notes());
+    let what = command.what.display().to_string();
+    let found = if command.what.is_absolute() {
+        let index = nbd_device::index_of(&command.what).map_err(failure)?;
+        entries.into_iter().find(|entry| entry.index == index)
+    } else {
+        entries.into_iter().find(|entry| is_called(&entry.name, &entry.uuid, &what))
+    };
+    let Some(entry) = found else {
+        let hint = "`stria status` shows what is attached; a device of `serve --ublk` goes with `stria stop`";
+        return Err(Failure::Failed(format!("{what} is no device that `stria attach` made, and no array that has one ({hint})")));
+    };
+    nbd_device::detach(entry.index, &notes(), command.force).map_err(failure)?;
+    let path = format!("/dev/nbd{}", entry.index);
+    let words = || format!("{path} of array \"{}\" was detached", shown(&entry.name));
+    say(json, words, || json!({"detached": path, "array": entry.name, "uuid": uuid_text(&entry.uuid)}));
+    Ok(())
+}
+
+/// Whether a device with this note is of the array that is called `what`. In notes a part of the UUID follows a name that had to be
+/// changed.
+fn is_called(noted: &str, uuid: &[u8; 16], what: &str) -> bool {
+    let (plain, uuid) = (file_name(what), uuid_text(uuid));
+    match plain == what {
+        true => noted == what || uuid == what,
+        false => noted == format!("{plain}-{}", &uuid[..8]) || uuid == what,
+    }
+}
+
+fn failure(error: NbdDeviceError) -> Failure {
+    match error {
+        NbdDeviceError::InUse { .. } => Failure::Unsafe(error.to_string()),
+        error => Failure::failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_called;
+
+    /// `detach tank` must not detach "tank-old", nor an array whose name was changed to the same.
+    #[test]
+    fn a_device_is_found_by_the_whole_name_of_its_array() {
+        let (one, other) = ([1; 16], [2; 16]);
+        assert!(is_called("tank", &one, "tank") && !is_called("tank-old", &one, "tank") && !is_called("", &one, "tank"));
+        assert!(is_called("a_b-01010101", &one, "a b") && !is_called("a_b-02020202", &other, "a_b"));
+        assert!(!is_called("a_b-01010101", &one, "a:b c") && !is_called("a_b", &one, "a b"));
+        assert!(is_called("", &one, "01010101:01010101:01010101:01010101"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Goal: an array attached to the kernel's NBD client is a block device like any other, for which a restart of its server is only a
+//! pause. Method: this very program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme), where the machine's own fio and
+//! mke2fs use the device while the real `stria` is killed and started anew.
+
+mod support;
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+use stria_testkit::nvme;
+use support::Place;
+use support::guest::{self, Load, RULES, fio, is_named, ok, wait_until};
+
+const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
+const SPARE: &str = "/dev/nvme4n1";
+const LINUX_6_12: nvme::Kernel = nvme::Kernel { version: "6.12", modules: &["nbd"] };
+const PROGRAMS: [&str; 6] =
+    [env!("CARGO_BIN_EXE_stria"), "/usr/bin/fio", "/usr/sbin/mke2fs", "/usr/sbin/blkdiscard", "/usr/bin/udevadm", RULES];
+const DEVICE: &str = "/dev/nbd0";
+const LINK: &str = "/dev/stria/tank";
+
+/// The processes that watch devices.
+fn watchers() -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("a folder").flatten();
+    let is_watcher = |pid: &String| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).any(|argument| argument == b"attach")
+    };
+    let pids = processes.filter_map(|process| process.file_name().into_string().ok());
+    pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(is_watcher).collect()
+}
+
+fn is_connected() -> bool {
+    Path::new("/sys/block/nbd0/pid").exists()
+}
+
+/// Bytes that clients of the present serve have written, without an error.
+fn written(place: &Place) -> u64 {
+    let status = place.status("tank");
+    let clients = status["clients"].as_array().expect("a list");
+    assert!(clients.iter().all(|client| client["errors"] == 0), "{status:#}");
+    clients.iter().filter_map(|client| client["written_bytes"].as_u64()).sum()
+}
+
+fn is_loaded(place: &Place) {
+    let before = written(place);
+    wait_until("the load", || written(place) > before + (256 << 10));
+}
+
+/// Shows what watchers logged when a test fails.
+struct Logs;
+
+impl Drop for Logs {
+    fn drop(&mut self) {
+        for log in [0, 7].map(|index| format!("/run/stria/nbd-{index}.log")).iter().filter(|_| std::thread::panicking()) {
+            eprintln!("{log}: {}", fs::read_to_string(log).unwrap_or_default());
+        }
+    }
+}
+
+/// Not a test of its own: the guest's half of the next one.
+#[test]
+fn guests_half() {
+    if !nvme::is_guest() {
+        return;
+    }
+    // All that the driver says goes to the console, which is shown when the test fails.
+    ok("dmesg", &["-n", "8"]);
+    let _logs = Logs;
+    guest::start_udev(PROGRAMS.len());
+    let place = Place::new();
+    place.ok(&[&["create", "tank", "--level", "5", "--spare", SPARE], &DRIVES[..]].concat());
+    let drives = [&DRIVES[..], &[SPARE]].concat();
+    let serve = place.serve(&drives);
+
+    // What the kernel makes of it.
+    let told = place.ok(&["--json", "attach", "tank"]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((&told["device"], &told["driver"]), (&DEVICE.into(), &"nbd".into()));
+    is_named(LINK, DEVICE);
+    for (what, value) in [("write_cache", "write back"), ("fua", "1"), ("rotational", "0"), ("logical_block_size", "512")] {
+        assert_eq!(guest::queue(DEVICE, what), value, "{what}");
+    }
+    wait_until("the time-out", || guest::queue(DEVICE, "io_timeout") == "1000");
+    let status = place.status("tank");
+    let size: u64 = fs::read_to_string("/sys/block/nbd0/size").expect("sysfs").trim().parse().expect("a number");
+    assert_eq!(Some(size * 512), status["size_bytes"].as_u64());
+    assert_eq!(status["attached"], serde_json::json!([DEVICE]));
+    assert!(place.ok(&["status", "tank"]).contains("attached  /dev/nbd0"));
+
+    // Once is enough.
+    assert!(place.ok(&["attach", "tank"]).contains("is attached as /dev/nbd0 already"));
+    place.run(&["attach", "tank", "/dev/nbd5"]).refused(1, &["attached as /dev/nbd0 already", "stria detach /dev/nbd0"]);
+    place.run(&["attach", "tank", DRIVES[0]]).refused(1, &["no NBD device", "/dev/nbdN"]);
+    assert_eq!(watchers().len(), 1);
+    place.run(&["stop", "tank"]).refused(4, &["/dev/nbd0", "stria detach", "--force"]);
+
+    // Bare: mixed sizes at a depth, FUA and flushes among them; then trims, read back.
+    fio(
+        "bare",
+        DEVICE,
+        &["--rw=randwrite", "--bsrange=512-256k", "--size=6m", "--iodepth=16", "--ioengine=libaio", "--fsync=32"],
+    )
+    .ends_well();
+    ok("/usr/sbin/blkdiscard", &["-o", "1048576", "-l", "4194304", DEVICE]);
+    assert!(guest::read(DEVICE, 1 << 20, 4 << 20).iter().all(|byte| *byte == 0), "what is discarded reads as zeros");
+
+    // A file system under load, whose server dies twice with writes in its hands, and a drive fails in between.
+    ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", DEVICE]);
+    fs::create_dir_all("/mnt/tank").expect("a folder");
+    ok("mount", &["-t", "ext4", DEVICE, "/mnt/tank"]);
+    place.run(&["detach", "tank"]).refused(4, &[DEVICE, "mounted", "--force"]);
+    assert!(is_connected(), "a detach that is refused changes nothing");
+    let load = Load::start("/mnt/tank/load");
+    is_loaded(&place);
+    let mut restarts = Vec::new();
+    let mut killed = Instant::now();
+    serve.kill();
+    let serve = place.serve(&drives);
+    restarts.push(killed.elapsed());
+    is_loaded(&place);
+    place.ok(&["fail", "tank", "2", "--force"]);
+    is_loaded(&place);
+    killed = Instant::now();
+    serve.kill();
+    let serve = place.serve(&["tank"]);
+    restarts.push(killed.elapsed());
+    is_loaded(&place);
+    guest::print_pause("NBD, attach", load.stop(), &restarts);
+
+    // The watcher dies first, then the server: requests wait until `attach` watches the device again.
+    for watcher in watchers() {
+        ok("kill", &["-9", &watcher]);
+    }
+    let load = Load::start("/mnt/tank/later");
+    is_loaded(&place);
+    serve.kill();
+    let serve = place.serve(&drives);
+    wait_until("the end of the old watcher", || watchers().is_empty());
+    assert_eq!(place.ok(&["attach", "tank"]).trim(), DEVICE);
+    load.stop();
+    assert_eq!(watchers().len(), 1);
+
+    // A watcher that is ended leaves what is in use, and `attach` goes on with it.
+    ok("kill", &watchers().iter().map(String::as_str).collect::<Vec<_>>());
+    wait_until("the end of the watcher", || watchers().is_empty());
+    assert!(is_connected());
+    assert_eq!(place.ok(&["attach", "tank"]).trim(), DEVICE);
+    ok("umount", &["/mnt/tank"]);
+    assert!(place.ok(&["detach", DEVICE]).contains("/dev/nbd0 of array \"tank\" was detached"));
+    wait_until("the end of the device", || !is_connected() && !Path::new(LINK).is_symlink() && watchers().is_empty());
+    place.run(&["detach", "tank"]).refused(1, &["tank is no device", "stria status"]);
+
+    // Several connections, to the device that is asked for. One that is ended detaches what nobody uses.
+    assert_eq!(place.ok(&["attach", "tank", "/dev/nbd7", "--connections", "3"]).trim(), "/dev/nbd7");
+    assert_eq!(place.status("tank")["clients"].as_array().expect("a list").len(), 3);
+    assert_eq!(guest::queue("/dev/nbd7", "io_timeout"), "30000");
+    fio("several", "/dev/nbd7", &["--rw=randwrite", "--bs=4k", "--size=1m", "--iodepth=16", "--ioengine=libaio"]).ends_well();
+    ok("kill", &watchers().iter().map(String::as_str).collect::<Vec<_>>());
+    wait_until("the end of the device", || !Path::new("/sys/block/nbd7/pid").exists() && watchers().is_empty());
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    place.run(&["attach", "tank"]).refused(1, &["no answer from the serve"]);
+}
+
+#[test]
+fn an_attached_array_outlives_its_server() {
+    if nvme::wanted() {
+        let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 5];
+        print!("{}", nvme::run_test_on(LINUX_6_12, "attach", "guests_half", &drives, &PROGRAMS));
+    }
+}
+
+/// Most machines that run this have no NBD client; those that have one are not to get a device from a test.
+#[test]
+fn without_the_driver_the_remedy_is_named() {
+    if Path::new("/sys/module/nbd").exists() {
+        return;
+    }
+    let place = Place::new();
+    let images = place.images(2, 16 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1"], &drives[..]].concat());
+    place.run(&["attach", "tank"]).refused(1, &["no answer from the serve"]);
+    let serve = place.serve(&drives);
+    place.run(&["attach", "tank"]).refused(1, &["modprobe nbd"]);
+    place.run(&["attach", "tank", "--foreground"]).refused(1, &["modprobe nbd"]);
+    place.run(&["attach", "tank", "--connections", "0"]).refused(2, &["1 to 64"]);
+    place.run(&["detach", "tank"]).refused(1, &["stria status"]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}

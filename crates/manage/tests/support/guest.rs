@@ -1,0 +1,116 @@
+//! What tests of block devices share that run in a guest (`stria_testkit::nvme`), where they are root.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The rule that gives devices their names; to be the last of the programs that a guest takes along.
+pub const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/udev/65-stria.rules");
+
+/// Runs a program of the guest that must succeed.
+pub fn ok(program: &str, arguments: &[&str]) {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
+}
+
+/// Starts udev with our rule; `program_count`: how many programs the guest has beside this one.
+pub fn start_udev(program_count: usize) {
+    fs::create_dir_all("/etc/udev/rules.d").expect("a folder");
+    let rules = std::env::var(format!("P{program_count}")).expect("nvme-guest names what it took along");
+    fs::copy(rules, "/etc/udev/rules.d/65-stria.rules").expect("a copy");
+    std::os::unix::fs::symlink("/usr/bin/udevadm", "/bin/systemd-udevd").expect("a link");
+    ok("/bin/systemd-udevd", &["--daemon"]);
+}
+
+/// A running fio, which compares what it reads with what it wrote.
+pub struct Fio(Child);
+
+/// Starts a job of fio on a file or device.
+pub fn fio(job: &str, file: &str, options: &[&str]) -> Fio {
+    let mut command = Command::new("/usr/bin/fio");
+    command.args([&format!("--name={job}"), &format!("--filename={file}"), "--verify=crc32c", "--verify_fatal=1"]);
+    command.args(["--direct=1", "--randseed=18", "--group_reporting", "--output-format=json"]).args(options);
+    Fio(command.stdout(Stdio::piped()).spawn().expect("fio starts"))
+}
+
+impl Fio {
+    /// Waits until it has ended without an error or a wrong byte. Returns how long the longest request took.
+    pub fn ends_well(self) -> Duration {
+        let output = self.0.wait_with_output().expect("it is ours");
+        assert!(output.status.success(), "fio found wrong bytes, or had an error: {}", String::from_utf8_lossy(&output.stdout));
+        let text = String::from_utf8(output.stdout).expect("text");
+        let report: serde_json::Value = serde_json::from_str(&text[text.find('{').expect("JSON")..]).expect("JSON");
+        let longest = |kind: &str| report["jobs"][0][kind]["lat_ns"]["max"].as_u64().unwrap_or(0);
+        Duration::from_nanos(["read", "write", "trim"].map(longest).into_iter().max().expect("three"))
+    }
+}
+
+/// Random writes at a depth of 32 to a file, each round of which is read back and compared.
+pub struct Load {
+    stops: Arc<AtomicBool>,
+    rounds: JoinHandle<Duration>,
+}
+
+impl Load {
+    /// Begins. It goes on however long the servers of the file take.
+    pub fn start(file: &str) -> Self {
+        let stops = Arc::<AtomicBool>::default();
+        let (file, stop) = (file.to_owned(), Arc::clone(&stops));
+        let rounds = std::thread::spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !stop.load(Ordering::Relaxed) {
+                let options = ["--rw=randwrite", "--bs=4k", "--size=2m", "--loops=4", "--iodepth=32", "--ioengine=libaio"];
+                longest = longest.max(fio("load", &file, &options).ends_well());
+            }
+            longest
+        });
+        Self { stops, rounds }
+    }
+
+    /// Ends with the round. Returns how long the longest request took.
+    pub fn stop(self) -> Duration {
+        self.stops.store(true, Ordering::Relaxed);
+        self.rounds.join().expect("every round ends well")
+    }
+}
+
+/// Prints a line of the table of pauses (`bench/results`): the longest that a request took while its server was killed and started
+/// anew, of which the restarts took so long each.
+pub fn print_pause(front: &str, longest: Duration, restarts: &[Duration]) {
+    let restarts: Vec<String> = restarts.iter().map(|time| format!("{:.1}", time.as_secs_f32())).collect();
+    println!("pause: {front}: longest request {:.1} s, restarts {} s", longest.as_secs_f32(), restarts.join(" and "));
+    let _ = std::io::stdout().flush();
+}
+
+/// Waits for a condition.
+pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + super::PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The link that udev has made leads to the device, and its server does not matter.
+pub fn is_named(link: &str, device: &str) {
+    wait_until(link, || fs::canonicalize(link).is_ok_and(|path| path == Path::new(device)));
+}
+
+/// Bytes of a device by the page cache.
+pub fn read(device: &str, at: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0xaa; len];
+    fs::File::open(device).and_then(|device| device.read_exact_at(&mut bytes, at as u64)).expect("it reads");
+    bytes
+}
+
+/// What the kernel says about a device's queue.
+pub fn queue(device: &str, what: &str) -> String {
+    let path = format!("/sys/block/{}/queue/{what}", device.trim_start_matches("/dev/"));
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}")).trim().to_owned()
+}
