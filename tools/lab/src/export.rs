@@ -213,7 +213,7 @@ fn record_row(table: &mut Table, run: &Run, record: &Record, scaled: bool) {
     table.number("cpu_user_percent", record.cpu_user_percent);
     table.number("cpu_system_percent", record.cpu_system_percent);
     table.whole("errors", record.errors);
-    let hedged = record.members.iter().map(|member| member.hedged_reads).sum();
+    let hedged = record.members.iter().map(|member| member.hedged_reads).fold(0, u64::saturating_add);
     table.whole("hedged_reads", Some(hedged).filter(|_| !record.members.is_empty()));
 }
 

@@ -392,13 +392,14 @@ pub fn ccdf(report: &Report<'_>) -> String {
             let records = points.iter().filter(|(point, _)| point.target == target).flat_map(|(_, records)| records.iter());
             let mut bins: BTreeMap<u64, u64> = BTreeMap::new();
             for (nanos, count) in records.flat_map(|record| &record.total.latency.bins) {
-                *bins.entry(*nanos).or_default() += count;
+                let bin: &mut u64 = bins.entry(*nanos).or_default();
+                *bin = bin.saturating_add(*count);
             }
-            let all: u64 = bins.values().sum();
+            let all = bins.values().copied().fold(0, u64::saturating_add);
             let mut longer = all;
             let mut dots = Vec::new();
             for (nanos, count) in bins {
-                longer -= count;
+                longer = longer.saturating_sub(count);
                 if longer > 0 {
                     dots.push(Dot::exact(nanos as f64, longer as f64 / all as f64));
                 }

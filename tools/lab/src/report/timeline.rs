@@ -151,7 +151,8 @@ fn rate_over_time(report: &Report<'_>, section: &Section, records: &[&Record]) -
     let (unit, seconds) = unit_of(span);
     let dots: Vec<Dot> = thin(&dots).into_iter().map(|dot| Dot { x: dot.x / seconds, ..dot }).collect();
     let most = dots.iter().map(|dot| dot.y).fold(0.0, f64::max);
-    let written: u64 = records.iter().filter_map(|record| record.write.as_ref()).map(|write| write.bytes).sum();
+    let written: u64 =
+        records.iter().filter_map(|record| record.write.as_ref()).map(|write| write.bytes).fold(0, u64::saturating_add);
     let span_bytes =
         report.run.manifest.targets.iter().find(|target| target.name == section.target).map_or(0, |target| target.span_bytes);
     let fills =
@@ -357,9 +358,11 @@ fn raid_table(out: &mut String, records: &[&Record]) {
 pub fn extras(records: &[&Record]) -> Vec<String> {
     let last = records.last().map(|record| record.extra.iter());
     let mut words: Vec<String> = last.into_iter().flatten().filter(|(name, _)| *name != "outstanding").map(extra).collect();
-    let hedged: u64 = records.iter().flat_map(|record| &record.members).map(|member| member.hedged_reads).sum();
+    let members = records.iter().flat_map(|record| &record.members);
+    let hedged = members.map(|member| member.hedged_reads).fold(0, u64::saturating_add);
     if hedged > 0 {
-        let reads: u64 = records.iter().filter_map(|record| record.read.as_ref()).map(|read| read.requests).sum();
+        let reads = records.iter().filter_map(|record| record.read.as_ref());
+        let reads = reads.map(|read| read.requests).fold(0, u64::saturating_add);
         words.push(format!("{hedged} of {reads} reads were too slow for one member and answered by others"));
     }
     words

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Far more records, rounds and steps than a run has. Pages of several runs add their numbers.
+const RECORDS_MAX: u32 = 1_000_000;
+
 /// A run as it lies in its folder.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
@@ -35,8 +38,14 @@ impl Run {
             let problem = format!("format {} is newer than this program ({FORMAT}); use a newer stria", manifest.format);
             return Err(ResultError::Content { path, problem });
         }
-        let records = inside::read_lines(folder, "records.jsonl")?;
-        let notes = inside::read_lines(folder, "notes.jsonl")?;
+        let records: Vec<Record> = inside::read_lines(folder, "records.jsonl")?;
+        let notes: Vec<Note> = inside::read_lines(folder, "notes.jsonl")?;
+        let of_records = records.iter().flat_map(|record| [record.index, record.round, record.step]);
+        let mut numbers = of_records.chain(notes.iter().filter_map(|note| note.record));
+        if let Some(number) = numbers.find(|number| *number >= RECORDS_MAX) {
+            let problem = format!("numbers a record, round or step {number}, and no run comes to {RECORDS_MAX}: measure anew");
+            return Err(ResultError::Content { path: folder.to_path_buf(), problem });
+        }
         Ok(Self { folder: folder.to_path_buf(), manifest, records, notes })
     }
 

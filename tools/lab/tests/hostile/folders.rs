@@ -69,6 +69,42 @@ fn figures_that_nothing_has_are_an_error_that_names_the_line() {
     assert!(Run::open(&run).expect_err("endless").to_string().contains("4 MiB"));
 }
 
+#[test]
+fn record_numbers_that_no_run_has_are_an_error_and_great_figures_add_up() {
+    let place = tempfile::tempdir().expect("a folder");
+    let run = folder(place.path());
+    let there = std::fs::read_to_string(run.join("records.jsonl")).expect("there");
+    let with = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut text = String::new();
+        for line in there.lines() {
+            let mut record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            change(&mut record);
+            text += &format!("{record}\n");
+        }
+        std::fs::write(run.join("records.jsonl"), text).expect("written");
+    };
+    for field in ["index", "round", "step"] {
+        for number in [u32::MAX, 1_000_000] {
+            with(&|record| record[field] = number.into());
+            let words = Run::open(&run).expect_err("a number that no record has").to_string();
+            assert!(words.contains(&number.to_string()) && words.contains("measure anew"), "{words}");
+        }
+    }
+    let most = 1_000_000_000_000_000_000_u64;
+    with(&|record| {
+        for side in ["read", "write", "total"] {
+            for figure in ["bytes", "requests"] {
+                if let Some(figure) = record.pointer_mut(&format!("/{side}/{figure}")) {
+                    *figure = most.into();
+                }
+            }
+            let bins = record.pointer_mut(&format!("/{side}/latency/bins"));
+            bins.and_then(|bins| bins.as_array_mut()).into_iter().flatten().for_each(|bin| bin[1] = most.into());
+        }
+    });
+    report::write(&run, &place.path().join("great.html")).expect("a page");
+}
+
 /// What is imported can be reported: figures out of all bounds are refused with the file's name, before there is a folder.
 #[test]
 fn results_of_fio_that_no_report_could_show_are_not_imported() {
