@@ -197,6 +197,8 @@ struct Case {
     client: Box<dyn Client>,
     array: Box<dyn BlockDevice>,
     began: Instant,
+    /// It may be ahead of the clock.
+    now: Nanos,
     ended: Vec<Completion>,
     requests: Vec<Request>,
 }
@@ -213,13 +215,15 @@ fn front_part(
     lane_client.turn(now, signalled, ended, requests)
 }
 
-/// What the array does with the requests of one turn.
+/// What the array does with the requests of one turn. Time leaps where the array waits for it, as it does before it writes to a stripe
+/// that another write has just changed.
 #[inline(never)]
-fn engine_part(array: &mut dyn BlockDevice, now: Nanos, requests: &mut Vec<Request>, ended: &mut Vec<Completion>) {
+fn engine_part(array: &mut dyn BlockDevice, now: &mut Nanos, requests: &mut Vec<Request>, ended: &mut Vec<Completion>) {
     let count = requests.len();
     requests.drain(..).for_each(|request| array.submit(request));
     while ended.len() < count {
-        array.poll(now, ended);
+        *now = array.next_wake().expect("something is in flight").max(*now);
+        array.poll(*now, ended);
     }
 }
 
@@ -254,7 +258,7 @@ impl Case {
             }
             other => return Err(format!("no front \"{other}\": there are {FRONTS:?}").into()),
         };
-        Ok(Self { lane_client, client, array, began: Instant::now(), ended: Vec::new(), requests: Vec::new() })
+        Ok(Self { lane_client, client, array, began: Instant::now(), now: 0, ended: Vec::new(), requests: Vec::new() })
     }
 
     /// One batch: the time of the front and of the array.
@@ -264,13 +268,13 @@ impl Case {
         let (mut signalled, mut count) = (true, 0);
         loop {
             let begin = Instant::now();
-            let now = (begin - self.began).as_nanos() as Nanos;
+            self.now = self.now.max((begin - self.began).as_nanos() as Nanos);
             let stay =
-                front_part(&mut *self.lane_client, now, std::mem::take(&mut signalled), &mut self.ended, &mut self.requests);
+                front_part(&mut *self.lane_client, self.now, std::mem::take(&mut signalled), &mut self.ended, &mut self.requests);
             let turned = Instant::now();
             count += self.requests.len();
             if !self.requests.is_empty() {
-                engine_part(&mut *self.array, now, &mut self.requests, &mut self.ended);
+                engine_part(&mut *self.array, &mut self.now, &mut self.requests, &mut self.ended);
             }
             front += turned - begin;
             engine += turned.elapsed();
