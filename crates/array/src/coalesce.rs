@@ -9,9 +9,9 @@
 //! The log's promise for small requests holds for several together: no more are joined than one append can hold the new data
 //! of.
 
-use crate::Geometry;
 use crate::segments::sectors_of;
 use crate::task::{Crew, Ready, TaskId, Worker};
+use crate::{ArraySector, Geometry};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -91,8 +91,8 @@ pub(crate) struct Coalescer {
     spare: RefCell<Vec<Vec<Part>>>,
     /// Writes that may be joined, by stripe modulo the length.
     open: RefCell<[Option<usize>; OPEN_COUNT]>,
-    /// Where writes in flight end that may be a stream's last, in array sectors.
-    tails: Cell<[u64; STREAM_COUNT]>,
+    /// Where writes in flight end that may be a stream's last.
+    tails: Cell<[Option<ArraySector>; STREAM_COUNT]>,
     next_tail: Cell<usize>,
     begun: Cell<u64>,
     ended: Cell<u64>,
@@ -107,7 +107,7 @@ impl Default for Coalescer {
             crew: Crew::default(),
             spare: RefCell::default(),
             open: RefCell::new([None; OPEN_COUNT]),
-            tails: Cell::new([u64::MAX; STREAM_COUNT]),
+            tails: Cell::new([None; STREAM_COUNT]),
             next_tail: Cell::new(0),
             begun: Cell::new(0),
             ended: Cell::new(0),
@@ -118,11 +118,11 @@ impl Default for Coalescer {
 
 impl Coalescer {
     /// Registers a client's write. Returns whether it continues another one in flight.
-    pub fn is_of_stream(&self, range: &Range<u64>) -> bool {
+    pub fn is_of_stream(&self, range: &Range<ArraySector>) -> bool {
         let mut tails = self.tails.get();
-        let known = tails.iter().position(|&tail| tail == range.start);
+        let known = tails.iter().position(|&tail| tail == Some(range.start));
         let place = known.unwrap_or_else(|| self.next_tail.replace((self.next_tail.get() + 1) % STREAM_COUNT));
-        tails[place] = range.end;
+        tails[place] = Some(range.end);
         self.tails.set(tails);
         known.is_some()
     }
@@ -160,11 +160,11 @@ impl Coalescer {
         self.spare.borrow_mut().push(parts);
     }
 
-    /// A write has ended. The clients' parts that it consists of end at these array sectors.
-    pub fn end(&self, ready: &Ready, ends: impl Iterator<Item = u64>) {
+    /// A write has ended. The clients' parts that it consists of end at these sectors.
+    pub fn end(&self, ready: &Ready, ends: impl Iterator<Item = ArraySector>) {
         let mut tails = self.tails.get();
         for end in ends {
-            tails.iter_mut().filter(|tail| **tail == end).for_each(|tail| *tail = u64::MAX);
+            tails.iter_mut().filter(|tail| **tail == Some(end)).for_each(|tail| *tail = None);
         }
         self.tails.set(tails);
         self.ended.set(self.ended.get() + 1);

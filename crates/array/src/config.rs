@@ -1,6 +1,7 @@
 //! What an array is when it starts: the result of assembly, the input of the engine.
 
-use crate::{Geometry, LogConfig, LogRecord};
+use crate::address::{MemberSpace, Sector, SyncSpace};
+use crate::{Geometry, LogConfig, LogRecord, MemberSector};
 use std::ops::Range;
 
 /// A member's handle within one run of an array: an index that is never reused.
@@ -9,28 +10,41 @@ pub struct MemberId(pub usize);
 
 /// How far something is in step with the rest of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Synced {
-    /// Below this sector: of the sync space for an array, of the data area for a member.
-    UpTo(u64),
+pub enum Synced<S> {
+    /// Below this sector.
+    UpTo(Sector<S>),
     /// Everywhere.
     All,
 }
 
-impl Synced {
+impl<S> Synced<S> {
+    /// Below sector `number`.
+    pub const fn up_to(number: u64) -> Self {
+        Self::UpTo(Sector::new(number))
+    }
+
     /// True if everything before `end` is in step.
     #[inline]
-    pub fn covers(self, end: u64) -> bool {
+    pub fn covers(&self, end: Sector<S>) -> bool {
         match self {
-            Self::UpTo(sector) => end <= sector,
+            Self::UpTo(sector) => end <= *sector,
             Self::All => true,
         }
     }
 
-    /// The position where that ends, in a space of this many sectors.
-    pub fn end_in(self, sectors: u64) -> u64 {
+    /// The same in another space.
+    pub(crate) fn map<T>(self, to: impl FnOnce(Sector<S>) -> Sector<T>) -> Synced<T> {
         match self {
-            Self::UpTo(sector) => sector.min(sectors),
-            Self::All => sectors,
+            Self::UpTo(sector) => Synced::UpTo(to(sector)),
+            Self::All => Synced::All,
+        }
+    }
+
+    /// The position where that ends, in a space of this many sectors.
+    pub fn end_in(&self, sectors: u64) -> Sector<S> {
+        match self {
+            Self::UpTo(sector) => (*sector).min(Sector::new(sectors)),
+            Self::All => Sector::new(sectors),
         }
     }
 }
@@ -47,11 +61,11 @@ pub struct MemberConfig {
     /// Length of the data area.
     pub data_sectors: u64,
     /// The recovery offset: as far as this the data area holds what it should.
-    pub recovered: Synced,
+    pub recovered: Synced<MemberSpace>,
     /// Only chunks that the write-intent bitmap marks are missing (a member that was away).
     pub by_bitmap: bool,
     /// Sectors of the data area known to be unreadable.
-    pub bad_blocks: Vec<Range<u64>>,
+    pub bad_blocks: Vec<Range<MemberSector>>,
 }
 
 impl MemberConfig {
@@ -107,7 +121,7 @@ pub struct ArrayConfig {
     pub spares: Vec<MemberConfig>,
     /// As far as this redundancy is consistent, except where the bitmap has bits. Up to 0 with a bitmap: resync the chunks that its
     /// bits mark.
-    pub synced: Synced,
+    pub synced: Synced<SyncSpace>,
     /// The array was not stopped, and members are missing. Log records cover everything that was not being written, with one
     /// exception: if the last log holders of a write were dropped without that becoming durable, and are back without their
     /// records, parity may be older than its data. So the marked chunks are resynced (R35).

@@ -1,16 +1,17 @@
 //! Where redundancy is consistent, and where a crash would leave it in doubt.
 
+use crate::address::SyncSpace;
 use crate::consistent_ranges::ConsistentRanges;
 use crate::intent::Intent;
-use crate::{ArrayConfig, Geometry, Synced};
+use crate::{ArrayConfig, Geometry, SyncSector, Synced};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 /// What is known of the sync space.
 pub(crate) struct Consistency {
-    synced: Cell<Synced>,
+    synced: Cell<Synced<SyncSpace>>,
     /// As far as this parity is not suspect, see [`ArrayConfig::suspects_parity`].
-    parity_trusted: Cell<Synced>,
+    parity_trusted: Cell<Synced<SyncSpace>>,
     /// The write-intent bitmap.
     pub intent: RefCell<Option<Intent>>,
     /// Where reads have done a resync.
@@ -24,14 +25,14 @@ impl Consistency {
         let intent = config.intent.as_ref().map(|intent| Intent::new(intent, geometry.sync_sectors(), crashed));
         Self {
             synced: Cell::new(if geometry.level().is_redundant() { config.synced } else { Synced::All }),
-            parity_trusted: Cell::new(if config.suspects_parity { Synced::UpTo(0) } else { Synced::All }),
+            parity_trusted: Cell::new(if config.suspects_parity { Synced::up_to(0) } else { Synced::All }),
             intent: RefCell::new(intent),
             by_reads: ConsistentRanges::default(),
         }
     }
 
     /// What superblocks say: as far as this redundancy is consistent.
-    pub fn synced(&self) -> Synced {
+    pub fn synced(&self) -> Synced<SyncSpace> {
         self.synced.get()
     }
 
@@ -42,12 +43,12 @@ impl Consistency {
 
     /// As far as this no resync is due.
     #[inline]
-    pub fn resync_from(&self) -> Synced {
+    pub fn resync_from(&self) -> Synced<SyncSpace> {
         self.synced.get().min(self.parity_trusted.get())
     }
 
     /// Redundancy is consistent below a position.
-    pub fn mark_consistent_below(&self, synced: Synced) {
+    pub fn mark_consistent_below(&self, synced: Synced<SyncSpace>) {
         for place in [&self.synced, &self.parity_trusted] {
             place.set(if place.get() == Synced::All { Synced::All } else { synced });
         }
@@ -60,20 +61,20 @@ impl Consistency {
     }
 
     /// A read has resynced this range.
-    pub fn note_resync(&self, range: Range<u64>) {
+    pub fn note_resync(&self, range: Range<SyncSector>) {
         self.by_reads.note(range);
     }
 
     /// True if redundancy of a range of the sync space is known to be consistent: no resync is due there, or a read has
     /// resynced it.
     #[inline]
-    pub fn covers(&self, range: &Range<u64>) -> bool {
+    pub fn covers(&self, range: &Range<SyncSector>) -> bool {
         self.resync_from().covers(range.end) || self.covers_here(range)
     }
 
     // Not inlined, so that requests to a consistent array stay small.
     #[inline(never)]
-    fn covers_here(&self, range: &Range<u64>) -> bool {
+    fn covers_here(&self, range: &Range<SyncSector>) -> bool {
         let unmarked = self.intent.borrow().as_ref().is_some_and(|intent| !intent.needs_resync(range));
         unmarked || self.by_reads.cover(range)
     }

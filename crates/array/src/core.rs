@@ -10,7 +10,7 @@ mod member_io;
 mod metadata;
 mod peers;
 
-pub(crate) use client::{FailedPart, lost};
+pub(crate) use client::{FailedPart, array_range, lost};
 pub(crate) use failures::{drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite};
 pub(crate) use gates::gate_plan;
 pub(crate) use member_io::{Fate, Then};
@@ -37,7 +37,7 @@ use crate::space::NoSpace;
 use crate::steer::Steering;
 use crate::stripes::Stripes;
 use crate::task::{Ready, Waiters};
-use crate::{ArrayConfig, Event, Flaw, Geometry, Health, MemberConfig, SlotConfig, StripeMap, Synced};
+use crate::{ArrayConfig, Event, Flaw, Geometry, Health, MemberConfig, SlotConfig, StripeMap, SyncSector, Synced};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use stria_block::Nanos;
@@ -150,14 +150,14 @@ impl Core {
 
     /// True if a client's read of a range must wait for a resync of it.
     #[inline]
-    pub fn needs_resync_on_read(&self, range: &Range<u64>) -> bool {
+    pub fn needs_resync_on_read(&self, range: &Range<SyncSector>) -> bool {
         !self.consistency.covers(range)
             && !self.run.is_read_only()
             && self.health() != Health::Failed
             && !self.has(Flaw::ReadsUnaligned)
     }
 
-    pub async fn lock(&self, range: Range<u64>, mode: Mode) -> Guard<'_> {
+    pub async fn lock(&self, range: Range<SyncSector>, mode: Mode) -> Guard<'_> {
         self.locks.lock(&self.ready, range, mode).await
     }
 

@@ -11,7 +11,7 @@
 mod commands;
 mod lanes;
 
-use crate::core::{Core, Fate, Then, is_no_space, lacks_members, lost};
+use crate::core::{Core, Fate, Then, array_range, is_no_space, lacks_members, lost};
 use crate::log::StartStage;
 use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
@@ -24,7 +24,7 @@ use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, hedge, mirror_write, parity_write,
+    Action, ArrayConfig, ArraySector, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, hedge, mirror_write, parity_write,
     resync_on_read, split_read,
 };
 use std::rc::Rc;
@@ -51,9 +51,8 @@ impl Engine {
 
     /// An engine for one lane's partition of the array: clients' requests are within the partition, and sweeps keep to it.
     pub(crate) fn on_lane(config: &ArrayConfig, member_limits: &[Limits], partition: Partition) -> Self {
-        let strip = config.geometry.strip_sectors();
-        let replay: Vec<LogRecord> =
-            config.replay.iter().filter(|record| partition.owns(record.stripe * strip)).cloned().collect();
+        let is_own = |record: &&LogRecord| partition.owns(config.geometry.sync_of_stripe(record.stripe));
+        let replay: Vec<LogRecord> = config.replay.iter().filter(is_own).cloned().collect();
         let replays = !replay.is_empty();
         let core = Rc::new(Core::new(config, partition, replay.len()));
         for (index, limits) in member_limits.iter().enumerate() {
@@ -218,7 +217,7 @@ impl Engine {
 
     #[inline(never)]
     pub(crate) fn read(&mut self, request: Request) {
-        let range = request.start_sector..request.end_sector();
+        let range = array_range(&request);
         match of_level!(self.core, P => P::read(&self.core, range)) {
             Some(runs) => split_read::read(&self.core, request, runs),
             None => resync_on_read::read_after_resync(&self.core, request),
@@ -243,8 +242,9 @@ impl Engine {
     /// Asks the member that holds the first run. A range without a readable member counts as data.
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
-        let (slot, start_sector, sectors) = of_level!(core, P => P::extents(core, request.start_sector, request.sectors));
-        let rows = start_sector..start_sector + sectors;
+        let (slot, start_sector, sectors) =
+            of_level!(core, P => P::extents(core, ArraySector::new(request.start_sector), request.sectors));
+        let rows = start_sector.run(sectors);
         let whole = core.members.borrow().presence(slot, &rows) == Presence::Readable && !core.log.is_not_in_place(slot, &rows);
         let member = core.members.borrow().slots()[slot].member.filter(|_| whole);
         let Some(member) = member else {

@@ -1,8 +1,7 @@
 //! The shape of an array: level, layout, strip and sizes, checked once.
 //!
-//! Three address spaces, all in sectors. The **array** is what clients see. A **member**'s data area starts at sector 0 here,
-//! wherever it lies on the drive. The **sync space** is where redundancy is kept consistent: member rows on parity levels,
-//! array sectors on mirrors. Locks, the write-intent bitmap and resync use it, as in md (`resync_max_sectors`).
+//! It leads from the array's sectors to members' and back; [`address`](crate::address) has the spaces. The sync space is as in md
+//! (`resync_max_sectors`).
 
 mod divisor;
 mod footprint;
@@ -15,7 +14,9 @@ pub use mirror::Copy;
 pub use parity::StripeMap;
 pub use stripe::Extent;
 
-use crate::{Layout, Level};
+use crate::address::sync_of_rows;
+use crate::{ArraySector, Layout, Level, MemberSector, SyncSector};
+use std::ops::Range;
 
 /// A checked geometry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,9 +196,27 @@ impl Geometry {
     }
 
     /// The stripe of a parity level in which array sector `sector` lies, its data strip by address, and the sector in that.
-    pub(crate) fn strip_of(&self, sector: u64) -> (u64, usize, u64) {
+    pub(crate) fn strip_of(&self, sector: ArraySector) -> (u64, usize, u64) {
+        let sector = sector.get();
         let (stripe, index) = self.by_data.divide(sector >> self.strip_sectors.trailing_zeros());
         (stripe, index as usize, sector & (self.strip_sectors - 1))
+    }
+
+    /// The rows of members that are these sectors of a stripe's strips.
+    #[inline]
+    pub(crate) fn rows_of_strip(&self, stripe: u64, in_strip: &Range<u64>) -> Range<MemberSector> {
+        let base = stripe * self.strip_sectors;
+        MemberSector::new(base + in_strip.start)..MemberSector::new(base + in_strip.end)
+    }
+
+    /// Where a stripe of a parity level begins in the sync space.
+    pub(crate) fn sync_of_stripe(&self, stripe: u64) -> SyncSector {
+        sync_of_rows(&self.rows_of_strip(stripe, &(0..self.strip_sectors))).start
+    }
+
+    /// The stripe of a parity level in which a row lies, and the sector in its strips.
+    pub(crate) fn stripe_of_row(&self, row: MemberSector) -> (u64, u64) {
+        (row.get() / self.strip_sectors, row.get() % self.strip_sectors)
     }
 
     /// Data strips in a stripe of a parity level.

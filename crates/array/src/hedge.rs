@@ -77,8 +77,9 @@ pub(crate) fn look(core: &Rc<Core>) {
         let places: SmallVec<[(u64, Place); 2]> = pieces
             .iter()
             .map(|&(offset, sectors)| {
+                let start = row;
                 row += sectors;
-                (offset, (array_start + offset, row - sectors, sectors))
+                (offset, (array_start + offset, start, sectors))
             })
             .collect();
         let race = hedging.begin(parent, pieces, member, now);

@@ -6,7 +6,8 @@
 //! | stays | while writes run, while it needs a resync, and while a missing member may need it |
 //! | cleared | some idle time after all of these are over |
 
-use crate::{IntentConfig, Synced};
+use crate::address::SyncSpace;
+use crate::{IntentConfig, SyncSector, Synced};
 use std::ops::Range;
 use stria_block::Nanos;
 
@@ -53,12 +54,12 @@ impl Intent {
         self.chunk_sectors
     }
 
-    fn span(&self, range: &Range<u64>) -> Range<usize> {
-        (range.start / self.chunk_sectors) as usize..range.end.div_ceil(self.chunk_sectors) as usize
+    fn span(&self, range: &Range<SyncSector>) -> Range<usize> {
+        (range.start.get() / self.chunk_sectors) as usize..range.end.get().div_ceil(self.chunk_sectors) as usize
     }
 
     /// A write to `range` begins. Returns whether its bits must still be made durable.
-    pub fn begin(&mut self, range: &Range<u64>) -> bool {
+    pub fn begin(&mut self, range: &Range<SyncSector>) -> bool {
         let mut wait = false;
         for index in self.span(range) {
             let chunk = &mut self.chunks[index];
@@ -74,7 +75,7 @@ impl Intent {
     }
 
     /// A write has ended. `whole`: no member misses it.
-    pub fn end(&mut self, range: &Range<u64>, whole: bool, now: Nanos) {
+    pub fn end(&mut self, range: &Range<SyncSector>, whole: bool, now: Nanos) {
         for index in self.span(range) {
             let chunk = &mut self.chunks[index];
             chunk.writers -= 1;
@@ -84,7 +85,7 @@ impl Intent {
     }
 
     /// True if every bit of `range` is durable.
-    pub fn is_durable(&self, range: &Range<u64>) -> bool {
+    pub fn is_durable(&self, range: &Range<SyncSector>) -> bool {
         self.chunks[self.span(range)].iter().all(|chunk| chunk.on_members)
     }
 
@@ -135,19 +136,19 @@ impl Intent {
     }
 
     /// True if any chunk of `range` needs a resync.
-    pub fn needs_resync(&self, range: &Range<u64>) -> bool {
+    pub fn needs_resync(&self, range: &Range<SyncSector>) -> bool {
         self.chunks[self.span(range)].iter().any(|chunk| chunk.needs_resync)
     }
 
     /// True if any chunk of `range` has its bit set: a member that was away may lack it.
-    pub fn is_marked(&self, range: &Range<u64>) -> bool {
+    pub fn is_marked(&self, range: &Range<SyncSector>) -> bool {
         self.chunks[self.span(range)].iter().any(|chunk| chunk.on_members || chunk.writers > 0)
     }
 
     /// Redundancy is consistent in the chunks that lie entirely below a position.
-    pub fn mark_consistent_below(&mut self, synced: Synced) {
+    pub fn mark_consistent_below(&mut self, synced: Synced<SyncSpace>) {
         let count = self.chunks.len();
-        let end = synced.end_in(count as u64 * self.chunk_sectors) / self.chunk_sectors;
+        let end = synced.end_in(count as u64 * self.chunk_sectors).get() / self.chunk_sectors;
         let end = end as usize;
         for chunk in self.chunks.get_mut(self.agreed..end).unwrap_or_default() {
             chunk.needs_resync = false;
@@ -168,17 +169,20 @@ mod tests {
     #[test]
     fn a_bit_stays_until_it_is_cleared_and_longer_where_something_was_written_meanwhile() {
         let mut intent = Intent::new(&IntentConfig { chunk_sectors: 8, dirty: Vec::new() }, 32, false);
-        assert!(intent.begin(&(0..16)), "the bits of two chunks are to be set");
+        assert!(intent.begin(&SyncSector::span(0..16)), "the bits of two chunks are to be set");
         let set = intent.take_wanted();
         intent.recorded(&set);
-        intent.end(&(0..16), true, 10);
+        intent.end(&SyncSector::span(0..16), true, 10);
         assert_eq!(intent.idle(14, 5), []);
         let idle = intent.idle(15, 5);
         assert_eq!(idle, [0, 1]);
-        assert!(!intent.begin(&(8..9)) && intent.is_marked(&(0..8)), "what is to be cleared is set until it is");
-        intent.end(&(8..9), true, 16);
+        assert!(
+            !intent.begin(&SyncSector::span(8..9)) && intent.is_marked(&SyncSector::span(0..8)),
+            "what is to be cleared is set until it is"
+        );
+        intent.end(&SyncSector::span(8..9), true, 16);
         assert_eq!(intent.clear(idle, 15), [0]);
-        assert!(!intent.is_marked(&(0..8)) && intent.is_marked(&(8..16)) && intent.has_bits());
+        assert!(!intent.is_marked(&SyncSector::span(0..8)) && intent.is_marked(&SyncSector::span(8..16)) && intent.has_bits());
         intent.postpone(&[1], 20);
         assert_eq!(intent.idle(21, 0), []);
     }

@@ -6,6 +6,7 @@
 
 mod action;
 mod activity;
+pub mod address;
 mod buffers;
 mod carry_out;
 mod clock;
@@ -68,6 +69,7 @@ mod task;
 mod window;
 
 pub use action::Action;
+pub use address::{ArraySector, MemberSector, SyncSector};
 pub use command::{Command, CommandId, Step};
 #[doc(hidden)]
 pub use config::Flaw;

@@ -3,6 +3,8 @@
 //! Writers and sweeps lock exclusively; reads that recover data share. A new lock also waits behind earlier waiters that it
 //! conflicts with, so a stream of readers cannot starve a writer.
 
+use crate::SyncSector;
+use crate::address::Sectors;
 use crate::task::{Ready, TaskId};
 use slab::Slab;
 use std::cell::RefCell;
@@ -18,7 +20,7 @@ pub(crate) enum Mode {
 }
 
 struct Entry {
-    range: Range<u64>,
+    range: Range<SyncSector>,
     mode: Mode,
     task: TaskId,
     held: bool,
@@ -28,24 +30,20 @@ struct Entry {
 struct State {
     entries: Slab<Entry>,
     /// Exclusive ranges in order; they never overlap. There are as few as writes in flight.
-    exclusive: Vec<Range<u64>>,
-    shared: Vec<Range<u64>>,
+    exclusive: Vec<Range<SyncSector>>,
+    shared: Vec<Range<SyncSector>>,
     waiting: VecDeque<usize>,
 }
 
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
-}
-
 impl State {
-    fn free_for(&self, range: &Range<u64>, mode: Mode) -> bool {
+    fn free_for(&self, range: &Range<SyncSector>, mode: Mode) -> bool {
         let before = self.exclusive.partition_point(|held| held.start < range.end);
         let alone = before == 0 || self.exclusive[before - 1].end <= range.start;
-        alone && (mode == Mode::Shared || !self.shared.iter().any(|held| overlap(held, range)))
+        alone && (mode == Mode::Shared || !self.shared.iter().any(|held| held.overlaps(range)))
     }
 
     /// True if a new lock on `range` would not wait.
-    fn is_open_to(&self, range: &Range<u64>, mode: Mode) -> bool {
+    fn is_open_to(&self, range: &Range<SyncSector>, mode: Mode) -> bool {
         self.free_for(range, mode) && !self.conflicts_with_waiter(range, mode, self.waiting.len())
     }
 
@@ -61,10 +59,10 @@ impl State {
         }
     }
 
-    fn conflicts_with_waiter(&self, range: &Range<u64>, mode: Mode, ahead: usize) -> bool {
+    fn conflicts_with_waiter(&self, range: &Range<SyncSector>, mode: Mode, ahead: usize) -> bool {
         self.waiting.iter().take(ahead).any(|&key| {
             let earlier = &self.entries[key];
-            (mode == Mode::Exclusive || earlier.mode == Mode::Exclusive) && overlap(&earlier.range, range)
+            (mode == Mode::Exclusive || earlier.mode == Mode::Exclusive) && earlier.range.overlaps(range)
         })
     }
 
@@ -107,7 +105,7 @@ pub(crate) struct Guard<'a> {
 
 impl Locks {
     /// Locks `range` exclusively if no one holds or waits for any of it. Release it with [`Locks::unlock`].
-    pub fn try_lock(&self, range: &Range<u64>) -> Option<usize> {
+    pub fn try_lock(&self, range: &Range<SyncSector>) -> Option<usize> {
         let mut state = self.0.borrow_mut();
         let mode = Mode::Exclusive;
         if !state.is_open_to(range, mode) {
@@ -119,7 +117,7 @@ impl Locks {
     }
 
     /// True if one lock holds all of `range` exclusively.
-    pub fn is_exclusive(&self, range: &Range<u64>) -> bool {
+    pub fn is_exclusive(&self, range: &Range<SyncSector>) -> bool {
         let state = self.0.borrow();
         let before = state.exclusive.partition_point(|held| held.start <= range.start);
         before > 0 && state.exclusive[before - 1].end >= range.end
@@ -131,7 +129,7 @@ impl Locks {
     }
 
     /// Waits for `range`.
-    pub async fn lock<'a>(&'a self, ready: &'a Ready, range: Range<u64>, mode: Mode) -> Guard<'a> {
+    pub async fn lock<'a>(&'a self, ready: &'a Ready, range: Range<SyncSector>, mode: Mode) -> Guard<'a> {
         let key = {
             let mut state = self.0.borrow_mut();
             let free = state.is_open_to(&range, mode);
@@ -165,7 +163,7 @@ mod tests {
     async fn holder(
         all: Rc<(Locks, Ready, RefCell<Vec<&'static str>>)>,
         name: &'static str,
-        range: Range<u64>,
+        range: Range<SyncSector>,
         mode: Mode,
         turns: usize,
     ) {
@@ -195,7 +193,7 @@ mod tests {
             ("writer waits for both", 6..10, Exclusive, 0),
             ("late reader waits for the writer", 0..7, Shared, 0),
         ] {
-            all.1.spawn(holder(Rc::clone(&all), name, range, mode, turns));
+            all.1.spawn(holder(Rc::clone(&all), name, SyncSector::span(range), mode, turns));
         }
         tasks.run(&all.1);
         assert_eq!(tasks.len(), 0);

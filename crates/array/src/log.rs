@@ -27,7 +27,7 @@ use crate::log_record::{AppendTerms, BAND_SECTORS, LogConfig, LogRecord, REDO_SE
 use crate::member::Members;
 use crate::plan::Rectangle;
 use crate::task::{Ready, TaskId, Waiters};
-use crate::{LogStatus, MemberId};
+use crate::{LogStatus, MemberId, MemberSector};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -253,7 +253,11 @@ impl Log {
     }
 
     /// A write to these rows of slots is acknowledged early.
-    pub fn acknowledge_early(&self, places: impl Iterator<Item = (usize, Range<u64>)>, log_holders: LogHolders) -> BehindWrite {
+    pub fn acknowledge_early(
+        &self,
+        places: impl Iterator<Item = (usize, Range<MemberSector>)>,
+        log_holders: LogHolders,
+    ) -> BehindWrite {
         let done = self.done.get();
         self.done.set(LogStatus { early_count: done.early_count + 1, ..done });
         self.behind.begin(places, log_holders)
@@ -306,7 +310,7 @@ impl Log {
     /// True if a client must not read these rows of a slot's member as they are: a write-behind is on its way there, or the
     /// overlay covers them (R24).
     #[inline]
-    pub fn is_not_in_place(&self, slot: usize, rows: &Range<u64>) -> bool {
+    pub fn is_not_in_place(&self, slot: usize, rows: &Range<MemberSector>) -> bool {
         self.behind.is_at(slot, rows) || self.overlay.covers(slot, rows)
     }
 

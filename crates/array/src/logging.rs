@@ -7,7 +7,7 @@ use crate::log::{Full, LogHolders, Logged, StartStage, Waiter};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::MemberIo;
 use crate::plan::Rectangle;
-use crate::{MemberId, MemberState, MetadataUpdate, Synced};
+use crate::{MemberId, MemberSector, MemberState, MetadataUpdate, Synced};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{IoError, Operation};
@@ -236,7 +236,7 @@ impl Core {
     /// Flushes a member until all of its appends that have ended are durable.
     pub async fn log_flush(&self, member: MemberId) {
         while let Some(flush) = self.log.begin_flush(member) {
-            let io = MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
+            let io = MemberIo { member, start_sector: MemberSector::ZERO, sectors: 0, operation: Operation::Flush };
             let result = self.io(std::iter::once(io).collect()).await.pop().expect("one was sent").0;
             let result = drop_failed_flushes(self, std::iter::once((member, &result)));
             self.log.flushed(member, &flush, result.as_ref().map(|&()| ()), &mut self.waker());

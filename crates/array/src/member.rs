@@ -1,10 +1,11 @@
 //! Members and slots while the array runs: which member can be read and written where, and which may be lost.
 
+use crate::address::{Sectors, SyncSpace};
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberProgress, MemberState, MemberStatus,
-    SlotState, Synced,
+    ArrayConfig, ArraySector, ArrayState, Geometry, Health, Level, MemberConfig, MemberId, MemberProgress, MemberSector,
+    MemberState, MemberStatus, SlotState, Synced,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -18,7 +19,7 @@ pub(crate) struct Member {
     pub limits: Limits,
     pub in_flight: usize,
     /// Where the last request ended: the best guess at the position of the heads.
-    pub head_sector: u64,
+    pub head_sector: MemberSector,
     pub read_count: u64,
     pub write_count: u64,
     pub read_sectors: u64,
@@ -48,7 +49,7 @@ impl Member {
             slot,
             limits: Limits::plain(0),
             in_flight: 0,
-            head_sector: 0,
+            head_sector: MemberSector::ZERO,
             read_count: 0,
             write_count: 0,
             read_sectors: 0,
@@ -71,7 +72,7 @@ impl Member {
     }
 
     /// Adds to the bad blocks, which stay sorted and disjoint.
-    pub fn mark_bad(&mut self, rows: Range<u64>) {
+    pub fn mark_bad(&mut self, rows: Range<MemberSector>) {
         let blocks = &mut self.config.bad_blocks;
         let mut whole = rows;
         blocks.retain(|known| {
@@ -86,18 +87,19 @@ impl Member {
     }
 
     /// True if any of these rows is a bad block.
-    pub fn has_bad(&self, rows: &Range<u64>) -> bool {
-        self.config.bad_blocks.iter().any(|bad| bad.start < rows.end && rows.start < bad.end)
+    pub fn has_bad(&self, rows: &Range<MemberSector>) -> bool {
+        self.config.bad_blocks.iter().any(|bad| bad.overlaps(rows))
     }
 
     /// Removes rows from the bad blocks. Returns whether any were among them.
-    pub fn mark_good(&mut self, rows: &Range<u64>) -> bool {
+    pub fn mark_good(&mut self, rows: &Range<MemberSector>) -> bool {
         if !self.has_bad(rows) {
             return false;
         }
         let blocks = &mut self.config.bad_blocks;
-        let rest =
-            |bad: Range<u64>| [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end];
+        let rest = |bad: Range<MemberSector>| {
+            [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end]
+        };
         *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
         true
     }
@@ -117,7 +119,7 @@ impl Member {
             hedged_count: self.hedged_count,
             wrong_sectors: self.wrong_sectors,
             repaired_sectors: self.repaired_sectors,
-            bad_sectors: self.config.bad_blocks.iter().map(|bad| bad.end - bad.start).sum(),
+            bad_sectors: self.config.bad_blocks.iter().map(Sectors::sectors).sum(),
             has_no_space: now < self.no_space_until,
             failure: self.failure.clone(),
         }
@@ -219,7 +221,7 @@ impl Members {
     }
 
     /// What can be done with `rows` of a slot's member.
-    pub fn presence(&self, slot: usize, rows: &Range<u64>) -> Presence {
+    pub fn presence(&self, slot: usize, rows: &Range<MemberSector>) -> Presence {
         let Some(id) = self.slots[slot].member else { return Presence::Missing };
         let member = &self.all[id.0];
         if member.config.recovered.covers(rows.end) && !member.has_bad(rows) { Presence::Readable } else { Presence::WriteOnly }
@@ -227,8 +229,8 @@ impl Members {
 
     /// How many of `rows`, from the first on, are alike: readable on a slot's member as the first is, or not as the first is
     /// not.
-    pub fn alike_sectors(&self, slot: usize, rows: &Range<u64>) -> u64 {
-        let Some(id) = self.slots[slot].member else { return rows.end - rows.start };
+    pub fn alike_sectors(&self, slot: usize, rows: &Range<MemberSector>) -> u64 {
+        let Some(id) = self.slots[slot].member else { return rows.sectors() };
         let config = &self.all[id.0].config;
         let edges = config.bad_blocks.iter().flat_map(|bad| [bad.start, bad.end]).chain(match config.recovered {
             Synced::UpTo(sector) => Some(sector),
@@ -307,10 +309,10 @@ impl Members {
 
     /// The first sector of a strip for each group of members of a RAID 10 that share strips: groups repeat after as many strips
     /// as there are members.
-    fn strips_of_each_group(&self) -> impl Iterator<Item = u64> {
+    fn strips_of_each_group(&self) -> impl Iterator<Item = ArraySector> {
         let strip = self.geometry.strip_sectors();
         let strips = (self.geometry.capacity_sectors() / strip).min(self.geometry.slot_count() as u64);
-        (0..strips).map(move |index| index * strip)
+        (0..strips).map(move |index| ArraySector::new(index * strip))
     }
 
     pub fn health(&self) -> Health {
@@ -406,7 +408,7 @@ impl Members {
     fn begin_rebuild(&mut self, id: MemberId, slot: usize, role: MemberState) {
         let member = &mut self.all[id.0];
         (member.role, member.slot) = (role, Some(slot));
-        (member.config.recovered, member.config.by_bitmap) = (Synced::UpTo(0), false);
+        (member.config.recovered, member.config.by_bitmap) = (Synced::up_to(0), false);
     }
 
     /// A rebuilt member takes its slot. Returns the member that it replaced.
@@ -426,7 +428,7 @@ impl Members {
     }
 
     /// The state for the superblocks.
-    pub fn state(&self, clean: bool, synced: Synced) -> ArrayState {
+    pub fn state(&self, clean: bool, synced: Synced<SyncSpace>) -> ArrayState {
         let progress = |id: Option<MemberId>| id.map(|id| self.all[id.0].progress());
         ArrayState {
             clean,

@@ -1,7 +1,7 @@
 //! Requests to members under way: what waits for each, and the batches that tasks wait for.
 
-use crate::MemberId;
 use crate::task::{Ready, TaskId};
+use crate::{ArraySector, MemberId, MemberSector};
 use slab::Slab;
 use smallvec::{SmallVec, smallvec};
 use std::cell::{RefCell, RefMut};
@@ -13,7 +13,7 @@ use stria_block::{Completion, Data, IoError, Nanos, Operation, SECTOR_BYTES, Seg
 /// One member request of a task.
 pub(crate) struct MemberIo {
     pub member: MemberId,
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
     pub sectors: u64,
     pub operation: Operation,
 }
@@ -26,7 +26,7 @@ pub(crate) type Outcomes = SmallVec<[Outcome; 4]>;
 /// A member request that has ended.
 pub(crate) struct Ended {
     pub member: MemberId,
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
     pub sectors: u64,
     pub result: Result<(), IoError>,
     pub operation: Operation,
@@ -49,7 +49,7 @@ pub(crate) enum Waiting {
     Client {
         tag: Tag,
         begun: Nanos,
-        array_sector: u64,
+        array_sector: ArraySector,
     },
     /// A part of a client's request, with nothing else to do.
     Part {
@@ -80,7 +80,7 @@ pub(crate) enum Waiting {
 /// A member request under way.
 pub(crate) struct InFlight {
     pub member: MemberId,
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
     pub sectors: u64,
     pub waiting: Waiting,
 }
@@ -181,7 +181,7 @@ impl MemberRequests {
 
     /// A member was dropped: the driver must know, and nothing waits for its requests any more. Returns what did, with the first
     /// sector and the sectors of each.
-    pub fn abandon(&self, id: MemberId) -> SmallVec<[(Waiting, u64, u64); 4]> {
+    pub fn abandon(&self, id: MemberId) -> SmallVec<[(Waiting, MemberSector, u64); 4]> {
         self.dropped.borrow_mut().push(id);
         let mut found = SmallVec::new();
         for (_, entry) in self.in_flight.borrow_mut().iter_mut() {
@@ -209,7 +209,7 @@ impl MemberRequests {
 }
 
 /// A write to a member, from shared bytes.
-pub(crate) fn write_io(member: MemberId, start_sector: u64, data: Data, fua: bool) -> MemberIo {
+pub(crate) fn write_io(member: MemberId, start_sector: MemberSector, data: Data, fua: bool) -> MemberIo {
     let sectors = (data.len() / SECTOR_BYTES) as u64;
     MemberIo { member, start_sector, sectors, operation: Operation::Write { from: smallvec![data], fua } }
 }

@@ -1,11 +1,12 @@
 //! RAID 1 and 10: what the engine asks of them, and where it is done.
 
-use crate::core::{Core, FailedPart};
+use crate::address::{Sectors, SweepSector, array_of_sync, sync_of_array};
+use crate::core::{Core, FailedPart, array_range};
 use crate::mirror_io::{self, choose, choose_for_all, read_runs, readable};
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::status::SweepKind;
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{MemberId, mirror_sweep, mirror_write};
+use crate::{ArraySector, MemberId, MemberSector, SyncSector, mirror_sweep, mirror_write};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -18,19 +19,19 @@ pub(crate) enum Mirror {}
 
 impl Personality for Mirror {
     #[inline(always)]
-    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)> {
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, MemberSector)> {
         if !matches!(request.operation, Operation::Read { .. }) {
             return None;
         }
-        let (copy, member) = choose_for_all(core, request.start_sector, request.sectors)?;
+        let (copy, member) = choose_for_all(core, ArraySector::new(request.start_sector), request.sectors)?;
         Some((member, copy.start_sector))
     }
 
-    fn read(core: &Core, range: Range<u64>) -> Option<Runs> {
-        if core.needs_resync_on_read(&range) {
+    fn read(core: &Core, range: Range<ArraySector>) -> Option<Runs> {
+        if core.needs_resync_on_read(&sync_of_array(&range)) {
             return None;
         }
-        let run = |(start, sectors, copies): (u64, u64, mirror_io::Copies)| {
+        let run = |(start, sectors, copies): (ArraySector, u64, mirror_io::Copies)| {
             let chosen = choose(core, start, &copies, sectors);
             let (copy, source) = chosen.map_or((copies[0], Source::Others), |(copy, member)| (copy, Source::Member(member)));
             let pieces = std::iter::once((start - range.start, sectors)).collect();
@@ -54,17 +55,14 @@ impl Personality for Mirror {
     }
 
     fn clear(core: &Rc<Core>, mut request: Request, zeroing: Zeroing) {
-        let range = request.start_sector..request.end_sector();
-        let parts = (range.end - range.start).div_ceil(CLEAR_SECTORS);
-        let parent = core.begin(&mut request, parts as usize);
-        for part in 0..parts {
-            let start = range.start + part * CLEAR_SECTORS;
-            let part = start..range.end.min(start + CLEAR_SECTORS);
+        let range = array_range(&request);
+        let parent = core.begin(&mut request, range.sectors().div_ceil(CLEAR_SECTORS) as usize);
+        for part in range.in_steps(CLEAR_SECTORS) {
             core.ready.spawn(mirror_write::clear_part(Rc::clone(core), parent, part, zeroing));
         }
     }
 
-    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64) {
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
         let (copies, sectors) = core.geometry.copies_of(start_sector, sectors);
         let readable = readable(core, &copies, sectors);
         let copy = readable.first().map_or(copies[0], |(copy, _)| *copy);
@@ -73,23 +71,24 @@ impl Personality for Mirror {
 
     async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         let (array_sector, _, sectors) = place;
-        mirror_io::read_without(core, member, array_sector..array_sector + sectors).await
+        mirror_io::read_without(core, member, array_sector.run(sectors)).await
     }
 
-    async fn told_by_others(core: &Core, _: usize, _: &Range<u64>, sync: &Range<u64>) -> Option<Buffer> {
-        let (copies, sectors) = core.geometry.copies_of(sync.start, sync.end - sync.start);
+    async fn told_by_others(core: &Core, _: usize, _: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer> {
+        let (copies, sectors) = core.geometry.copies_of(array_of_sync(sync).start, sync.sectors());
         mirror_io::read_any(core, &copies, sectors, &mut SmallVec::new()).await
     }
 
-    fn resync_piece(_: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
-        (range.start..range.end.min(range.start + WINDOW_SECTORS), WINDOW_SECTORS)
+    fn resync_piece(_: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {
+        let piece = range.start..range.end.min(range.start + WINDOW_SECTORS);
+        (sync_of_array(&piece), WINDOW_SECTORS)
     }
 
-    async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String> {
-        mirror_sweep::compare_all(core, SweepKind::Resync, range.clone()).await.map(drop)
+    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), String> {
+        mirror_sweep::compare_all(core, SweepKind::Resync, array_of_sync(range)).await.map(drop)
     }
 
-    async fn sweep(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String> {
         mirror_sweep::window(core, work, window).await
     }
 }

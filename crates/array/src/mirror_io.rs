@@ -3,28 +3,32 @@
 //! A read takes no lock: whatever copy it finds is one that a running write may leave. Where copies may differ after a crash, a
 //! read [resyncs](crate::resync_on_read) them first (R36).
 
+use crate::address::{Sectors, sync_of_array};
 use crate::core::{Core, FailedPart, rewrite};
 use crate::lock::Mode;
 use crate::plan::Presence;
-use crate::{Copy, MemberId};
+use crate::{ArraySector, Copy, MemberId};
 use smallvec::SmallVec;
-use std::ops::Range;
+use std::ops::{Add, Range, Sub};
 use std::rc::Rc;
 use stria_block::{Buffer, Operation, bytes};
 
 pub(crate) type Copies = SmallVec<[Copy; 4]>;
 
 /// Runs of array sectors for which each copy lies in one piece.
-pub(crate) fn runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
+pub(crate) fn runs(core: &Core, range: Range<ArraySector>) -> impl Iterator<Item = (ArraySector, u64, Copies)> + '_ {
     runs_by(range, |start, sectors| core.geometry.copies_of(start, sectors))
 }
 
 /// Runs of array sectors for reads, see [`copies_to_read`].
-pub(crate) fn read_runs(core: &Core, range: Range<u64>) -> impl Iterator<Item = (u64, u64, Copies)> + '_ {
+pub(crate) fn read_runs(core: &Core, range: Range<ArraySector>) -> impl Iterator<Item = (ArraySector, u64, Copies)> + '_ {
     runs_by(range, |start, sectors| copies_to_read(core, start, sectors))
 }
 
-fn runs_by(range: Range<u64>, copies_of: impl Fn(u64, u64) -> (Copies, u64)) -> impl Iterator<Item = (u64, u64, Copies)> {
+fn runs_by(
+    range: Range<ArraySector>,
+    copies_of: impl Fn(ArraySector, u64) -> (Copies, u64),
+) -> impl Iterator<Item = (ArraySector, u64, Copies)> {
     let mut next = range.start;
     std::iter::from_fn(move || {
         if next >= range.end {
@@ -40,26 +44,26 @@ fn runs_by(range: Range<u64>, copies_of: impl Fn(u64, u64) -> (Copies, u64)) -> 
 /// The copies of a range, and how far they go for reads. Where copies may differ, they go no further than the same copies are
 /// readable: otherwise a client or sweep that reads a part of the range would take another copy for the first than one that
 /// reads all of it (R14).
-pub(crate) fn copies_to_read(core: &Core, start: u64, sectors: u64) -> (Copies, u64) {
+pub(crate) fn copies_to_read(core: &Core, start: ArraySector, sectors: u64) -> (Copies, u64) {
     let (copies, run) = core.geometry.copies_of(start, sectors);
-    let alike = if may_be_inconsistent(core, &(start..start + run)) { alike_sectors(core, &copies, run) } else { run };
+    let alike = if may_be_inconsistent(core, &start.run(run)) { alike_sectors(core, &copies, run) } else { run };
     (copies, alike)
 }
 
 /// For how many sectors, from the first, the same copies are readable.
 pub(crate) fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
     let members = core.members.borrow();
-    let alike = |copy: &Copy| members.alike_sectors(copy.slot, &(copy.start_sector..copy.start_sector + sectors));
+    let alike = |copy: &Copy| members.alike_sectors(copy.slot, &copy.start_sector.run(sectors));
     copies.iter().map(alike).min().unwrap_or(sectors)
 }
 
 /// The copy to read (see [`choose`]), if one has all of a range in one piece.
-pub(crate) fn choose_for_all(core: &Core, start: u64, sectors: u64) -> Option<(Copy, MemberId)> {
+pub(crate) fn choose_for_all(core: &Core, start: ArraySector, sectors: u64) -> Option<(Copy, MemberId)> {
     let (copies, run) = core.geometry.copies_of(start, sectors);
     if run < sectors {
         return None;
     }
-    if may_be_inconsistent(core, &(start..start + sectors)) {
+    if may_be_inconsistent(core, &start.run(sectors)) {
         return None;
     }
     choose_alike(core, &copies, sectors)
@@ -68,8 +72,7 @@ pub(crate) fn choose_for_all(core: &Core, start: u64, sectors: u64) -> Option<(C
 /// The copies that can be read, with their members.
 pub(crate) fn readable(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[(Copy, MemberId); 4]> {
     let members = core.members.borrow();
-    let there =
-        |copy: &&Copy| members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) == Presence::Readable;
+    let there = |copy: &&Copy| members.presence(copy.slot, &copy.start_sector.run(sectors)) == Presence::Readable;
     copies.iter().filter(there).map(|copy| (*copy, members.slots()[copy.slot].member.expect("whole"))).collect()
 }
 
@@ -80,14 +83,14 @@ pub(crate) fn is_there(core: &Core, copy: &Copy, member: MemberId) -> bool {
 }
 
 /// True if a resync of these copies is still due.
-pub(crate) fn may_be_inconsistent(core: &Core, range: &Range<u64>) -> bool {
-    !core.consistency.covers(range)
+pub(crate) fn may_be_inconsistent(core: &Core, range: &Range<ArraySector>) -> bool {
+    !core.consistency.covers(&sync_of_array(range))
 }
 
 /// The copy to read: that of the responsive member with the fewest requests, on hard disks of equals the one with the nearest
 /// head. Where copies may differ, as on a read-only array after a crash, it is the first, which a resync would copy (R14).
-pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
-    if may_be_inconsistent(core, &(start..start + sectors)) {
+pub(crate) fn choose(core: &Core, start: ArraySector, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
+    if may_be_inconsistent(core, &start.run(sectors)) {
         return readable(core, copies, sectors).into_iter().next();
     }
     choose_alike(core, copies, sectors)
@@ -97,17 +100,17 @@ pub(crate) fn choose(core: &Core, start: u64, copies: &[Copy], sectors: u64) -> 
 fn choose_alike(core: &Core, copies: &[Copy], sectors: u64) -> Option<(Copy, MemberId)> {
     let members = core.members.borrow();
     // Equal queues are taken by address, so that idle drives share random reads.
-    let first = ((copies[0].start_sector / 128) as u32 % copies.len() as u32) as usize;
+    let first = ((copies[0].start_sector.get() / 128) as u32 % copies.len() as u32) as usize;
     let (before, from_first) = copies.split_at(first);
     let mut best = None;
     let mut least = (true, usize::MAX, u64::MAX);
     for copy in from_first.iter().chain(before) {
-        if members.presence(copy.slot, &(copy.start_sector..copy.start_sector + sectors)) != Presence::Readable {
+        if members.presence(copy.slot, &copy.start_sector.run(sectors)) != Presence::Readable {
             continue;
         }
         let id = members.slots()[copy.slot].member.expect("whole");
         let member = members.get(id);
-        let distance = if member.limits.rotational { member.head_sector.abs_diff(copy.start_sector) } else { 0 };
+        let distance = if member.limits.rotational { member.head_sector.get().abs_diff(copy.start_sector.get()) } else { 0 };
         let load = (member.is_unresponsive, member.in_flight, distance);
         if load < least {
             (best, least) = (Some((*copy, id)), load);
@@ -142,14 +145,18 @@ pub(crate) async fn read_any(
 
 /// Another copy than that of `member` of each run of array sectors, with its offset. `None`: there is none; or copies may differ, where only the
 /// first counts (R14).
-pub(crate) async fn read_without(core: &Core, member: MemberId, range: Range<u64>) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+pub(crate) async fn read_without(
+    core: &Core,
+    member: MemberId,
+    range: Range<ArraySector>,
+) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     let mut read = SmallVec::new();
     for (start, sectors, copies) in read_runs(core, range.clone()) {
         let mut unreadable: SmallVec<[usize; 4]> = {
             let members = core.members.borrow();
             copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()
         };
-        let found = match may_be_inconsistent(core, &(start..start + sectors)) {
+        let found = match may_be_inconsistent(core, &start.run(sectors)) {
             true => None,
             false => read_any(core, &copies, sectors, &mut unreadable).await,
         };
@@ -164,8 +171,8 @@ pub(crate) async fn read_without(core: &Core, member: MemberId, range: Range<u64
 
 /// Reads a range that the copy in slot `failed` could not read, from the first copies that can, and writes it back. Where
 /// copies may differ, only the unreadable blocks are taken from another copy, so that what was seen of the rest stays.
-pub(crate) async fn read_corrected(core: &Core, range: Range<u64>, copies: &[Copy], failed: usize) -> Option<Buffer> {
-    let sectors = range.end - range.start;
+pub(crate) async fn read_corrected(core: &Core, range: Range<ArraySector>, copies: &[Copy], failed: usize) -> Option<Buffer> {
+    let sectors = range.sectors();
     let (least, known) = if may_be_inconsistent(core, &range) {
         (core.members.borrow().block_sectors_of_all(), None)
     } else {
@@ -208,7 +215,10 @@ pub(crate) async fn read_corrected(core: &Core, range: Range<u64>, copies: &[Cop
 }
 
 /// Splits a range of more than one block in two.
-pub(crate) fn halves(range: Range<u64>, block_sectors: u64) -> [Range<u64>; 2] {
+pub(crate) fn halves<T: std::marker::Copy + Add<u64, Output = T> + Sub<Output = u64>>(
+    range: Range<T>,
+    block_sectors: u64,
+) -> [Range<T>; 2] {
     let middle = range.start + ((range.end - range.start) / 2).next_multiple_of(block_sectors);
     [range.start..middle, middle..range.end]
 }
@@ -230,8 +240,8 @@ pub(crate) async fn correct(core: &Core, copies: &[Copy], unreadable: &[usize], 
 
 /// A member could not read a part. Another copy answers, and is written back (read correction).
 pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) {
-    let range = part.array_sector..part.array_sector + part.sectors;
-    let guard = core.lock(range.clone(), Mode::Exclusive).await;
+    let range = part.array_sector.run(part.sectors);
+    let guard = core.lock(sync_of_array(&range), Mode::Exclusive).await;
     let copies = core.geometry.copies_of(range.start, part.sectors).0;
     let read = read_corrected(&core, range, &copies, slot).await;
     drop(guard);

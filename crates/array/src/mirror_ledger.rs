@@ -1,7 +1,7 @@
 //! Writes on RAID 1 and 10 under way.
 
-use crate::MemberId;
 use crate::task::Crew;
+use crate::{ArraySector, MemberId};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -12,7 +12,7 @@ use stria_block::{Data, IoError, Nanos, Operation, Segments, Tag};
 pub(crate) struct CopiesWrite {
     pub tag: Tag,
     pub begun: Nanos,
-    pub range: Range<u64>,
+    pub range: Range<ArraySector>,
     /// Its lock on the range.
     pub lock: usize,
     /// Copies that are still being written.
@@ -25,7 +25,7 @@ pub(crate) struct CopiesWrite {
 /// A write that a task performs.
 pub(crate) struct CopiesJob {
     pub parent: usize,
-    pub start_sector: u64,
+    pub start_sector: ArraySector,
     pub from: Segments<Data>,
     pub fua: bool,
 }

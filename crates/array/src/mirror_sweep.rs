@@ -1,5 +1,6 @@
 //! A window of a mirrored level: rows of the rebuilding member for a rebuild, array sectors otherwise.
 
+use crate::address::{Sectors, SweepSector, array_of_sync, rows_of_sweep, sync_of_array, sync_of_sweep};
 use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
 use crate::member_requests::{Batch, write_io};
@@ -7,14 +8,19 @@ use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsi
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, Work};
-use crate::{Copy, MemberId};
+use crate::{ArraySector, Copy, MemberId, MemberSector, SyncSector};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Operation, bytes};
 
-/// The range of array sectors around those whose copies lie in `rows` of a slot.
-pub(crate) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Range<u64>> {
-    let mut around: Option<Range<u64>> = None;
+/// The range of the sync space around the array sectors whose copies lie in `rows` of a slot.
+pub(crate) fn sync_range(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Range<SyncSector>> {
+    array_range(core, slot, rows).map(|range| sync_of_array(&range))
+}
+
+/// The range around the array sectors whose copies lie in `rows` of a slot.
+fn array_range(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Range<ArraySector>> {
+    let mut around: Option<Range<ArraySector>> = None;
     for (_, range) in member_runs(core, slot, rows) {
         around = Some(match around {
             Some(known) => known.start.min(range.start)..known.end.max(range.end),
@@ -25,13 +31,13 @@ pub(crate) fn sync_range(core: &Core, slot: usize, rows: &Range<u64>) -> Option<
 }
 
 /// Rows of a slot and the array sectors that they are copies of, as far as this lane owns them.
-fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u64>)> {
+fn member_runs(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Vec<(MemberSector, Range<ArraySector>)> {
     let mut found = Vec::new();
     let mut row = rows.start;
     while row < rows.end {
         let (array_sector, sectors) = core.geometry.array_sector_of(slot, row, rows.end - row);
         if let Some(start) = array_sector {
-            let parts = core.partition.parts(start..start + sectors);
+            let parts = core.partition.parts(sync_of_array(&start.run(sectors))).map(|part| array_of_sync(&part));
             found.extend(parts.map(|part| (row + (part.start - start), part)));
         }
         row += sectors;
@@ -39,16 +45,16 @@ fn member_runs(core: &Core, slot: usize, rows: &Range<u64>) -> Vec<(u64, Range<u
     found
 }
 
-pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
+pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String> {
     match work.kind {
         SweepKind::Rebuild => {
+            let rows = rows_of_sweep(&window);
             for target in work.targets {
-                if copy_window(core, target.slot, target.member, &window).await.is_ok() {
+                if copy_window(core, target.slot, target.member, &rows).await.is_ok() {
                     continue;
                 }
                 // Page by page: what is lost becomes a bad block, the rest is filled.
-                for row in window.clone().step_by(PAGE_SECTORS as usize) {
-                    let page = row..window.end.min(row + PAGE_SECTORS);
+                for page in rows.in_steps(PAGE_SECTORS) {
                     let failed = core.members.borrow().get(target.member).role == crate::MemberState::Failed;
                     if !failed
                         && let Err(reason) = copy_window(core, target.slot, target.member, &page).await
@@ -65,12 +71,12 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<u64>) -> 
                 None => Ok(Found::default()),
             }
         }
-        SweepKind::Resync | SweepKind::Scrub { .. } => compare_all(core, work.kind, window).await,
+        SweepKind::Resync | SweepKind::Scrub { .. } => compare_all(core, work.kind, array_of_sync(&sync_of_sweep(&window))).await,
     }
 }
 
 /// Compares copies of array sectors, in smaller parts where that is needed.
-pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Found, String> {
+pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Result<Found, String> {
     let mut all = Found::default();
     let mut parts = vec![range];
     while let Some(part) = parts.pop() {
@@ -85,21 +91,27 @@ pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<u64>)
 
 /// Copies rows of one member from copies that can be read. Repeats that if a source is dropped meanwhile where copies may
 /// differ (R14).
-async fn copy_window(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>) -> Result<(), String> {
-    let Some(range) = sync_range(core, slot, rows) else { return Ok(()) };
+async fn copy_window(core: &Core, slot: usize, member: MemberId, rows: &Range<MemberSector>) -> Result<(), String> {
+    let Some(range) = array_range(core, slot, rows) else { return Ok(()) };
     while !try_fill(core, slot, member, rows, &range).await? {}
     Ok(())
 }
 
 /// Returns `false` if a source was dropped where copies may differ.
-async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>, around: &Range<u64>) -> Result<bool, String> {
-    let _guard = core.lock(around.clone(), Mode::Exclusive).await;
+async fn try_fill(
+    core: &Core,
+    slot: usize,
+    member: MemberId,
+    rows: &Range<MemberSector>,
+    around: &Range<ArraySector>,
+) -> Result<bool, String> {
+    let _guard = core.lock(sync_of_array(around), Mode::Exclusive).await;
     let mut sources: SmallVec<[(Copy, MemberId); 8]> = SmallVec::new();
     let mut batch = Batch::new();
-    let mut places: SmallVec<[(u64, Range<u64>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
+    let mut places: SmallVec<[(MemberSector, Range<ArraySector>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
     // R14: where copies may differ, all are made like the one that is copied. That one may be dropped before a resync, and
     // clients would then read others that hold something else.
-    let mut others: SmallVec<[SmallVec<[(MemberId, u64); 2]>; 8]> = SmallVec::new();
+    let mut others: SmallVec<[SmallVec<[(MemberId, MemberSector); 2]>; 8]> = SmallVec::new();
     let differ = may_be_inconsistent(core, around);
     for (row, range) in member_runs(core, slot, rows) {
         let mut next = range.start;
@@ -117,7 +129,7 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
             let mut copies = copies;
             copies.sort_by_key(|other| other.slot != copy.slot);
             sources.push((copy, source));
-            places.push((row, next..next + sectors, source, copies));
+            places.push((row, next.run(sectors), source, copies));
             next += sectors;
         }
     }
@@ -152,11 +164,11 @@ async fn try_fill(core: &Core, slot: usize, member: MemberId, rows: &Range<u64>,
 /// Returns `None` if the range must be looked at again, in smaller parts where there are any: copies may differ and not all of
 /// one can be read; or several could not be read, perhaps at different sectors; or every copy that was read was dropped or
 /// replaced meanwhile.
-async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Option<Found>, String> {
-    let _guard = core.lock(range.clone(), Mode::Exclusive).await;
+async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Result<Option<Found>, String> {
+    let _guard = core.lock(sync_of_array(&range), Mode::Exclusive).await;
     let mut batch = Batch::new();
-    let mut places: Vec<(u64, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
-    let divisible = range.end - range.start > core.members.borrow().block_sectors_of_all();
+    let mut places: Vec<(ArraySector, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
+    let divisible = range.sectors() > core.members.borrow().block_sectors_of_all();
     let failures_max = if may_be_inconsistent(core, &range) { 0 } else { 1 };
     for (start, sectors, copies) in read_runs(core, range) {
         let there = readable(core, &copies, sectors);
@@ -171,7 +183,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
         return Ok(None);
     }
     let mut results = outcomes.iter().map(|(result, _)| result.is_ok());
-    let is_untold = |(_, _, there): &(u64, u64, SmallVec<[(Copy, MemberId); 4]>)| {
+    let is_untold = |(_, _, there): &(ArraySector, u64, SmallVec<[(Copy, MemberId); 4]>)| {
         let stay = |(copy, member): &(Copy, MemberId)| is_there(core, copy, *member);
         let told = there.iter().zip(results.by_ref()).filter(|(asked, ok)| *ok && stay(asked)).count();
         told == 0 && !there.iter().all(stay)
@@ -204,7 +216,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<u64>) -> Result<Opti
                 continue;
             }
             // No member can read it any more. A smaller request of a client may, so this is reported and passed over.
-            core.event(Event::Unreadable { sync_sector: start, sectors });
+            core.event(Event::Unreadable { sync_sector: sync_of_array(&start.run(sectors)).start, sectors });
             continue;
         }
         let wrong = vote(core, kind, &mut read, start, &mut found);
@@ -241,7 +253,7 @@ fn vote(
     core: &Core,
     kind: SweepKind,
     read: &mut [(Copy, Buffer)],
-    start: u64,
+    start: ArraySector,
     found: &mut Found,
 ) -> SmallVec<[(Copy, Range<usize>); 4]> {
     let mut wrong: SmallVec<[(Copy, Range<usize>); 4]> = SmallVec::new();
@@ -253,7 +265,7 @@ fn vote(
     for page in (0..read[0].1.len()).step_by(bytes(PAGE_SECTORS)) {
         let page = page..(page + bytes(PAGE_SECTORS)).min(read[0].1.len());
         let held = |index: usize| &read[index].1[page.clone()];
-        let sectors = start + (page.start / 512) as u64..start + (page.end / 512) as u64;
+        let sectors = sync_of_array(&(start + (page.start / 512) as u64..start + (page.end / 512) as u64));
         let may_blame = core.consistency.covers(&sectors);
         if (1..count).all(|index| held(index) == held(0)) || (kind == SweepKind::Resync && may_blame) {
             continue;
@@ -261,7 +273,7 @@ fn vote(
         let same = |index: usize| (0..count).filter(|&other| held(other) == held(index)).count();
         let most = (0..count).find(|&index| may_blame && count > 2 && same(index) * 2 > count);
         let right = most.unwrap_or(0);
-        found.mismatch_sectors += sectors.end - sectors.start;
+        found.mismatch_sectors += sectors.sectors();
         if most.is_none() {
             found.blame(sectors.clone(), None);
         }

@@ -13,6 +13,7 @@ mod straight;
 
 pub(crate) use straight::end;
 
+use crate::address::{Sectors, sync_of_array};
 use crate::core::{Core, drop_failed, is_no_space, lost};
 use crate::lock::Mode;
 use crate::member_requests::MemberIo;
@@ -22,7 +23,7 @@ use crate::no_space::reconcile_copies;
 use crate::personality::Zeroing;
 use crate::segments::{sectors_of, shared, slice_segments};
 use crate::task::Worker;
-use crate::{Copy, MemberId};
+use crate::{ArraySector, Copy, MemberId, MemberSector};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -42,7 +43,7 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request) {
     let Operation::Write { from, fua } = std::mem::replace(&mut request.operation, Operation::Flush) else {
         unreachable!("this is a write")
     };
-    let write = CopiesJob { parent, start_sector: request.start_sector, from, fua };
+    let write = CopiesJob { parent, start_sector: ArraySector::new(request.start_sector), from, fua };
     if let Some(worker) = core.mirror_writes.crew.hand(&core.ready, write) {
         core.ready.spawn(write_forever(Rc::clone(core), worker));
     }
@@ -50,7 +51,7 @@ pub(crate) fn write_by_task(core: &Rc<Core>, request: &mut Request) {
 
 /// The members that take a run of copies, replacements included, with the first sector on each.
 #[inline]
-fn targets(core: &Core, copies: &[Copy]) -> SmallVec<[(MemberId, u64); 4]> {
+fn targets(core: &Core, copies: &[Copy]) -> SmallVec<[(MemberId, MemberSector); 4]> {
     let members = core.members.borrow();
     let mut targets = SmallVec::new();
     for copy in copies {
@@ -63,7 +64,12 @@ fn targets(core: &Core, copies: &[Copy]) -> SmallVec<[(MemberId, u64); 4]> {
 
 /// Sends a run to its targets.
 #[inline]
-fn send(targets: &[(MemberId, u64)], from: &Segments<Data>, fua: bool, mut to: impl FnMut(MemberId, u64, Operation)) {
+fn send(
+    targets: &[(MemberId, MemberSector)],
+    from: &Segments<Data>,
+    fua: bool,
+    mut to: impl FnMut(MemberId, MemberSector, Operation),
+) {
     for &(member, start_sector) in targets {
         to(member, start_sector, Operation::Write { from: shared(from), fua });
     }
@@ -73,7 +79,7 @@ fn send(targets: &[(MemberId, u64)], from: &Segments<Data>, fua: bool, mut to: i
 /// when this returns.
 async fn finish<'a>(
     core: &Core,
-    range: &Range<u64>,
+    range: &Range<ArraySector>,
     results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)> + Clone,
 ) -> Result<(), IoError> {
     let failed: SmallVec<[MemberId; 4]> =
@@ -82,7 +88,7 @@ async fn finish<'a>(
     if result.as_ref().is_err_and(is_no_space) {
         result = reconcile_copies(core, range, &failed).await.and(result);
     }
-    core.write_end(range).await;
+    core.write_end(&sync_of_array(range)).await;
     core.gate_acknowledge(&result, failed);
     result
 }
@@ -90,7 +96,7 @@ async fn finish<'a>(
 async fn write_forever(core: Rc<Core>, worker: Rc<Worker<CopiesJob>>) {
     loop {
         let CopiesJob { parent, start_sector, from, fua } = core.mirror_writes.crew.job(&core.ready, &worker).await;
-        let range = start_sector..start_sector + sectors_of(&from);
+        let range = start_sector.run(sectors_of(&from));
         let send_all = |batch| {
             for (start, sectors, copies) in runs(&core, range.clone()) {
                 let data = slice_segments(&from, bytes(start - start_sector), bytes(sectors));
@@ -105,11 +111,11 @@ async fn write_forever(core: Rc<Core>, worker: Rc<Worker<CopiesJob>>) {
 }
 
 /// Zeroes a range on every copy.
-pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>, zeroing: Zeroing) {
+pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<ArraySector>, zeroing: Zeroing) {
     let send_all = |batch| {
         for (member, rows) in member_ranges(&core, &range) {
             let operation = Zeroing { fast: false, ..zeroing }.operation();
-            core.send_in(batch, MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
+            core.send_in(batch, MemberIo { member, start_sector: rows.start, sectors: rows.sectors(), operation });
         }
     };
     let result = change(&core, &range, send_all).await;
@@ -117,16 +123,16 @@ pub(crate) async fn clear_part(core: Rc<Core>, parent: usize, range: Range<u64>,
 }
 
 /// Changes a range of array sectors under its lock; `send_all` sends the member requests, in a batch.
-async fn change(core: &Core, range: &Range<u64>, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
-    let guard = core.lock(range.clone(), Mode::Exclusive).await;
-    core.write_begin(range).await;
-    core.gate_client_write(range);
+async fn change(core: &Core, range: &Range<ArraySector>, send_all: impl FnOnce(usize)) -> Result<(), IoError> {
+    let guard = core.lock(sync_of_array(range), Mode::Exclusive).await;
+    core.write_begin(&sync_of_array(range)).await;
+    core.gate_client_write(&sync_of_array(range));
     let batch = core.batch();
     send_all(batch);
     let ended = core.ended(batch).await;
     let result = match &ended[..] {
         [] => {
-            core.write_end(range).await;
+            core.write_end(&sync_of_array(range)).await;
             Err(lost("write", "no member is left to take it"))
         }
         ended => finish(core, range, ended.iter().map(|ended| (ended.member, &ended.result))).await,
@@ -137,13 +143,13 @@ async fn change(core: &Core, range: &Range<u64>, send_all: impl FnOnce(usize)) -
 }
 
 /// The copies of a range as runs on members, with neighbours joined.
-fn member_ranges(core: &Core, range: &Range<u64>) -> SmallVec<[(MemberId, Range<u64>); 8]> {
-    let mut joined: SmallVec<[(MemberId, Range<u64>); 8]> = SmallVec::new();
+fn member_ranges(core: &Core, range: &Range<ArraySector>) -> SmallVec<[(MemberId, Range<MemberSector>); 8]> {
+    let mut joined: SmallVec<[(MemberId, Range<MemberSector>); 8]> = SmallVec::new();
     for (_, sectors, copies) in runs(core, range.clone()) {
         for (member, start) in targets(core, &copies) {
             match joined.iter_mut().find(|(known, last)| *known == member && last.end == start) {
                 Some((_, last)) => last.end = start + sectors,
-                None => joined.push((member, start..start + sectors)),
+                None => joined.push((member, start.run(sectors))),
             }
         }
     }

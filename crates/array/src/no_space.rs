@@ -18,20 +18,21 @@
 //! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
 //! a thin volume), that still costs it its slot: all members must have them (R15).
 
+use crate::address::{Sectors, sync_of_array};
 use crate::core::{Core, is_no_space, mark_half_written};
 use crate::member_requests::{MemberIo, write_io};
 use crate::mirror_io::{alike_sectors, readable};
 use crate::parity_code::{Unit, computed_parity};
 use crate::parity_io::{read_units, reconstruct};
 use crate::plan::{Presence, Strips};
-use crate::{MemberId, MemberState};
+use crate::{ArraySector, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, IoError};
 
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: members that had no space for some of it.
-pub(crate) async fn reconcile_copies(core: &Core, range: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
+pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[MemberId]) -> Result<(), IoError> {
     let mut next = range.start;
     while next < range.end {
         let (copies, run) = core.geometry.copies_of(next, range.end - next);
@@ -41,9 +42,9 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<u64>, failed: &[
         let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
         for (copy, member) in there {
             if failed.contains(&member) && counts != Some(member) {
-                let rows = copy.start_sector..copy.start_sector + sectors;
+                let rows = copy.start_sector.run(sectors);
                 if core.mark_bad(member, rows.clone()).await {
-                    core.refill_later(member, &rows, next..next + sectors);
+                    core.refill_later(member, &rows, sync_of_array(&next.run(sectors)));
                 } else {
                     // Only dropping the member keeps it from being read.
                     core.fail_member(member, "it has no room, and its bad-block log none for what it lacks");
@@ -57,9 +58,15 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<u64>, failed: &[
 
 /// Makes parity of some rows of a stripe match the data, under the rows' lock, after members had no space for parts of a write.
 /// `failed`: those members; where parity cannot follow, their rows become bad blocks.
-pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>, failed: &[MemberId]) -> Result<(), IoError> {
+pub(crate) async fn reconcile_parity(
+    core: &Core,
+    stripe: u64,
+    rows: &Range<MemberSector>,
+    failed: &[MemberId],
+) -> Result<(), IoError> {
     let map = core.map(stripe);
-    let wanted: SmallVec<[(Unit, Range<u64>); 8]> = (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
+    let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
+        (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let whole = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
     let read = match map.data.iter().all(whole) {
         true => read_units(core, map, &wanted, &mut Strips::new()).await,
@@ -87,7 +94,7 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, rows: &Range<u64>
 ///
 /// # Errors
 /// When there is still no space for them.
-pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<u64>, right: Buffer) -> Result<(), IoError> {
+pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<MemberSector>, right: Buffer) -> Result<(), IoError> {
     let wrote = core.io(std::iter::once(write_io(member, rows.start, right.freeze(), false)).collect()).await;
     match wrote.into_iter().find_map(|(result, _)| result.err()).filter(is_no_space) {
         Some(error) => Err(core.meet_no_space(member, &error)),
@@ -100,7 +107,7 @@ pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<u64>,
 ///
 /// # Errors
 /// When there is still no space for it.
-pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<u64>) -> Result<(), IoError> {
+pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<MemberSector>) -> Result<(), IoError> {
     for (index, &slot) in core.map(stripe).data.iter().enumerate() {
         let lacks = |member: &MemberId| {
             let members = core.members.borrow();
@@ -117,8 +124,8 @@ pub(crate) async fn bring_home(core: &Core, stripe: u64, rows: &Range<u64>) -> R
 }
 
 /// Writes these bytes to a member if it does not hold them. If it cannot take them, the rows become bad blocks.
-async fn write_if_other(core: &Core, member: MemberId, rows: &Range<u64>, right: &Buffer) -> Result<(), IoError> {
-    let read = core.io(std::iter::once(core.read_io(member, rows.start, rows.end - rows.start)).collect()).await;
+async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector>, right: &Buffer) -> Result<(), IoError> {
+    let read = core.io(std::iter::once(core.read_io(member, rows.start, rows.sectors())).collect()).await;
     let holds = read.iter().any(|(result, operation)| {
         let stria_block::Operation::Read { into } = operation else { return false };
         result.is_ok() && into.first().is_some_and(|bytes| bytes[..] == right[..])

@@ -1,5 +1,6 @@
 //! RAID 4, 5 and 6: what the engine asks of them, and where it is done.
 
+use crate::address::{Sectors, SweepSector, rows_of_sweep, rows_of_sync, sync_of_rows};
 use crate::coalesce::Part;
 use crate::core::{Core, FailedPart};
 use crate::log_record::LogRecord;
@@ -9,7 +10,7 @@ use crate::plan::Presence;
 use crate::status::SweepKind;
 use crate::striped::runs;
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{MemberId, parity_sweep, parity_write};
+use crate::{ArraySector, MemberId, MemberSector, SyncSector, parity_sweep, parity_write};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -22,32 +23,33 @@ pub(crate) enum Parity {}
 
 /// The slot and row of an array sector, and how far it is contiguous there.
 #[inline(always)]
-pub(crate) fn place(core: &Core, sector: u64, sectors: u64) -> (usize, u64, u64) {
+pub(crate) fn place(core: &Core, sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
     let (stripe, index, in_strip) = core.geometry.strip_of(sector);
     let slot = usize::from(core.map(stripe).data[index]);
     let strip = core.geometry.strip_sectors();
-    (slot, stripe * strip + in_strip, sectors.min(strip - in_strip))
+    (slot, MemberSector::new(stripe * strip + in_strip), sectors.min(strip - in_strip))
 }
 
 impl Personality for Parity {
     #[inline(always)]
-    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)> {
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, MemberSector)> {
         if !matches!(request.operation, Operation::Read { .. }) {
             return None;
         }
-        let (slot, row, run) = place(core, request.start_sector, request.sectors);
+        let (slot, row, run) = place(core, ArraySector::new(request.start_sector), request.sectors);
         let members = core.members.borrow();
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
-        let rows = row..row + request.sectors;
+        let rows = row.run(request.sectors);
         let is_in_place = || !core.log.is_not_in_place(slot, &rows) && !members.get(member).is_unresponsive;
-        let allows = members.presence(slot, &rows) == Presence::Readable && core.consistency.covers(&rows) && is_in_place();
+        let allows =
+            members.presence(slot, &rows) == Presence::Readable && core.consistency.covers(&sync_of_rows(&rows)) && is_in_place();
         allows.then_some((member, row))
     }
 
-    fn read(core: &Core, range: Range<u64>) -> Option<Runs> {
-        let rows = |run: &Run| run.start_sector..run.start_sector + run.sectors;
+    fn read(core: &Core, range: Range<ArraySector>) -> Option<Runs> {
+        let rows = |run: &Run| run.start_sector.run(run.sectors);
         let found = runs(range, |sector, sectors| place(core, sector, sectors));
-        if found.iter().any(|run| core.needs_resync_on_read(&rows(run))) {
+        if found.iter().any(|run| core.needs_resync_on_read(&sync_of_rows(&rows(run)))) {
             return None;
         }
         let members = core.members.borrow();
@@ -125,31 +127,31 @@ impl Personality for Parity {
         }
     }
 
-    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64) {
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
         place(core, start_sector, sectors)
     }
 
     async fn others_say(core: &Core, _: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         let (array_sector, row, sectors) = place;
-        let read = parity_io::read_from_parity(core, array_sector, row..row + sectors).await?;
+        let read = parity_io::read_from_parity(core, array_sector, row.run(sectors)).await?;
         Some(std::iter::once((0, read)).collect())
     }
 
-    async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>, _: &Range<u64>) -> Option<Buffer> {
+    async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
         parity_io::told_by_others(core, slot, rows).await
     }
 
-    fn resync_piece(core: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
-        let (_, row, sectors) = place(core, range.start, (range.end - range.start).min(WINDOW_SECTORS));
-        (row..row + sectors, sectors)
+    fn resync_piece(core: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {
+        let (_, row, sectors) = place(core, range.start, range.sectors().min(WINDOW_SECTORS));
+        (sync_of_rows(&row.run(sectors)), sectors)
     }
 
-    async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String> {
+    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), String> {
         let work = Work { kind: SweepKind::Resync, targets: &[] };
-        parity_sweep::rows(core, &work, range.clone()).await.map(drop)
+        parity_sweep::rows(core, &work, rows_of_sync(range)).await.map(drop)
     }
 
-    async fn sweep(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String> {
-        parity_sweep::rows(core, work, window).await
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String> {
+        parity_sweep::rows(core, work, rows_of_sweep(&window)).await
     }
 }

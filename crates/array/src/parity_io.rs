@@ -1,12 +1,13 @@
 //! Reads, corrections and zeroing on RAID 4, 5 and 6, stripe by stripe. [`parity_write`](crate::parity_write) writes.
 
-use crate::StripeMap;
+use crate::address::{Sectors, sync_of_rows};
 use crate::core::{Core, FailedPart, drop_failed_writes, is_no_space, mark_half_written, rewrite};
 use crate::lock::Mode;
 use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
 use crate::personality::Zeroing;
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
+use crate::{ArraySector, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,7 +17,12 @@ use stria_block::{Buffer, IoError, Operation, bytes};
 pub(crate) const PAGE_SECTORS: u64 = 8;
 
 /// What can be done with each strip over some rows. Slots in `unreadable` cannot be read.
-pub(crate) fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreadable: &Strips) -> [SmallVec<[Presence; 16]>; 2] {
+pub(crate) fn presences(
+    core: &Core,
+    map: &StripeMap,
+    rows: &Range<MemberSector>,
+    unreadable: &Strips,
+) -> [SmallVec<[Presence; 16]>; 2] {
     let members = core.members.borrow();
     let of = |&slot: &u16| match members.presence(slot.into(), rows) {
         Presence::Readable if unreadable.contains(&slot.into()) => Presence::WriteOnly,
@@ -30,7 +36,7 @@ pub(crate) fn presences(core: &Core, map: &StripeMap, rows: &Range<u64>, unreada
 pub(crate) async fn read_units(
     core: &Core,
     map: &StripeMap,
-    wanted: &[(Unit, Range<u64>)],
+    wanted: &[(Unit, Range<MemberSector>)],
     unreadable: &mut Strips,
 ) -> Option<SmallVec<[Buffer; 4]>> {
     let member = |unit: &Unit| core.members.borrow().slots()[unit.slot(map)].member;
@@ -40,7 +46,7 @@ pub(crate) async fn read_units(
     let batch = core.batch();
     for (unit, rows) in wanted {
         let member = member(unit).expect("all are there");
-        core.send_in(batch, core.read_io(member, rows.start, rows.end - rows.start));
+        core.send_in(batch, core.read_io(member, rows.start, rows.sectors()));
     }
     let mut ended = core.ended(batch).await;
     let mut buffers = SmallVec::new();
@@ -70,7 +76,7 @@ pub(crate) async fn reconstruct(
     core: &Core,
     stripe: u64,
     index: usize,
-    rows: &Range<u64>,
+    rows: &Range<MemberSector>,
     unreadable: &mut Strips,
 ) -> Result<Buffer, Unrecoverable> {
     let map = core.map(stripe);
@@ -81,13 +87,13 @@ pub(crate) async fn reconstruct(
             let Some(mut read) = read_units(core, map, &[(Unit::Data(index), rows.clone())], unreadable).await else { continue };
             return Ok(read.pop().expect("one strip was read"));
         }
-        let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
+        let mut wanted: SmallVec<[(Unit, Range<MemberSector>); 4]> = SmallVec::new();
         wanted.extend(read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
         wanted.extend(read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
         let Some(read) = read_units(core, map, &wanted, unreadable).await else { continue };
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read));
         let mut lost: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
-        lost.push((index, core.buffers.take(rows.end - rows.start)));
+        lost.push((index, core.buffers.take(rows.sectors())));
         recover(core, map, &found, &mut lost);
         found.recycle(core);
         return Ok(lost.pop().expect("one strip was recovered").1);
@@ -95,24 +101,21 @@ pub(crate) async fn reconstruct(
 }
 
 /// As [`reconstruct`], page by page, each from the members that can read it.
-async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<u64>) -> Result<Buffer, Unrecoverable> {
-    let mut whole = core.buffers.take(rows.end - rows.start);
-    for row in rows.clone().step_by(PAGE_SECTORS as usize) {
-        let page = row..rows.end.min(row + PAGE_SECTORS);
+async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<MemberSector>) -> Result<Buffer, Unrecoverable> {
+    let mut whole = core.buffers.take(rows.sectors());
+    for page in rows.in_steps(PAGE_SECTORS) {
         let part = reconstruct(core, stripe, index, &page, &mut Strips::new()).await?;
-        whole[bytes(row - rows.start)..][..part.len()].copy_from_slice(&part);
+        whole[bytes(page.start - rows.start)..][..part.len()].copy_from_slice(&part);
         core.buffers.give(part);
     }
     Ok(whole)
 }
 
 /// Recovers a range from the other strips of the stripe. `None`: they do not suffice, or parity may be inconsistent.
-pub(crate) async fn read_from_parity(core: &Core, array_sector: u64, rows: Range<u64>) -> Option<Buffer> {
-    let strip = core.geometry.strip_sectors();
-    let stripe = rows.start / strip;
-    let index = (array_sector / strip % core.geometry.data_count() as u64) as usize;
-    let _guard = core.lock(rows.clone(), Mode::Shared).await;
-    if !core.consistency.covers(&rows) {
+pub(crate) async fn read_from_parity(core: &Core, array_sector: ArraySector, rows: Range<MemberSector>) -> Option<Buffer> {
+    let (stripe, index, _) = core.geometry.strip_of(array_sector);
+    let _guard = core.lock(sync_of_rows(&rows), Mode::Shared).await;
+    if !core.consistency.covers(&sync_of_rows(&rows)) {
         return None;
     }
     let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
@@ -120,8 +123,8 @@ pub(crate) async fn read_from_parity(core: &Core, array_sector: u64, rows: Range
 }
 
 /// What the other members of a parity array say about a slot's rows.
-pub(crate) async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>) -> Option<Buffer> {
-    let stripe = rows.start / core.geometry.strip_sectors();
+pub(crate) async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Buffer> {
+    let stripe = core.geometry.stripe_of_row(rows.start).0;
     let map = core.map(stripe);
     if let Some(index) = map.data.iter().position(|&data| usize::from(data) == slot) {
         return reconstruct(core, stripe, index, rows, &mut Strips::new()).await.ok();
@@ -143,10 +146,9 @@ fn data_index(map: &StripeMap, slot: usize) -> Option<usize> {
 
 /// Reads a part of one strip whose member is missing or cannot be read directly.
 pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
-    let strip = core.geometry.strip_sectors();
-    let rows = part.start_sector..part.start_sector + part.sectors;
-    let guard = core.lock(rows.clone(), Mode::Shared).await;
-    let stripe = rows.start / strip;
+    let rows = part.start_sector.run(part.sectors);
+    let guard = core.lock(sync_of_rows(&rows), Mode::Shared).await;
+    let stripe = core.geometry.stripe_of_row(rows.start).0;
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
     let mut read = reconstruct(&core, stripe, index, &rows, &mut Strips::new()).await;
     if read.is_err() {
@@ -158,10 +160,9 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
 
 /// A member could not read a part. Recovers it, returns it to the client, and writes it back (read correction).
 pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) {
-    let strip = core.geometry.strip_sectors();
-    let rows = part.start_sector..part.start_sector + part.sectors;
-    let guard = core.lock(rows.clone(), Mode::Exclusive).await;
-    let stripe = rows.start / strip;
+    let rows = part.start_sector.run(part.sectors);
+    let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
+    let stripe = core.geometry.stripe_of_row(rows.start).0;
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
     let mut unreadable = Strips::new();
     unreadable.push(slot);
@@ -179,10 +180,9 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
 }
 
 /// Corrects a strip that a write found unreadable, if it still is.
-pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) {
-    let strip = core.geometry.strip_sectors();
-    let stripe = rows.start / strip;
-    let _guard = core.lock(rows.clone(), Mode::Exclusive).await;
+pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<MemberSector>) {
+    let stripe = core.geometry.stripe_of_row(rows.start).0;
+    let _guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
     let Some(member) = core.members.borrow().slots()[slot].member else { return };
     let map = core.map(stripe);
     let parity = map.parity.iter().position(|&known| usize::from(known) == slot);
@@ -215,12 +215,13 @@ pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<u64>) 
 /// zeros, whichever members a crash takes.
 pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u64>, zeroing: Zeroing, small: bool) {
     let strip = core.geometry.strip_sectors();
-    let rows = stripes.start * strip..stripes.end * strip;
+    let rows = MemberSector::new(stripes.start * strip)..MemberSector::new(stripes.end * strip);
+    let sync = sync_of_rows(&rows);
     if let Err(error) = core.log_open().await {
         return core.part_done(parent, None, Err(error));
     }
-    let guard = core.lock(rows.clone(), Mode::Exclusive).await;
-    core.write_begin(&rows).await;
+    let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
+    core.write_begin(&sync).await;
     let recorded = if small { stripes.clone().collect() } else { core.log_covered(&stripes) };
     let records = recorded.into_iter().map(|stripe| {
         let mut records = core.revoke_records(stripe, &(0..strip));
@@ -233,7 +234,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
             // Durable where members have caches, so that the next write to the stripe need not flush first (R20).
             let fua = zeroing.fua || core.has_volatile_members() && core.log.config.is_some();
             core.wait_for_ack_barrier().await;
-            core.gate_client_write(&rows);
+            core.gate_client_write(&sync);
             let result =
                 zero_members(&core, &rows, Zeroing { fua, fast: false, ..zeroing }, |members| members.active().collect()).await;
             core.wait_for_ack_barrier().await;
@@ -242,7 +243,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
         }
         Err(error) => Err(error),
     };
-    core.write_end(&rows).await;
+    core.write_end(&sync).await;
     drop(guard);
     core.part_done(parent, None, result);
 }
@@ -250,7 +251,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
 /// Zeroes `rows` of the chosen members.
 pub(crate) async fn zero_members(
     core: &Core,
-    rows: &Range<u64>,
+    rows: &Range<MemberSector>,
     zeroing: Zeroing,
     choose: impl Fn(&crate::member::Members) -> SmallVec<[crate::MemberId; 8]>,
 ) -> Result<(), IoError> {
@@ -258,7 +259,7 @@ pub(crate) async fn zero_members(
     let zero = |&member: &crate::MemberId| crate::member_requests::MemberIo {
         member,
         start_sector: rows.start,
-        sectors: rows.end - rows.start,
+        sectors: rows.sectors(),
         operation: zeroing.operation(),
     };
     let outcomes = core.io(targets.iter().map(zero).collect()).await;

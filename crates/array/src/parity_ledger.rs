@@ -3,7 +3,7 @@
 use crate::log::{BehindWrite, LogHolders, Logged};
 use crate::member_requests::Ended;
 use crate::plan::{Rectangle, WritePlan};
-use crate::{Geometry, MemberId};
+use crate::{ArraySector, Geometry, MemberId, MemberSector};
 use slab::Slab;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell, RefMut};
@@ -26,11 +26,11 @@ pub(crate) struct StraightWrite {
     pub tag: Tag,
     pub begun: Nanos,
     /// In the array.
-    pub start_sector: u64,
+    pub start_sector: ArraySector,
     pub stripe: u64,
     pub part: Rectangle,
     /// In the sync space, so on the members.
-    pub rows: Range<u64>,
+    pub rows: Range<MemberSector>,
     pub lock: usize,
     /// The client's operation.
     pub operation: Operation,

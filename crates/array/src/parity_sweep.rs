@@ -3,6 +3,7 @@
 //! Only P and Q together tell which strip is wrong. They cannot tell one case: a wrong strip that was overwritten by
 //! read-modify-write before the scrub came leaves its error in both, and looks as if it were still wrong.
 
+use crate::address::{Sectors, sync_of_rows};
 use crate::core::{Core, drop_failed_writes, rewrite};
 use crate::lock::Mode;
 use crate::member::RebuildTarget;
@@ -12,7 +13,7 @@ use crate::parity_io::PAGE_SECTORS;
 use crate::plan::Presence;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, WINDOW_SECTORS, Work};
-use crate::{Flaw, MemberId, StripeMap};
+use crate::{Flaw, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,7 +25,7 @@ type Rows = BTreeMap<usize, Buffer>;
 
 /// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
 /// another holds beside it.
-pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Result<Found, String> {
+pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>) -> Result<Found, String> {
     // R19: with a partial parity log every repair has a record, and this run may not have written yet.
     if core.log.config.is_some_and(|config| config.newest_only) && work.kind != (SweepKind::Scrub { repair: false }) {
         core.log_open().await.map_err(|error| error.to_string())?;
@@ -33,17 +34,16 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<u64>) -> Resu
         return Ok(found);
     }
     let mut all = Found::default();
-    for row in rows.clone().step_by(PAGE_SECTORS as usize) {
-        let page = row..rows.end.min(row + PAGE_SECTORS);
+    for page in rows.in_steps(PAGE_SECTORS) {
         all.mismatch_sectors += piece(core, work, page, true).await?.map_or(0, |found| found.mismatch_sectors);
     }
     Ok(all)
 }
 
 /// Processes some stripes, or some rows of one. Returns `None` if not all could be read and `rows` is more than a page.
-async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Result<Option<Found>, String> {
-    let guard = core.lock(rows.clone(), Mode::Exclusive).await;
-    let sectors = rows.end - rows.start;
+async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bool) -> Result<Option<Found>, String> {
+    let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
+    let sectors = rows.sectors();
     let mut unreadable: SmallVec<[usize; 4]> = SmallVec::new();
     let mut known = loop {
         if let Some(known) = read_all(core, &rows, &mut unreadable).await {
@@ -66,11 +66,11 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     let mut computed: Rows = wanted.iter().map(|&slot| (slot, core.buffers.take(sectors))).collect();
     let mut found = Found::default();
     // What to write where redundancy mismatches, by slot and row.
-    let mut repairs: Vec<(usize, u64, Buffer)> = Vec::new();
+    let mut repairs: Vec<(usize, MemberSector, Buffer)> = Vec::new();
     let mut row = rows.start;
     while row < rows.end {
-        let stripe = row / strip;
-        let end = rows.end.min((stripe + 1) * strip);
+        let (stripe, in_strip) = core.geometry.stripe_of_row(row);
+        let end = rows.end.min(row + (strip - in_strip));
         let map = core.map(stripe);
         let at = bytes(row - rows.start)..bytes(end - rows.start);
         let start = row;
@@ -122,7 +122,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     // R19: older log records would bring back the parity that is being repaired.
     let mut bare = Vec::new();
     for (slot, row, buffer) in &repairs {
-        let (stripe, start) = (row / strip, row % strip);
+        let (stripe, start) = core.geometry.stripe_of_row(*row);
         let rows = start..start + (buffer.len() / 512) as u64;
         if core.map(stripe).parity.iter().any(|&parity| usize::from(parity) == *slot) && core.needs_revoke(stripe, &rows) {
             bare.push(core.revoke_records(stripe, &rows));
@@ -141,7 +141,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
     }
     let outcomes = core.io(batch).await;
     let settled = drop_failed_writes(core, &targets, outcomes.iter().map(|(result, _)| result));
-    core.log_end(rows.start / strip, &[], logged);
+    core.log_end(core.geometry.stripe_of_row(rows.start).0, &[], logged);
     drop((outcomes, guard));
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     known.into_values().for_each(|buffer| core.buffers.give(buffer));
@@ -161,13 +161,13 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<u64>, page: bool) -> Re
 
 /// A page that is lost. It becomes a bad block of the rebuilding member, so that reading it fails instead of returning garbage,
 /// and the sweep goes on.
-async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, String> {
+async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>) -> Result<Found, String> {
     let targets: SmallVec<[RebuildTarget; 2]> = {
         let members = core.members.borrow();
         work.targets.iter().copied().filter(|target| members.get(target.member).role != crate::MemberState::Failed).collect()
     };
     if targets.is_empty() {
-        core.event(Event::Unreadable { sync_sector: rows.start, sectors: rows.end - rows.start });
+        core.event(Event::Unreadable { sync_sector: sync_of_rows(rows).start, sectors: rows.sectors() });
     }
     for RebuildTarget { member, .. } in targets {
         if !core.mark_bad(member, rows.clone()).await {
@@ -178,18 +178,18 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<u64>) -> Result<Found, 
 }
 
 /// Reads the rows of every readable member. Returns `None` if another one failed.
-async fn read_all(core: &Core, rows: &Range<u64>, unreadable: &mut SmallVec<[usize; 4]>) -> Option<Rows> {
+async fn read_all(core: &Core, rows: &Range<MemberSector>, unreadable: &mut SmallVec<[usize; 4]>) -> Option<Rows> {
     let mut slots: SmallVec<[(usize, MemberId); 16]> = SmallVec::new();
     let mut batch = Batch::new();
     {
         let members = core.members.borrow();
         for slot in 0..core.geometry.slot_count() {
             if members.presence(slot, rows) == Presence::Readable && !unreadable.contains(&slot) {
-                let into = std::iter::once(core.buffers.take(rows.end - rows.start)).collect();
+                let into = std::iter::once(core.buffers.take(rows.sectors())).collect();
                 let member = members.slots()[slot].member.expect("whole");
                 slots.push((slot, member));
                 let operation = Operation::Read { into };
-                batch.push(MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
+                batch.push(MemberIo { member, start_sector: rows.start, sectors: rows.sectors(), operation });
             }
         }
     }
@@ -280,14 +280,14 @@ fn suppose(core: &Core, kind: SweepKind, map: &StripeMap, known: &Rows, at: Rang
 fn check_stripe(
     core: &Core,
     kind: SweepKind,
-    row: u64,
+    row: MemberSector,
     known: &[&Rows; 2],
     at: Range<usize>,
     found: &mut Found,
-    repairs: &mut Vec<(usize, u64, Buffer)>,
+    repairs: &mut Vec<(usize, MemberSector, Buffer)>,
 ) {
     let code = core.stripes.code();
-    let map = core.map(row / core.geometry.strip_sectors());
+    let map = core.map(core.geometry.stripe_of_row(row).0);
     let held = |slot: usize, part: &Range<usize>| {
         let buffer = known.iter().find_map(|known| known.get(&slot))?;
         Some(&buffer[part.clone()])
@@ -306,13 +306,13 @@ fn check_stripe(
     for page in at.clone().step_by(bytes(PAGE_SECTORS)) {
         let page = page..(page + bytes(PAGE_SECTORS)).min(at.end);
         let rows = row_of(page.start)..row_of(page.end);
-        let may_blame = core.consistency.covers(&rows);
+        let may_blame = core.consistency.covers(&sync_of_rows(&rows));
         if is_consistent(&page) || (kind == SweepKind::Resync && may_blame) {
             continue;
         }
         let wrong = if may_blame { locate(core, map, known[0], &page) } else { None };
-        found.mismatch_sectors += rows.end - rows.start;
-        found.blame(rows, wrong.as_ref().map(|(slot, _)| *slot));
+        found.mismatch_sectors += rows.sectors();
+        found.blame(sync_of_rows(&rows), wrong.as_ref().map(|(slot, _)| *slot));
         match wrong {
             Some((slot, right)) if repair => repairs.push((slot, row_of(page.start), right)),
             Some((_, right)) => core.buffers.give(right),
@@ -377,9 +377,8 @@ fn slot_of(map: &StripeMap, position: usize) -> Option<usize> {
 /// Resyncs these rows of a stripe before a write to a part of them, if they may be inconsistent and the stripe lacks members, but
 /// fewer than it has parities (R38). If that is not possible, the write goes on without.
 pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip: &Range<u64>) {
-    let base = stripe * core.geometry.strip_sectors();
-    let on_members = base + rows_of_strip.start..base + rows_of_strip.end;
-    if core.consistency.covers(&on_members) {
+    let on_members = core.geometry.rows_of_strip(stripe, rows_of_strip);
+    if core.consistency.covers(&sync_of_rows(&on_members)) {
         return;
     }
     let lost = {
@@ -390,13 +389,11 @@ pub(crate) async fn resync_before_write(core: &Core, stripe: u64, rows_of_strip:
         return;
     }
     let work = Work { kind: SweepKind::Resync, targets: &[] };
-    let mut next = on_members.start;
-    while next < on_members.end {
-        let part = next..on_members.end.min(next + WINDOW_SECTORS);
-        if !core.consistency.covers(&part) && rows(core, &work, part.clone()).await.is_err() {
+    for part in on_members.in_steps(WINDOW_SECTORS) {
+        let sync = sync_of_rows(&part);
+        if !core.consistency.covers(&sync) && rows(core, &work, part).await.is_err() {
             return;
         }
-        next = part.end;
-        core.consistency.note_resync(part);
+        core.consistency.note_resync(sync);
     }
 }

@@ -22,9 +22,9 @@ mod task;
 
 pub(crate) use straight::go_on;
 
-use crate::MemberId;
+use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::Part;
-use crate::core::{Core, drop_failed, is_no_space, mark_half_written};
+use crate::core::{Core, array_range, drop_failed, is_no_space, mark_half_written};
 use crate::lists::few;
 use crate::log::{BehindWrite, LogHolders, Logged};
 use crate::log_record::LogRecord;
@@ -34,6 +34,7 @@ use crate::parity_code::Parities;
 use crate::parity_ledger::Frozen;
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::{DataCutter, of_sectors, shared};
+use crate::{MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -42,7 +43,7 @@ use stria_block::{Claim, Data, IoError, Operation, Request, Segments, bytes};
 /// A client's write.
 #[inline]
 pub(crate) fn write(core: &Rc<Core>, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) {
-    let goes_on = core.coalescer.is_of_stream(&(request.start_sector..request.end_sector()));
+    let goes_on = core.coalescer.is_of_stream(&array_range(request));
     if goes_on || !straight::begin(core, request, send) {
         write_by_task(core, request, goes_on);
     }
@@ -77,13 +78,12 @@ pub(crate) fn write_part(core: &Rc<Core>, stripe: u64, part: Part) {
 }
 
 /// The rows of a part on its members.
-fn rows(core: &Core, stripe: u64, part: &Rectangle) -> Range<u64> {
-    let base = stripe * core.geometry.strip_sectors();
-    base + part.rows.start..base + part.rows.end
+fn rows(core: &Core, stripe: u64, part: &Rectangle) -> Range<MemberSector> {
+    core.geometry.rows_of_strip(stripe, &part.rows)
 }
 
 /// The data slots that parts of a write change, each with its rows.
-fn places<'a>(core: &'a Core, stripe: u64, parts: &'a [Rectangle]) -> impl Iterator<Item = (usize, Range<u64>)> + 'a {
+fn places<'a>(core: &'a Core, stripe: u64, parts: &'a [Rectangle]) -> impl Iterator<Item = (usize, Range<MemberSector>)> + 'a {
     let place = move |part: &'a Rectangle| {
         let rows = rows(core, stripe, part);
         part.strips.clone().map(move |index| (usize::from(core.map(stripe).data[index]), rows.clone()))
@@ -164,11 +164,11 @@ fn send(
     mut to: impl FnMut(MemberIo),
 ) {
     let (map, rows) = (core.map(stripe), rows(core, stripe, part));
-    core.gate_client_write(&rows);
+    core.gate_client_write(&sync_of_rows(&rows));
     let targets = |slot: u16| core.members.borrow().each_target(usize::from(slot));
     let mut each = |member: MemberId, from: Segments<Data>| {
         let operation = Operation::Write { from, fua };
-        to(MemberIo { member, start_sector: rows.start, sectors: rows.end - rows.start, operation });
+        to(MemberIo { member, start_sector: rows.start, sectors: rows.sectors(), operation });
     };
     for (index, from) in part.strips.clone().zip(written) {
         targets(map.data[index]).for_each(|member| each(member, shared(from)));
@@ -204,7 +204,7 @@ async fn finish(
             }
         }
         for Ended { member, start_sector, sectors, .. } in failed.iter().filter(|_| !no_space) {
-            if let Err(error) = mark_half_written(core, *member, *start_sector..start_sector + sectors).await {
+            if let Err(error) = mark_half_written(core, *member, start_sector.run(*sectors)).await {
                 result = Err(error);
             }
         }

@@ -3,8 +3,8 @@
 //! The sync space is dealt out in groups of some stripes, one lane after the other. Whatever must stay consistent lies in one
 //! group, so an engine that leaves other groups alone needs to know nothing of them.
 
-use crate::Geometry;
 use crate::geometry::Divisor;
+use crate::{ArraySector, Geometry, SyncSector};
 use std::ops::Range;
 
 /// 256 KiB of the sync space: a stream of a few requests reaches all lanes, and most requests one.
@@ -49,32 +49,28 @@ impl Partition {
     }
 
     /// True if this partition contains a position of the sync space.
-    pub fn owns(&self, sync_sector: u64) -> bool {
-        self.lane_count == 1 || self.owner(sync_sector / self.group_sectors) == self.lane
+    pub fn owns(&self, sync_sector: SyncSector) -> bool {
+        self.lane_count == 1 || self.owner(sync_sector.get() / self.group_sectors) == self.lane
     }
 
     /// The first position of the partition from here on.
-    pub fn next(&self, sync_sector: u64) -> u64 {
+    pub fn next(&self, sync_sector: SyncSector) -> SyncSector {
         if self.owns(sync_sector) {
             return sync_sector;
         }
-        let group = sync_sector / self.group_sectors;
+        let group = sync_sector.get() / self.group_sectors;
         let away = (self.lane + self.lane_count - self.owner(group)) % self.lane_count;
-        (group + away as u64) * self.group_sectors
+        SyncSector::new((group + away as u64) * self.group_sectors)
     }
 
     /// The parts of a range of the sync space that this partition contains.
-    pub fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    pub fn parts(&self, range: Range<SyncSector>) -> impl Iterator<Item = Range<SyncSector>> + use<> {
         let partition = *self;
         let mut next = range.start;
         std::iter::from_fn(move || {
             let start = partition.next(next);
-            let group_end = if partition.lane_count == 1 {
-                u64::MAX
-            } else {
-                (start / partition.group_sectors + 1) * partition.group_sectors
-            };
-            next = group_end.min(range.end);
+            let group_end = (start.get() / partition.group_sectors + 1) * partition.group_sectors;
+            next = if partition.lane_count == 1 { range.end } else { range.end.min(SyncSector::new(group_end)) };
             (start < range.end).then_some(start..next)
         })
     }
@@ -85,9 +81,9 @@ impl Partition {
     }
 
     /// The lane that owns an array sector, and the end of its group.
-    pub fn lane_of(&self, array_sector: u64) -> (usize, u64) {
-        let (group, _) = self.by_data.divide(array_sector >> self.group_sectors.trailing_zeros());
-        (self.owner(group), (group + 1) * self.group_array_sectors())
+    pub fn lane_of(&self, array_sector: ArraySector) -> (usize, ArraySector) {
+        let (group, _) = self.by_data.divide(array_sector.get() >> self.group_sectors.trailing_zeros());
+        (self.owner(group), ArraySector::new((group + 1) * self.group_array_sectors()))
     }
 }
 
@@ -103,11 +99,15 @@ mod tests {
             let geometry = Geometry::new(Level::Raid5, layout, strip, &[1 << 14; 4]).unwrap();
             let shares: Vec<Partition> = (0..3).map(|lane| Partition::new(&geometry, lane, 3, 512)).collect();
             for stripe in 0..(1 << 14) / strip {
-                let owners: Vec<usize> = (0..3).filter(|&lane| shares[lane].owns(stripe * strip)).collect();
-                let (lane, end) = shares[0].lane_of(stripe * strip * 3);
+                let owners: Vec<usize> = (0..3).filter(|&lane| shares[lane].owns(SyncSector::new(stripe * strip))).collect();
+                let (lane, end) = shares[0].lane_of(ArraySector::new(stripe * strip * 3));
                 assert_eq!(owners, [lane]);
-                assert!(shares.iter().all(|partition| partition.owns(stripe * strip + strip - 1) == (partition.lane == lane)));
-                assert_eq!(shares[0].lane_of((stripe + 1) * strip * 3 - 1), (lane, end));
+                assert!(
+                    shares
+                        .iter()
+                        .all(|partition| partition.owns(SyncSector::new(stripe * strip + strip - 1)) == (partition.lane == lane))
+                );
+                assert_eq!(shares[0].lane_of(ArraySector::new((stripe + 1) * strip * 3 - 1)), (lane, end));
             }
         }
     }
@@ -115,13 +115,16 @@ mod tests {
     #[test]
     fn shares_are_apart_and_leave_nothing_out() {
         let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 8, &[5000; 2]).unwrap();
-        let mut parts: Vec<Range<u64>> =
-            (0..3).flat_map(|lane| Partition::new(&geometry, lane, 3, 512).parts(100..4999)).collect();
+        let mut parts: Vec<Range<SyncSector>> =
+            (0..3).flat_map(|lane| Partition::new(&geometry, lane, 3, 512).parts(SyncSector::span(100..4999))).collect();
         parts.sort_by_key(|part| part.start);
-        assert_eq!((parts[0].start, parts.last().unwrap().end), (100, 4999));
+        assert_eq!((parts[0].start, parts.last().unwrap().end), (SyncSector::new(100), SyncSector::new(4999)));
         assert!(parts.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert!(Partition::whole(&geometry).parts(100..4999).eq(std::iter::once(100..4999)));
+        assert!(Partition::whole(&geometry).parts(SyncSector::span(100..4999)).eq(std::iter::once(SyncSector::span(100..4999))));
         let partition = Partition::new(&geometry, 1, 3, 512);
-        assert_eq!([0, 511, 512, 1023, 1024, 4096].map(|sector| partition.next(sector)), [512, 512, 512, 1023, 2048, 5120]);
+        assert_eq!(
+            [0, 511, 512, 1023, 1024, 4096].map(|sector| partition.next(SyncSector::new(sector)).get()),
+            [512, 512, 512, 1023, 2048, 5120]
+        );
     }
 }

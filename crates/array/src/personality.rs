@@ -18,10 +18,11 @@
 //! | [`resync_piece`](Personality::resync_piece), [`resync`](Personality::resync) | make redundancy consistent for a client that reads |
 //! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
 
-use crate::MemberId;
+use crate::address::SweepSector;
 use crate::core::{Core, FailedPart};
 use crate::member_requests::Pieces;
 use crate::window::{Found, Work};
+use crate::{ArraySector, MemberId, MemberSector, SyncSector};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -30,7 +31,7 @@ use stria_block::{Buffer, Operation, Request};
 /// The part of a request that lies in one piece on one member.
 pub(crate) struct Run {
     pub slot: usize,
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
     pub sectors: u64,
     pub pieces: Pieces,
 }
@@ -63,16 +64,16 @@ impl Zeroing {
     }
 }
 
-/// A range in the array and on one member: array sector, row, count.
-pub(crate) type Place = (u64, u64, u64);
+/// A range in the array and on one member: first sectors, and count.
+pub(crate) type Place = (ArraySector, MemberSector, u64);
 
 /// See the [module](self).
 pub(crate) trait Personality {
     /// The member that can do all of a read or write by itself, and the first sector there.
-    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)>;
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, MemberSector)>;
 
     /// The runs of a client's read. `None`: redundancy of the range must be made consistent first (R36).
-    fn read(core: &Core, range: Range<u64>) -> Option<Runs>;
+    fn read(core: &Core, range: Range<ArraySector>) -> Option<Runs>;
 
     /// Reads a part in `slot` whose member is missing or does not hold it.
     fn read_elsewhere(core: &Rc<Core>, part: FailedPart, slot: usize);
@@ -87,21 +88,21 @@ pub(crate) trait Personality {
     fn clear(core: &Rc<Core>, request: Request, zeroing: Zeroing);
 
     /// The slot and sector of a member that knows whether the first of these sectors are a hole, and for how many it does.
-    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64);
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64);
 
     /// What members other than `member` say about a place, piece by piece, each with its offset. `None`: they cannot tell.
     async fn others_say(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
 
     /// What the others say of `rows` of a slot, which lie at `sync` in the sync space. The caller has their lock.
-    async fn told_by_others(core: &Core, slot: usize, rows: &Range<u64>, sync: &Range<u64>) -> Option<Buffer>;
+    async fn told_by_others(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;
 
     /// The first piece of array sectors that [`resync`](Personality::resync) takes at once: where it lies in the sync space, and
     /// its length.
-    fn resync_piece(core: &Core, range: &Range<u64>) -> (Range<u64>, u64);
+    fn resync_piece(core: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64);
 
     /// Makes redundancy of a part of the sync space consistent.
-    async fn resync(core: &Core, range: &Range<u64>) -> Result<(), String>;
+    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), String>;
 
     /// One window of a sweep.
-    async fn sweep(core: &Core, work: &Work<'_>, window: Range<u64>) -> Result<Found, String>;
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String>;
 }

@@ -4,7 +4,8 @@
 //! *which bytes* that takes, and the engine's driver writes them. The engine acknowledges nothing that depends on a metadata
 //! update before all of its writes have ended.
 
-use crate::{AppendTerms, LogRecord, MemberConfig, MemberId, Refusal, Synced};
+use crate::address::{MemberSpace, SyncSpace};
+use crate::{AppendTerms, LogRecord, MemberConfig, MemberId, MemberSector, Refusal, Synced};
 use std::ops::Range;
 use stria_block::{Data, IoError};
 
@@ -14,7 +15,7 @@ pub struct MemberProgress {
     /// The member.
     pub member: MemberId,
     /// The recovery offset: as far as this its data area holds what it should.
-    pub recovered: Synced,
+    pub recovered: Synced<MemberSpace>,
     /// Only chunks that the write-intent bitmap marks are missing (a member that returned).
     pub by_bitmap: bool,
 }
@@ -34,7 +35,7 @@ pub struct ArrayState {
     /// No write is in flight, and everything written is durable: a crash now needs no resync.
     pub clean: bool,
     /// As far as this redundancy is consistent.
-    pub synced: Synced,
+    pub synced: Synced<SyncSpace>,
     /// The slots, in order.
     pub slots: Vec<SlotState>,
     /// Members without a slot.
@@ -55,7 +56,7 @@ impl ArrayState {
         let known: Vec<_> = progresses.map(|progress| (progress.member, progress.recovered)).collect();
         for progress in self.slots.iter_mut().flat_map(|slot| [&mut slot.member, &mut slot.replacement]).flatten() {
             let before =
-                known.iter().find(|(member, _)| *member == progress.member).map_or(Synced::UpTo(0), |(_, recovered)| *recovered);
+                known.iter().find(|(member, _)| *member == progress.member).map_or(Synced::up_to(0), |(_, recovered)| *recovered);
             progress.recovered = progress.recovered.min(before);
         }
     }
@@ -79,7 +80,7 @@ pub enum MetadataUpdate {
         /// The member.
         member: MemberId,
         /// Ranges of sectors of its data area.
-        blocks: Vec<Range<u64>>,
+        blocks: Vec<Range<MemberSector>>,
     },
     /// A new log session: no record from before counts any more.
     ResetLog,
@@ -144,7 +145,12 @@ pub trait MetadataWriter: Clone {
 
     /// The writes that make `blocks` (sectors of the data area) the bad blocks of a member. `None`, the default: the format has
     /// no space for them.
-    fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+    fn record_bad_blocks(
+        &mut self,
+        member: MemberId,
+        blocks: &[Range<MemberSector>],
+        unix_seconds: u64,
+    ) -> Option<Vec<MetadataWrite>> {
         let _ = (member, blocks, unix_seconds);
         None
     }
@@ -191,7 +197,12 @@ impl MetadataWriter for NoMetadata {
     fn record_intent(&mut self, _set: &[u64], _clear: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
     }
-    fn record_bad_blocks(&mut self, _member: MemberId, _blocks: &[Range<u64>], _unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+    fn record_bad_blocks(
+        &mut self,
+        _member: MemberId,
+        _blocks: &[Range<MemberSector>],
+        _unix_seconds: u64,
+    ) -> Option<Vec<MetadataWrite>> {
         Some(Vec::new())
     }
     fn log_layout(&self) {}

@@ -8,7 +8,6 @@
 
 mod over;
 
-use crate::StripeMap;
 use crate::action::Action;
 use crate::core::{Core, drop_failed_writes};
 use crate::lock::Mode;
@@ -18,6 +17,7 @@ use crate::member_requests::{Batch, write_io};
 use crate::parity_code::{Found, Unit, code_strips};
 use crate::parity_io::{presences, read_units};
 use crate::plan::{Presence, Strips};
+use crate::{MemberSector, StripeMap, SyncSector};
 use over::{Newest, Over};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lacks: bool)
         }
     }
     // R33: reads that began before may have found parity as it was, and still need the overlay.
-    let readers = core.lock(0..core.geometry.sync_sectors(), Mode::Exclusive).await;
+    let readers = core.lock(SyncSector::ZERO.run(core.geometry.sync_sectors()), Mode::Exclusive).await;
     core.log.overlay.clear();
     drop(readers);
     core.log.enter(StartStage::Replayed, &core.ready);
@@ -109,13 +109,12 @@ impl Piece<'_> {
 }
 
 fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'a>> {
-    let base = stripe * core.geometry.strip_sectors();
     let mut over = Over::default();
     let mut pieces = Vec::new();
     over.walk(records, |rows, over| {
         for start in rows.clone().step_by(BAND_SECTORS as usize) {
             let rows = start..rows.end.min(start + BAND_SECTORS);
-            let there = presences(core, core.map(stripe), &(base + rows.start..base + rows.end), &Strips::new());
+            let there = presences(core, core.map(stripe), &core.geometry.rows_of_strip(stripe, &rows), &Strips::new());
             let parities: Strips = (0..there[1].len()).filter(|&index| there[1][index] == Presence::Readable).collect();
             pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
         }
@@ -135,8 +134,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
         return;
     }
     let map = core.map(*stripe);
-    let base = stripe * core.geometry.strip_sectors();
-    let on_member = base + rows.start..base + rows.end;
+    let on_member = core.geometry.rows_of_strip(*stripe, &rows);
     let sectors = rows.end - rows.start;
     let mut unreadable = Strips::new();
     loop {
@@ -145,7 +143,7 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<u64>) {
         let there = presences(core, map, &on_member, &unreadable);
         let unread: Strips = written.clone().filter(|&index| redone || there[0][index] != Presence::Readable).collect();
         let by_parity = !redone && !unread.is_empty();
-        let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
+        let mut wanted: SmallVec<[(Unit, Range<MemberSector>); 4]> = SmallVec::new();
         let found = written.clone().filter(|index| !unread.contains(index));
         wanted.extend(found.map(|index| (Unit::Data(index), on_member.clone())));
         if by_parity {

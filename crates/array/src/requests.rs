@@ -1,5 +1,6 @@
 //! Clients' requests under way: those in parts, those that went to one member unsplit, and those that wait to begin.
 
+use crate::ArraySector;
 use crate::segments::shared;
 use slab::Slab;
 use smallvec::SmallVec;
@@ -10,7 +11,7 @@ use stria_block::{Buffer, Completion, IoError, Nanos, Operation, Request, Segmen
 pub(crate) struct Parent {
     tag: Tag,
     begun: Nanos,
-    start_sector: u64,
+    start_sector: ArraySector,
     pending: usize,
     error: Option<IoError>,
     /// What goes back to the client: a write's data. A read's memory is collected in `read`.
@@ -24,7 +25,7 @@ impl Parent {
         matches!(self.operation, Operation::Read { .. } | Operation::Write { .. }).then_some(self.begun)
     }
 
-    fn new(tag: Tag, begun: Nanos, start_sector: u64, pending: usize, operation: Operation) -> Self {
+    fn new(tag: Tag, begun: Nanos, start_sector: ArraySector, pending: usize, operation: Operation) -> Self {
         Self { tag, begun, start_sector, pending, error: None, operation, read: SmallVec::new() }
     }
 
@@ -37,7 +38,7 @@ impl Parent {
             Operation::Flush => Operation::Flush,
             Operation::Extents { .. } => Operation::Extents { extents: Vec::new() },
         };
-        Self::new(request.tag, begun, request.start_sector, parts, operation)
+        Self::new(request.tag, begun, ArraySector::new(request.start_sector), parts, operation)
     }
 
     /// A part has ended. A read brings its offset in the request and its memory. Returns whether it was the last.
@@ -84,7 +85,7 @@ impl Requests {
     }
 
     /// Begins one of one part, which keeps `operation`.
-    pub fn begin_one(&self, tag: Tag, begun: Nanos, start_sector: u64, operation: Operation) -> usize {
+    pub fn begin_one(&self, tag: Tag, begun: Nanos, start_sector: ArraySector, operation: Operation) -> usize {
         self.parents.borrow_mut().insert(Parent::new(tag, begun, start_sector, 1, operation))
     }
 
@@ -93,7 +94,7 @@ impl Requests {
     }
 
     /// In the array.
-    pub fn start_sector(&self, parent: usize) -> u64 {
+    pub fn start_sector(&self, parent: usize) -> ArraySector {
         self.parents.borrow()[parent].start_sector
     }
 

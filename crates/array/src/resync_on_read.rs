@@ -7,7 +7,8 @@
 //!
 //! Ranges where this was done are remembered, so that only the first read pays. A read-only array is left as it is.
 
-use crate::core::{Core, lost};
+use crate::ArraySector;
+use crate::core::{Core, array_range, lost};
 use crate::of_level::of_level;
 use crate::personality::Personality;
 use std::ops::Range;
@@ -16,7 +17,7 @@ use stria_block::Request;
 
 impl Core {
     /// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
-    async fn resync_on_read(&self, range: &Range<u64>) -> Result<(), String> {
+    async fn resync_on_read(&self, range: &Range<ArraySector>) -> Result<(), String> {
         let mut next = range.start;
         while next < range.end {
             let (part, sectors) = of_level!(self, P => P::resync_piece(self, &(next..range.end)));
@@ -37,7 +38,7 @@ pub(crate) fn read_after_resync(core: &Rc<Core>, request: Request) {
     let reader = Rc::clone(core);
     core.ready.spawn(async move {
         let core = reader;
-        let resynced = core.resync_on_read(&(request.start_sector..request.end_sector())).await;
+        let resynced = core.resync_on_read(&array_range(&request)).await;
         core.requests.end_resync();
         match resynced {
             Ok(()) => core.requests.hold(request),

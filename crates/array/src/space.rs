@@ -1,7 +1,7 @@
 //! What is known of [members without space](crate::no_space).
 
-use crate::MemberId;
 use crate::task::Waiters;
+use crate::{MemberId, MemberSector, SyncSector};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use stria_block::{IoError, Nanos};
@@ -76,6 +76,6 @@ impl NoSpace {
 #[derive(Clone)]
 pub(crate) struct Unfilled {
     pub member: MemberId,
-    pub rows: Range<u64>,
-    pub sync: Range<u64>,
+    pub rows: Range<MemberSector>,
+    pub sync: Range<SyncSector>,
 }

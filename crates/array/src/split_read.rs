@@ -5,7 +5,7 @@ use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
 use crate::personality::{Personality, Run, Runs, Source};
 use crate::segments::Cutter;
-use crate::{MemberId, hedge};
+use crate::{ArraySector, MemberId, hedge};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, Segments, bytes};
@@ -13,6 +13,7 @@ use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, Segments, byte
 /// Performs a client's read that has been split.
 pub(crate) fn read(core: &Rc<Core>, mut request: Request, runs: Runs) {
     let parent = core.begin(&mut request, runs.len());
+    let array_start = ArraySector::new(request.start_sector);
     let Operation::Read { into } = request.operation else { unreachable!("this is a read") };
     // A single run takes the memory as it is. Several take theirs piece by piece, in the order of the request.
     let memories: SmallVec<[Segments<Buffer>; 8]> =
@@ -28,14 +29,21 @@ pub(crate) fn read(core: &Rc<Core>, mut request: Request, runs: Runs) {
                 };
                 core.send_part(parent, run.pieces, io);
             }
-            Source::OthersFirst(member) => read_elsewhere(core, parent, request.start_sector, run, into, Some(member)),
-            Source::Others => read_elsewhere(core, parent, request.start_sector, run, into, None),
+            Source::OthersFirst(member) => read_elsewhere(core, parent, array_start, run, into, Some(member)),
+            Source::Others => read_elsewhere(core, parent, array_start, run, into, None),
         }
     }
 }
 
 /// Reads a run whose member is missing, cannot read it, or is unresponsive (`slow`).
-fn read_elsewhere(core: &Rc<Core>, parent: usize, array_start: u64, run: Run, into: Segments<Buffer>, slow: Option<MemberId>) {
+fn read_elsewhere(
+    core: &Rc<Core>,
+    parent: usize,
+    array_start: ArraySector,
+    run: Run,
+    into: Segments<Buffer>,
+    slow: Option<MemberId>,
+) {
     let mut memory = Cutter::new(into);
     let mut start_sector = run.start_sector;
     core.requests.more_parts(parent, run.pieces.len() - 1);

@@ -1,6 +1,7 @@
 //! The engine's state, as it is reported, and its events.
 
-use crate::{MemberId, Synced};
+use crate::address::SyncSpace;
+use crate::{MemberId, MemberSector, SyncSector, Synced};
 use stria_block::Nanos;
 
 /// The state of a member in the array.
@@ -113,7 +114,7 @@ pub struct ArrayStatus {
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
     /// As far as this redundancy is consistent.
-    pub synced: Synced,
+    pub synced: Synced<SyncSpace>,
     /// In order of their handles.
     pub members: Vec<MemberStatus>,
     /// The members by slot, if any.
@@ -287,7 +288,7 @@ pub enum Event {
         /// The member.
         member: MemberId,
         /// First sector in its data area.
-        start_sector: u64,
+        start_sector: MemberSector,
         /// The number of sectors.
         sectors: u64,
     },
@@ -297,7 +298,7 @@ pub enum Event {
         /// The member.
         member: MemberId,
         /// First sector in its data area.
-        start_sector: u64,
+        start_sector: MemberSector,
         /// The number of sectors.
         sectors: u64,
     },
@@ -307,7 +308,7 @@ pub enum Event {
         /// The member.
         member: MemberId,
         /// First sector in its data area.
-        start_sector: u64,
+        start_sector: MemberSector,
         /// The number of sectors.
         sectors: u64,
     },
@@ -334,14 +335,14 @@ pub enum Event {
     /// A sweep found sectors that no member can read and redundancy cannot recover.
     Unreadable {
         /// Where in the sync space.
-        sync_sector: u64,
+        sync_sector: SyncSector,
         /// How many sectors.
         sectors: u64,
     },
     /// A mismatch.
     Mismatch {
         /// Where in the sync space.
-        sync_sector: u64,
+        sync_sector: SyncSector,
         /// How many sectors.
         sectors: u64,
         /// The member that is wrong and its slot, where redundancy can tell.

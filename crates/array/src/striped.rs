@@ -1,12 +1,13 @@
 //! Levels without redundancy: linear and RAID 0. A request goes to one member or several, unchanged.
 
-use crate::MemberId;
-use crate::core::{Core, FailedPart, lost};
+use crate::address::{Sectors, SweepSector};
+use crate::core::{Core, FailedPart, array_range, lost};
 use crate::member_requests::MemberIo;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
 use crate::segments::slice_segments;
 use crate::window::{Found, Work};
+use crate::{ArraySector, MemberId, MemberSector, SyncSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -16,7 +17,10 @@ pub(crate) enum Striped {}
 
 /// Splits a range of the array into runs. `place` gives the slot and member sector of an array sector, and how far it is
 /// contiguous there. Runs that touch on a member are joined.
-pub(crate) fn runs(range: Range<u64>, place: impl Fn(u64, u64) -> (usize, u64, u64)) -> SmallVec<[Run; 8]> {
+pub(crate) fn runs(
+    range: Range<ArraySector>,
+    place: impl Fn(ArraySector, u64) -> (usize, MemberSector, u64),
+) -> SmallVec<[Run; 8]> {
     let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
     let mut next = range.start;
     while next < range.end {
@@ -35,7 +39,7 @@ pub(crate) fn runs(range: Range<u64>, place: impl Fn(u64, u64) -> (usize, u64, u
 }
 
 #[inline(always)]
-fn place(core: &Core, sector: u64, sectors: u64) -> (usize, u64, u64) {
+fn place(core: &Core, sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
     let extent = core.geometry.extent(sector, sectors);
     (extent.slot, extent.start_sector, extent.sectors)
 }
@@ -57,22 +61,22 @@ fn send_run(core: &Core, parent: usize, run: Run, operation: Operation) {
 
 impl Personality for Striped {
     #[inline(always)]
-    fn alone(core: &Core, request: &Request) -> Option<(MemberId, u64)> {
+    fn alone(core: &Core, request: &Request) -> Option<(MemberId, MemberSector)> {
         if !matches!(request.operation, Operation::Read { .. } | Operation::Write { .. }) {
             return None;
         }
-        let (slot, member_sector, run) = place(core, request.start_sector, request.sectors);
+        let (slot, member_sector, run) = place(core, ArraySector::new(request.start_sector), request.sectors);
         let members = core.members.borrow();
         let member = members.slots()[slot].member.filter(|_| run == request.sectors)?;
-        let rows = member_sector..member_sector + request.sectors;
+        let rows = member_sector.run(request.sectors);
         let reads = matches!(request.operation, Operation::Read { .. });
         (!reads || members.presence(slot, &rows) == Presence::Readable).then_some((member, member_sector))
     }
 
-    fn read(core: &Core, range: Range<u64>) -> Option<Runs> {
+    fn read(core: &Core, range: Range<ArraySector>) -> Option<Runs> {
         let members = core.members.borrow();
         let source = |run: Run| {
-            let rows = run.start_sector..run.start_sector + run.sectors;
+            let rows = run.start_sector.run(run.sectors);
             let whole = members.presence(run.slot, &rows) == Presence::Readable;
             let member = members.slots()[run.slot].member.filter(|_| whole);
             (run, member.map_or(Source::Others, Source::Member))
@@ -90,7 +94,7 @@ impl Personality for Striped {
     }
 
     fn write(core: &Rc<Core>, request: &mut Request, _: &mut impl FnMut(MemberId, Request)) {
-        let runs = runs(request.start_sector..request.end_sector(), |sector, sectors| place(core, sector, sectors));
+        let runs = runs(array_range(&request), |sector, sectors| place(core, sector, sectors));
         let parent = core.begin(request, runs.len());
         let Operation::Write { from, fua } = &request.operation else { unreachable!("this is a write") };
         for run in runs {
@@ -101,14 +105,14 @@ impl Personality for Striped {
     }
 
     fn clear(core: &Rc<Core>, mut request: Request, zeroing: Zeroing) {
-        let runs = runs(request.start_sector..request.end_sector(), |sector, sectors| place(core, sector, sectors));
+        let runs = runs(array_range(&request), |sector, sectors| place(core, sector, sectors));
         let parent = core.begin(&mut request, runs.len());
         for run in runs {
             send_run(core, parent, run, zeroing.operation());
         }
     }
 
-    fn extents(core: &Core, start_sector: u64, sectors: u64) -> (usize, u64, u64) {
+    fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64) {
         place(core, start_sector, sectors)
     }
 
@@ -116,19 +120,19 @@ impl Personality for Striped {
         None
     }
 
-    async fn told_by_others(_: &Core, _: usize, _: &Range<u64>, _: &Range<u64>) -> Option<Buffer> {
+    async fn told_by_others(_: &Core, _: usize, _: &Range<MemberSector>, _: &Range<SyncSector>) -> Option<Buffer> {
         None
     }
 
-    fn resync_piece(_: &Core, range: &Range<u64>) -> (Range<u64>, u64) {
-        (range.clone(), range.end - range.start)
+    fn resync_piece(_: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64) {
+        (SyncSector::ZERO..SyncSector::ZERO, range.sectors())
     }
 
-    async fn resync(_: &Core, _: &Range<u64>) -> Result<(), String> {
+    async fn resync(_: &Core, _: &Range<SyncSector>) -> Result<(), String> {
         Ok(())
     }
 
-    async fn sweep(_: &Core, _: &Work<'_>, _: Range<u64>) -> Result<Found, String> {
+    async fn sweep(_: &Core, _: &Work<'_>, _: Range<SweepSector>) -> Result<Found, String> {
         Ok(Found::default())
     }
 }

@@ -5,6 +5,7 @@
 //! is trusted, and from it a sweep resumes after a restart. Beside clients, windows keep to a speed that leaves clients their
 //! latency ([`steer`](crate::steer)), but not below the lower bound.
 
+use crate::address::{SweepSector, SweepSpace, rows_of_sweep, sync_of_sweep};
 use crate::core::Core;
 use crate::member::RebuildTarget;
 use crate::of_level::of_level;
@@ -44,22 +45,22 @@ struct Sweep {
     by_bitmap: bool,
     window: u64,
     /// Where this run of the sweep began.
-    start: u64,
-    end: u64,
-    next: Cell<u64>,
-    running: RefCell<BTreeSet<u64>>,
+    start: SweepSector,
+    end: SweepSector,
+    next: Cell<SweepSector>,
+    running: RefCell<BTreeSet<SweepSector>>,
     workers: Cell<usize>,
     error: RefCell<Option<String>>,
     mismatch_sectors: Cell<u64>,
     started: Nanos,
     /// For the speed: times, and the watermark then. The first is as old as the speed looks back, or the sweep.
-    marks: RefCell<VecDeque<(Nanos, u64)>>,
+    marks: RefCell<VecDeque<(Nanos, SweepSector)>>,
     checkpoint: Cell<Nanos>,
     finished: Waiters,
 }
 
 impl Sweep {
-    fn watermark(&self) -> u64 {
+    fn watermark(&self) -> SweepSector {
         self.running.borrow().first().copied().unwrap_or(self.next.get()).min(self.end)
     }
 
@@ -79,7 +80,7 @@ impl Sweep {
         let marks = self.marks.borrow();
         let old = marks.iter().rev().find(|&&(then, _)| now >= then + SPEED_OVER).or(marks.front());
         let Some(&(then, before)) = old.filter(|&&(then, _)| now > then) else { return 0 };
-        (u128::from(self.watermark().saturating_sub(before)) * 1_000_000_000 / u128::from(now - then)) as u64
+        (u128::from(self.watermark().max(before) - before) * 1_000_000_000 / u128::from(now - then)) as u64
     }
 }
 
@@ -147,8 +148,8 @@ impl Sweeper {
         let speed = sweep.speed(core.now());
         Some(SweepStatus {
             kind: sweep.kind,
-            done_sectors: done,
-            total_sectors: sweep.end,
+            done_sectors: done.get(),
+            total_sectors: sweep.end.get(),
             sectors_per_s: speed,
             eta_s: (sweep.end - done).checked_div(speed),
             held_sectors_per_s: self.held.get(),
@@ -255,7 +256,7 @@ pub(crate) fn name(kind: SweepKind) -> &'static str {
 }
 
 /// Members that are rebuilding, the position from which they lack data, and whether they lack only marked chunks.
-fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced, bool) {
+fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced<SweepSpace>, bool) {
     let members = core.members.borrow();
     let mut found: SmallVec<[RebuildTarget; 2]> = SmallVec::new();
     let (mut from, mut by_bitmap) = (Synced::All, true);
@@ -268,11 +269,11 @@ fn rebuild_targets(core: &Core) -> (SmallVec<[RebuildTarget; 2]>, Synced, bool) 
             by_bitmap &= member.config.by_bitmap;
         }
     }
-    (found, from, by_bitmap)
+    (found, from.map(SweepSector::of_row), by_bitmap)
 }
 
 /// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
-type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced, bool, u64);
+type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced<SweepSpace>, bool, u64);
 
 /// What should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
@@ -299,14 +300,20 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     }
     let resync = core.consistency.resync_from();
     if resync != Synced::All {
-        return Some((SweepKind::Resync, SmallVec::new(), resync, core.consistency.intent.borrow().is_some(), 0));
+        return Some((
+            SweepKind::Resync,
+            SmallVec::new(),
+            resync.map(SweepSector::of_sync),
+            core.consistency.intent.borrow().is_some(),
+            0,
+        ));
     }
     ordered_scrub(sweeper)
 }
 
 fn ordered_scrub(sweeper: &Sweeper) -> Option<Job> {
     let (repair, from, found) = sweeper.ordered.take()?;
-    Some((SweepKind::Scrub { repair }, SmallVec::new(), Synced::UpTo(from), false, found))
+    Some((SweepKind::Scrub { repair }, SmallVec::new(), Synced::up_to(from), false, found))
 }
 
 /// Runs one sweep after the other for as long as the array lives.
@@ -332,7 +339,7 @@ async fn run(
     sweeper: &Rc<Sweeper>,
     kind: SweepKind,
     targets: SmallVec<[RebuildTarget; 2]>,
-    from: Synced,
+    from: Synced<SweepSpace>,
     by_bitmap: bool,
     found: u64,
 ) {
@@ -343,7 +350,8 @@ async fn run(
     let geometry = &core.geometry;
     let window = core.partition.window(WINDOW_SECTORS.max(geometry.strip_sectors()));
     let end = if kind == SweepKind::Rebuild { geometry.member_sectors(0) } else { geometry.sync_sectors() };
-    let from = from.end_in(end) / window * window;
+    let end = SweepSector::new(end);
+    let from = SweepSector::new(from.end_in(end.get()).get() / window * window);
     let sweep = Rc::new(Sweep {
         kind,
         targets,
@@ -390,7 +398,7 @@ async fn run(
             core.sleep_until((core.now() + AGAIN_AFTER / 100).min(due)).await;
         }
     } else if sweep.watermark() < end {
-        let percent = sweep.watermark() * 100 / end.max(1);
+        let percent = sweep.watermark().get() * 100 / end.get().max(1);
         let mut reason = format!("paused at {percent} %");
         if let SweepKind::Scrub { repair } = kind {
             let at = sweep.watermark();
@@ -399,14 +407,14 @@ async fn run(
             } else if core.run.is_stopping() {
                 reason = format!("the array stops, at {percent} %; --from {at}s goes on from there");
             } else {
-                sweeper.ordered.set(Some((repair, at, mismatch_sectors)));
+                sweeper.ordered.set(Some((repair, at.get(), mismatch_sectors)));
             }
         }
         core.event(Event::SweepStopped { kind, reason });
     } else {
         match kind {
             SweepKind::Rebuild => {
-                let from_start = sweep.start == 0 && !sweep.by_bitmap;
+                let from_start = sweep.start == SweepSector::ZERO && !sweep.by_bitmap;
                 if core.share_rebuilt(&sweep.targets, from_start) {
                     take_slots(core, &sweep.targets, from_start).await;
                 }
@@ -490,7 +498,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
         let before = sweep.next.get();
         // A rebuild of copies goes by member rows, which belong to no lane.
         let by_share = sweep.kind != SweepKind::Rebuild || core.geometry.level().parity_count() > 0;
-        let start = if by_share { core.partition.next(before).min(sweep.end) } else { before };
+        let start = if by_share { SweepSector::of_sync(core.partition.next(before.sync())).min(sweep.end) } else { before };
         if stop {
             break;
         }
@@ -535,26 +543,25 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
 }
 
 /// True if a window needs work.
-fn is_due(core: &Core, sweep: &Sweep, window: &Range<u64>) -> bool {
+fn is_due(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> bool {
     if !sweep.by_bitmap {
         return true;
     }
     let intent = core.consistency.intent.borrow();
     let Some(intent) = intent.as_ref() else { return true };
     match sweep.kind {
-        SweepKind::Resync => intent.needs_resync(window),
-        SweepKind::Rebuild if core.geometry.level() == Level::Raid10 => sweep
-            .targets
-            .iter()
-            .any(|target| mirror_sweep::sync_range(core, target.slot, window).is_some_and(|range| intent.is_marked(&range))),
-        SweepKind::Rebuild => intent.is_marked(window),
+        SweepKind::Resync => intent.needs_resync(&sync_of_sweep(window)),
+        SweepKind::Rebuild if core.geometry.level() == Level::Raid10 => sweep.targets.iter().any(|target| {
+            mirror_sweep::sync_range(core, target.slot, &rows_of_sweep(window)).is_some_and(|range| intent.is_marked(&range))
+        }),
+        SweepKind::Rebuild => intent.is_marked(&sync_of_sweep(window)),
         SweepKind::Scrub { .. } => true,
     }
 }
 
 /// Where the next window begins if this one is not due; `None`: it is due. The bitmap of a large array mostly marks a few chunks,
 /// so the sweep passes over what lies between them in steps that double.
-fn skipped(core: &Core, sweep: &Sweep, window: &Range<u64>) -> Option<u64> {
+fn skipped(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> Option<SweepSector> {
     if is_due(core, sweep, window) {
         return None;
     }
@@ -620,11 +627,11 @@ fn advance(core: &Core, sweep: &Sweep) {
             for target in &sweep.targets {
                 let member = members.get_mut(target.member);
                 if matches!(member.role, MemberState::Rebuilding | MemberState::Replacing) {
-                    member.config.recovered = member.config.recovered.max(Synced::UpTo(watermark.min(sweep.end)));
+                    member.config.recovered = member.config.recovered.max(Synced::UpTo(watermark.min(sweep.end).row()));
                 }
             }
         }
-        SweepKind::Resync => core.consistency.mark_consistent_below(Synced::UpTo(watermark)),
+        SweepKind::Resync => core.consistency.mark_consistent_below(Synced::UpTo(watermark.sync())),
         SweepKind::Scrub { .. } => {}
     }
     let now = core.now();

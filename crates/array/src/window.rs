@@ -1,5 +1,7 @@
 //! One window of a sweep: what is to be done there, and what was found.
 
+use crate::SyncSector;
+use crate::address::Sectors;
 use crate::core::Core;
 use crate::member::RebuildTarget;
 use crate::status::{Event, SweepKind};
@@ -18,13 +20,13 @@ pub(crate) struct Found {
 
 /// A part of the sync space with a mismatch, and the member that is wrong, if redundancy can tell.
 struct Damage {
-    range: Range<u64>,
+    range: Range<SyncSector>,
     culprit: Option<usize>,
 }
 
 impl Found {
     /// A page has a mismatch because of the member in slot `culprit`.
-    pub fn blame(&mut self, page: Range<u64>, culprit: Option<usize>) {
+    pub fn blame(&mut self, page: Range<SyncSector>, culprit: Option<usize>) {
         match self.damages.iter_mut().rev().find(|known| known.culprit == culprit) {
             Some(known) if known.range.end == page.start => known.range.end = page.end,
             _ => self.damages.push(Damage { range: page, culprit }),
@@ -36,7 +38,7 @@ impl Found {
         let damages = std::mem::take(&mut self.damages);
         let SweepKind::Scrub { repair } = kind else { return };
         for Damage { range, culprit } in damages {
-            let sectors = range.end - range.start;
+            let sectors = range.sectors();
             let mut members = core.members.borrow_mut();
             let culprit = culprit.and_then(|slot| Some((members.slots()[slot].member?, slot)));
             if let Some((member, _)) = culprit {

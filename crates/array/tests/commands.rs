@@ -93,7 +93,7 @@ impl Array {
     fn begin_return(&mut self, slot: usize) -> CommandId {
         self.lanes.iter().for_each(|lane| lane.offer(7, self.drive()));
         let id = MemberId(self.lanes[0].member_count());
-        let config = MemberConfig { recovered: Synced::UpTo(0), ..MemberConfig::in_sync(id, SECTORS) };
+        let config = MemberConfig { recovered: Synced::up_to(0), ..MemberConfig::in_sync(id, SECTORS) };
         self.lanes[0].begin(Command::Add { newcomer: (config, Some(slot)), offer: 7, replaces: None })
     }
 

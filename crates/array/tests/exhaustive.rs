@@ -19,8 +19,8 @@ fn members_of(geometry: &Geometry, model: &[u8]) -> Vec<Vec<u8>> {
     let sector = |index: u64| &model[bytes(index)..bytes(index + 1)];
     if geometry.level().parity_count() == 0 {
         for index in 0..geometry.capacity_sectors() {
-            for copy in geometry.copies_of(index, 1).0 {
-                members[copy.slot][bytes(copy.start_sector)..][..512].copy_from_slice(sector(index));
+            for copy in geometry.copies_of(ArraySector::new(index), 1).0 {
+                members[copy.slot][bytes(copy.start_sector.get())..][..512].copy_from_slice(sector(index));
             }
         }
         return members;

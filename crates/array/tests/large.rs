@@ -49,11 +49,11 @@ impl Large {
     fn new(level: Level, member_sectors: u64, dirty: &[u64], returns: Option<usize>) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 128, &[member_sectors; 4]).expect("it can be");
         let intent = Some(IntentConfig { chunk_sectors: CHUNK, dirty: dirty.to_vec() });
-        let synced = if returns.is_some() { Synced::All } else { Synced::UpTo(0) };
+        let synced = if returns.is_some() { Synced::All } else { Synced::up_to(0) };
         let mut config = ArrayConfig { intent, synced, ..ArrayConfig::optimal("test", geometry) };
         if let Some(slot) = returns {
             let member = config.slots[slot].member.as_mut().expect("it is there");
-            (member.recovered, member.by_bitmap) = (Synced::UpTo(0), true);
+            (member.recovered, member.by_bitmap) = (Synced::up_to(0), true);
         }
         let asked = Rc::<Cell<u64>>::default();
         let device = |_| {

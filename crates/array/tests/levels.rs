@@ -57,7 +57,7 @@ fn unreadable_sectors_are_reconstructed_and_rewritten() {
             let sectors = world.geometry.member_sectors(slot);
             let start = world.chance.below(sectors - 2);
             // The odd end of a RAID 10 member holds nothing that a scrub would read.
-            let unused = |sector| world.geometry.array_sector_of(slot, sector, 1).0.is_none();
+            let unused = |sector| world.geometry.array_sector_of(slot, MemberSector::new(sector), 1).0.is_none();
             if world.geometry.level() == Level::Raid10 && (unused(start) || unused(start + 1)) {
                 continue;
             }

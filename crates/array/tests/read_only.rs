@@ -48,7 +48,9 @@ fn commands_are_refused_and_a_scrub_only_reads() {
                 assert!(before == bytes_of(world), "bytes of a member changed");
                 // Once it may be written to, the next scrub corrects them.
                 set_read_only(world, false);
-                if world.geometry.array_sector_of(0, 0, 1).0.is_some() || world.geometry.level().parity_count() > 0 {
+                if world.geometry.array_sector_of(0, MemberSector::ZERO, 1).0.is_some()
+                    || world.geometry.level().parity_count() > 0
+                {
                     world.scrub(false);
                     assert!(world.faults[0].borrow().bad.is_empty(), "rewritten");
                 }
@@ -60,7 +62,7 @@ fn commands_are_refused_and_a_scrub_only_reads() {
 #[test]
 fn a_scrub_is_refused_where_a_crash_left_work() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[1024; 4]).expect("a geometry");
-    let array = on_ram(&ArrayConfig { read_only: true, synced: Synced::UpTo(0), ..ArrayConfig::optimal("test", geometry) });
+    let array = on_ram(&ArrayConfig { read_only: true, synced: Synced::up_to(0), ..ArrayConfig::optimal("test", geometry) });
     let scrub = Command::Scrub { repair: false, from_sector: 0 };
     let Refusal(sentence) = carry_out(&mut [array], &mut 0, &mut Vec::new(), scrub).expect_err("a resync is due");
     assert!(sentence.contains("not yet in step") && sentence.contains("without --read-only"), "{sentence}");

@@ -147,7 +147,7 @@ fn single_parity_reports_and_follows_the_data_when_asked() {
 
 /// The copies of the array's page at `sector`.
 fn copies_of(world: &World, sector: u64) -> Vec<Copy> {
-    world.geometry.copies_of(sector, PAGE).0.to_vec()
+    world.geometry.copies_of(ArraySector::new(sector), PAGE).0.to_vec()
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn the_majority_of_three_copies_wins() {
                     // The last of five copies may be wrong as well: three still agree.
                     for culprit in [turn, turn + 1].into_iter().take((copy_count - 1) / 2) {
                         let copy = copies[(culprit + (sector / PAGE) as usize) % copy_count];
-                        spoil(&mut world, copy.slot, copy.start_sector);
+                        spoil(&mut world, copy.slot, copy.start_sector.get());
                         expected.push((sector, copy.slot));
                     }
                 }
@@ -232,7 +232,7 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
     let all = geometries(6, STRIP, 12).into_iter().filter(|geometry| geometry.level() == Level::Raid6);
     for (seed, geometry) in all.enumerate() {
         let intent = IntentConfig { chunk_sectors: STRIP, dirty: vec![0, 3] };
-        let mut world = World::with(geometry, 0, seed as u64, Some(intent), Synced::UpTo(0));
+        let mut world = World::with(geometry, 0, seed as u64, Some(intent), Synced::up_to(0));
         let slot = |world: &World, stripe| usize::from(world.geometry.stripe_map(stripe).data[1]);
         // What a write left that was cut off after its data: to the mathematics of P and Q it looks like a wrong strip.
         for stripe in [0, 3] {
@@ -263,7 +263,7 @@ fn stale_parity_after_a_crash_is_not_taken_for_wrong_data() {
 fn stale_copies_after_a_crash_are_not_outvoted() {
     let geometry = Geometry::new(Level::Raid1, Layout::Plain, STRIP, &[256; 3]).expect("it is one");
     let intent = IntentConfig { chunk_sectors: STRIP, dirty: vec![2] };
-    let mut world = World::with(geometry, 0, 5, Some(intent), Synced::UpTo(0));
+    let mut world = World::with(geometry, 0, 5, Some(intent), Synced::up_to(0));
     let (written, rotted) = (2 * STRIP, 5 * STRIP);
     spoil(&mut world, 0, written);
     spoil(&mut world, 0, rotted);

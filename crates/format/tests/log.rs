@@ -209,7 +209,7 @@ fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
     assert_eq!(replayed(&drives), [(0, 1), (0, 2), (0, 3), (0, 3), (1, 1)]);
     drives[0].write(writes[1].start_sector, &[0; 512]);
     assert_eq!(replayed(&drives), [(1, 1)]);
-    assert_eq!(started(&drives, &Options::default()).config.synced, Synced::UpTo(0));
+    assert_eq!(started(&drives, &Options::default()).config.synced, Synced::up_to(0));
     let sentence = refused(&without(&drives, &[2]), &Options::default());
     assert!(sentence.contains("not stopped cleanly"), "{sentence}");
 }
@@ -242,7 +242,7 @@ fn who_returns_in_a_session_begins_anew_on_every_lane() {
 
     recorder.take_back(MemberId(3), &drives[1].candidate()).expect("by the bitmap");
     tell(&mut lanes, &recorder);
-    state.slots[1].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::UpTo(0), by_bitmap: true });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::up_to(0), by_bitmap: true });
     let mut kept = vec![append(&mut lanes[1], 3, 1, 4, 4)];
     kept.extend(recorder.record_state(&state, 3));
     kept.push(append(&mut lanes[1], 3, 1, 5, 4));
@@ -364,7 +364,7 @@ fn a_log_that_asks_for_more_than_any_run_leaves_is_refused_unless_forced() {
                 assert!(error.reason.contains(excess) && error.reason.contains("--force"), "{error}");
                 let start = outcome(true).expect("it starts when asked to");
                 assert!(start.config.replay.is_empty() && start.warnings.iter().any(|warning| warning.contains(excess)));
-                assert_eq!(start.config.synced, Synced::UpTo(0), "parity is made consistent");
+                assert_eq!(start.config.synced, Synced::up_to(0), "parity is made consistent");
             }
             (excess, outcome) => panic!("{excess:?}: {:?}", outcome.map(|start| start.config.replay.len())),
         }

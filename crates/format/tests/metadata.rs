@@ -40,7 +40,7 @@ fn new_array_without_assume_clean_is_resynced_everywhere() {
     let (drives, creation) = carry_out(&create);
     let config = started(&drives, &Options::default()).config;
     let intent = config.intent.expect("a bitmap was asked for");
-    assert_eq!(config.synced, Synced::UpTo(0));
+    assert_eq!(config.synced, Synced::up_to(0));
     assert_eq!(intent.dirty.len() as u64, creation.geometry.sync_sectors().div_ceil(intent.chunk_sectors));
 }
 
@@ -50,8 +50,8 @@ fn recorded_state_is_found_again() {
     let mut start = started(&drives, &Options::default());
     let mut state = state_of(&start.config, true);
     // Drive 5 rebuilds slot 1, drive 6 is to replace slot 3, a resync stands at 4096.
-    state.slots[1].member = Some(MemberProgress { member: MemberId(5), recovered: Synced::UpTo(2048), by_bitmap: false });
-    state.slots[3].replacement = Some(MemberProgress { member: MemberId(6), recovered: Synced::UpTo(1024), by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(5), recovered: Synced::up_to(2048), by_bitmap: false });
+    state.slots[3].replacement = Some(MemberProgress { member: MemberId(6), recovered: Synced::up_to(1024), by_bitmap: false });
     state.spares.clear();
     state.failed.push((MemberId(1), Some(1)));
     state.optimal = false;
@@ -59,8 +59,8 @@ fn recorded_state_is_found_again() {
 
     let assembly = assembled(&drives, &Options::default());
     let verdicts: Vec<_> = assembly.drives.iter().map(|drive| drive.verdict.clone()).collect();
-    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered: Synced::UpTo(2048), by_bitmap: false });
-    assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered: Synced::UpTo(1024) });
+    assert_eq!(verdicts[5], Verdict::Rebuilding { slot: 1, recovered: Synced::up_to(2048), by_bitmap: false });
+    assert_eq!(verdicts[6], Verdict::Replacement { slot: 3, recovered: Synced::up_to(1024) });
     let left = Verdict::Away { slot: Some(1), events_behind: 1, obstacle: None };
     assert_eq!(verdicts[1], left, "one behind, and failed in the record that it missed");
     let start = assembly.outcome.expect("degraded but clean");
@@ -102,7 +102,7 @@ fn write_intent_survives_a_crash_and_only_it_is_resynced() {
     apply(&mut drives, &start.recorder.record_intent(&[3, 700, 701], &[]));
     apply(&mut drives, &start.recorder.record_intent(&[9], &[700]));
     let config = started(&drives, &Options::default()).config;
-    assert_eq!((config.synced, config.intent.expect("bitmap").dirty), (Synced::UpTo(0), vec![3, 9, 701]));
+    assert_eq!((config.synced, config.intent.expect("bitmap").dirty), (Synced::up_to(0), vec![3, 9, 701]));
 }
 
 /// A RAID 5 of four, dirty once, whose drive 1 then leaves; its bits stay.
@@ -137,7 +137,7 @@ fn member_that_was_away_stays_out_and_returns_by_the_bitmap() {
     assert_eq!(holders(&start_again)[1], Some(1));
     let config = start_again.config;
     let back = config.slots[1].member.as_ref().expect("taken back");
-    assert_eq!((back.id, back.by_bitmap, back.recovered), (MemberId(1), true, Synced::UpTo(0)));
+    assert_eq!((back.id, back.by_bitmap, back.recovered), (MemberId(1), true, Synced::up_to(0)));
 
     let (slot, back) = start.recorder.take_back(MemberId(7), &drives[1].candidate()).expect("the running array takes it too");
     assert_eq!((slot, back.by_bitmap), (1, true));
@@ -233,7 +233,7 @@ fn degraded_array_that_was_not_stopped_is_refused_without_force() {
             let start = started(&drives, &forced());
             assert_eq!((start.config.synced, start.warnings.len()), (Synced::All, 1));
         } else {
-            assert_eq!(started(&drives, &Options::default()).config.synced, Synced::UpTo(0));
+            assert_eq!(started(&drives, &Options::default()).config.synced, Synced::up_to(0));
         }
     }
 }
@@ -338,12 +338,12 @@ fn new_spare_joins_and_takes_a_slot() {
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
     state.spares.clear();
-    state.slots[0].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::UpTo(128), by_bitmap: false });
+    state.slots[0].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::up_to(128), by_bitmap: false });
     state.optimal = false;
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     drives.remove(0);
     let config = started(&drives, &Options::default()).config;
-    assert_eq!(config.slots[0].member.as_ref().map(|member| member.recovered), Some(Synced::UpTo(128)));
+    assert_eq!(config.slots[0].member.as_ref().map(|member| member.recovered), Some(Synced::up_to(128)));
 
     let small = Adopt { size_sectors: 50_000, ..adopt };
     let sentence = start.recorder.adopt(MemberId(4), &small).unwrap_err().to_string();
@@ -476,7 +476,7 @@ fn bad_blocks_are_told_relative_to_the_data() {
     let config = started(&drives, &Options::default()).config;
     let bad = &config.slots[1].member.as_ref().expect("there").bad_blocks;
     assert_eq!(bad.iter().map(|range| range.end - range.start).sum::<u64>(), 1490);
-    assert_eq!(bad[0].start, 10);
+    assert_eq!(bad[0].start.get(), 10);
 }
 
 #[test]
@@ -523,7 +523,7 @@ fn a_stale_member_that_is_taken_by_force_is_alone_in_its_slot() {
         let mut drives = created(Level::Raid5, 3, 1);
         let mut start = started(&drives, &Options::default());
         let mut state = state_of(&start.config, true);
-        let filled = MemberProgress { member: MemberId(3), recovered: Synced::UpTo(2048), by_bitmap: false };
+        let filled = MemberProgress { member: MemberId(3), recovered: Synced::up_to(2048), by_bitmap: false };
         state.spares.clear();
         if replaces {
             state.slots[1] = SlotState { member: None, replacement: Some(filled) };

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use stria_array::address::MemberSpace;
 use stria_array::{Geometry, Layout, Level, MemberId, MemberProgress, MetadataWriter, Synced};
 use stria_block::IoError;
 use stria_format::md::recorder::Adopt;
@@ -563,7 +564,7 @@ fn kernel_understands_recorded_states() {
         let state = state_of(&start.config, true);
         (drives, start.recorder, state)
     };
-    let place_on = |member: usize, recovered: Synced, by_bitmap: bool| {
+    let place_on = |member: usize, recovered: Synced<MemberSpace>, by_bitmap: bool| {
         Some(MemberProgress { member: MemberId(member), recovered, by_bitmap })
     };
     // Name, drives, expected in sysfs: sync state of the array and of disks.
@@ -583,7 +584,7 @@ fn kernel_understands_recorded_states() {
     cases.push(("degraded", drives, vec![("degraded", "1"), ("resync_start", "none"), ("dev-ubda/state", "in_sync")]));
 
     let (mut drives, mut recorder, mut state) = r5();
-    state.slots[2].member = place_on(4, Synced::UpTo(8192), false);
+    state.slots[2].member = place_on(4, Synced::up_to(8192), false);
     state.spares.clear();
     state.optimal = false;
     state.failed.push((MemberId(2), Some(2)));
@@ -596,7 +597,7 @@ fn kernel_understands_recorded_states() {
     ));
 
     let (mut drives, mut recorder, mut state) = r5();
-    state.slots[1].replacement = place_on(4, Synced::UpTo(4096), false);
+    state.slots[1].replacement = place_on(4, Synced::up_to(4096), false);
     state.spares.clear();
     apply(&mut drives, &recorder.record_state(&state, NOW));
     cases.push((
@@ -617,7 +618,7 @@ fn kernel_understands_recorded_states() {
     cases.push(("dirty", drives, vec![("degraded", "0"), ("resync_start", "0")]));
 
     let (mut drives, mut recorder, mut state) = r5();
-    state.synced = Synced::UpTo(65536);
+    state.synced = Synced::up_to(65536);
     apply(&mut drives, &recorder.record_state(&state, NOW));
     cases.push(("mid-resync", drives, vec![("degraded", "0"), ("resync_start", "65536")]));
 
@@ -664,7 +665,7 @@ fn crashed_kernel_arrays_are_dirty_where_the_kernel_wrote() {
     );
     let candidates: Vec<_> = (0..4).map(|disk| image(&guest.disk(disk))).collect();
     let start = assemble(&candidates, &Options::default()).0.remove(0).outcome.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(start.config.synced, Synced::UpTo(0));
+    assert_eq!(start.config.synced, Synced::up_to(0));
     assert_eq!(start.config.intent.expect("bitmap").dirty, (160..176).collect::<Vec<_>>());
 
     let (assemblies, _) = assemble(&candidates[1..], &Options::default());

@@ -151,7 +151,7 @@ fn honest_histories_do_not_contradict_themselves() {
     state.optimal = false;
     step(&mut drives, &state);
     state.spares.clear();
-    state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::UpTo(0), by_bitmap: false });
+    state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::up_to(0), by_bitmap: false });
     step(&mut drives, &state);
     state.slots[1].member = Some(MemberProgress { member: MemberId(4), recovered: Synced::All, by_bitmap: false });
     state.optimal = true;

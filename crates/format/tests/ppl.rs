@@ -131,14 +131,14 @@ fn only_the_newest_header_counts_and_what_is_torn_does_not() {
     };
     assert_eq!(read([entry(1), entry(2), entry(3)].concat()), (vec![3], Synced::All));
     assert_eq!(read([entry(4), entry(2), entry(3)].concat()), (vec![4], Synced::All), "written around the ring");
-    assert_eq!(read(empty()), (vec![], Synced::UpTo(0)), "nothing to go by");
+    assert_eq!(read(empty()), (vec![], Synced::up_to(0)), "nothing to go by");
     let torn = |mut log: Vec<u8>, at: usize| {
         log[at] ^= 1;
         log
     };
     assert_eq!(read([entry(1), torn(entry(2), 533)].concat()), (vec![1], Synced::All), "a header that is not whole is none");
-    assert_eq!(read([entry(1), torn(entry(2), 4100)].concat()), (vec![], Synced::UpTo(0)), "partial parity that is not whole");
-    assert_eq!(read(torn(entry(1), 533)), (vec![], Synced::UpTo(0)), "the only one is not whole");
+    assert_eq!(read([entry(1), torn(entry(2), 4100)].concat()), (vec![], Synced::up_to(0)), "partial parity that is not whole");
+    assert_eq!(read(torn(entry(1), 533)), (vec![], Synced::up_to(0)), "the only one is not whole");
     // Who lacks a member goes by what is whole, as Linux does; but not by what is not a log.
     let lacking = |log: Vec<u8>| without(&dirty(&[empty(), empty(), empty(), log]), &[0]);
     for log in [entry(1), torn(entry(1), 4100), torn(entry(1), 533), empty()] {
@@ -163,8 +163,8 @@ fn a_member_in_the_making_tells_its_records_too() {
         let filled = start.config.slots[3].member.as_ref().expect("it is there").recovered;
         (start.config.replay.iter().map(told).collect::<Vec<_>>(), filled)
     };
-    assert_eq!(start(by_hand(1, &[(3, 512, 512, 3, &[9; 512])])), (vec![(0, 3..4, 0..1, Some((1, 9)))], Synced::UpTo(64)));
-    assert_eq!(start(vec![0; 4096]), (vec![], Synced::UpTo(0)), "who kept none is filled from the start");
+    assert_eq!(start(by_hand(1, &[(3, 512, 512, 3, &[9; 512])])), (vec![(0, 3..4, 0..1, Some((1, 9)))], Synced::up_to(64)));
+    assert_eq!(start(vec![0; 4096]), (vec![], Synced::up_to(0)), "who kept none is filled from the start");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use stria_array::{Command, CommandId, Engine, Event, MemberId, MemberState, Refusal};
+use stria_array::{Command, CommandId, Engine, Event, MemberId, MemberSector, MemberState, Refusal};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
 use stria_drive::{DriveInfo, DriveWatch, FileDrive, Identity, Ring, SyncDrive, monotonic_now};
 use stria_format::md::Candidate;
@@ -193,7 +193,7 @@ impl HostedArray {
             for (index, drive) in array.members().iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?)))
             {
                 for range in drive.checked.iter().flat_map(IntegrityDevice::take_findings) {
-                    let (start_sector, sectors) = (range.start, range.end - range.start);
+                    let (start_sector, sectors) = (MemberSector::new(range.start), range.end - range.start);
                     say(Event::WrongBytes { member: MemberId(index), start_sector, sectors });
                 }
             }

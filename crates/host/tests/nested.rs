@@ -8,7 +8,7 @@ use std::fs::{self, File, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use stria_array::Level;
+use stria_array::{ArraySector, Level};
 use stria_block::{BlockDevice, bytes};
 use stria_drive::Ring;
 use stria_format::detect::detect;
@@ -235,8 +235,8 @@ fn superblock_written_through_the_array_to_the_end_of_its_members_is_not_taken_f
         // Wherever it may land on a member's end.
         let mut start = 0;
         while start < sectors {
-            let runs = array.geometry().footprint(start..start + 1);
-            if runs.iter().flatten().any(|run| run.start + own.header.data_offset == at) {
+            let runs = array.geometry().footprint(ArraySector::new(start).run(1));
+            if runs.iter().flatten().any(|run| run.start.get() + own.header.data_offset == at) {
                 write(&mut array, start, &block);
             }
             start += 8;

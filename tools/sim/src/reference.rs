@@ -3,7 +3,7 @@
 //! `P = sum of D`, `Q = sum of g^i D` over GF(2^8), polynomial 0x11d, g = 2, by Horner's rule
 
 use crate::image::Image;
-use stria_array::{Geometry, Level};
+use stria_array::{ArraySector, Geometry, Level, MemberSector};
 use stria_block::bytes;
 
 /// Multiplies eight bytes by g.
@@ -28,8 +28,8 @@ pub fn disagreement(geometry: &Geometry, members: &[(&Image, u64)]) -> Option<St
 fn copies_apart(geometry: &Geometry, members: &[(&Image, u64)]) -> Option<String> {
     let mut sector = 0;
     while sector < geometry.capacity_sectors() {
-        let (copies, run) = geometry.copies_of(sector, (geometry.capacity_sectors() - sector).min(8));
-        let of = |slot: usize, start: u64| members[slot].0.bytes_of(members[slot].1 + start, run);
+        let (copies, run) = geometry.copies_of(ArraySector::new(sector), (geometry.capacity_sectors() - sector).min(8));
+        let of = |slot: usize, start: MemberSector| members[slot].0.bytes_of(members[slot].1 + start.get(), run);
         let first = of(copies[0].slot, copies[0].start_sector);
         if let Some(other) = copies[1..].iter().find(|copy| of(copy.slot, copy.start_sector) != first) {
             return Some(format!("array sector {sector}: the copies in slots {} and {} differ", copies[0].slot, other.slot));

@@ -3,6 +3,7 @@
 use crate::tree::Attached;
 use std::cell::RefCell;
 use std::ops::Range;
+use stria_array::ArraySector;
 use stria_block::{Operation, Request};
 use stria_format::md::log::{AppendHead, Entry, LogHead};
 use stria_format::md::{Bitmap, Role, Superblock, bitmap, superblock};
@@ -69,9 +70,11 @@ pub(crate) fn places_of(array: &Tree<Attached>, range: Range<u64>) -> Vec<Range<
     let data_start = array.recorder().superblock().header.data_offset;
     let slots = array.status().slots;
     let mut places = Vec::new();
-    for (slot, runs) in geometry.footprint(range.start..range.end.min(geometry.capacity_sectors())).into_iter().enumerate() {
+    for (slot, runs) in
+        geometry.footprint(ArraySector::span(range.start..range.end.min(geometry.capacity_sectors()))).into_iter().enumerate()
+    {
         let span = slots[slot].and_then(|member| array.members()[member.0].span());
-        for place in runs.into_iter().map(|run| data_start + run.start..data_start + run.end) {
+        for place in runs.into_iter().map(|run| data_start + run.start.get()..data_start + run.end.get()) {
             match span {
                 Some(span) => places.extend(places_of(span, place)),
                 None => places.push(place),

@@ -354,7 +354,7 @@ impl<'a> World<'a> {
                 });
                 let members: Vec<String> = members.collect();
                 let events = leaf.recorder().superblock().header.events;
-                let resync = place_words(status.synced.end_in(u64::MAX));
+                let resync = place_words(status.synced.end_in(u64::MAX).get());
                 format!(
                     "{} runs from record {events}, in sync to {resync}, bits {:?}: {}",
                     leaf.name(),

@@ -1,11 +1,12 @@
 //! Clients' requests while parts of them run, and their completions.
 
 use super::Core;
-use crate::MemberId;
 use crate::action::Action;
 use crate::member_requests::{MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_ledger::CopiesWrite;
+use crate::{ArraySector, MemberId, MemberSector};
 use smallvec::smallvec;
+use std::ops::Range;
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Segments, Tag};
 
 impl Core {
@@ -15,11 +16,12 @@ impl Core {
     }
 
     /// Turns a client's request into one to a member, at `start_sector` there.
-    pub fn pass_through(&self, request: &mut Request, member: MemberId, start_sector: u64) {
+    pub fn pass_through(&self, request: &mut Request, member: MemberId, start_sector: MemberSector) {
         self.requests.pass_through();
-        let waiting = Waiting::Client { tag: request.tag, begun: self.now(), array_sector: request.start_sector };
+        let waiting =
+            Waiting::Client { tag: request.tag, begun: self.now(), array_sector: ArraySector::new(request.start_sector) };
         request.tag = self.note(member, start_sector, request.sectors, waiting);
-        request.start_sector = start_sector;
+        request.start_sector = start_sector.get();
     }
 
     /// Sends a part of a client's request to a member unchanged.
@@ -28,7 +30,7 @@ impl Core {
     }
 
     /// Turns a client's read that went to one member unsplit into a request of one part.
-    pub fn as_parent(&self, tag: Tag, begun: Nanos, array_sector: u64) -> usize {
+    pub fn as_parent(&self, tag: Tag, begun: Nanos, array_sector: ArraySector) -> usize {
         self.requests.end_passed_through();
         self.requests.begin_one(tag, begun, array_sector, Operation::Read { into: Segments::new() })
     }
@@ -73,7 +75,7 @@ impl Core {
         }
     }
 
-    pub fn read_io(&self, member: MemberId, start_sector: u64, sectors: u64) -> MemberIo {
+    pub fn read_io(&self, member: MemberId, start_sector: MemberSector, sectors: u64) -> MemberIo {
         let into = smallvec![self.buffers.take(sectors)];
         MemberIo { member, start_sector, sectors, operation: Operation::Read { into } }
     }
@@ -83,10 +85,10 @@ impl Core {
 pub(crate) struct FailedPart {
     pub parent: usize,
     pub offset_sectors: u64,
-    pub array_sector: u64,
+    pub array_sector: ArraySector,
     /// The member that failed or is slow; `None`: it is missing.
     pub member: Option<MemberId>,
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
     pub sectors: u64,
     pub into: Segments<Buffer>,
     pub error: IoError,
@@ -110,6 +112,12 @@ impl FailedPart {
         };
         core.part_done(self.parent, Some((self.offset_sectors, self.into)), result);
     }
+}
+
+/// The array sectors of a client's request.
+#[inline(always)]
+pub(crate) fn array_range(request: &Request) -> Range<ArraySector> {
+    ArraySector::new(request.start_sector)..ArraySector::new(request.end_sector())
 }
 
 /// What a client is told when redundancy does not suffice.

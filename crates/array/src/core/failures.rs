@@ -1,9 +1,10 @@
 //! Member requests that failed: what that costs the member and the client.
 
 use super::{Core, lost};
+use crate::address::sync_of_rows;
 use crate::member_requests::write_io;
 use crate::space::Unfilled;
-use crate::{Event, MemberId, MemberState};
+use crate::{Event, MemberId, MemberSector, MemberState, SyncSector};
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
 
@@ -58,12 +59,12 @@ pub(crate) fn drop_failed_flushes<'a>(
 
 /// A write failed on a member that cannot be dropped, and parity may have moved on without it. What only both together could
 /// tell of other strips is lost, so these rows become bad blocks: a read must fail instead of returning garbage (R7).
-pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range<u64>) -> Result<(), IoError> {
+pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range<MemberSector>) -> Result<(), IoError> {
     if core.members.borrow().get(member).role == MemberState::Failed {
         return Ok(());
     }
     if core.mark_bad(member, rows.clone()).await {
-        core.refill_later(member, &rows, rows.clone());
+        core.refill_later(member, &rows, sync_of_rows(&rows));
         return Ok(());
     }
     Err(lost("write", &format!("the bad-block log has no room to say that rows {}.. are half-written", rows.start)))
@@ -71,7 +72,7 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
 
 /// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On
 /// a read-only array the sectors stay as they are.
-pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: u64, data: Data) {
+pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: MemberSector, data: Data) {
     if core.run.is_read_only() || core.members.borrow().get(member).role == MemberState::Failed {
         return;
     }
@@ -105,7 +106,7 @@ impl Core {
     }
 
     /// Rows of a member have become bad blocks. If that is for lack of space, they are filled later.
-    pub fn refill_later(&self, member: MemberId, rows: &Range<u64>, sync: Range<u64>) {
+    pub fn refill_later(&self, member: MemberId, rows: &Range<MemberSector>, sync: Range<SyncSector>) {
         if self.no_space.is_careful(self.now()) {
             self.no_space.add_unfilled(Unfilled { member, rows: rows.clone(), sync });
             self.no_space.refill.wake_all(&self.ready);

@@ -15,7 +15,7 @@
 
 use super::Core;
 use crate::plan::{Method, Presence, WritePlan};
-use crate::{ArrayState, MemberId, MemberState};
+use crate::{ArraySector, ArrayState, MemberId, MemberSector, MemberState, SyncSector};
 use std::ops::Range;
 use stria_block::{IoError, Operation, Request};
 
@@ -29,16 +29,16 @@ impl Core {
             return;
         }
         if matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) {
-            let ((owner, end), lane) = (self.partition.lane_of(request.start_sector), self.partition.lane);
+            let ((owner, end), lane) = (self.partition.lane_of(ArraySector::new(request.start_sector)), self.partition.lane);
             assert!(
-                owner == lane && request.end_sector() <= end,
+                owner == lane && ArraySector::new(request.end_sector()) <= end,
                 "{request:?} reached lane {lane}, but lane {owner} owns up to {end}"
             );
         }
     }
 
     /// Before the writes of a client's request go to members. `range`: of the sync space.
-    pub fn gate_client_write(&self, range: &Range<u64>) {
+    pub fn gate_client_write(&self, range: &Range<SyncSector>) {
         if !ON {
             return;
         }
@@ -53,15 +53,16 @@ impl Core {
     }
 
     /// Before anything is sent to a member.
-    pub fn gate_member(&self, member: MemberId, start_sector: u64, sectors: u64, operation: &Operation) {
+    pub fn gate_member(&self, member: MemberId, start_sector: MemberSector, sectors: u64, operation: &Operation) {
         if !ON {
             return;
         }
         let members = self.members.borrow();
         let state = members.get(member);
-        let end = state.slot.map_or(u64::MAX, |slot| self.geometry.member_sectors(slot));
+        let Some(slot) = state.slot else { return };
+        let end = self.geometry.member_sectors(slot);
         assert!(
-            start_sector + sectors <= end,
+            (start_sector + sectors).get() <= end,
             "{operation:?} at {start_sector}+{sectors} runs past member {member:?}, which ends at {end}"
         );
     }

@@ -2,10 +2,11 @@
 
 use super::{Core, FailedPart, drop_failed_flushes};
 use crate::action::Action;
+use crate::address::sync_of_array;
 use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_ledger::CopiesWrite;
 use crate::segments::Cutter;
-use crate::{Event, Health, MemberId};
+use crate::{Event, Health, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
 use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Tag, bytes};
 
@@ -32,15 +33,15 @@ pub(crate) enum Then {
 }
 
 impl Core {
-    pub fn send(&self, member: MemberId, start_sector: u64, sectors: u64, operation: Operation, waiting: Waiting) {
+    pub fn send(&self, member: MemberId, start_sector: MemberSector, sectors: u64, operation: Operation, waiting: Waiting) {
         self.gate_member(member, start_sector, sectors, &operation);
         let tag = self.note(member, start_sector, sectors, waiting);
-        let request = Request { tag, start_sector, sectors, operation };
+        let request = Request { tag, start_sector: start_sector.get(), sectors, operation };
         self.outbox.push(Action::Io { member, request });
     }
 
     /// Registers a member request and what waits for it. Returns its tag.
-    pub fn note(&self, member: MemberId, start_sector: u64, sectors: u64, waiting: Waiting) -> Tag {
+    pub fn note(&self, member: MemberId, start_sector: MemberSector, sectors: u64, waiting: Waiting) -> Tag {
         {
             let mut members = self.members.borrow_mut();
             let member = members.get_mut(member);
@@ -112,7 +113,7 @@ impl Core {
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
                 let Some(write) = self.mirror_writes.copy_ended(write, member, Ok(())) else { return Fate::Spent };
-                self.write_ended(&write.range);
+                self.write_ended(&sync_of_array(&write.range));
                 *completion = self.end_copies(write, Ok(()));
                 Fate::Client
             }
@@ -149,7 +150,7 @@ impl Core {
     }
 
     /// Counts a member request that has ended.
-    fn count(&self, completion: &Completion, member: MemberId, start_sector: u64, sectors: u64) {
+    fn count(&self, completion: &Completion, member: MemberId, start_sector: MemberSector, sectors: u64) {
         let mut members = self.members.borrow_mut();
         let state = members.get_mut(member);
         state.in_flight -= 1;
@@ -168,7 +169,7 @@ impl Core {
         }
         drop(members);
         if completion.result.is_ok() {
-            self.mark_good(member, &(start_sector..start_sector + sectors));
+            self.mark_good(member, &start_sector.run(sectors));
         }
     }
 
@@ -308,7 +309,7 @@ impl Core {
 
     /// Turns a client's read under way into a part of a request, if it is none. Returns that request, the part's pieces, the
     /// member and the first sector there. Set what waits for it with [`Core::wait_by`].
-    pub fn take_part(&self, key: usize) -> (usize, Pieces, MemberId, u64) {
+    pub fn take_part(&self, key: usize) -> (usize, Pieces, MemberId, MemberSector) {
         self.member_requests.change(key, |entry| {
             let (parent, pieces) = match &mut entry.waiting {
                 &mut Waiting::Client { tag, begun, array_sector } => {
@@ -404,7 +405,8 @@ impl Core {
             let members = self.members.borrow();
             members.active().filter(|&id| members.get(id).limits.volatile_cache).collect()
         };
-        let io = |&member: &MemberId| MemberIo { member, start_sector: 0, sectors: 0, operation: Operation::Flush };
+        let io =
+            |&member: &MemberId| MemberIo { member, start_sector: MemberSector::ZERO, sectors: 0, operation: Operation::Flush };
         let outcomes = self.io(targets.iter().map(io).collect()).await;
         drop_failed_flushes(self, targets.iter().copied().zip(outcomes.iter().map(|(result, _)| result)))
     }

@@ -2,10 +2,11 @@
 
 use super::Core;
 use crate::action::Action;
+use crate::address::Sectors;
 use crate::log::StartStage;
 use crate::metadata::UpdateLock;
 use crate::task::Waiters;
-use crate::{Event, MemberId, MemberState, MetadataUpdate, UpdateEnd};
+use crate::{Event, MemberId, MemberSector, MemberState, MetadataUpdate, SyncSector, UpdateEnd};
 use std::ops::Range;
 
 impl Core {
@@ -71,18 +72,18 @@ impl Core {
     }
 
     /// Marks `rows` of a member as bad. Returns `false` if the format has no space for that.
-    pub async fn mark_bad(&self, member: MemberId, rows: Range<u64>) -> bool {
+    pub async fn mark_bad(&self, member: MemberId, rows: Range<MemberSector>) -> bool {
         self.members.borrow_mut().get_mut(member).mark_bad(rows.clone());
         let has_space = self.metadata.bad_blocks_durable(&self.ready, member).await;
         // The lack of space is reported once; its bad blocks are not, as they go when there is space.
         if !self.no_space.is_careful(self.now()) {
-            self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.end - rows.start });
+            self.event(Event::BadBlocks { member, start_sector: rows.start, sectors: rows.sectors() });
         }
         has_space
     }
 
     /// Rows that were written are no longer bad.
-    pub fn mark_good(&self, member: MemberId, rows: &Range<u64>) {
+    pub fn mark_good(&self, member: MemberId, rows: &Range<MemberSector>) {
         let mut members = self.members.borrow_mut();
         let member_state = members.get_mut(member);
         if !member_state.config.bad_blocks.is_empty() && member_state.mark_good(rows) {
@@ -91,7 +92,7 @@ impl Core {
     }
 
     /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
-    pub async fn write_begin(&self, range: &Range<u64>) {
+    pub async fn write_begin(&self, range: &Range<SyncSector>) {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
         if !self.metadata.says_dirty() {
@@ -106,14 +107,14 @@ impl Core {
     }
 
     /// True if a write to `range` would not wait in [`Core::write_begin`].
-    pub fn may_write_directly(&self, range: &Range<u64>) -> bool {
+    pub fn may_write_directly(&self, range: &Range<SyncSector>) -> bool {
         !self.metadata.is_clean()
             && self.metadata.says_dirty()
             && self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
     }
 
     /// Begins a write for which [`Core::may_write_directly`] is true.
-    pub fn begin_directly(&self, range: &Range<u64>) {
+    pub fn begin_directly(&self, range: &Range<SyncSector>) {
         self.activity.begin_write();
         if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
             intent.begin(range);
@@ -126,13 +127,13 @@ impl Core {
     }
 
     /// Ends a write. It may be acknowledged when this returns.
-    pub async fn write_end(&self, range: &Range<u64>) {
+    pub async fn write_end(&self, range: &Range<SyncSector>) {
         self.write_ended(range);
         self.wait_for_ack_barrier().await;
     }
 
     /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.
-    pub fn write_ended(&self, range: &Range<u64>) {
+    pub fn write_ended(&self, range: &Range<SyncSector>) {
         let is_optimal = self.members.borrow().is_optimal();
         if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
             intent.end(range, is_optimal, self.now());

@@ -3,7 +3,7 @@
 use super::Core;
 use crate::action::Action;
 use crate::member::RebuildTarget;
-use crate::{MemberId, MemberState};
+use crate::{ArraySector, MemberId, MemberState};
 use stria_block::{Buffer, Completion, Operation, Request};
 
 impl Core {
@@ -59,15 +59,15 @@ impl Core {
     }
 
     /// True if another lane owns an array sector.
-    pub fn is_foreign(&self, array_sector: u64) -> bool {
+    pub fn is_foreign(&self, array_sector: ArraySector) -> bool {
         self.partition.lane_count > 1 && self.partition.lane_of(array_sector).0 != self.partition.lane
     }
 
     /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
-    pub async fn ask_owner(&self, start_sector: u64, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
+    pub async fn ask_owner(&self, start: ArraySector, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
         let into = std::iter::once(self.buffers.take(sectors)).collect();
         let key = self.peers.owner_reads.begin();
-        let request = Request { tag: key as u64, start_sector, sectors, operation: Operation::Read { into } };
+        let request = Request { tag: key as u64, start_sector: start.get(), sectors, operation: Operation::Read { into } };
         self.outbox.push(Action::AskOwner { request, slow });
         let Completion { result, operation, .. } = self.peers.owner_reads.answered(&self.ready, key).await;
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };

@@ -36,7 +36,7 @@ fn coordinator(config: &ArrayConfig, replays: &[bool]) -> Coordinator {
 fn replaying<P>(config: &ArrayConfig, ports: &Ports<P>) -> BTreeSet<usize> {
     let shares: Vec<_> = (0..ports.lane_count()).map(|lane| ports.partition(&config.geometry, lane)).collect();
     let owner =
-        |record: &LogRecord| shares.iter().position(|partition| partition.owns(record.stripe * config.geometry.strip_sectors()));
+        |record: &LogRecord| shares.iter().position(|partition| partition.owns(config.geometry.sync_of_stripe(record.stripe)));
     config.replay.iter().filter_map(owner).collect()
 }
 

@@ -12,7 +12,7 @@
 use super::Engine;
 use crate::core::{Core, FailedPart};
 use crate::sweep::take_slots;
-use crate::{MemberId, Synced, hedge, parity};
+use crate::{ArraySector, MemberId, MemberSector, Synced, hedge, parity};
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
 
@@ -99,11 +99,14 @@ impl Engine {
     /// Does another lane's read without a member that is slow.
     pub(crate) fn read_around(&mut self, mut request: Request, member: MemberId) {
         let core = Rc::clone(&self.core);
-        let (array_sector, sectors) = (request.start_sector, request.sectors);
+        let (array_sector, sectors) = (ArraySector::new(request.start_sector), request.sectors);
         let parent = core.begin(&mut request, 1);
         // On parity levels only parity is asked.
-        let start_sector =
-            if core.geometry.level().parity_count() > 0 { parity::place(&core, array_sector, sectors).1 } else { 0 };
+        let start_sector = if core.geometry.level().parity_count() > 0 {
+            parity::place(&core, array_sector, sectors).1
+        } else {
+            MemberSector::ZERO
+        };
         let Operation::Read { into } = request.operation else { unreachable!("only reads are asked for twice") };
         let error = IoError::new(ErrorKind::Failed, "only the member that is slow can tell");
         let part =

@@ -1,13 +1,13 @@
 //! All strips, copies and parity that some array sectors consist of.
 
 use super::Geometry;
-use crate::Level;
+use crate::{ArraySector, Level, MemberSector};
 use std::ops::Range;
 
 impl Geometry {
     /// By slot: the runs of a member's data area that hold these array sectors, copies of them, or parity over them, in order
     /// and disjoint. On parity levels whole rows: zeros written to all of them leave parity right.
-    pub fn footprint(&self, range: Range<u64>) -> Vec<Vec<Range<u64>>> {
+    pub fn footprint(&self, range: Range<ArraySector>) -> Vec<Vec<Range<MemberSector>>> {
         let mut runs = vec![Vec::new(); self.slot_count()];
         let mut sector = range.start;
         while sector < range.end {
@@ -15,21 +15,21 @@ impl Geometry {
             sector += match self.level {
                 Level::Linear | Level::Raid0 => {
                     let extent = self.extent(sector, left);
-                    runs[extent.slot].push(extent.start_sector..extent.start_sector + extent.sectors);
+                    runs[extent.slot].push(extent.start_sector.run(extent.sectors));
                     extent.sectors
                 }
                 Level::Raid1 | Level::Raid10 => {
                     let (copies, sectors) = self.copies_of(sector, left);
                     for copy in copies {
-                        runs[copy.slot].push(copy.start_sector..copy.start_sector + sectors);
+                        runs[copy.slot].push(copy.start_sector.run(sectors));
                     }
                     sectors
                 }
                 Level::Raid4 | Level::Raid5 | Level::Raid6 => {
                     let (stripe, _, in_strip) = self.strip_of(sector);
                     let sectors = left.min(self.strip_sectors - in_strip);
-                    let row = stripe * self.strip_sectors + in_strip;
-                    runs.iter_mut().for_each(|runs| runs.push(row..row + sectors));
+                    let rows = self.rows_of_strip(stripe, &(in_strip..in_strip + sectors));
+                    runs.iter_mut().for_each(|runs| runs.push(rows.clone()));
                     sectors
                 }
             };
@@ -39,9 +39,9 @@ impl Geometry {
 }
 
 /// The same sectors in as few runs as there can be.
-fn joined(mut runs: Vec<Range<u64>>) -> Vec<Range<u64>> {
+fn joined(mut runs: Vec<Range<MemberSector>>) -> Vec<Range<MemberSector>> {
     runs.sort_by_key(|run| run.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
+    let mut joined: Vec<Range<MemberSector>> = Vec::new();
     for run in runs {
         match joined.last_mut() {
             Some(last) if run.start <= last.end => last.end = last.end.max(run.end),

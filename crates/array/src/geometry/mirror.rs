@@ -2,7 +2,7 @@
 //! `raid10_find_virt`, `calc_sectors`).
 
 use super::Geometry;
-use crate::{Copies, Layout};
+use crate::{ArraySector, Copies, Layout, MemberSector};
 use smallvec::SmallVec;
 
 /// One copy of a run of array sectors.
@@ -11,7 +11,7 @@ pub struct Copy {
     /// The slot that holds it.
     pub slot: usize,
     /// First sector in the member's data area.
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
 }
 
 impl Geometry {
@@ -40,11 +40,12 @@ impl Geometry {
 
     /// The longest run from array sector `sector`, at most `sectors`, whose copies lie each in one piece, and the
     /// copies, first the one that md reads by preference.
-    pub fn copies_of(&self, sector: u64, sectors: u64) -> (SmallVec<[Copy; 4]>, u64) {
+    pub fn copies_of(&self, sector: ArraySector, sectors: u64) -> (SmallVec<[Copy; 4]>, u64) {
+        let sector = sector.get();
         let Layout::Copies(copies) = self.layout else {
             let mut found = SmallVec::new();
             for slot in 0..self.slot_count() {
-                found.push(Copy { slot, start_sector: sector });
+                found.push(Copy { slot, start_sector: MemberSector::new(sector) });
             }
             return (found, sectors);
         };
@@ -62,7 +63,7 @@ impl Geometry {
                 let turned = slot + distance * near;
                 found.push(Copy {
                     slot: (if turned < slots { turned } else { turned - slots }) as usize,
-                    start_sector: stripe * strip + distance * stride + in_strip,
+                    start_sector: MemberSector::new(stripe * strip + distance * stride + in_strip),
                 });
             }
             slot += 1;
@@ -75,9 +76,10 @@ impl Geometry {
 
     /// Which array sector member sector `sector` of `slot` is a copy of, and the longest run from there, at most
     /// `sectors`. `None`: nothing lies there (the odd end of a member), for that run.
-    pub fn array_sector_of(&self, slot: usize, sector: u64, sectors: u64) -> (Option<u64>, u64) {
+    pub fn array_sector_of(&self, slot: usize, sector: MemberSector, sectors: u64) -> (Option<ArraySector>, u64) {
+        let sector = sector.get();
         let Layout::Copies(copies) = self.layout else {
-            return (Some(sector), sectors);
+            return (Some(ArraySector::new(sector)), sectors);
         };
         let slots = self.slot_count() as u64;
         let strip = self.strip_sectors;
@@ -96,6 +98,6 @@ impl Geometry {
         // A copy `distance` away was pushed that many times `near` members on, going round.
         let first_slot = (slot as u64 + slots * far - distance * near % (slots * far)) % slots;
         let array_sector = (row * slots + first_slot) / near * strip + in_strip;
-        ((array_sector < self.capacity_sectors).then_some(array_sector), run)
+        ((array_sector < self.capacity_sectors).then(|| ArraySector::new(array_sector)), run)
     }
 }

@@ -5,16 +5,16 @@
 //! After `drivers/md/raid0.c` (`create_strip_zones`, `map_sector`).
 
 use super::{Divisor, Geometry};
-use crate::{Layout, Level, Zones};
+use crate::{ArraySector, Layout, Level, MemberSector, Zones};
 
 /// A run of strips over the same members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
     /// Where the zone starts in the array.
-    start_sector: u64,
-    end_sector: u64,
+    start_sector: ArraySector,
+    end_sector: ArraySector,
     /// Where it starts on each of its members.
-    member_sector: u64,
+    member_sector: MemberSector,
     /// Slots, in order.
     slots: Vec<usize>,
     by_slots: Divisor,
@@ -26,7 +26,7 @@ pub struct Extent {
     /// The slot.
     pub slot: usize,
     /// First sector in the member's data area.
-    pub start_sector: u64,
+    pub start_sector: MemberSector,
     /// Length.
     pub sectors: u64,
 }
@@ -35,9 +35,10 @@ impl Geometry {
     pub(super) fn make_zones(&self) -> Vec<Zone> {
         let mut zones: Vec<Zone> = Vec::new();
         let mut add = |member_sector: u64, member_end: u64, slots: Vec<usize>| {
-            let start_sector = zones.last().map_or(0, |zone| zone.end_sector);
+            let start_sector = zones.last().map_or(ArraySector::ZERO, |zone| zone.end_sector);
             let end_sector = start_sector + (member_end - member_sector) * slots.len() as u64;
             let by_slots = Divisor::new(slots.len() as u64);
+            let member_sector = MemberSector::new(member_sector);
             zones.push(Zone { start_sector, end_sector, member_sector, slots, by_slots });
         };
         match self.level {
@@ -61,17 +62,17 @@ impl Geometry {
 
     /// Where array sector `sector` of a level without redundancy lies, and how far it runs on there, at most `sectors`.
     #[inline]
-    pub fn extent(&self, sector: u64, sectors: u64) -> Extent {
-        if sector < self.even_sectors {
+    pub fn extent(&self, sector: ArraySector, sectors: u64) -> Extent {
+        if sector.get() < self.even_sectors {
             let (row, slot, in_strip) = self.strip_of(sector);
             let sectors = sectors.min(self.strip_sectors - in_strip);
-            return Extent { slot, start_sector: row * self.strip_sectors + in_strip, sectors };
+            return Extent { slot, start_sector: MemberSector::new(row * self.strip_sectors + in_strip), sectors };
         }
         self.extent_of_zone(sector, sectors)
     }
 
     /// Behind the rows of all members, or where one is alone.
-    fn extent_of_zone(&self, sector: u64, sectors: u64) -> Extent {
+    fn extent_of_zone(&self, sector: ArraySector, sectors: u64) -> Extent {
         let zone = self.zones.iter().find(|zone| sector < zone.end_sector).expect("the sector is one of the array");
         if let [slot] = zone.slots[..] {
             let start_sector = zone.member_sector + (sector - zone.start_sector);
@@ -80,9 +81,9 @@ impl Geometry {
         let shift = self.strip_sectors.trailing_zeros();
         let (row, mut turn) = zone.by_slots.divide((sector - zone.start_sector) >> shift);
         if self.layout == Layout::Zones(Zones::Original) {
-            turn = zone.by_slots.divide(sector >> shift).1;
+            turn = zone.by_slots.divide(sector.get() >> shift).1;
         }
-        let in_strip = sector & (self.strip_sectors - 1);
+        let in_strip = sector.get() & (self.strip_sectors - 1);
         Extent {
             slot: zone.slots[turn as usize],
             start_sector: zone.member_sector + (row << shift) + in_strip,

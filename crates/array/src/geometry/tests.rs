@@ -10,11 +10,11 @@ fn raid0_of_unequal_members_uses_every_sector_once() {
         let geometry = Geometry::new(Level::Raid0, Layout::Zones(zones), 8, &[20, 45, 33, 8]).expect("good");
         assert_eq!(geometry.capacity_sectors(), 16 + 40 + 32 + 8);
         let mut seen = HashSet::new();
-        let mut sector = 0;
-        while sector < geometry.capacity_sectors() {
+        let mut sector = ArraySector::ZERO;
+        while sector.get() < geometry.capacity_sectors() {
             let extent = geometry.extent(sector, u64::MAX);
             for offset in 0..extent.sectors {
-                assert!(extent.start_sector + offset < geometry.member_sectors(extent.slot));
+                assert!((extent.start_sector + offset).get() < geometry.member_sectors(extent.slot));
                 assert!(seen.insert((extent.slot, extent.start_sector + offset)));
             }
             sector += extent.sectors;
@@ -66,19 +66,22 @@ fn copies_lie_on_different_members_and_lead_back() {
             let geometry = Geometry::new(Level::Raid10, Layout::Copies(copies), 8, &vec![8 * 13; count]).expect("good");
             let mut seen = HashSet::new();
             for strip in 0..geometry.capacity_sectors() / 8 {
-                let (found, run) = geometry.copies_of(strip * 8 + 3, 100);
+                let (found, run) = geometry.copies_of(ArraySector::new(strip * 8 + 3), 100);
                 assert_eq!((found.len(), run), (copies.count(), 5));
                 let members: HashSet<usize> = found.iter().map(|copy| copy.slot).collect();
                 assert_eq!(members.len(), copies.count(), "{copies:?} of {count}: {found:?}");
                 for copy in found {
-                    assert!(copy.start_sector + 5 <= geometry.member_sectors(copy.slot), "{copies:?} of {count}");
-                    assert!(seen.insert((copy.slot, copy.start_sector)));
-                    assert_eq!(geometry.array_sector_of(copy.slot, copy.start_sector, 100), (Some(strip * 8 + 3), 5));
+                    assert!((copy.start_sector + 5).get() <= geometry.member_sectors(copy.slot), "{copies:?} of {count}");
+                    assert!(seen.insert((copy.slot, copy.start_sector.get())));
+                    assert_eq!(
+                        geometry.array_sector_of(copy.slot, copy.start_sector, 100),
+                        (Some(ArraySector::new(strip * 8 + 3)), 5)
+                    );
                 }
             }
             for slot in 0..count {
                 for row in 0..13 {
-                    let known = geometry.array_sector_of(slot, row * 8 + 3, 1).0.is_some();
+                    let known = geometry.array_sector_of(slot, MemberSector::new(row * 8 + 3), 1).0.is_some();
                     assert_eq!(known, seen.contains(&(slot, row * 8 + 3)), "{copies:?} of {count}: member {slot} row {row}");
                 }
             }
@@ -113,18 +116,18 @@ fn footprint_holds_all_that_array_sectors_are_made_of_and_no_more() {
     for geometry in all() {
         let capacity = geometry.capacity_sectors();
         for (start, sectors) in [(0, 1), (0, 8), (3, 30), (capacity - 1, 1), (capacity - 29, 29), (0, capacity), (5, 0)] {
-            let footprint = geometry.footprint(start..start + sectors);
-            let has = |slot: usize, sector: u64| footprint[slot].iter().any(|run| run.contains(&sector));
+            let footprint = geometry.footprint(ArraySector::new(start).run(sectors));
+            let has = |slot: usize, sector: u64| footprint[slot].iter().any(|run| run.contains(&MemberSector::new(sector)));
             let mut wanted = vec![HashSet::new(); geometry.slot_count()];
             for sector in start..start + sectors {
                 match geometry.level() {
                     Level::Linear | Level::Raid0 => {
-                        let extent = geometry.extent(sector, 1);
-                        wanted[extent.slot].insert(extent.start_sector);
+                        let extent = geometry.extent(ArraySector::new(sector), 1);
+                        wanted[extent.slot].insert(extent.start_sector.get());
                     }
                     Level::Raid1 | Level::Raid10 => {
-                        for copy in geometry.copies_of(sector, 1).0 {
-                            wanted[copy.slot].insert(copy.start_sector);
+                        for copy in geometry.copies_of(ArraySector::new(sector), 1).0 {
+                            wanted[copy.slot].insert(copy.start_sector.get());
                         }
                     }
                     Level::Raid4 | Level::Raid5 | Level::Raid6 => {

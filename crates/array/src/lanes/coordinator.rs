@@ -9,7 +9,7 @@
 //! - *Bad blocks*: what any lane has added, without what any has removed.
 //! - *Log reset*: once. A lane that asks later is told that it is done.
 
-use crate::{ArrayState, IntentConfig, MemberId, MemberProgress, MetadataUpdate, SlotState, Synced};
+use crate::{ArrayState, IntentConfig, MemberId, MemberProgress, MemberSector, MetadataUpdate, SlotState, Synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -28,9 +28,9 @@ struct Lane {
     recorded: ArrayState,
     state: Option<ArrayState>,
     intent: Option<(Vec<u64>, Vec<u64>)>,
-    bad: Option<(MemberId, Vec<Range<u64>>)>,
+    bad: Option<(MemberId, Vec<Range<MemberSector>>)>,
     /// As the lane last reported.
-    bad_known: BTreeMap<MemberId, Vec<Range<u64>>>,
+    bad_known: BTreeMap<MemberId, Vec<Range<MemberSector>>>,
     reset: bool,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Coordinator {
     dropped: BTreeSet<MemberId>,
     /// Lanes that need a chunk's bit, one bit each.
     needed: BTreeMap<u64, u64>,
-    bad: BTreeMap<MemberId, Vec<Range<u64>>>,
+    bad: BTreeMap<MemberId, Vec<Range<MemberSector>>>,
     log_reset: bool,
     /// Lanes that the running update answers, and their states in it.
     answers: Option<Answers>,
@@ -62,7 +62,7 @@ impl Coordinator {
         state: &ArrayState,
         replays: &[bool],
         intent: Option<&IntentConfig>,
-        bad: BTreeMap<MemberId, Vec<Range<u64>>>,
+        bad: BTreeMap<MemberId, Vec<Range<MemberSector>>>,
     ) -> Self {
         let lane = |&replays: &bool| Lane {
             recorded: ArrayState { clean: state.clean && !replays, ..state.clone() },
@@ -84,7 +84,7 @@ impl Coordinator {
     }
 
     /// A member was added, with bad blocks of its own.
-    pub fn admit(&mut self, member: MemberId, blocks: &[Range<u64>]) {
+    pub fn admit(&mut self, member: MemberId, blocks: &[Range<MemberSector>]) {
         self.lanes.iter_mut().for_each(|lane| drop(lane.bad_known.insert(member, blocks.to_vec())));
         self.bad.insert(member, blocks.to_vec());
     }
@@ -256,7 +256,7 @@ fn join(states: &[&ArrayState]) -> ArrayState {
             let SlotState { member, replacement } = &state.slots[slot];
             let same = [member, replacement].into_iter().flatten().find(|other| other.member == place.member);
             // A lane that has not been told of the member yet has rebuilt nothing.
-            joined.recovered = joined.recovered.min(same.map_or(Synced::UpTo(0), |same| same.recovered));
+            joined.recovered = joined.recovered.min(same.map_or(Synced::up_to(0), |same| same.recovered));
             joined.by_bitmap |= same.is_some_and(|same| same.by_bitmap);
         }
         joined
@@ -276,10 +276,10 @@ fn join(states: &[&ArrayState]) -> ArrayState {
 }
 
 /// `ranges` without what lies in `taken`.
-fn without(ranges: &[Range<u64>], taken: &[Range<u64>]) -> Vec<Range<u64>> {
+fn without(ranges: &[Range<MemberSector>], taken: &[Range<MemberSector>]) -> Vec<Range<MemberSector>> {
     let mut rest = ranges.to_vec();
     for cut in taken {
-        let keep = |range: Range<u64>| {
+        let keep = |range: Range<MemberSector>| {
             [range.start..range.end.min(cut.start).max(range.start), range.start.max(cut.end).min(range.end)..range.end]
         };
         rest = rest.into_iter().flat_map(keep).filter(|range| !range.is_empty()).collect();
@@ -290,13 +290,14 @@ fn without(ranges: &[Range<u64>], taken: &[Range<u64>]) -> Vec<Range<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::address::MemberSpace;
 
-    fn place(member: usize, recovered: Synced) -> Option<MemberProgress> {
+    fn place(member: usize, recovered: Synced<MemberSpace>) -> Option<MemberProgress> {
         Some(MemberProgress { member: MemberId(member), recovered, by_bitmap: false })
     }
 
     /// Three members, the last of them filled so far.
-    fn state(clean: bool, filled: Synced, failed: &[usize]) -> ArrayState {
+    fn state(clean: bool, filled: Synced<MemberSpace>, failed: &[usize]) -> ArrayState {
         let holds = |member: usize| !failed.contains(&member);
         let slot = |index: usize| SlotState {
             member: place(index, if index == 2 { filled } else { Synced::All }).filter(|_| holds(index)),
@@ -312,7 +313,7 @@ mod tests {
         }
     }
 
-    fn coordinator(replays: &[bool], dirty: Vec<u64>, filled: Synced) -> Coordinator {
+    fn coordinator(replays: &[bool], dirty: Vec<u64>, filled: Synced<MemberSpace>) -> Coordinator {
         let intent = IntentConfig { chunk_sectors: 8, dirty };
         Coordinator::new(&state(true, filled, &[]), replays, Some(&intent), BTreeMap::new())
     }
@@ -326,15 +327,15 @@ mod tests {
 
     #[test]
     fn clean_and_filled_is_what_all_lanes_say() {
-        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::UpTo(0));
-        assert_eq!(coordinator.ask(1, MetadataUpdate::State(state(false, Synced::UpTo(100), &[]))), []);
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::up_to(0));
+        assert_eq!(coordinator.ask(1, MetadataUpdate::State(state(false, Synced::up_to(100), &[]))), []);
         let record = next_state(&mut coordinator).expect("it can be made");
-        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered), (false, Synced::UpTo(0)));
+        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered), (false, Synced::up_to(0)));
         assert!(next_state(&mut coordinator).is_none(), "one at a time");
         assert_eq!(coordinator.recorded(), [1]);
-        coordinator.ask(0, MetadataUpdate::State(state(true, Synced::UpTo(60), &[])));
+        coordinator.ask(0, MetadataUpdate::State(state(true, Synced::up_to(60), &[])));
         let record = next_state(&mut coordinator).expect("it can be made");
-        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered), (false, Synced::UpTo(60)));
+        assert_eq!((record.clean, record.slots[2].member.as_ref().unwrap().recovered), (false, Synced::up_to(60)));
         assert_eq!(coordinator.recorded(), [0]);
     }
 
@@ -373,12 +374,12 @@ mod tests {
 
     #[test]
     fn who_calls_a_member_whole_first_waits_for_the_others() {
-        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::UpTo(500));
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::up_to(500));
         coordinator.ask(0, MetadataUpdate::State(state(false, Synced::All, &[])));
         assert!(next_state(&mut coordinator).is_none());
-        coordinator.ask(1, MetadataUpdate::State(state(false, Synced::UpTo(500), &[])));
+        coordinator.ask(1, MetadataUpdate::State(state(false, Synced::up_to(500), &[])));
         let record = next_state(&mut coordinator).expect("lane 1 need not wait");
-        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered, Synced::UpTo(500));
+        assert_eq!(record.slots[2].member.as_ref().unwrap().recovered, Synced::up_to(500));
         assert_eq!(coordinator.recorded(), [1]);
         coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[])));
         let record = next_state(&mut coordinator).expect("now all say so");
@@ -414,13 +415,14 @@ mod tests {
 
     #[test]
     fn bad_blocks_of_all_lanes_are_kept_and_those_that_one_has_healed_are_not() {
-        let found = BTreeMap::from([(MemberId(0), vec![0..8, 100..108, 200..208])]);
+        let found = BTreeMap::from([(MemberId(0), [0..8, 100..108, 200..208].map(MemberSector::span).to_vec())]);
         let mut coordinator = Coordinator::new(&state(true, Synced::All, &[]), &[false; 2], None, found);
         let mut ask = |lane: usize, blocks: Vec<Range<u64>>| {
+            let blocks = blocks.into_iter().map(MemberSector::span).collect();
             coordinator.ask(lane, MetadataUpdate::BadBlocks { member: MemberId(0), blocks });
             let Some(MetadataUpdate::BadBlocks { blocks, .. }) = coordinator.next() else { panic!("it can be recorded") };
             assert_eq!(coordinator.recorded(), [lane]);
-            blocks
+            blocks.into_iter().map(|range| range.start.get()..range.end.get()).collect::<Vec<_>>()
         };
         assert_eq!(ask(0, vec![0..8, 100..116, 200..208]), [0..8, 100..116, 200..208]);
         assert_eq!(ask(1, vec![4..8, 100..108, 200..208]), [4..8, 100..116, 200..208], "half of the first was written by lane 1");

@@ -4,11 +4,12 @@
 //! is cut, and joined again at the end.
 
 use super::{Message, Ports};
-use crate::MemberId;
 use crate::partition::Partition;
 use crate::requests::Parent;
 use crate::segments::{Cutter, slice_segments};
+use crate::{ArraySector, MemberId};
 use slab::Slab;
+use std::ops::Range;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
 
 /// Tags of requests for which the relay keeps a ticket have this bit; clients' usually do not.
@@ -69,8 +70,9 @@ impl<P: Clone> Relay<P> {
 
     /// Decides how a client's request is done.
     pub fn way(&self, request: &Request) -> Way {
-        let (lane, group_end) = self.partition.lane_of(request.start_sector);
-        let whole = request.sectors <= group_end - request.start_sector && request.tag & TICKET == 0;
+        let start = ArraySector::new(request.start_sector);
+        let (lane, group_end) = self.partition.lane_of(start);
+        let whole = request.sectors <= group_end - start && request.tag & TICKET == 0;
         match request.operation {
             Operation::Flush => Way::Owners,
             _ if !whole => Way::Owners,
@@ -87,12 +89,16 @@ impl<P: Clone> Relay<P> {
 
     /// True if this lane owns a request, or a part of one.
     pub fn is_own(&self, request: &Request) -> bool {
-        matches!(request.operation, Operation::Flush) || self.partition.lane_of(request.start_sector).0 == self.partition.lane
+        matches!(request.operation, Operation::Flush) || self.owner_of(request) == self.partition.lane
+    }
+
+    fn owner_of(&self, request: &Request) -> usize {
+        self.partition.lane_of(ArraySector::new(request.start_sector)).0
     }
 
     /// Sends a request to its owner unchanged.
     pub fn forward(&mut self, request: Request) {
-        let (lane, owner) = (self.partition.lane, self.partition.lane_of(request.start_sector).0);
+        let (lane, owner) = (self.partition.lane, self.owner_of(&request));
         self.send(owner, Message::Request { lane, request });
     }
 
@@ -110,7 +116,7 @@ impl<P: Clone> Relay<P> {
     /// Asks the owner for a read that this lane's engine needs.
     pub fn ask_owner(&mut self, request: Request, slow: Option<MemberId>) {
         let tag = self.ticket(Ticket::Engine(request.tag as usize));
-        let (lane, owner) = (self.partition.lane, self.partition.lane_of(request.start_sector).0);
+        let (lane, owner) = (self.partition.lane, self.owner_of(&request));
         let request = Request { tag, ..request };
         let message = match slow {
             Some(member) => Message::ReadAround { lane, request, member },
@@ -131,8 +137,9 @@ impl<P: Clone> Relay<P> {
     pub fn submit(&mut self, mut request: Request, limits: &Limits, now: Nanos, mut to_do: impl FnMut(Request)) {
         let Partition { lane: here, lane_count, .. } = self.partition;
         let flush = matches!(request.operation, Operation::Flush);
-        let (lane, group_end) = self.partition.lane_of(request.start_sector);
-        let spans = group_end - request.start_sector < request.sectors && !matches!(request.operation, Operation::Extents { .. });
+        let start = ArraySector::new(request.start_sector);
+        let (lane, group_end) = self.partition.lane_of(start);
+        let spans = group_end - start < request.sectors && !matches!(request.operation, Operation::Extents { .. });
         // An invalid request is refused in one piece, by the lane that receives it.
         if !(flush || spans && request.check(limits).is_ok()) {
             if lane != here || request.tag & TICKET != 0 {
@@ -145,7 +152,7 @@ impl<P: Clone> Relay<P> {
         }
         let lanes: Vec<(usize, u64)> = match flush {
             true => (0..lane_count).map(|lane| (lane, 0)).collect(),
-            false => self.parts(request.start_sector, request.end_sector()),
+            false => self.parts(start..ArraySector::new(request.end_sector())),
         };
         let parent = self.parents.insert(Parent::of(&request, now, lanes.len()));
         let mut start_sector = request.start_sector;
@@ -177,13 +184,13 @@ impl<P: Clone> Relay<P> {
     }
 
     /// The lanes of consecutive parts of a range, with their lengths.
-    fn parts(&self, start: u64, end: u64) -> Vec<(usize, u64)> {
+    fn parts(&self, range: Range<ArraySector>) -> Vec<(usize, u64)> {
         let mut parts = Vec::new();
-        let mut next = start;
-        while next < end {
+        let mut next = range.start;
+        while next < range.end {
             let (lane, group_end) = self.partition.lane_of(next);
-            parts.push((lane, group_end.min(end) - next));
-            next = group_end.min(end);
+            parts.push((lane, group_end.min(range.end) - next));
+            next = group_end.min(range.end);
         }
         parts
     }

@@ -2,9 +2,10 @@
 //! to R26).
 
 use super::Numbers;
-use crate::MemberId;
+use crate::address::Sectors;
 use crate::member::Members;
 use crate::task::{Ready, Waiters};
+use crate::{MemberId, MemberSector};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ const REQUESTS_MAX: usize = 16;
 #[derive(Default)]
 pub(crate) struct WriteBehind {
     /// The end of each range of rows, by slot and first row.
-    rows: RefCell<BTreeMap<(usize, u64), u64>>,
+    rows: RefCell<BTreeMap<(usize, MemberSector), MemberSector>>,
     numbers: RefCell<Numbers>,
     /// The log holders of each write-behind, by its number.
     log_holders: RefCell<BTreeMap<u64, LogHolders>>,
@@ -49,13 +50,13 @@ impl WriteBehind {
 
     /// True if any of these rows of a slot awaits a write-behind.
     #[inline]
-    pub fn is_at(&self, slot: usize, rows: &Range<u64>) -> bool {
+    pub fn is_at(&self, slot: usize, rows: &Range<MemberSector>) -> bool {
         self.is_any() && self.is_among(slot, rows)
     }
 
     // Not inlined, so that requests stay small where there is none.
     #[inline(never)]
-    fn is_among(&self, slot: usize, rows: &Range<u64>) -> bool {
+    fn is_among(&self, slot: usize, rows: &Range<MemberSector>) -> bool {
         // No two overlap, since writers lock their rows.
         let before = self.rows.borrow().range(..(slot, rows.end)).next_back().map(|(&(slot, _), &end)| (slot, end));
         before.is_some_and(|(other, end)| other == slot && rows.start < end)
@@ -67,11 +68,11 @@ impl WriteBehind {
     }
 
     /// A write of these rows of slots is acknowledged early.
-    pub fn begin(&self, places: impl Iterator<Item = (usize, Range<u64>)>, log_holders: LogHolders) -> BehindWrite {
+    pub fn begin(&self, places: impl Iterator<Item = (usize, Range<MemberSector>)>, log_holders: LogHolders) -> BehindWrite {
         let mut rows = self.rows.borrow_mut();
         let mut sectors = 0;
         for (slot, range) in places {
-            sectors += range.end - range.start;
+            sectors += range.sectors();
             rows.insert((slot, range.start), range.end);
         }
         self.sectors.set(self.sectors.get() + sectors);
@@ -81,7 +82,7 @@ impl WriteBehind {
     }
 
     /// A write-behind has reached its place.
-    pub fn end(&self, ready: &Ready, write: BehindWrite, places: impl Iterator<Item = (usize, Range<u64>)>) {
+    pub fn end(&self, ready: &Ready, write: BehindWrite, places: impl Iterator<Item = (usize, Range<MemberSector>)>) {
         let mut rows = self.rows.borrow_mut();
         for (slot, range) in places {
             rows.remove(&(slot, range.start));

@@ -1,8 +1,8 @@
 //! The overlay: new data and parity that replay has computed and not written yet, and the members that hold the records of it.
 
-use crate::MemberId;
 use crate::log_record::BAND_SECTORS;
 use crate::member::Members;
+use crate::{MemberId, MemberSector};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(crate) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
 #[derive(Default)]
 pub(crate) struct Overlay {
     /// The data of each piece, by slot and row. No piece is longer than a band.
-    pieces: RefCell<BTreeMap<(usize, u64), Data>>,
+    pieces: RefCell<BTreeMap<(usize, MemberSector), Data>>,
     /// The members that hold the last run's records, for each set of parity members that has some.
     holders: RefCell<BTreeSet<ReplayHolders>>,
     /// Why replay gave up.
@@ -29,12 +29,12 @@ impl Overlay {
     }
 
     /// What these rows of a slot must hold.
-    pub fn insert(&self, slot: usize, row: u64, data: Data) {
+    pub fn insert(&self, slot: usize, row: MemberSector, data: Data) {
         self.pieces.borrow_mut().insert((slot, row), data);
     }
 
     /// All of it, by slot and row.
-    pub fn pieces(&self) -> Vec<((usize, u64), Data)> {
+    pub fn pieces(&self) -> Vec<((usize, MemberSector), Data)> {
         self.pieces.borrow().iter().map(|(&place, data)| (place, data.clone())).collect()
     }
 
@@ -44,7 +44,7 @@ impl Overlay {
     }
 
     /// True if it covers any of these rows of a slot.
-    pub fn covers(&self, slot: usize, rows: &Range<u64>) -> bool {
+    pub fn covers(&self, slot: usize, rows: &Range<MemberSector>) -> bool {
         let pieces = self.pieces.borrow();
         if pieces.is_empty() {
             return false;
@@ -54,7 +54,7 @@ impl Overlay {
     }
 
     /// Applies it to `bytes`, which were read from some rows of a slot.
-    pub fn apply(&self, slot: usize, rows: &Range<u64>, bytes: &mut [u8]) {
+    pub fn apply(&self, slot: usize, rows: &Range<MemberSector>, bytes: &mut [u8]) {
         let pieces = self.pieces.borrow();
         if pieces.is_empty() {
             return;

@@ -2,10 +2,11 @@
 //! superblocks are dirty and bits set.
 
 use super::{finish, send, targets};
-use crate::MemberId;
+use crate::address::sync_of_array;
 use crate::core::Core;
 use crate::member_requests::Waiting;
 use crate::mirror_ledger::CopiesWrite;
+use crate::{ArraySector, MemberId};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use stria_block::{Operation, Request};
@@ -13,26 +14,27 @@ use stria_block::{Operation, Request};
 /// Gives `to_member` a write for every copy and takes the operation out of the client's request. Returns `false` if it must wait
 /// for something, or no member can take it.
 pub(super) fn begin(core: &Core, request: &mut Request, to_member: &mut impl FnMut(MemberId, Request)) -> bool {
-    let Request { start_sector, sectors, .. } = *request;
-    let range = start_sector..start_sector + sectors;
-    let (copies, run) = core.geometry.copies_of(start_sector, sectors);
-    if run < sectors || !core.may_write_directly(&range) {
+    let sectors = request.sectors;
+    let range = ArraySector::new(request.start_sector).run(sectors);
+    let sync = sync_of_array(&range);
+    let (copies, run) = core.geometry.copies_of(range.start, sectors);
+    if run < sectors || !core.may_write_directly(&sync) {
         return false;
     }
     let targets = targets(core, &copies);
     if targets.is_empty() {
         return false;
     }
-    let Some(lock) = core.locks.try_lock(&range) else { return false };
-    core.begin_directly(&range);
-    core.gate_client_write(&range);
+    let Some(lock) = core.locks.try_lock(&sync) else { return false };
+    core.begin_directly(&sync);
+    core.gate_client_write(&sync);
     let operation = std::mem::replace(&mut request.operation, Operation::Flush);
     let Operation::Write { from, fua } = &operation else { unreachable!("this is a write") };
     let write = core.mirror_writes.next_key();
     send(&targets, from, *fua, |member, start_sector, operation| {
         let tag = core.note(member, start_sector, sectors, Waiting::Copy { write });
         core.gate_member(member, start_sector, sectors, &operation);
-        to_member(member, Request { tag, start_sector, sectors, operation });
+        to_member(member, Request { tag, start_sector: start_sector.get(), sectors, operation });
     });
     let (tag, begun, pending) = (request.tag, core.now(), targets.len());
     core.mirror_writes.begin(CopiesWrite { tag, begun, range, lock, pending, failures: SmallVec::new(), operation });

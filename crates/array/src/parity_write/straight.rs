@@ -11,7 +11,7 @@
 //! ends it.
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
-use crate::MemberId;
+use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::Part;
 use crate::core::Core;
 use crate::lists::few;
@@ -21,6 +21,7 @@ use crate::parity_code::{Change, Found, reads};
 use crate::parity_ledger::{Frozen, Step, StraightWrite};
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::shared;
+use crate::{ArraySector, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -34,14 +35,15 @@ fn plan_of<'a>(core: &'a Core, write: &StraightWrite) -> &'a WritePlan {
 /// Begins `request` if it is such a write: gives its reads to `send` and takes the operation out of it. Returns `false` if it is
 /// not.
 pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(MemberId, Request)) -> bool {
-    let Request { tag, start_sector, sectors, .. } = *request;
+    let (tag, start_sector, sectors) = (request.tag, ArraySector::new(request.start_sector), request.sectors);
     let strip = core.geometry.strip_sectors();
     let (stripe, index, in_strip) = core.geometry.strip_of(start_sector);
-    let rows = stripe * strip + in_strip..stripe * strip + in_strip + sectors;
+    let rows = core.geometry.rows_of_strip(stripe, &(in_strip..in_strip + sectors));
+    let sync = sync_of_rows(&rows);
     let Operation::Write { from, .. } = &request.operation else { unreachable!("this is a write") };
     let fits =
         in_strip + sectors <= strip && core.geometry.data_count() > 1 && from.len() == 1 && !core.coalescer.is_open(stripe);
-    if !fits || !core.may_write_directly(&rows) || !core.consistency.covers(&rows) {
+    if !fits || !core.may_write_directly(&sync) || !core.consistency.covers(&sync) {
         return false;
     }
     let part = Rectangle { rows: in_strip..in_strip + sectors, strips: index..index + 1 };
@@ -51,8 +53,8 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) {
         return false;
     }
-    let Some(lock) = core.locks.try_lock(&rows) else { return false };
-    core.begin_directly(&rows);
+    let Some(lock) = core.locks.try_lock(&sync) else { return false };
+    core.begin_directly(&sync);
     core.coalescer.begin();
     core.straight_writes.begin();
     let mut writes = core.straight_writes.all();
@@ -62,7 +64,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
         let member = core.members.borrow().slots()[unit.slot(map)].member.expect("the role is held");
         let tag = core.note(member, rows.start, sectors, Waiting::Straight { write: entry.key(), index: pending });
         let operation = Operation::Read { into: smallvec![core.buffers.take(sectors)] };
-        send(member, Request { tag, start_sector: rows.start, sectors, operation });
+        send(member, Request { tag, start_sector: rows.start.get(), sectors, operation });
         pending += 1;
     }
     entry.insert(StraightWrite {
@@ -88,7 +90,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
 }
 
 /// True if each of these slots has one member, which can be read, and no replacement.
-fn are_usual<'a>(core: &Core, mut slots: impl Iterator<Item = &'a u16>, rows: &Range<u64>) -> bool {
+fn are_usual<'a>(core: &Core, mut slots: impl Iterator<Item = &'a u16>, rows: &Range<MemberSector>) -> bool {
     let members = core.members.borrow();
     slots.all(|&slot| {
         let slot = usize::from(slot);
@@ -212,7 +214,7 @@ fn step(core: &Rc<Core>, key: usize) {
                 core.log.behind.end(&core.ready, behind, places(core, write.stripe, parts));
             }
             core.log_end(write.stripe, parts, logged);
-            core.write_ended(&write.rows);
+            core.write_ended(&sync_of_rows(&write.rows));
             release(core, &mut write);
             if !was_early {
                 acknowledge(core, &mut write, Ok(()), Operation::Flush);
@@ -239,11 +241,11 @@ fn release(core: &Core, write: &mut StraightWrite) {
 /// Lets a write that has changed nothing yet begin again as a new one.
 fn begin_again(core: &Rc<Core>, write: StraightWrite) {
     write.read.into_iter().flatten().for_each(|buffer| core.buffers.give(buffer));
-    core.write_ended(&write.rows);
+    core.write_ended(&sync_of_rows(&write.rows));
     core.locks.unlock(write.lock, &core.ready);
     core.coalescer.end(&core.ready, std::iter::empty());
     core.straight_writes.acknowledged();
-    let sectors = write.rows.end - write.rows.start;
+    let sectors = write.rows.sectors();
     let width = core.geometry.strip_sectors() * core.geometry.data_count() as u64;
     let (data, fua) = match &write.operation {
         Operation::Write { from, fua } => (shared(from), *fua),
@@ -251,7 +253,7 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
     };
     let part = Part {
         parent: core.requests.begin_one(write.tag, write.begun, write.start_sector, write.operation),
-        offset_sectors: write.start_sector % width,
+        offset_sectors: write.start_sector.get() % width,
         data,
         fua,
         small: core.log.keeps_bytes_of(sectors),
@@ -279,7 +281,7 @@ async fn end(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
     let behind = write.behind.take().map(|(behind, _)| behind);
     let was_early = behind.is_some();
     let result = finish(&core, write.stripe, from_ref(&write.part), &write.failures, behind, logged).await;
-    core.write_end(&write.rows).await;
+    core.write_end(&sync_of_rows(&write.rows)).await;
     release(&core, &mut write);
     if !was_early {
         acknowledge(&core, &mut write, result, Operation::Flush);

@@ -1,6 +1,7 @@
 //! The driver that waits: a task writes to one stripe, with everything that was coalesced with it.
 
 use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
+use crate::address::sync_of_rows;
 use crate::coalesce::{Part, rows_of};
 use crate::core::{Core, gate_plan, lost};
 use crate::lock::Mode;
@@ -14,7 +15,7 @@ use crate::parity_sweep::resync_before_write;
 use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::task::Worker;
-use crate::{Flaw, MemberId};
+use crate::{ArraySector, Flaw, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -38,8 +39,8 @@ async fn write_coalesced(core: &Rc<Core>, key: usize) {
         resync_before_write(core, core.coalescer.stripe(key), &locked).await;
     }
     let strip = core.geometry.strip_sectors();
-    let base = core.coalescer.stripe(key) * strip;
-    let guard = core.lock(base + locked.start..base + locked.end, Mode::Exclusive).await;
+    let rows = core.geometry.rows_of_strip(core.coalescer.stripe(key), &locked);
+    let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
     let mut coalesced = core.coalescer.close(key);
     let write = StripeWrite {
         stripe: coalesced.stripe,
@@ -47,7 +48,7 @@ async fn write_coalesced(core: &Rc<Core>, key: usize) {
         fua: coalesced.parts.iter().any(|part| part.fua),
         small: coalesced.parts.iter().any(|part| part.small),
         parts: &coalesced.parts,
-        start_sector: coalesced.stripe * strip * core.geometry.data_count() as u64,
+        start_sector: ArraySector::new(coalesced.stripe * strip * core.geometry.data_count() as u64),
         acknowledged: Cell::new(false),
     };
     let result = match opened {
@@ -96,7 +97,7 @@ struct StripeWrite<'a> {
     /// All parts belong to requests so small that the log holds their new data where it must.
     small: bool,
     /// First sector of the stripe in the array.
-    start_sector: u64,
+    start_sector: ArraySector,
     /// It was acknowledged early.
     acknowledged: Cell<bool>,
 }
@@ -130,8 +131,9 @@ impl StripeWrite<'_> {
 async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), IoError> {
     let strip = core.geometry.strip_sectors();
     let rows = rows_of(&write.range, strip);
-    let rows = write.stripe * strip + rows.start..write.stripe * strip + rows.end;
-    core.write_begin(&rows).await;
+    let rows = core.geometry.rows_of_strip(write.stripe, &rows);
+    let sync = sync_of_rows(&rows);
+    core.write_begin(&sync).await;
     let mut unreadable = Strips::new();
     let mut result = Ok(());
     for band in bands(core, rectangles(write.range.clone(), strip)) {
@@ -144,7 +146,7 @@ async fn write_stripe(core: &Rc<Core>, write: &StripeWrite<'_>) -> Result<(), Io
             break;
         }
     }
-    core.write_end(&rows).await;
+    core.write_end(&sync).await;
     for slot in unreadable {
         // A strip that could not be read and was not overwritten is corrected in the background.
         core.ready.spawn(correct_rows(Rc::clone(core), slot, rows.clone()));
@@ -192,7 +194,7 @@ async fn prepare(core: &Core, stripe: u64, parts: &[Rectangle]) -> Result<(), Io
 fn plan(core: &Core, stripe: u64, part: &Rectangle, unreadable: &Strips) -> Result<WritePlan, IoError> {
     let rows = rows(core, stripe, part);
     let there = presences(core, core.map(stripe), &rows, unreadable);
-    let agrees = core.consistency.covers(&rows) || core.has(Flaw::SuspectParityUpdated);
+    let agrees = core.consistency.covers(&sync_of_rows(&rows)) || core.has(Flaw::SuspectParityUpdated);
     let Ok(plan) = plan_write(&there[0], &there[1], part.strips.clone(), agrees) else {
         let what = format!("write to stripe {stripe}");
         return Err(lost(&what, "strips that parity must cover cannot be read"));
@@ -215,7 +217,7 @@ async fn try_write(
     }
     // No wait between looking at members and reading: slots change hands meanwhile.
     let mut plans: SmallVec<[WritePlan; 1]> = SmallVec::new();
-    let mut wanted: SmallVec<[(Unit, Range<u64>); 4]> = SmallVec::new();
+    let mut wanted: SmallVec<[(Unit, Range<MemberSector>); 4]> = SmallVec::new();
     for part in parts {
         let plan = match plan(core, stripe, part, unreadable) {
             Ok(plan) => plan,

@@ -7,6 +7,7 @@ pub mod nowhere;
 use std::cell::RefCell;
 use std::rc::Rc;
 use stria_array::Synced;
+use stria_array::address::SyncSpace;
 use stria_array::*;
 use stria_block::*;
 
@@ -143,7 +144,7 @@ impl World {
     }
 
     /// As it is found: with the bits of a bitmap, and redundancy that holds up to `synced`.
-    pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, synced: Synced) -> Self {
+    pub fn with(geometry: Geometry, spares: usize, seed: u64, intent: Option<IntentConfig>, synced: Synced<SyncSpace>) -> Self {
         Self::on_lanes(geometry, spares, seed, intent, synced, 1)
     }
 
@@ -153,7 +154,7 @@ impl World {
         spares: usize,
         seed: u64,
         intent: Option<IntentConfig>,
-        synced: Synced,
+        synced: Synced<SyncSpace>,
         lane_count: usize,
     ) -> Self {
         let mut chance = Chance(seed);
@@ -363,7 +364,7 @@ impl World {
                 }
                 if let Event::Mismatch { sync_sector, sectors, culprit, repaired } = event {
                     assert_eq!(repaired, repair);
-                    self.mismatches.push((sync_sector, sectors, culprit.map(|(_, slot)| slot)));
+                    self.mismatches.push((sync_sector.get(), sectors, culprit.map(|(_, slot)| slot)));
                 }
                 assert!(!matches!(event, Event::SweepStopped { .. }), "{event:?}");
             }

@@ -18,8 +18,10 @@ use super::shape::layout_of;
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use stria_array::address::MemberSpace;
 use stria_array::{
-    ArrayConfig, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX, SlotConfig, Synced,
+    ArrayConfig, ArraySector, Geometry, IntentConfig, Layout, Level, LogConfig, LogRecord, MemberId, REDO_SECTORS_MAX,
+    SlotConfig, Synced,
 };
 use thiserror::Error;
 
@@ -48,7 +50,7 @@ pub enum Verdict {
         /// The slot.
         slot: usize,
         /// Filled up to here.
-        recovered: Synced,
+        recovered: Synced<MemberSpace>,
         /// Only what the bitmap names is missing.
         by_bitmap: bool,
     },
@@ -57,7 +59,7 @@ pub enum Verdict {
         /// The slot.
         slot: usize,
         /// Filled so far.
-        recovered: Synced,
+        recovered: Synced<MemberSpace>,
     },
     /// Waits for a role.
     Spare,
@@ -662,15 +664,15 @@ impl Sorter<'_> {
                 Verdict::InSync { slot } => slots[slot].member = Some(config),
                 Verdict::Rebuilding { slot, recovered, by_bitmap } => {
                     let by_bitmap = by_bitmap && bitmap.is_some();
-                    let recovered = if log.silent.contains(&found.drive) { Synced::UpTo(0) } else { recovered };
+                    let recovered = if log.silent.contains(&found.drive) { Synced::up_to(0) } else { recovered };
                     slots[slot].member = Some(stria_array::MemberConfig { recovered, by_bitmap, ..config });
                 }
                 Verdict::Replacement { slot, recovered } => {
-                    let recovered = if log.silent.contains(&found.drive) { Synced::UpTo(0) } else { recovered };
+                    let recovered = if log.silent.contains(&found.drive) { Synced::up_to(0) } else { recovered };
                     slots[slot].replacement = Some(stria_array::MemberConfig { recovered, ..config });
                 }
                 Verdict::Spare => {
-                    spares.push(stria_array::MemberConfig { recovered: Synced::UpTo(0), by_bitmap: false, ..config })
+                    spares.push(stria_array::MemberConfig { recovered: Synced::up_to(0), by_bitmap: false, ..config })
                 }
                 Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. } => continue,
             }
@@ -681,7 +683,7 @@ impl Sorter<'_> {
             match (&slot.member, &mut slot.replacement) {
                 (None, _) => slot.member = slot.replacement.take(),
                 // R13: a write that a crash cut short may have reached the old member and not its copy.
-                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered = Synced::UpTo(0),
+                (Some(_), Some(copy)) if !self.freshest.clean() => copy.recovered = Synced::up_to(0),
                 _ => {}
             }
         }
@@ -1003,7 +1005,7 @@ impl Sorter<'_> {
             if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive]
                 && missing.contains(&slot)
             {
-                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered: Synced::UpTo(0), by_bitmap: true });
+                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered: Synced::up_to(0), by_bitmap: true });
             }
         }
     }
@@ -1032,7 +1034,8 @@ fn suffices(geometry: &Geometry, in_sync: &[bool]) -> bool {
         // Placement repeats after as many strips as there are members.
         Level::Raid10 => (0..geometry.slot_count() as u64).all(|strip| {
             let sector = strip * geometry.strip_sectors();
-            sector >= geometry.capacity_sectors() || geometry.copies_of(sector, 1).0.iter().any(|copy| in_sync[copy.slot])
+            sector >= geometry.capacity_sectors()
+                || geometry.copies_of(ArraySector::new(sector), 1).0.iter().any(|copy| in_sync[copy.slot])
         }),
         _ => lost <= geometry.losses_survived() && (lost == 0 || geometry.level().is_redundant()),
     }

@@ -11,7 +11,7 @@ use super::shape::numbers_of;
 use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature};
 use crate::detect::WINDOW_SECTORS;
 use std::ops::Range;
-use stria_array::{Geometry, GeometryError, Layout, Level};
+use stria_array::{ArraySector, Geometry, GeometryError, Layout, Level, MemberSector};
 use stria_block::is_plain;
 use stria_integrity::Region;
 use thiserror::Error;
@@ -257,8 +257,11 @@ impl Create {
         let capacity = geometry.capacity_sectors();
         let ends = [0..capacity.min(WINDOW_SECTORS), capacity.saturating_sub(WINDOW_SECTORS)..capacity];
         let mut zeros = Vec::new();
+        let ends = ends.map(ArraySector::span);
         for (drive, run) in ends.into_iter().flat_map(|end| geometry.footprint(end).into_iter().enumerate()) {
-            let whole = |run: Range<u64>| run.start / 8 * 8..run.end.next_multiple_of(8).min(geometry.member_sectors(drive));
+            let whole = |run: Range<MemberSector>| {
+                run.start.get() / 8 * 8..run.end.get().next_multiple_of(8).min(geometry.member_sectors(drive))
+            };
             let on_drive = |run: Range<u64>| data_offset + run.start..data_offset + run.end;
             let is_there = self.members[drive].is_some();
             zeros.extend(run.into_iter().filter(|_| is_there).map(|run| CreateZeros { drive, sectors: on_drive(whole(run)) }));

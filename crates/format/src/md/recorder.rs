@@ -22,7 +22,8 @@ use super::superblock::{CLEAN, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, fe
 use crate::md::badblocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MetadataWrite, MetadataWriter, Refusal, Synced};
+use stria_array::address::MemberSpace;
+use stria_array::{ArrayState, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, MetadataWriter, Refusal, Synced};
 use stria_block::Buffer;
 use stria_integrity::{HEADERS_SECTORS, Region};
 use thiserror::Error;
@@ -317,7 +318,7 @@ impl MdMetadata {
             name: drive.name.clone(),
             data_start_sector: superblock.header.data_offset,
             data_sectors: data_size,
-            recovered: Synced::UpTo(0),
+            recovered: Synced::up_to(0),
             by_bitmap: false,
             bad_blocks: Vec::new(),
         };
@@ -402,7 +403,7 @@ impl MdMetadata {
             log_current: false,
             log_incarnation,
         };
-        let config = MemberConfig { recovered: Synced::UpTo(0), by_bitmap: true, ..keeper.config(member) };
+        let config = MemberConfig { recovered: Synced::up_to(0), by_bitmap: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
         Ok((slot, config))
     }
@@ -553,7 +554,9 @@ impl MemberMetadata {
             data_sectors: header.data_size,
             recovered: if self.superblock.has(feature::RECOVERY_OFFSET) { synced(header.recovery_offset) } else { Synced::All },
             by_bitmap: self.superblock.has(feature::RECOVERY_BITMAP),
-            bad_blocks: bad_blocks.map(|range| range.start.max(offset) - offset..range.end.min(end) - offset).collect(),
+            bad_blocks: bad_blocks
+                .map(|range| MemberSector::span(range.start.max(offset) - offset..range.end.min(end) - offset))
+                .collect(),
         }
     }
 
@@ -671,7 +674,7 @@ impl MetadataWriter for MdMetadata {
     fn record_state(&mut self, state: &ArrayState, unix_seconds: u64) -> Vec<MetadataWrite> {
         let mut roles = vec![Role::Spare; self.common.roles.len()];
         // Per member: how much of it is recovered, and by_bitmap; spares have none.
-        let mut places: BTreeMap<MemberId, (Option<(Synced, bool)>, bool)> = BTreeMap::new();
+        let mut places: BTreeMap<MemberId, (Option<(Synced<MemberSpace>, bool)>, bool)> = BTreeMap::new();
         let mut holders = Vec::new();
         for (slot, slot_state) in state.slots.iter().enumerate() {
             for (place, replacement) in [(&slot_state.member, false), (&slot_state.replacement, true)] {
@@ -783,9 +786,14 @@ impl MetadataWriter for MdMetadata {
         writes
     }
 
-    fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+    fn record_bad_blocks(
+        &mut self,
+        member: MemberId,
+        blocks: &[Range<MemberSector>],
+        unix_seconds: u64,
+    ) -> Option<Vec<MetadataWrite>> {
         let start = self.keepers.get(&member)?.superblock.header.data_offset;
-        let on_drive = blocks.iter().map(|bad| bad.start + start..bad.end + start).collect();
+        let on_drive = blocks.iter().map(|bad| bad.start.get() + start..bad.end.get() + start).collect();
         MdMetadata::record_bad_blocks(self, member, on_drive, unix_seconds).ok()
     }
 

@@ -29,14 +29,14 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 pub const CLEAN: u64 = u64::MAX;
 
 /// What an offset of a resync or a recovery says (md_p.h: `MaxSector` is the end).
-pub(crate) fn synced(offset: u64) -> Synced {
-    if offset == CLEAN { Synced::All } else { Synced::UpTo(offset) }
+pub(crate) fn synced<S>(offset: u64) -> Synced<S> {
+    if offset == CLEAN { Synced::All } else { Synced::up_to(offset) }
 }
 
 /// The offset that says this.
-pub(crate) fn offset_of(synced: Synced) -> u64 {
+pub(crate) fn offset_of<S>(synced: Synced<S>) -> u64 {
     match synced {
-        Synced::UpTo(sector) => sector,
+        Synced::UpTo(sector) => sector.get(),
         Synced::All => CLEAN,
     }
 }

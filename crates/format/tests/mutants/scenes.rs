@@ -5,7 +5,7 @@ use super::support::running::pattern;
 use super::support::{MemoryDrive, carry_out, request, state_of};
 use super::tree::{Node, World, activate};
 use stria_array::{
-    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MetadataWrite, MetadataWriter, Synced,
+    AppendTerms, LaneLog, Layout, Level, LogRecord, MemberId, MemberProgress, MemberSector, MetadataWrite, MetadataWriter, Synced,
 };
 use stria_block::Buffer;
 use stria_format::md::superblock::feature;
@@ -128,7 +128,7 @@ fn in_the_making() -> Vec<Scene> {
             let (mut assemblies, _) = assemble(&super::support::candidates(&drives), &Options::default());
             let mut start = assemblies.remove(0).outcome.expect("it starts");
             let mut state = state_of(&start.config, true);
-            let place = Some(MemberProgress { member: MemberId(count), recovered: Synced::UpTo(256), by_bitmap: false });
+            let place = Some(MemberProgress { member: MemberId(count), recovered: Synced::up_to(256), by_bitmap: false });
             state.spares.retain(|spare| *spare != MemberId(count));
             if replaces {
                 state.slots[1].replacement = place;
@@ -140,7 +140,8 @@ fn in_the_making() -> Vec<Scene> {
             for _ in 0..2 {
                 super::support::apply(&mut drives, &start.recorder.record_state(&state, NOW));
             }
-            let bad = MetadataWriter::record_bad_blocks(&mut start.recorder, MemberId(0), &[8..16, 40..41], NOW);
+            let blocks = [8..16, 40..41].map(MemberSector::span);
+            let bad = MetadataWriter::record_bad_blocks(&mut start.recorder, MemberId(0), &blocks, NOW);
             super::support::apply(&mut drives, &bad.expect("there is room"));
             let what = if replaces { "being replaced" } else { "being filled" };
             scenes.push(Scene::new(format!("RAID {level} of {count} with a member {what}, bad blocks and a spare"), drives));

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use stria_array::{
-    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Command, Geometry, LaneLog, LogRecord, MemberId, MetadataWrite,
-    MetadataWriter,
+    AppendTerms, ArrayConfig, ArrayDevice, ArrayState, Command, Geometry, LaneLog, LogRecord, MemberId, MemberSector,
+    MetadataWrite, MetadataWriter,
 };
 use stria_block::{BlockDevice, Buffer, Completion, IoError, Limits, Nanos, Operation, Request, bytes};
 use stria_format::md::assemble::Assembly;
@@ -132,7 +132,12 @@ impl MetadataWriter for Watched {
         let writes = self.recorder.record_intent(set, clear);
         self.look(writes)
     }
-    fn record_bad_blocks(&mut self, member: MemberId, blocks: &[Range<u64>], unix_seconds: u64) -> Option<Vec<MetadataWrite>> {
+    fn record_bad_blocks(
+        &mut self,
+        member: MemberId,
+        blocks: &[Range<MemberSector>],
+        unix_seconds: u64,
+    ) -> Option<Vec<MetadataWrite>> {
         let writes = MetadataWriter::record_bad_blocks(&mut self.recorder, member, blocks, unix_seconds)?;
         Some(self.look(writes))
     }

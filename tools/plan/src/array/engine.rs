@@ -208,7 +208,7 @@ fn without(
     if spares > 0 {
         let sectors = config.geometry.member_sectors(0);
         let spare = MemberConfig::in_sync(MemberId(members.len() - 1), sectors);
-        config.spares.push(MemberConfig { recovered: Synced::UpTo(0), ..spare });
+        config.spares.push(MemberConfig { recovered: Synced::up_to(0), ..spare });
     }
     Ok(Bound::Bare(ArrayDevice::new(&config, members, NoMetadata, 0)))
 }

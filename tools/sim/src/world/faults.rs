@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::tree::{self, PATIENCE};
 use crate::workload::Rot;
 use std::ops::Range;
-use stria_array::{Command, Layout, Level, MemberState, SweepKind};
+use stria_array::{Command, Layout, Level, MemberSector, MemberState, SweepKind};
 use stria_block::{Operation, bytes};
 
 /// The result of a scrub.
@@ -145,7 +145,7 @@ impl World<'_> {
         if geometry.level().parity_count() > 0 {
             return row < geometry.stripe_count() * geometry.strip_sectors();
         }
-        geometry.array_sector_of(slot, row, 1).0.is_some()
+        geometry.array_sector_of(slot, MemberSector::new(row), 1).0.is_some()
     }
 
     /// A scrub from end to end, while no client is at work.
