@@ -41,7 +41,7 @@ impl Core {
     pub fn role_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
         let members = self.members.borrow();
         if member.0 >= members.count() {
-            return Err(Refusal(format!("the array has no member {}", member.0)));
+            return Err(Refusal(format!("the array has no member {}: `status` shows the members", member.0)));
         }
         let member = members.get(member);
         Ok((member.role, member.config.name.clone()))
@@ -90,7 +90,7 @@ impl Core {
         let commands = &self.commands;
         let turn = commands.turn(&self.ready).await;
         if self.run.is_stopping() && !matches!(command, Command::Fail(_)) {
-            return Err(Refusal("the array is being stopped".into()));
+            return Err(Refusal("the array is being stopped: give the command after its next start".into()));
         }
         match command {
             Command::Fail(member) => self.fail_by_command(member).await,
@@ -171,7 +171,7 @@ impl Core {
         match step {
             Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
                 true => Ok(()),
-                false => Err(Refusal("the array still replays its write log".into())),
+                false => Err(Refusal("the array still replays its write log: try again when `status` no longer says so".into())),
             },
             Step::StopRelyingOn(member) => {
                 // R26: a member that hangs does not end the writes in flight to it either.

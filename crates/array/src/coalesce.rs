@@ -28,7 +28,7 @@ const STREAM_COUNT: usize = 8;
 /// A part of a client's write within one stripe.
 pub(crate) struct Part {
     pub parent: usize,
-    /// From the start of the stripe's data.
+    /// Where it begins in the stripe's data.
     pub offset_sectors: u64,
     pub data: Segments<Data>,
     pub fua: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// In the stripe's data.
+    /// Where it ends in the stripe's data.
     pub fn end_sector(&self) -> u64 {
         self.offset_sectors + sectors_of(&self.data)
     }
@@ -50,7 +50,7 @@ impl Part {
 /// Parts that follow each other.
 pub(crate) struct Coalesced {
     pub stripe: u64,
-    /// Of the stripe's data.
+    /// The sectors of the stripe's data that it covers.
     pub range: Range<u64>,
     pub parts: Vec<Part>,
     small: bool,

@@ -22,7 +22,7 @@ pub enum Command<N = ()> {
     Add {
         /// The drive.
         newcomer: N,
-        /// By which number it was offered.
+        /// The number under which it was offered.
         offer: u64,
         /// The in-sync member that it is to replace.
         replaces: Option<MemberId>,

@@ -54,7 +54,7 @@ impl<S> Synced<S> {
 pub struct MemberConfig {
     /// Its handle.
     pub id: MemberId,
-    /// For people: a path, with a serial number where known.
+    /// The name that people see: a path, with a serial number where known.
     pub name: String,
     /// First sector of the data area on the drive.
     pub data_start_sector: u64,
@@ -111,7 +111,7 @@ pub struct IntentConfig {
 /// Everything the engine needs to start.
 #[derive(Clone, Debug)]
 pub struct ArrayConfig {
-    /// For people and messages.
+    /// The name that people and messages use.
     pub name: String,
     /// Level, layout, sizes.
     pub geometry: Geometry,

@@ -188,7 +188,7 @@ impl Engine {
             return self.core.done(request.complete(Err(error)));
         }
         if mutates && self.core.run.is_read_only() {
-            let error = IoError::new(ErrorKind::Invalid, "the array is read-only: assemble it without --read-only to write");
+            let error = IoError::new(ErrorKind::Invalid, "the array is read-only: serve it without --read-only to write");
             return self.core.done(request.complete(Err(error)));
         }
         self.core.gate_submit(&request);
@@ -233,7 +233,8 @@ impl Engine {
     #[inline(never)]
     fn clear(&mut self, request: Request, zeroing: Zeroing) {
         if zeroing.fast && !self.limits.unmap_zeroes {
-            let error = IoError::new(ErrorKind::Unsupported, "not every member can zero quickly");
+            let error =
+                IoError::new(ErrorKind::Unsupported, "not every member can zero quickly: send the request without the fast flag");
             return self.core.done(request.complete(Err(error)));
         }
         of_level!(self.core, P => P::clear(&self.core, request, zeroing));

@@ -27,7 +27,7 @@ pub struct Geometry {
     /// Data area used on each member; all equal but for linear and RAID 0.
     member_sectors: Vec<u64>,
     zones: Vec<stripe::Zone>,
-    /// Of the array: before it RAID 0 is striped over all members, most often to its end.
+    /// The part of the array, from its start, over which a RAID 0 is striped over all members: most often all of it.
     even_sectors: u64,
     capacity_sectors: u64,
     by_slots: Divisor,
@@ -71,7 +71,9 @@ pub enum GeometryError {
         sectors: u64,
     },
     /// No space for a single strip.
-    #[error("the members are too small: {sectors} sectors of data room do not hold one strip of {strip_sectors} sectors")]
+    #[error(
+        "the members are too small: {sectors} sectors of data space do not hold one strip of {strip_sectors} sectors; use larger drives or a smaller --strip"
+    )]
     TooSmall {
         /// Space on the smallest.
         sectors: u64,

@@ -110,7 +110,7 @@ impl Intent {
         self.listed.iter().copied().filter(|&index| is_idle(&self.chunks[index as usize])).collect()
     }
 
-    /// Of `idle` chunks, those that were not written since then. From now on their bits count as clear.
+    /// The chunks among `idle` that were not written since then. From now on their bits count as clear.
     pub fn clear(&mut self, mut idle: Vec<u64>, since: Nanos) -> Vec<u64> {
         let chunks = &mut self.chunks;
         idle.retain(|&index| {

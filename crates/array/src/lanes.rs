@@ -84,10 +84,10 @@ impl<P> Clone for Ports<P> {
 }
 
 impl<P> Ports<P> {
-    /// For this many lanes, 64 at most.
+    /// The ports of this many lanes, 64 at most.
     ///
     /// # Panics
-    /// For none, or more than 64.
+    /// If there are none, or more than 64.
     pub fn new(lane_count: usize) -> Self {
         assert!((1..=64).contains(&lane_count), "an array has 1 to 64 lanes");
         // The receiver looks on every iteration; `nudge` makes sure that there is one.
@@ -95,8 +95,7 @@ impl<P> Ports<P> {
         Self { ports: Arc::new((0..lane_count).map(port).collect()), group_sectors: GROUP_SECTORS }
     }
 
-    /// For simulations of small arrays: deals the sync space out in smaller groups, or strips where these are larger. Powers of
-    /// two.
+    /// The same with groups of another size, a power of two, or of a strip where that is larger: simulations have small arrays.
     #[must_use]
     pub fn with_groups(self, group_sectors: u64) -> Self {
         Self { group_sectors, ..self }

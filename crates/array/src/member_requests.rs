@@ -88,7 +88,7 @@ pub(crate) struct InFlight {
 /// All member requests under way.
 #[derive(Default)]
 pub(crate) struct MemberRequests {
-    /// By tag.
+    /// The requests, by tag.
     in_flight: RefCell<Slab<InFlight>>,
     batches: RefCell<Slab<BatchState>>,
     /// Lists for reuse.
@@ -117,7 +117,7 @@ impl MemberRequests {
         self.in_flight.borrow_mut()
     }
 
-    /// Those requests that `test` picks, with their keys.
+    /// The requests that `test` picks, with their keys.
     pub fn pick<T>(&self, test: impl Fn(usize, &InFlight) -> Option<T>) -> SmallVec<[T; 16]>
     where
         [T; 16]: smallvec::Array<Item = T>,

@@ -50,7 +50,7 @@ pub(crate) fn copies_to_read(core: &Core, start: ArraySector, sectors: u64) -> (
     (copies, alike)
 }
 
-/// For how many sectors, from the first, the same copies are readable.
+/// The number of sectors, from the first, for which the same copies are readable.
 pub(crate) fn alike_sectors(core: &Core, copies: &[Copy], sectors: u64) -> u64 {
     let members = core.members.borrow();
     let alike = |copy: &Copy| members.alike_sectors(copy.slot, &copy.start_sector.run(sectors));

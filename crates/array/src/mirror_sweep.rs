@@ -60,7 +60,9 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
                         && let Err(reason) = copy_window(core, target.slot, target.member, &page).await
                         && !core.mark_bad(target.member, page).await
                     {
-                        return Err(format!("{reason}, and the bad-block log has no room to say so"));
+                        return Err(format!(
+                            "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
+                        ));
                     }
                 }
             }
@@ -121,7 +123,7 @@ async fn try_fill(
             // A replaced member is its own best source. Where copies differ the first is, which clients read (R14).
             let readable = readable(core, &copies, sectors);
             let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| !differ && copy.slot != slot) else {
-                return Err(format!("sectors {next}.. have no readable copy"));
+                return Err(format!("array sectors {next}.. have no readable copy"));
             };
             let rest = readable.iter().filter(|(_, member)| differ && *member != source);
             others.push(rest.map(|(copy, member)| (*member, copy.start_sector)).collect());

@@ -47,7 +47,7 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
                     core.refill_later(member, &rows, sync_of_array(&next.run(sectors)));
                 } else {
                     // Only dropping the member keeps it from being read.
-                    core.fail_member(member, "it has no room, and its bad-block log none for what it lacks");
+                    core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
                 }
             }
         }

@@ -96,7 +96,10 @@ impl Personality for Parity {
             edges.into_iter().filter(|edge| !edge.is_empty()).collect()
         };
         if zeroing.fast && !edges.is_empty() {
-            let error = IoError::new(ErrorKind::Unsupported, "parts of a stripe cannot be zeroed quickly");
+            let error = IoError::new(
+                ErrorKind::Unsupported,
+                "parts of a stripe cannot be zeroed quickly: send the request without the fast flag",
+            );
             return core.done(request.complete(Err(error)));
         }
         let stripes_max =

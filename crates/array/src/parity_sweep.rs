@@ -171,7 +171,10 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>) -> Resul
     }
     for RebuildTarget { member, .. } in targets {
         if !core.mark_bad(member, rows.clone()).await {
-            return Err(format!("rows {}.. cannot be reconstructed, and the bad-block log has no room to say so", rows.start));
+            return Err(format!(
+                "rows {}.. cannot be reconstructed, and the bad-block log has no space to say so: replace the members with bad blocks",
+                rows.start
+            ));
         }
     }
     Ok(Found::default())

@@ -59,9 +59,9 @@ pub fn rectangles(range: Range<u64>, strip_sectors: u64) -> SmallVec<[Rectangle;
 pub enum Method {
     /// All data strips are new.
     Full,
-    /// By the change of the written strips (read-modify-write).
+    /// Parity takes the change of the written strips (read-modify-write).
     ReadModifyWrite,
-    /// From all data strips (reconstruct-write).
+    /// Parity is computed from all data strips (reconstruct-write).
     ReconstructWrite,
     /// As reconstruct-write, after the missing data strips were recovered.
     RecoverWrite,
@@ -72,7 +72,7 @@ pub enum Method {
 /// What to read, and how to keep parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WritePlan {
-    /// How.
+    /// The way parity is kept.
     pub method: Method,
     /// Data strips to read, by address.
     pub read_data: Strips,

@@ -32,7 +32,7 @@ impl Cutter<Buffer> {
 /// Cuts data segments into consecutive pieces.
 pub(crate) struct DataCutter<'a> {
     rest: &'a [Data],
-    /// Of the first of them, cut off before.
+    /// Bytes of the first of them that were cut off before.
     taken: usize,
 }
 

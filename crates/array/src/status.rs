@@ -24,7 +24,7 @@ pub enum MemberState {
 pub struct MemberStatus {
     /// Its handle.
     pub id: MemberId,
-    /// For people.
+    /// The name that people see.
     pub name: String,
     /// What it does.
     pub role: MemberState,
@@ -84,7 +84,7 @@ pub enum SweepKind {
 /// The progress of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepStatus {
-    /// Which.
+    /// Its kind.
     pub kind: SweepKind,
     /// Sectors done and to do: of each member when rebuilding, else of the sync space.
     pub done_sectors: u64,
@@ -250,7 +250,7 @@ pub enum Event {
         member: MemberId,
         /// Its slot.
         slot: Option<usize>,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// A member is gone that the array cannot do without: it keeps its slot, and requests that need it fail.
@@ -259,7 +259,7 @@ pub enum Event {
         member: MemberId,
         /// Its slot.
         slot: Option<usize>,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// A member has no space for what was to be written. It keeps its slot, and clients get "no space".
@@ -316,7 +316,7 @@ pub enum Event {
     SweepStarted(SweepKind),
     /// A sweep has ended.
     SweepFinished {
-        /// Which.
+        /// Its kind.
         kind: SweepKind,
         /// Sectors with a mismatch.
         mismatch_sectors: u64,
@@ -327,9 +327,9 @@ pub enum Event {
     },
     /// A sweep was stopped before its end.
     SweepStopped {
-        /// Which.
+        /// Its kind.
         kind: SweepKind,
-        /// Why.
+        /// The cause.
         reason: String,
     },
     /// A sweep found sectors that no member can read and redundancy cannot recover.

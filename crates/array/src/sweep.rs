@@ -53,7 +53,7 @@ struct Sweep {
     error: RefCell<Option<String>>,
     mismatch_sectors: Cell<u64>,
     started: Nanos,
-    /// For the speed: times, and the watermark then. The first is as old as the speed looks back, or the sweep.
+    /// Times, with the watermark then, from which the speed is computed. The first is as old as the speed looks back, or the sweep.
     marks: RefCell<VecDeque<(Nanos, SweepSector)>>,
     checkpoint: Cell<Nanos>,
     finished: Waiters,
@@ -168,7 +168,7 @@ impl Sweeper {
         }
     }
 
-    /// See the field.
+    /// What the last finished scrub found, in sectors, and whether it repaired that.
     pub fn last_mismatch(&self) -> Option<(u64, bool)> {
         self.last_mismatch.get()
     }

@@ -134,9 +134,9 @@ pub struct RingCounters {
     pub call_count: u64,
     /// Entries submitted.
     pub entry_count: u64,
-    /// Of them, drives' reads, writes and other work.
+    /// The part of them that is drives' reads, writes and other work.
     pub job_count: u64,
-    /// Of those, transfers of registered memory.
+    /// The part of those that transfers registered memory.
     pub fixed_count: u64,
 }
 
@@ -336,7 +336,7 @@ impl Ring {
         self.0.borrow_mut().driven = true;
     }
 
-    /// For a drive's poll: sorts completed jobs. Also submits, unless a lane does that.
+    /// Sorts completed jobs when a drive polls. Also submits, unless a lane does that.
     pub(crate) fn poll_for_drive(&self) {
         let inner = &mut *self.0.borrow_mut();
         if inner.driven {

@@ -42,7 +42,7 @@ const LOOKS: usize = 20;
 pub(crate) struct Size {
     /// The file that is the member, or that is behind a loop device.
     file: Option<Backing>,
-    /// For a block device, in bytes.
+    /// The size of a block device, in bytes.
     device_bytes: Option<u64>,
     /// Operations that free space, begun and ended.
     releases_begun: AtomicU64,
@@ -72,7 +72,7 @@ struct Seen {
 }
 
 impl Size {
-    /// For a drive that was just opened.
+    /// The size of a drive that was just opened.
     pub(crate) fn of(info: &DriveInfo, file: &File, metadata: &Metadata) -> Self {
         let (backing, device_bytes) = match info.kind {
             DriveKind::File => {

@@ -67,7 +67,10 @@ pub(crate) async fn mark_half_written(core: &Core, member: MemberId, rows: Range
         core.refill_later(member, &rows, sync_of_rows(&rows));
         return Ok(());
     }
-    Err(lost("write", &format!("the bad-block log has no room to say that rows {}.. are half-written", rows.start)))
+    Err(lost(
+        "write",
+        &format!("the bad-block log of the member has no space to say that rows {}.. are half-written", rows.start),
+    ))
 }
 
 /// Writes recovered data over sectors that could not be read, and reads them again. A member that cannot do that is dropped. On

@@ -19,7 +19,7 @@ use crate::{ArraySector, ArrayState, MemberId, MemberSector, MemberState, SyncSe
 use std::ops::Range;
 use stria_block::{IoError, Operation, Request};
 
-/// Of builds without assertions nothing is asked.
+/// Builds without assertions check nothing.
 const ON: bool = cfg!(debug_assertions);
 
 impl Core {

@@ -58,10 +58,13 @@ impl Engine {
 
     fn may_scrub(&self, repair: bool) -> Result<(), Refusal> {
         if !self.core.geometry.level().is_redundant() {
-            return Err(Refusal(format!("RAID level {} has nothing to compare", self.core.geometry.level())));
+            return Err(Refusal(format!(
+                "scrub refused: RAID level {} has no redundancy, so there is nothing to compare",
+                self.core.geometry.level()
+            )));
         }
         if self.core.health() == Health::Failed {
-            return Err(Refusal("scrub refused: the array has failed; assemble it with enough members first".into()));
+            return Err(Refusal("scrub refused: the array has failed; serve it with enough members first".into()));
         }
         self.sweeper.may_order(&self.core, repair)
     }
@@ -113,7 +116,11 @@ impl Engine {
             match filled {
                 // The coordinator has dropped it: what it has admitted every lane admits.
                 Some((_, dropped)) if self.core.partition.lane > 0 => self.dropped_elsewhere(dropped),
-                Some((slot, _)) => return Err(Refusal(format!("slot {slot} has a member already"))),
+                Some((slot, _)) => {
+                    return Err(Refusal(format!(
+                        "slot {slot} has a member already: `fail` and `remove` that one first, or `replace` it"
+                    )));
+                }
                 None => {}
             }
             let mut members = self.core.members.borrow_mut();

@@ -5,8 +5,8 @@ use crate::{ArraySector, Level, MemberSector};
 use std::ops::Range;
 
 impl Geometry {
-    /// By slot: the runs of a member's data area that hold these array sectors, copies of them, or parity over them, in order
-    /// and disjoint. On parity levels whole rows: zeros written to all of them leave parity right.
+    /// The runs of each slot's data area that hold these array sectors, copies of them, or parity over them, in order and
+    /// disjoint. On parity levels whole rows: zeros written to all of them leave parity right.
     pub fn footprint(&self, range: Range<ArraySector>) -> Vec<Vec<Range<MemberSector>>> {
         let mut runs = vec![Vec::new(); self.slot_count()];
         let mut sector = range.start;

@@ -12,7 +12,7 @@ pub struct LaneEvents {
     lane_count: usize,
     /// Each happens once to a member, since handles are not reused.
     changes: BTreeSet<(MemberId, Change)>,
-    /// By the sweep's kind.
+    /// The round of each kind of sweep.
     rounds: [Option<Round>; 4],
 }
 
@@ -54,7 +54,7 @@ fn place_of(kind: SweepKind) -> usize {
 }
 
 impl LaneEvents {
-    /// For this many lanes.
+    /// A merger for this many lanes.
     pub fn new(lane_count: usize) -> Self {
         Self { lane_count, changes: BTreeSet::new(), rounds: [const { None }; 4] }
     }

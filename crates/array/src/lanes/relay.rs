@@ -46,7 +46,7 @@ pub(crate) enum Way {
     Own,
     /// A direct read of another lane's partition.
     Direct,
-    /// By the owners.
+    /// The owners do it.
     Owners,
 }
 

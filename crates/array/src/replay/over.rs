@@ -19,9 +19,9 @@ const PARITIES_MAX: usize = 3;
 /// The records over the rows that a walk has come to.
 #[derive(Default)]
 pub(super) struct Over<'a> {
-    /// By number, parity and place in the log.
+    /// The records, by number, parity and place in the log.
     records: BTreeMap<(u64, usize, usize), &'a LogRecord>,
-    /// By set of parities, a bit each: the numbers of which there are records of all these.
+    /// The numbers that have a record of every parity of a set; the index is the set, a bit for each parity.
     complete: [BTreeSet<u64>; 1 << PARITIES_MAX],
     /// What the walk has cost: looks for a record.
     steps: Cell<usize>,
@@ -60,7 +60,7 @@ impl<'a> Over<'a> {
         }
     }
 
-    /// Of several records of one write and parity the first in the log counts.
+    /// The first in the log counts of several records of one write and parity.
     fn first(&self, number: u64, parity: usize) -> Option<&'a LogRecord> {
         self.steps.set(self.steps.get() + 1);
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)

@@ -11,7 +11,7 @@ pub struct LaneRouter {
     lanes: Vec<Arc<dyn RemoteDevice>>,
     /// How many consecutive sectors one lane owns before the next lane's begin.
     group_sectors: Option<u64>,
-    /// By lane: one reference for each on-lane client, and one here.
+    /// One reference for each on-lane client, and one here, by lane.
     clients: Mutex<Vec<Arc<()>>>,
     next: AtomicUsize,
 }

@@ -141,9 +141,9 @@ pub enum AssembleErrorKind {
 /// An array that can start.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// For the engine.
+    /// The configuration of the engine.
     pub config: ArrayConfig,
-    /// By member handle: the drive's index among the candidates.
+    /// The index of each member's drive among the candidates, by member handle.
     pub drives: Vec<usize>,
     /// Keeps the metadata.
     pub recorder: MdMetadata,

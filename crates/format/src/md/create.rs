@@ -19,7 +19,7 @@ use thiserror::Error;
 /// A drive to become a member.
 #[derive(Clone, Debug)]
 pub struct CreateMember {
-    /// For messages.
+    /// The name that messages use.
     pub name: String,
     /// The drive's size.
     pub size_sectors: u64,
@@ -67,7 +67,7 @@ pub struct Create {
     pub layout: Layout,
     /// The strip; ignored for RAID 1.
     pub strip_sectors: u64,
-    /// By slot; `None`: missing from the start.
+    /// The members, by slot; `None`: missing from the start.
     pub members: Vec<Option<CreateMember>>,
     /// Drives that wait for a role.
     pub spares: Vec<CreateMember>,
@@ -105,7 +105,7 @@ pub struct CreateWrite {
 pub struct CreateZeros {
     /// As in [`CreateWrite`].
     pub drive: usize,
-    /// Where; whole 4 KiB blocks wherever the drive has some.
+    /// The sectors; whole 4 KiB blocks wherever the drive has some.
     pub sectors: Range<u64>,
 }
 
@@ -114,7 +114,7 @@ pub struct CreateZeros {
 pub struct Creation {
     /// Its geometry.
     pub geometry: Geometry,
-    /// By drive; `None`: missing.
+    /// The superblocks, by drive; `None`: missing.
     pub superblocks: Vec<Option<Superblock>>,
     /// What to zero before anything is written, so that the array's first and last MiB are zeros: old data may show there as a
     /// superblock, a partition table or a file system. Nothing of members that are said to agree.

@@ -298,7 +298,7 @@ pub struct FoundLog {
     pub version: u32,
     /// Session, tag, and the tag before.
     pub(crate) session: Session,
-    /// By lane of that session. Empty if the session is not the superblock's.
+    /// The part of each lane of that session. Empty if the session is not the superblock's.
     pub parts: Vec<FoundPart>,
     /// It holds more than [`RECORDS_MAX`] records that count, and they were dropped.
     pub(crate) is_excessive: bool,
@@ -768,7 +768,7 @@ mod tests {
             FoundLog::read(&self.superblock, &self.room(), &mut read).expect("there is a log")
         }
 
-        /// By part: whether it is damaged, and the numbers of its records.
+        /// Each part: whether it is damaged, and the numbers of its records.
         fn told(&self) -> Vec<(bool, Vec<u64>)> {
             self.found().parts.iter().map(|part| (part.damaged, numbers(part))).collect()
         }

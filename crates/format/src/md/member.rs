@@ -17,7 +17,7 @@ pub type Read<'a> = dyn FnMut(u64, u64) -> Result<Vec<u8>, IoError> + 'a;
 /// A drive that may be a member, and what was found on it.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// For people: a path, with a serial number where known.
+    /// The name that people see: a path, with a serial number where known.
     pub name: String,
     /// The drive's size.
     pub size_sectors: u64,
@@ -102,7 +102,7 @@ fn read_superblock(minor: u8, size_sectors: u64, read: &mut Read) -> Result<Supe
     }
 }
 
-/// Of two superblocks on one drive, the one that no client wrote: a superblock within the data of another may be the work of a client.
+/// The one of two superblocks on a drive that no client wrote: a superblock within the data of another may be the work of a client.
 /// If each lies in the data of the other, nothing on the drive tells which is real, and the one before its data counts: version 1.2
 /// or 1.1 before 1.0, as Stria makes 1.2. If neither does, one is left over from before, and the younger counts, as with mdadm.
 fn real_of(one: Superblock, other: Superblock) -> Superblock {

@@ -46,7 +46,7 @@ pub(crate) struct MemberMetadata {
 /// A drive to join a running array.
 #[derive(Clone, Debug)]
 pub struct Adopt {
-    /// For people.
+    /// The name that people see.
     pub name: String,
     /// The drive's size.
     pub size_sectors: u64,
@@ -187,7 +187,7 @@ impl MdMetadata {
         }
     }
 
-    /// For simulations of small arrays: the bitmap is written in smaller pages, 512 bytes at least, so that it has several.
+    /// The bitmap is written in pages of this size, 512 bytes at least: with smaller ones a simulated small array has several.
     #[must_use]
     pub fn with_bitmap_pages(self, page_bytes: usize) -> Self {
         Self { page_bytes, ..self }
