@@ -66,7 +66,13 @@ start tls "$tls" "$target/release/examples/ram_server" "tcp:127.0.0.1:$tls" "$si
   --tls-verify-peer memory "${size_mib}M"
 [[ $servers != *qemu* ]] || start qemu "$qemu" qemu-nbd -b 127.0.0.1 -p "$qemu" -f raw -t -e 16 --cache=none --aio=threads \
   --object "tls-creds-x509,id=tls0,endpoint=server,verify-peer=yes,dir=$work" --tls-creds tls0 "$image"
-sleep 1
+for server in $servers; do
+  port=port_$server tries=0
+  until (exec 3<> "/dev/tcp/127.0.0.1/${!port}") 2> /dev/null; do
+    [ $((tries += 1)) -lt 300 ] || { echo "$server does not listen" >&2; exit 1; }
+    sleep 0.1
+  done
+done
 # Written once, so that no server answers from memory that was never touched.
 for server in $servers; do load "$server" write 1m 4 1 2 > /dev/null; done
 
