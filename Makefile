@@ -2,11 +2,19 @@
 SHELL := /bin/bash -o pipefail
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: build demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
+.PHONY: build install deb demo check test setup oracle recipes parity-elsewhere bench bench-parity bench-nbd bench-instructions lint
 
 build:
 	scripts/setup
 	$(CARGO) build --release --locked --workspace --exclude stria-testkit
+
+# Below $DESTDIR$PREFIX; PREFIX is /usr/local if not given.
+install:
+	packaging/install
+
+# The Debian package of what was built, under target/deb.
+deb: build
+	packaging/deb/make
 
 # The main job: measures every level on image files, then takes a RAID 6 through two failures under load.
 demo: build
