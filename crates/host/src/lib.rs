@@ -19,6 +19,7 @@ mod merger;
 mod newcomer;
 mod open;
 mod report;
+mod rework;
 mod sync_io;
 
 pub use choose::{block_devices, choose, named, refusal, short_name, sort_arguments, stays_out};
@@ -30,4 +31,5 @@ pub use lanes::{ArrayLanes, RingReport};
 pub use newcomer::NewDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
+pub use rework::{destroy, rename, wipe_drives};
 pub use sync_io::SyncIo;

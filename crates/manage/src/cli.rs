@@ -1,6 +1,9 @@
 //! The command line: every command and option is declared once, for parser, help and completions.
 
 mod daemon;
+mod life;
+
+pub use life::{Destroy, Explain, Grow, Rename, Wipe};
 
 pub use daemon::{Adopt, ConfigAction, ConfigCommand, ConfigFile, Daemon, Events, Incremental, Release, Reload, Start};
 
@@ -96,6 +99,16 @@ pub enum Command {
     Scrub(Scrub),
     /// Trim a range of an array: it reads as zeros, and the drives free its space.
     Trim(Trim),
+    /// Say what is wrong with the arrays, what that means, what to do, and what not to do now.
+    Explain(Explain),
+    /// Give an array another name, on its drives; it must not be served.
+    Rename(Rename),
+    /// Destroy an array: its drives forget it, and its data is lost.
+    Destroy(Destroy),
+    /// Remove from drives what says that they belong to an array or carry a file system.
+    Wipe(Wipe),
+    /// Grow an array by drives: not yet.
+    Grow(Grow),
     /// Bound the speed of resync, rebuild and scrub.
     Speed(Speed),
     /// Pause resync and rebuild, and end a scrub.
@@ -104,6 +117,12 @@ pub enum Command {
     Resume(Named),
     /// Stop an array cleanly, or all arrays of one serve.
     Stop(Stop),
+    /// Write the manual pages of all commands into a folder.
+    #[command(hide = true)]
+    Manual {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// Print completions for a shell: stria completions bash > /etc/bash_completion.d/stria
     #[command(display_order = 100)]
     Completions {

@@ -1,6 +1,9 @@
 //! Every command except `serve` and `daemon`.
 
 mod adopt;
+mod explain;
+mod life;
+mod manual;
 mod orders;
 
 use crate::api::{
@@ -56,6 +59,11 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         }
         Command::Reload(command) => done(&orders::reload(&command)?, json),
         Command::Config(command) => return adopt::config(&command, json),
+        Command::Explain(command) => return explain::explain(&command, json),
+        Command::Rename(command) => life::rename(&command, json)?,
+        Command::Destroy(command) => life::destroy(&command, json)?,
+        Command::Wipe(command) => life::wipe(&command, json)?,
+        Command::Grow(command) => return Err(life::grow(&command)),
         Command::Events(command) => orders::events(&command, json)?,
         Command::Status(status) => return self::status(&status, json),
         Command::Ublk(command) => return ublk::run(command, json),
@@ -126,6 +134,7 @@ pub fn run(cli: Cli, json: bool) -> Result<u8, Failure> {
         Command::Pause(named) => pause(&named, "/pause", json)?,
         Command::Resume(named) => pause(&named, "/resume", json)?,
         Command::Stop(stop) => self::stop(&stop, json)?,
+        Command::Manual { folder } => manual::write(&folder)?,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut tools::with_options(Cli::command()), "stria", &mut text);

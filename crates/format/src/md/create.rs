@@ -150,6 +150,21 @@ pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
     (24 + room_sectors(drive_sectors) + headroom).next_multiple_of(2048)
 }
 
+/// A name as a superblock has it.
+///
+/// # Errors
+/// When it cannot be one.
+pub fn name_bytes(name: &str) -> Result<[u8; 32], CreateError> {
+    if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(name) {
+        return Err(CreateError::Usage(format!(
+            "\"{name}\" cannot be an array's name: use 1 to 31 bytes of visible characters without slashes"
+        )));
+    }
+    let mut bytes = [0; 32];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(bytes)
+}
+
 impl Create {
     /// The bytes of the array asked for.
     ///
@@ -281,14 +296,7 @@ impl Create {
             }
             _ => self.name.clone(),
         };
-        if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(&name) {
-            return Err(CreateError::Usage(format!(
-                "\"{name}\" cannot be an array's name: use 1 to 31 bytes of visible characters without slashes"
-            )));
-        }
-        let mut bytes = [0; 32];
-        bytes[..name.len()].copy_from_slice(name.as_bytes());
-        Ok(bytes)
+        name_bytes(&name)
     }
 
     /// What is used of each member of a redundant array: the smallest room, or the limit asked for.

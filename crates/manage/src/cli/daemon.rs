@@ -112,9 +112,9 @@ pub struct ConfigCommand {
     /// What to do.
     #[command(subcommand)]
     pub action: ConfigAction,
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub config: ConfigFile,
+    /// The daemon's configuration; /etc/stria/stria.toml if not given.
+    #[arg(long, global = true, value_name = "FILE", env = "STRIA_CONFIG", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
 }
 
 /// What to do with the configuration.

@@ -85,7 +85,7 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
 /// # Errors
 /// What is wrong with the configuration.
 pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
-    let path = config::path(command.config.config.as_deref());
+    let path = config::path(command.config.as_deref());
     let config = Config::read(&path)?;
     match &command.action {
         cli::ConfigAction::Check => {
@@ -132,7 +132,7 @@ fn show(config: &Config, json: bool) {
 }
 
 /// What lies on these drives, or on all block devices if none is named; and which drives these are.
-fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
+pub(super) fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
     let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
     let members = found.assemblies.iter().flat_map(|assembly| &assembly.drives);
@@ -141,7 +141,7 @@ fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
 }
 
 /// The one array that is meant, by name, UUID, or because there is no other.
-fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
+pub(super) fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
     let is_named =
         |one: &Assembly, name: &String| one.name == *name || short_name(&one.name) == name || name.parse() == Ok(Uuid(one.uuid));
     let fits =
@@ -168,7 +168,7 @@ fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assemb
 }
 
 /// Makes mdadm's configuration follow Stria's. Says what was done.
-fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
+pub(super) fn keep_mdadm_away(config: &Config) -> Result<Vec<String>, Failure> {
     let Some(changed) = mdadm::update(config)? else { return Ok(Vec::new()) };
     let mut notes = vec![format!("{} was changed so that mdadm knows", changed.display())];
     if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {
@@ -186,7 +186,7 @@ fn run_by_linux(drives: &[PathBuf]) -> Option<String> {
 }
 
 /// Makes a running daemon follow the configuration.
-fn tell_daemon(socket: Option<&Path>) -> Result<String, Failure> {
+pub(super) fn tell_daemon(socket: Option<&Path>) -> Result<String, Failure> {
     match client::daemon(socket) {
         Some(daemon) => Ok(daemon.send::<crate::api::Done>(hyper::Method::POST, "/v1/reload", &())?.message),
         None => Ok("no daemon runs: `systemctl enable --now stria` starts it, here and at every boot".into()),

@@ -144,15 +144,22 @@ impl Edit {
         Ok(true)
     }
 
+    /// Checks what would be written.
+    ///
+    /// # Errors
+    /// When it would be invalid.
+    pub fn check(&self) -> Result<Config, Failure> {
+        Config::parse(&self.document.to_string())
+            .map_err(|error| Failure::Failed(format!("{} was not changed, as it would be invalid{error}", self.path.display())))
+    }
+
     /// Checks and writes the file. Returns the new configuration.
     ///
     /// # Errors
     /// When it would be invalid, or cannot be written; then nothing has changed.
     pub fn save(self) -> Result<Config, Failure> {
+        let config = self.check()?;
         let text = self.document.to_string();
-        let config = Config::parse(&text).map_err(|error| {
-            Failure::Failed(format!("{} was not changed, as it would be invalid{error}", self.path.display()))
-        })?;
         replace(&self.path, &text)?;
         Ok(config)
     }

@@ -1,0 +1,222 @@
+//! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
+
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView};
+use crate::commands::NOT_WELL;
+use crate::{cli, client, view};
+use serde::Serialize;
+use std::fmt::Write as _;
+use stria_block::{shown, shown_sentence};
+use stria_terminal::Failure;
+use stria_terminal::output::{print, print_json};
+
+/// One matter of one array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Matter {
+    array: String,
+    /// What is the case.
+    what: String,
+    /// What that means.
+    means: String,
+    /// What to do now.
+    action: String,
+    /// What not to do now.
+    avoid: String,
+}
+
+/// Explains the state of arrays. The exit code: [`NOT_WELL`] if there is anything to explain.
+///
+/// # Errors
+/// When the array is not served.
+pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
+    let socket = command.control.socket.as_deref();
+    let adopted = client::adopted(socket);
+    let is_meant = |name: &str| command.name.as_deref().is_none_or(|wanted| wanted == name);
+    let mut matters: Vec<Matter> = adopted.iter().filter(|array| is_meant(&array.name)).filter_map(not_served).collect();
+    if let (Some(name), []) = (&command.name, &matters[..]) {
+        matters = of_array(&client::find(socket, name)?.1);
+    } else if command.name.is_none() {
+        let (services, silent) = client::survey(socket)?;
+        matters.extend(services.iter().flat_map(|(_, arrays)| arrays).flat_map(of_array));
+        matters.extend(silent.iter().map(|serve| Matter {
+            array: serve.socket.display().to_string(),
+            what: serve.error.clone(),
+            means: "its arrays may still serve clients, but nobody can see or change their state".into(),
+            action: "look at its log; if it is stuck in a drive, check that drive and its cable".into(),
+            avoid: "do not start another process on the same drives: they are locked, and it would refuse".into(),
+        }));
+    }
+    if json {
+        print_json(&matters);
+    } else {
+        print(&words(&matters));
+    }
+    Ok(if matters.is_empty() { 0 } else { NOT_WELL })
+}
+
+fn words(matters: &[Matter]) -> String {
+    if matters.is_empty() {
+        return "nothing is wrong\n".into();
+    }
+    let mut text = String::new();
+    for matter in matters {
+        let _ = writeln!(text, "{}: {}", shown(&matter.array), shown_sentence(&matter.what));
+        for (title, sentence) in [("means", &matter.means), ("do", &matter.action), ("not now", &matter.avoid)] {
+            let _ = writeln!(text, "  {title:>7}  {}", shown_sentence(sentence));
+        }
+    }
+    text
+}
+
+fn not_served(array: &AdoptedView) -> Option<Matter> {
+    let name = &array.name;
+    let (means, action, avoid) = match array.state {
+        AdoptedState::Served | AdoptedState::Stopped => return None,
+        AdoptedState::Absent => (
+            "the daemon sees none of the array's drives, so its data cannot be reached",
+            format!(
+                "check cables, power and controllers; `stria examine DRIVE` says what a drive carries. If it is gone for good: `stria release {name}`"
+            ),
+            "do not create an array on drives that you take for empty: examine them first",
+        ),
+        AdoptedState::Waiting => (
+            "clients cannot reach the array until it starts",
+            format!("attach the drives that are named; `stria start {name}` starts it without them, if enough are here"),
+            "do not use --force before the missing drives are known to be lost: they may hold the newest data",
+        ),
+        AdoptedState::Refused => (
+            "clients cannot reach the array",
+            format!("remove the cause that is named, then `stria start {name}`"),
+            "do not end the other user of a drive by force: it may be writing",
+        ),
+    };
+    Some(Matter {
+        array: name.clone(),
+        what: format!("not served: {}", array.text),
+        means: means.into(),
+        action,
+        avoid: avoid.into(),
+    })
+}
+
+fn of_array(array: &ArrayView) -> Vec<Matter> {
+    let mut matters = Vec::new();
+    collect(array, &array.name, &mut matters);
+    matters
+}
+
+/// The matters of an array and its spans. `name`: the array's, which commands take.
+fn collect(array: &ArrayView, name: &str, matters: &mut Vec<Matter>) {
+    let mut say = |what: String, means: &str, action: String, avoid: &str| {
+        matters.push(Matter { array: array.name.clone(), what, means: means.into(), action, avoid: avoid.into() });
+    };
+    let rebuilds = array.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild");
+    let left = array.losses_survived;
+    if let Some(seconds) = array.silent_s {
+        say(
+            format!("the array has not answered for {seconds} s"),
+            "a lane waits, most likely for a drive that hangs; requests that need it wait as well",
+            "look at the drives that have requests to answer in the log; a drive that comes back lets everything go on".into(),
+            "do not kill the process: what clients wait for would be lost to them, and the drive would still hang",
+        );
+    }
+    // A span tells its own.
+    let own = array.spans.is_empty();
+    match array.health {
+        HealthView::Optimal => {}
+        HealthView::Degraded if own && rebuilds => say(
+            array.headline.clone(),
+            if left == 0 {
+                "until the rebuild ends, the loss of another drive loses data"
+            } else {
+                "redundancy is being restored"
+            },
+            format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` gives the rebuild more"),
+            "do not pull or replace another drive, and do not restart the machine without need",
+        ),
+        HealthView::Degraded if own => say(
+            array.headline.clone(),
+            if left == 0 {
+                "data is complete, and the loss of another drive loses data"
+            } else {
+                "data is complete, with less redundancy"
+            },
+            format!(
+                "`stria add {name} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
+            ),
+            "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
+        ),
+        HealthView::Failed if own => say(
+            array.headline.clone(),
+            "more drives are lost than redundancy covers; reads and writes of what they held fail",
+            format!(
+                "stop clients, `stria stop {name}`, bring the lost drives back, and see `stria assemble DRIVE…` for what would start"
+            ),
+            "do not create, wipe or force anything on these drives: what they hold may be all that is left",
+        ),
+        HealthView::Degraded | HealthView::Failed => {}
+    }
+    let no_spare =
+        own && array.health != HealthView::Optimal && !rebuilds && array.members.iter().any(|member| member.role == "spare");
+    if no_spare && array.paused {
+        say(
+            "sweeps are paused while the array is degraded".into(),
+            "the spare is not being filled",
+            format!("`stria resume {name}`"),
+            "do not leave it paused over night",
+        );
+    }
+    if view::found_mismatch(array) && own {
+        say(
+            "a scrub found redundancy that does not match".into(),
+            "a drive changed bytes, or a crash left a write half done; what clients read may be right or wrong",
+            format!("`stria status -v {name}` names the member where redundancy can; then `stria scrub {name} --repair`"),
+            "do not repair on one parity or two copies before you have looked at the drives' own error counts: the wrong side may win",
+        );
+    }
+    for member in array.members.iter().filter(|member| member.no_room) {
+        say(
+            format!("{} has no space for writes", member.path),
+            "the file system or pool below an image is full; clients' writes fail",
+            "make space there; writes go on by themselves".into(),
+            "do not delete the image",
+        );
+    }
+    for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
+        let why = member.failure.as_deref().unwrap_or_default();
+        say(
+            format!("{} failed and was replaced: {why}", member.path),
+            "the array is optimal without it",
+            format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
+            "do not reuse the drive elsewhere before it was tested",
+        );
+    }
+    array.spans.iter().for_each(|span| collect(span, name, matters));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_served_is_explained_unless_it_was_stopped_on_purpose() {
+        let array = |state| AdoptedView {
+            name: "tank".into(),
+            uuid: String::new(),
+            state,
+            text: "lacks the drive of slot 1".into(),
+            drives: Vec::new(),
+            again_in_s: None,
+        };
+        for (state, wanted) in [
+            (AdoptedState::Served, None),
+            (AdoptedState::Stopped, None),
+            (AdoptedState::Waiting, Some("stria start tank")),
+            (AdoptedState::Absent, Some("stria release tank")),
+            (AdoptedState::Refused, Some("stria start tank")),
+        ] {
+            let matter = not_served(&array(state));
+            assert_eq!(matter.is_some(), wanted.is_some(), "{state:?}");
+            assert!(matter.is_none_or(|matter| matter.action.contains(wanted.unwrap_or_default())), "{state:?}");
+        }
+    }
+}
